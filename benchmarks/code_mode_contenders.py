@@ -279,11 +279,9 @@ async def harness_lane(*, restart: bool) -> AsyncIterator[Run]:
         yield run
 
 
-MONTY, PLAIN_MONTY, PROCESS = (
-    "toolcrib, `monty`",
-    "toolcrib, `monty` without bubblewrap",
-    "toolcrib, `process`",
-)
+MONTY = "toolcrib, `monty`"
+PLAIN_MONTY = "toolcrib, `monty` without bubblewrap"
+PROCESS = "toolcrib, `process`"
 OURS = (MONTY, PLAIN_MONTY, PROCESS)
 DOCKER, GVISOR, WASM = (f"toolcrib, `{kind}`" for kind in ("docker", "gvisor", "wasm"))
 
@@ -307,7 +305,8 @@ def contenders(crib: Crib) -> list[Contender]:
     ]
 
 
-DURABLE, DUMPED = "durable", "durable, dumped at each call"
+DURABLE = "durable"
+DUMPED = "durable, dumped at each call"
 
 
 def durable_contenders() -> list[Contender]:

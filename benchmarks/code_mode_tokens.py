@@ -45,7 +45,9 @@ system prompt, thinking, what providers put around each part, and that they ask 
 before. A model whose first code is wrong needs a turn more; and where there is one call to make, or all that
 comes of the calls has to be read, code saves nothing.
 """
-PAGES, ON_PAGE, CUSTOMERS = 5, 20, 40
+PAGES = 5
+ON_PAGE = 20
+CUSTOMERS = 40
 CITIES = ("Oslo", "Rome", "Lima", "Bern")
 
 

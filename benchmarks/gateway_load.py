@@ -17,8 +17,9 @@ from mcp.client.streamable_http import create_mcp_http_client, streamable_http_c
 ORDER = random.Random(2026)  # noqa: S311 - no secret
 MODES: dict[str, Any] = {"handshake": "legacy", "stateless": "auto"}
 CROWDS = (1, 16, 64)
-PASSES, CALLS_IN_PASS = 3, 5
-"""How often calls back to back are measured, and how many times the calls of a round that is each time."""
+# How often calls back to back are measured, and how many times the calls of a round that is each time.
+PASSES = 3
+CALLS_IN_PASS = 5
 
 
 @dataclass

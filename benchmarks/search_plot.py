@@ -8,8 +8,10 @@ import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-GREY, OURS, THEIRS = "#7b8494", "#c2611f", "#5f7fa8"
-"""Each can be read on a light and on a dark page."""
+# Each can be read on a light and on a dark page.
+GREY = "#7b8494"
+OURS = "#c2611f"
+THEIRS = "#5f7fa8"
 SETTINGS: Any = {
     "svg.hashsalt": "toolcrib",
     "svg.fonttype": "none",

@@ -33,7 +33,8 @@ TRAFFIC = Path(__file__).with_name("soak_traffic.py")
 SCRIPTED = ROOT / "tests" / "execution" / "mcp" / "scripted.py"
 PAGE = ROOT / "docs" / "testing.md"
 PICTURE = ROOT / "docs" / "images" / "soak.svg"
-BEGIN, END = "<!-- made by make soak -->\n", "<!-- the end of it -->"
+BEGIN = "<!-- made by make soak -->\n"
+END = "<!-- the end of it -->"
 DICE = random.Random()  # noqa: S311 - nothing is secret
 EVERY = 2.0
 """Seconds between two samples."""

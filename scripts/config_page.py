@@ -29,7 +29,6 @@ from toolcrib.crib import (
 )
 from toolcrib.crib.config.gateway import AuthSettings, TokenSettings
 from toolcrib.crib.config.section import INTERNAL
-from toolcrib.crib.config.settings import CedarSettings
 from toolcrib.execution import Rule
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.oauth.settings import AuthConfig
@@ -99,7 +98,6 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("A token", "[gateway.tokens.NAME]", TokenSettings),
     ("Logins", "[gateway.auth]", AuthSettings),
     ("A rule", "[[policy]]", Rule),
-    ("Policies in Cedar", "policy = { cedar = ... }", CedarSettings),
     ("Search", "[search]", SearchSettings),
     ("Limits", "[limits]", LimitSettings),
     ("Code mode", "[code]", CodeSettings),

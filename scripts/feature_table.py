@@ -9,7 +9,8 @@ from toolcrib.adapter import FeatureLossWarning, SchemaFeature, default_registry
 from toolcrib.adapter.portability import TARGETS, input_schema_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "providers.md"
-START, END = "<!-- features -->\n", "<!-- /features -->\n"
+START = "<!-- features -->\n"
+END = "<!-- /features -->\n"
 TEXT = {"type": "string"}
 SAMPLES: dict[str, Any] = {
     "$ref": {"$ref": "#/$defs/part"},

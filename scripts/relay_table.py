@@ -12,7 +12,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 from gateway.relays import ERAS, RELAYS  # noqa: E402 - they are found by the line above
 
 PAGE = ROOT / "docs" / "gateway.md"
-START, END = "<!-- relays -->\n", "<!-- /relays -->\n"
+START = "<!-- relays -->\n"
+END = "<!-- /relays -->\n"
 
 
 def table() -> str:

@@ -32,7 +32,10 @@ FRAMEWORKS: dict[str, tuple[str, ...]] = {
     "OpenAI, Anthropic, Google": ("openai", "anthropic", "google-genai"),
 }
 """What is installed of each framework; the last are the SDKs of the providers."""
-TOGETHER, CORE, BROKEN, CONFLICT = "together", "core alone", "not checked", "conflict"
+TOGETHER = "together"
+CORE = "core alone"
+BROKEN = "not checked"
+CONFLICT = "conflict"
 _WORKERS = 4
 
 

@@ -21,8 +21,10 @@ COMMANDS = (
     ["--demo", "run", "time:days_between", "start=2026-11-15", "end=2026-12-24"],
     ["--demo", "search", "resize a photo"],
 )
-COLUMNS, SIZE = 92, 11
-BACKGROUND, PLAIN = "#1e222a", "#d7dae0"
+COLUMNS = 92
+SIZE = 11
+BACKGROUND = "#1e222a"
+PLAIN = "#d7dae0"
 COLOURS = {1: "#e06c75", 2: "#98c379", 3: "#e5c07b", 6: "#56b6c2"}
 """By the numbers that terminals have for them."""
 OVERDRAWN = re.compile(r"^.*\x1b\[2K", re.DOTALL)

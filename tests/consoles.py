@@ -16,7 +16,8 @@ from sybil.parsers.markdown import CodeBlockParser
 
 _LIMIT = 60
 _OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-_FOLDER, _PORT = "console_folder", "console_port"
+_FOLDER = "console_folder"
+_PORT = "console_port"
 
 
 def open_folder(names: dict[str, object]) -> None:

@@ -138,7 +138,7 @@ def test_what_is_missing_in_the_reference_is_found(copy: Path) -> None:
         ),
         (
             "gateway.md",
-            f"| {queue._MAX_OF_ONE} runs of each client, {queue._MAX_WAITING} in all, in each sandbox |",
+            f"| {queue._MAX_WAITING_OF_ONE} runs of each client, {queue._MAX_WAITING} in all, in each sandbox |",
         ),
         ("code-mode.md", f"runs up to {bridge._MAX_PARALLEL:,} calls side by side"),
         ("code-mode.md", f"bounded too, by {bridge._MAX_LOOKUPS:,} in a run"),

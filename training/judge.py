@@ -25,7 +25,8 @@ PUBLIC = 0.25
 """How much of a kind those of public sets weigh, where there are others."""
 SIGNALS = 3
 """How many features are not numbers of vectors; what is learnt of those is not held back."""
-STRICTNESS, FREE = 3e-2, 1e-4
+STRICTNESS = 3e-2
+FREE = 1e-4
 ENOUGH = 1e-6
 
 

@@ -10,8 +10,9 @@ from encoder import DEVICE, Encoder, Weights, encode, tokenizer, tokens
 from torch import Tensor
 from torch.nn import functional
 
-OFTEN, OTHERWISE = {"metatool": 1.0, "apibench": 1.0, "own": 0.8, "bfcl": 3.0}, 2.0
-"""How often a pair is shown in an epoch, by its source: less where there are many, or all are of one kind."""
+# How often a pair is shown in an epoch, by its source: less where there are many, or all are of one kind.
+OFTEN = {"metatool": 1.0, "apibench": 1.0, "own": 0.8, "bfcl": 3.0}
+OTHERWISE = 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ _LARGE = 64 * 1024
 _FORGETTING = 1.0
 _STREAM_BUFFER = 16
 """How many messages of a request the server may write before they are read, as in the SDK."""
-_REFUSED, _NOT_FOUND = 400, 404
+_BAD_REQUEST = 400
+_NOT_FOUND = 404
 _SEEN = Exception("a large message is done with")
 """What the SDK's loops drop without a word."""
 
@@ -285,7 +286,7 @@ class SessionManagerBase(StreamableHTTPSessionManager):
 
     def _note_session(self, scope: Scope, response: Message) -> None:
         asked, named = dict(scope["headers"]).get(_SESSION), dict(response["headers"]).get(_SESSION)
-        if asked is None and named is not None and response["status"] < _REFUSED:
+        if asked is None and named is not None and response["status"] < _BAD_REQUEST:
             self._opened[named.decode("latin-1")] = scope.get("user")
         elif asked is not None and (scope["method"] == "DELETE" or response["status"] == _NOT_FOUND):
             self._opened.pop(asked.decode("latin-1"), None)

@@ -24,8 +24,12 @@ from toolcrib.model.plain import parse_json, walk
 from toolcrib.places import HOME
 
 _MAX_LENGTH = 2000
-_MAX_VALUES, _MAX_NAMED, _MAX_NAME = 10_000, 200, 500
-"""How many values of the arguments are looked at, how many of them as paths, and how much of each."""
+_MAX_VALUES = 10_000
+"""Values of the arguments that are looked at."""
+_MAX_PATHS = 200
+"""Values that are read as paths."""
+_MAX_PATH_LENGTH = 500
+"""Characters of a path that are read."""
 _SITE = re.compile(r'(?<!\s)\s*+File "[^"]*+", line \d++(?:, in \S++)?')
 
 _ROOTS = frozenset(
@@ -228,8 +232,8 @@ class _Named:
 def _paths_in(args: Any) -> Iterator[str]:
     """Yield the arguments that begin like a path, and the paths in the others."""
     values = (value for value in islice(walk(args), _MAX_VALUES) if type(value) is str)
-    texts: Iterable[str] = (value[:_MAX_NAME] for value in values if "/" in value or "\\" in value)
-    for text in islice(texts, _MAX_NAMED):
+    texts: Iterable[str] = (value[:_MAX_PATH_LENGTH] for value in values if "/" in value or "\\" in value)
+    for text in islice(texts, _MAX_PATHS):
         found = [each.group() for each in _PATH.finditer(text) if not each["address"]]
         if found and text.startswith(found[0]):
             yield text
@@ -265,8 +269,12 @@ _SECRET_NAME = re.compile(
 )
 """Names of variables and headers whose values are secret, however plain they look."""
 _FILE = re.compile(r"(?:~|\.{0,2}[/\\]|[A-Za-z]:[/\\])[^\n]*")
-_LONGEST_WORD, _LONGEST_NUMBER, _LONGEST_MIXED = 20, 8, 3
-"""How many letters, digits, or letters and digits together, stand in the parts of a plain value."""
+_LONGEST_WORD = 20
+"""Letters in a part of a plain value."""
+_LONGEST_NUMBER = 8
+"""Digits in one."""
+_LONGEST_MIXED = 3
+"""Letters and digits together in one."""
 _FLAG = re.compile(
     r"--?[\w-]*(?:token|secret|passw(?:or)?d|pwd|key|auth|bearer|credential|header)[\w-]*", re.IGNORECASE
 )

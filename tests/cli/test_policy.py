@@ -242,14 +242,6 @@ def test_without_rules_a_tool_that_is_not_there_is_not_found(toolcrib: Any) -> N
     assert toolcrib("policy", "explain", "math:evaluat", "--demo").exit_code == 3
 
 
-def test_policies_in_cedar_have_been_checked_when_they_are_read(toolcrib: Any, tmp_path: Path) -> None:
-    (tmp_path / "rules.cedar").write_text("permit(principal, action, resource);")
-    config = tmp_path / "toolcrib.toml"
-    config.write_text('policy = { cedar = "rules.cedar" }\n')
-    checked = toolcrib("policy", "check", "--config", str(config), "--demo")
-    assert (checked.exit_code, "Cedar" in checked.stderr) == (0, True)
-
-
 def test_explain_waits_for_the_server_of_the_tool(toolcrib: Any, little: Any, tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     rules = [{"name": "all", "effect": "allow", "tools": ["a:*"]}]

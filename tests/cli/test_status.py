@@ -57,7 +57,6 @@ def test_the_status_as_json(toolcrib: Any, tmp_path: Any) -> None:
     assert told["expose"] == {"gateway": "meta", "toolsets": {"sums": "all"}}
     assert told["servers"] == []
     tokens = told["tokens"]
-    assert tokens["complete"] is True
     assert tokens["tools"] == 12
     assert tokens["direct"] > 0 < tokens["surface"]
     part = json.loads(

@@ -12,7 +12,8 @@ import anyio
 
 from toolcrib import Crib
 
-SCHEMA_TOOL, ECHO_TOOL = "server:json_schema_2020_12_tool", "server:json_schema_echo"
+SCHEMA_TOOL = "server:json_schema_2020_12_tool"
+ECHO_TOOL = "server:json_schema_echo"
 VALUES = {"string": "us-west1", "number": 2.5, "integer": 2, "boolean": True, "array": [], "object": {}}
 
 

@@ -37,7 +37,8 @@ from toolcrib.runtime import ExecuteResult
 
 pytestmark = pytest.mark.anyio
 WORKER = Path(__file__).with_name("durable_worker.py")
-ANN, BOB = Principal(issuer="local", subject="ann"), Principal(issuer="local", subject="bob")
+ANN = Principal(issuer="local", subject="ann")
+BOB = Principal(issuer="local", subject="bob")
 CHAINS = ["chain", "items"]
 KILLED = 128 + signal.SIGKILL
 

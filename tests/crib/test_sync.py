@@ -24,7 +24,8 @@ from toolcrib.errors import (
     ToolTimeoutError,
 )
 
-started, stopped = threading.Event(), threading.Event()
+started = threading.Event()
+stopped = threading.Event()
 
 
 def add(a: int, b: int) -> int:

@@ -7,7 +7,8 @@ from toolcrib.execution.policy import Rules
 from toolcrib.execution.principal import Issuers
 
 AUTHORITY = "https://login.example"
-NONE, TOKEN = Issuers(), Issuers(tokens=frozenset({"ci"}))
+NONE = Issuers()
+TOKEN = Issuers(tokens=frozenset({"ci"}))
 LOGIN = Issuers(authority=AUTHORITY)
 BOTH = Issuers(tokens=frozenset({"ci"}), authority=AUTHORITY)
 ISSUERS = {"none": NONE, "token": TOKEN, "login": LOGIN, "both": BOTH}
@@ -40,28 +41,6 @@ MEANT: list[tuple[str, str, set[str]]] = [
 def test_name_in_a_rule_means_principals_of_one_issuer(who: str, issuers: str, meant: set[str]) -> None:
     rules = Rules([Rule(name="it", who=[who], effect="allow")], issuers=ISSUERS[issuers])
     assert {name for name, each in PRINCIPALS.items() if rules.grants(each).rules} == meant
-
-
-@pytest.mark.parametrize(("who", "issuers", "meant"), [each for each in MEANT if ":" not in each[0]])
-def test_name_in_cedar_means_principals_of_one_issuer(who: str, issuers: str, meant: set[str]) -> None:
-    cedar = pytest.importorskip("toolcrib.execution.cedar")
-    head = "principal" if who == "*" else f'principal == User::"{who}"'
-    policy = cedar.CedarPolicy(f"permit({head}, action, resource);", issuers=ISSUERS[issuers])
-    found = {name for name, each in PRINCIPALS.items() if policy.grants(each).admits("s:a")}
-    assert found == meant
-
-
-@pytest.mark.parametrize("issuers", ISSUERS)
-@pytest.mark.parametrize(("kind", "meant"), [("token", "token"), ("user", "account"), ("local", "local")])
-def test_cedar_user_with_the_kind_of_its_issuer_is_that_principal(
-    issuers: str, kind: str, meant: str
-) -> None:
-    cedar = pytest.importorskip("toolcrib.execution.cedar")
-    text = f'permit(principal in User::"{kind}:ci", action, resource);'
-    policy = cedar.CedarPolicy(text, issuers=ISSUERS[issuers])
-    assert {name for name, each in PRINCIPALS.items() if policy.grants(each).admits("s:a")} == {meant}
-    forged = Principal(issuer=AUTHORITY, subject=f"{kind}:ci")
-    assert not policy.grants(forged).admits("s:a")
 
 
 def test_client_that_names_itself_is_no_client_of_an_issuer() -> None:

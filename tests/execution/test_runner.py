@@ -32,7 +32,8 @@ from toolcrib.model import Context, LocalBackend, McpBackend, ProviderBackend, t
 
 pytestmark = pytest.mark.anyio
 
-FIRST, SECOND = McpBackend(server_name="first"), McpBackend(server_name="second")
+FIRST = McpBackend(server_name="first")
+SECOND = McpBackend(server_name="second")
 HERE = LocalBackend(name="here")
 DOWN = BackendUnavailableError(tool_id="echo", reason="it is down")
 DOWN_AT_SHOP = BackendUnavailableError(tool_id="echo", reason="it is down")

@@ -11,7 +11,8 @@ from toolcrib.execution.selection import by_kind, candidates
 from toolcrib.model import LocalBackend, McpBackend, Tool
 
 TOOL = Tool(name="add", input_schema={"type": "object"})
-NEAR, OTHER = LocalBackend(name="add"), LocalBackend(name="sum")
+NEAR = LocalBackend(name="add")
+OTHER = LocalBackend(name="sum")
 
 
 def add(a: int) -> int:

@@ -18,7 +18,8 @@ from waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.untraced, pytest.mark.anyio]
 
-KILOBYTES, MEGABYTES = 900_000, 10_000_000
+KILOBYTES = 900_000
+MEGABYTES = 10_000_000
 WAYS = [
     pytest.param("handshake", "faulty", id="handshake-faulty", marks=pytest.mark.proof),
     pytest.param("stateless", "faulty", id="stateless-faulty"),

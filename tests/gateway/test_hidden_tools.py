@@ -32,15 +32,6 @@ RULES: list[dict[str, Any]] = [
     {"name": "nothing open", "annotations": {"openWorldHint": True}, "effect": "deny"},
     {"name": "some", "tools": ["notes:*", "books:*", "text:*"], "effect": "allow"},
 ]
-CEDAR = """
-@id("no hr") @reason("ask the hr team") forbid(principal, action, resource in Namespace::"hr");
-@id("no erasing") forbid(principal, action, resource) when { resource.name like "erase*" };
-@id("nothing dangerous") forbid(principal, action, resource in Tag::"danger");
-@id("nothing open") forbid(principal, action, resource) when { resource.hints has openWorldHint };
-@id("some") permit(principal, action, resource in Namespace::"notes");
-@id("more") permit(principal, action, resource in Namespace::"books");
-@id("most") permit(principal, action, resource in Namespace::"text");
-"""
 ROUTED = {"type": "object", "properties": {"titel": {"type": "integer", "x-mcp-header": "Title"}}}
 """Arguments of which one is to be in a header too, which the SDK compares before a call."""
 HIDDEN = [
@@ -198,16 +189,8 @@ def metrics(text: str) -> list[str]:
 
 @pytest.mark.parametrize("surface", ["meta", "all"])
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("language", ["rules", "cedar"])
-async def test_gateway_with_hidden_tools_answers_as_one_without(
-    language: str, era: str, surface: str, tmp_path: Any
-) -> None:
-    policy: Any = RULES
-    if language == "cedar":
-        pytest.importorskip("cedarpy")
-        (tmp_path / "rules.cedar").write_text(CEDAR)
-        policy = {"cedar": str(tmp_path / "rules.cedar")}
-    async with served(policy, hides=True) as (_, one), served(policy, hides=False) as (_, other):
+async def test_gateway_with_hidden_tools_answers_as_one_without(era: str, surface: str) -> None:
+    async with served(RULES, hides=True) as (_, one), served(RULES, hides=False) as (_, other):
         found, expected = await answers(one, era, surface), await answers(other, era, surface)
     different = {key: (found[key], expected[key]) for key in expected if found[key] != expected[key]}
     assert different == {}

@@ -1,7 +1,6 @@
 """Rules about resources and prompts, before a server that normalises the addresses that it gets."""
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,19 +29,10 @@ HOSTS = (
 SPELLINGS = FILES + HOSTS
 OPEN = ("file:///public/*", "http://host/public/*")
 CLOSED = ("file:///secret/*", "http://host/secret/*")
-CEDAR = """
-permit(principal, action, resource);
-forbid(principal, action, resource) when { resource.name like "*secret*" || resource.name like "closed" };
-"""
 
 
-@pytest.fixture(params=["deny", "allow", "cedar"])
-def policy(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    if request.param == "cedar":
-        pytest.importorskip("cedarpy")
-        path = tmp_path / "rules.cedar"
-        path.write_text(CEDAR)
-        return {"cedar": str(path)}
+@pytest.fixture(params=["deny", "allow"])
+def policy(request: pytest.FixtureRequest) -> Any:
     if request.param == "allow":
         names = [f"notes:{each}" for each in (*OPEN, "odd address", "open")]
         return [{"name": "open", "tools": names, "effect": "allow"}]

@@ -44,7 +44,8 @@ def wipe() -> str:
 TOOLS = [add, wipe]
 DIRECT = ["math__add", "text__wipe"]
 META = "search_tools"
-SHARED, ANNS = "of-everybody", "of-ann"
+SHARED = "of-everybody"
+ANNS = "of-ann"
 
 
 @asynccontextmanager

@@ -58,7 +58,9 @@ violates = Outcome("violation", lambda end: isinstance(end, SandboxViolationErro
 harmless = gives("harmless", lambda _: True)
 refused = gives("refused", all_refused)
 unsupported = Outcome("not in the language", lambda end: isinstance(end, CodeError), "unsupported")
-memory, cpu, deadline = stopped("memory_bytes"), stopped("cpu"), stopped("timeout")
+memory = stopped("memory_bytes")
+cpu = stopped("cpu")
+deadline = stopped("timeout")
 slow = cpu
 
 

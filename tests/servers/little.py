@@ -16,7 +16,8 @@ tools: dict[str, tuple[str, dict[str, Any]]] = {
     "learn": ("Learn another tool, and say so.", NOTHING),
     "crash": ("Say goodbye, and end the server.", NOTHING),
 }
-LIST, FLOAT = {"tags": {"type": "string", "isArray": True}}, {"price": {"type": "float"}}
+LIST = {"tags": {"type": "string", "isArray": True}}
+FLOAT = {"price": {"type": "float"}}
 MORE: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
     "holding": {"hold": ("Wait until there is a file.", TEXT)},
     "odd": {"odd": ("", ODD)},

@@ -316,7 +316,6 @@ def test_a_conflict_is_told_and_ours_stays_unless_forced(project: Path) -> None:
         ({"url": "http://example.com:8808/mcp"}, False),
         ({"command": "docs-mcp", "args": ["serve", "--dir", "/home/me/src/toolcrib"]}, False),
         ({"command": "uvx", "args": ["docs-mcp", "serve", "toolcrib"]}, False),
-        ({"command": "npx", "args": ["toolcrib", "serve"]}, False),
         ({"command": "uvx", "args": ["--from", "toolcrib[cli]", "toolcrib", "serve"]}, True),
         ({"command": "pipx", "args": ["run", "toolcrib", "serve"]}, True),
         ({"command": "uv", "args": ["run", "--", "python", "-m", "toolcrib", "serve"]}, True),

@@ -19,7 +19,11 @@ from toolcrib.errors import (
     explain,
 )
 
-FAILED, USAGE, NOT_FOUND, UNAVAILABLE, REFUSED = 1, 2, 3, 4, 5
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+UNAVAILABLE = 4
+REFUSED = 5
 EXITS = {
     0: "ok",
     FAILED: "the tool failed, or something else did",

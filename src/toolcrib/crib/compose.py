@@ -23,7 +23,6 @@ from toolcrib.discovery.search.semantic.named import embedder_in
 from toolcrib.errors import ConfigError, EmbeddingError, MissingExtraError, Problem, StoreError
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution import Middleware, Observer, Policy
-from toolcrib.execution.cedar import CedarPolicy
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry
 from toolcrib.execution.policy import Approver, Rules
@@ -200,8 +199,6 @@ def _signer(environ: Mapping[str, str] | None) -> Sign | None:
 def make_rules(settings: Settings, hooks: Hooks, validator: SchemaValidator) -> Rules | None:
     """Return who may run what; None where the settings have no rules."""
     rules, issuers = settings.policy, issuers_of(settings)
-    if not isinstance(rules, tuple):
-        return CedarPolicy(rules.text, approve=hooks.approve, source=rules.cedar, issuers=issuers)
     return Rules(rules, validator=validator, approve=hooks.approve, issuers=issuers) if rules else None
 
 

@@ -63,7 +63,7 @@ class ViewContent:
     ) -> None:
         self.servers = servers
         """Asks a server by its name."""
-        self.names = names if grants is None else tuple(filter(grants.may_have_content, names))
+        self.names = names if grants is None else tuple(filter(grants.may_find_in, names))
         """The servers that may be asked, in the order of the configuration."""
         self.lists = lists
         """What they are known to list."""

@@ -28,8 +28,8 @@ from toolcrib.crib.reload import Reload, differences, layers, left_for_later, re
 from toolcrib.crib.sources.apis import Apis
 from toolcrib.crib.sources.catalogue import CatalogueWriter, StoredSource, keep_only, missed_before
 from toolcrib.crib.sources.content import ContentLists, KeptLists, drop_lists, load_lists
-from toolcrib.crib.sources.itself import deeper, depth_of, itself_off
 from toolcrib.crib.sources.listing import ToolLister
+from toolcrib.crib.sources.nesting import choose_gateway_id, nest_servers, read_depth
 from toolcrib.crib.sources.origins import (
     Absence,
     Origin,
@@ -57,7 +57,6 @@ _CLOSING_TIME = 15.0
 """How many seconds everything together may take to stop."""
 _WRITING_TIME, _FLUSHING_TIME = 10.0, 2.0
 """How many of them the catalogue and the audit may take to be written."""
-_ITSELF = "it is toolcrib with this very configuration, and would start itself without end"
 
 
 class Engine:
@@ -69,8 +68,7 @@ class Engine:
 
     def __init__(self, settings: Settings, hooks: Hooks, way_in: str) -> None:
         """Put the parts together; `way_in` is what a user writes to open it."""
-        self.settings, self._itself = itself_off(settings, hooks.environ)
-        settings = self.settings
+        self.settings = settings
         self.waiting = Waiting(self, way_in)
         self.handlers = LocalHandlers()
         self.names = names_of(settings)
@@ -164,7 +162,6 @@ class Engine:
         async with self._changing:
             if self._closing.is_set() or self._ended.is_set():
                 raise CribStateError("this crib is closed; make another")
-            settings, itself = itself_off(settings, self.hooks.environ)
             changes = differences(self.settings, settings)
             same_audit = settings.audit == self.settings.audit
             audit = self.audit if same_audit else open_audit(settings, self.hooks.environ)
@@ -172,11 +169,8 @@ class Engine:
             former, self.audit = self.audit, audit
             if self.listing is None or self.servers is None:
                 self._become(settings, observers)
-                self._itself = itself
                 on_switched()
                 return changes
-            self._leave_out(itself - self._itself)
-            self._itself = itself
             self._observers = observers
             renewed, dropped = self._take_up(settings, changes, self.listing, self.servers)
             on_switched()
@@ -216,7 +210,7 @@ class Engine:
         servers.max_result_bytes = settings.limits.result_bytes
         for name in before.servers.keys() - settings.servers.keys():
             servers.retire(name)
-        for name, config in deeper(settings.started_servers, self._depth).items():
+        for name, config in nest_servers(settings, self._depth, self._gateway).items():
             servers.replace(name, config)
         gone_servers, fresh_servers = replaced(before, settings)
         gone_apis, fresh_apis = self._apis.change(settings)
@@ -232,10 +226,6 @@ class Engine:
 
     def _origins(self, servers: McpServers) -> dict[str, Origin]:
         return {**server_origins(self.settings, servers), **self._apis.origins()}
-
-    def _leave_out(self, names: Collection[str]) -> None:
-        for name in sorted(names):
-            _LOG.warning("server %r is left out: %s", name, _ITSELF)
 
     async def close(self) -> None:
         """Stop everything, within a bounded time."""
@@ -264,10 +254,11 @@ class Engine:
 
     async def _start(self, stack: AsyncExitStack) -> None:
         stack.push_async_callback(self._flush_audit)
-        self._depth = depth_of(self.hooks.environ)
-        self._leave_out(self._itself)
+        self._depth = read_depth(self.hooks.environ)
+        self._gateway = choose_gateway_id(self.settings, self.hooks.environ)
         self.servers = servers = McpServers(
-            deeper(self.settings.started_servers, self._depth),
+            nest_servers(self.settings, self._depth, self._gateway),
+            gateway=self._gateway,
             environ=self.hooks.environ,
             max_result_bytes=self.settings.limits.result_bytes,
             on_tools=self._note,
@@ -407,8 +398,6 @@ class Engine:
 
     def _with_origin(self, status: ServerStatus, origin: Origin | None) -> ServerStatus:
         """Return how a server is doing, with what the catalogue knows of it."""
-        if status.name in self._itself:
-            return status.replace(last_error=_ITSELF)
         if origin is None or self._catalogue is None:
             return status
         return self._catalogue.described(status, origin)
@@ -426,8 +415,7 @@ class Engine:
         """Return which server or API does not give the tools of a namespace, and why; None where it does."""
         if namespace in self.settings.servers and namespace not in self.names:
             is_off = f"server {namespace!r} is disabled in the configuration"
-            reason = _ITSELF if namespace in self._itself else is_off
-            return f"mcp:{namespace}", ServerUnavailableError(namespace, reason)
+            return f"mcp:{namespace}", ServerUnavailableError(namespace, is_off)
         origin = self.listing.origins.get(namespace) if self.listing else None
         if origin is None or self.listing is None or origin.is_well:
             return None

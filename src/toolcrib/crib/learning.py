@@ -16,8 +16,10 @@ from toolcrib.execution.principal import Principal
 _LOG = logging.getLogger("toolcrib.crib")
 _PAUSE = 5.0
 """Seconds between two writes of the counts."""
-_FIRST, _EVERY = 64, 16
-"""How many results of a tool are looked at; after these, one in so many, since a look takes 0.1 ms."""
+_ALWAYS_LEARNED = 64
+"""So many results of a tool are learned from, each of them."""
+_LEARN_EVERY = 16
+"""After these, one in so many, since learning from one takes 0.1 ms."""
 
 
 class ShapeLearning:
@@ -40,7 +42,7 @@ class ShapeLearning:
         with self._lock:
             self._runs[outcome.tool_id] += 1
             runs = self._runs[outcome.tool_id]
-        is_looked_at = runs <= _FIRST or runs % _EVERY == 0
+        is_looked_at = runs <= _ALWAYS_LEARNED or runs % _LEARN_EVERY == 0
         if is_looked_at and outcome.request.tool.shared("output_schema") is None:
             try:
                 self._docs.observe(outcome.request.tool.id, outcome.answer.structured)

@@ -183,7 +183,7 @@ class Grants:
             return None
         covering = (rule for rule in self.rules if rule.covers(tool_id, (), {}))
         rule = next((rule for rule in covering if rule.shared("args") is None), None)
-        return refusal_by(tool_id, rule)
+        return _refusal_by(tool_id, rule)
 
     def may_find_in(self, namespace: str) -> bool:
         """Return whether a server or an API of which no tool is known may have one that may be found."""
@@ -197,10 +197,6 @@ class Grants:
             if rule.effect != "deny" and rule.may_cover(namespace):
                 return True
         return False
-
-    def may_have_content(self, server: str) -> bool:
-        """Return whether a server can have a resource or a prompt that may be used, so that it is asked."""
-        return self.may_find_in(server)
 
     def admit(self, name: str) -> None:
         """Let something without arguments be used: a resource as `server:address`, a prompt as `server:name`.
@@ -289,7 +285,7 @@ def all_of(*policies: Policy | None) -> Policy | None:
     return ask
 
 
-def refusal_by(tool_id: str, rule: Rule | None) -> PolicyDeniedError:
+def _refusal_by(tool_id: str, rule: Rule | None) -> PolicyDeniedError:
     """Return the refusal by a rule, or by the lack of one that allows it."""
     if rule is None:
         return PolicyDeniedError(tool_id=tool_id, reason=_NO_RULE)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from toolcrib.concurrency.fair_slots import Member
 
-TOKENS, LOCAL = "tokens", "local"
-"""The issuers of named tokens of a gateway, and of the user of this machine."""
+TOKENS = "tokens"
+"""The issuer of the named tokens of a gateway."""
+LOCAL = "local"
+"""The issuer of the user of this machine."""
 _SELF_NAMED = "mcp"
 """Clients that name themselves have this name, or one that begins with it and a colon."""
 
@@ -97,12 +99,6 @@ class Issuers:
         if who in self.tokens:
             return Principal(issuer=TOKENS, subject=who)
         return Principal(issuer=self.authority or "", subject=who) if who else Principal()
-
-    def entity_name(self, principal: Principal) -> str:
-        """Return the subject, with the kind of its issuer where the bare subject would mean another."""
-        subject = principal.subject
-        is_bare = subject.partition(":")[0] not in _KINDS and (not subject or self.means(principal, subject))
-        return subject if is_bare else f"{self.kind_of(principal) or 'other'}:{subject}"
 
     def _vouches(self, principal: Principal, name: str, *, is_client: bool = False) -> bool:
         """Return whether a principal's issuer is the one that a bare name is looked for at."""

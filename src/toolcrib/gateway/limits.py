@@ -25,8 +25,10 @@ _LARGE = 64 * 1024
 _BUDGET = 256 * 2**20
 _LISTEN = "subscriptions/listen"
 _KEPT = frozenset({"initialize", "resources/subscribe", _LISTEN})
-_NAMED, _UNNAMED = 10, 4
-"""A named account may have one of so many; those whom nobody vouches for leave one of so many free."""
+_NAMED_PART = 10
+"""A named account may have one of so many places."""
+_FREE_PART = 4
+"""Clients whom nobody vouches for leave one of so many places free."""
 
 
 def share_of(total: int, account: Account | None) -> int:
@@ -35,7 +37,7 @@ def share_of(total: int, account: Account | None) -> int:
     >>> share_of(1000, ("tokens", "ann")), share_of(1000, None)
     (100, 750)
     """
-    return max(1, total - total // _UNNAMED if account is None else total // _NAMED)
+    return max(1, total - total // _FREE_PART if account is None else total // _NAMED_PART)
 
 
 class ByteBudget:

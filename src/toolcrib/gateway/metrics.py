@@ -50,9 +50,11 @@ _METHODS = frozenset(
         "notifications/cancelled",
     }
 )
-_UNKNOWN, _OTHER = "unknown", "other"
-"""What calls of no tool, and of namespaces that the configuration does not have, are counted under."""
-_SHARED = frozenset({"", _UNKNOWN, _OTHER})
+_NO_TOOL = "unknown"
+"""The namespace that calls of no tool are counted under."""
+_OTHER_NAMESPACE = "other"
+"""The one for namespaces that the configuration does not have."""
+_SHARED = frozenset({"", _NO_TOOL, _OTHER_NAMESPACE})
 """What is counted under no server's name, and visible to all."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
@@ -100,9 +102,9 @@ class Metrics:
     def _ended(self, outcome: Outcome) -> None:
         namespace = None if outcome.request is None else outcome.request.tool.namespace or ""
         if namespace is None:
-            namespace = _UNKNOWN
+            namespace = _NO_TOOL
         elif namespace not in self._health.namespaces():
-            namespace = _OTHER
+            namespace = _OTHER_NAMESPACE
         self._call_of(namespace, _outcome(outcome.error)).inc()
         self._seconds_of(namespace).observe(outcome.duration)
 

@@ -32,8 +32,10 @@ MAX_ROWS = 10
 _MAX_TABLE_ROWS = 100
 MAX_JSON = 4_000
 """At how many characters a value in JSON is cut."""
-_MAX_LINE, _MAX_TEXT = 100, 300
-"""At how many characters a line of the REPL and a text in a table are cut."""
+_MAX_LINE = 100
+"""Characters of a line of the REPL."""
+_MAX_TEXT = 300
+"""Characters of a text in a table."""
 _REPR = Repr()
 _REPR.maxstring = _REPR.maxother = 60
 _REPR.maxlevel = 4

@@ -23,11 +23,14 @@ MAX_TEXT = 16 << 20
 """How long a JSON text may be, before it is read."""
 _MAX_INT_BITS = 14_000
 """Just under the 4,300 digits beyond which Python itself refuses to print an integer."""
-MAX_INT, MIN_INT = (1 << 63) - 1, -(1 << 63)
-"""Integers beyond these are wide: engines compare and divide them slowly."""
+MAX_INT = (1 << 63) - 1
+"""Larger integers are wide: engines compare and divide them slowly."""
+MIN_INT = -(1 << 63)
+"""Smaller integers are wide too."""
 _CONTAINERS = {dict, list}
-_LARGE_NODES, _LARGE_CHARS = 10_000, 1_000_000
+_LARGE_NODES = 10_000
 """From here on it takes long enough to look at a value that an event loop should not wait for it."""
+_LARGE_CHARS = 1_000_000
 
 
 def measure(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[int, int, int, int]:  # noqa: C901, PLR0912 - see below

@@ -2,13 +2,17 @@
 
 from string import ascii_letters, digits, punctuation
 
-_LETTERS, _DIGITS, _SIGNS = ascii_letters.encode(), digits.encode(), punctuation.encode()
-_ALL, _HIGH = bytes(range(256)), bytes(range(128, 256))
-_WORDS = bytes(each if each in _LETTERS else 32 for each in _ALL)
-_RUNS = bytes(each if each in _SIGNS else 32 for each in _ALL)
+_LETTERS = ascii_letters.encode()
+_DIGITS = digits.encode()
+_SIGNS = punctuation.encode()
+_ALL_BYTES = bytes(range(256))
+_HIGH_BYTES = bytes(range(128, 256))
+_WORDS = bytes(each if each in _LETTERS else 32 for each in _ALL_BYTES)
+_RUNS = bytes(each if each in _SIGNS else 32 for each in _ALL_BYTES)
 """Tables that leave letters, and signs, and make all else a space."""
-_WHOLE, _SLICES = 1_024, 4
-"""Up to how many characters are looked at, of a longer text in so many places."""
+_SAMPLED_CHARS = 1_024
+"""A longer text is estimated from samples of so many characters in all."""
+_SAMPLES = 4
 
 
 def estimated_tokens(text: str, *, sampled: bool = True) -> int:
@@ -22,11 +26,11 @@ def estimated_tokens(text: str, *, sampled: bool = True) -> int:
     >>> estimated_tokens(""), estimated_tokens("Open an issue in a repository.")
     (0, 7)
     """
-    if len(text) <= _WHOLE or not sampled:
+    if len(text) <= _SAMPLED_CHARS or not sampled:
         return round(_weighed(text))
-    step = len(text) // _SLICES
-    size = _WHOLE // _SLICES
-    sample = "".join(text[at : at + size] for at in range(0, step * _SLICES, step))
+    step = len(text) // _SAMPLES
+    size = _SAMPLED_CHARS // _SAMPLES
+    sample = "".join(text[at : at + size] for at in range(0, step * _SAMPLES, step))
     return round(_weighed(sample) * len(text) / len(sample))
 
 
@@ -36,4 +40,4 @@ def _weighed(text: str) -> float:
     total = 0.855 * len(data.translate(_WORDS).split()) + 0.034 * (size - len(data.translate(None, _LETTERS)))
     total += 0.953 * len(data.translate(_RUNS).split()) + 0.060 * (size - len(data.translate(None, _SIGNS)))
     total += 0.949 * (size - len(data.translate(None, _DIGITS)))
-    return total if text.isascii() else total + 0.215 * (size - len(data.translate(None, _HIGH)))
+    return total if text.isascii() else total + 0.215 * (size - len(data.translate(None, _HIGH_BYTES)))

@@ -138,7 +138,9 @@ def _each(call: str, place: int, values: Sequence[int]) -> list[tuple[str, tuple
     return [(call, ((place, _INT, value),)) for value in values]
 
 
-_PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA = 15, 16, 0x53564D41
+_PR_SET_NAME = 15
+_PR_GET_NAME = 16
+_PR_SET_VMA = 0x53564D41
 _DROPPING = (8, 23, 24, 27, 38, 39, 47)
 """PR_SET_KEEPCAPS, PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_GET_SECUREBITS, PR_SET_NO_NEW_PRIVS,
 PR_GET_NO_NEW_PRIVS, PR_CAP_AMBIENT: privileges, which a program without any can only lose."""
@@ -157,7 +159,9 @@ WORKER = SyscallPolicy(
 """For a program that needs no files. Bubblewrap installs it, so that it allows to execute the worker, beside
 which there is nothing to execute, to wait for it, and to become nobody."""
 
-_AF_UNIX, _SOCK_STREAM, _SOCK_KIND = 1, 1, 0xF
+_AF_UNIX = 1
+_SOCK_STREAM = 1
+_SOCK_KIND = 0xF
 _MSG_OOB = 1
 _MESSAGE_FLAGS = {"sendto": 3, "recvfrom": 3, "sendmsg": 2, "recvmsg": 2}
 """Which argument of a call holds its flags. Out-of-band bytes are refused: no program needs them on a unix
@@ -168,7 +172,8 @@ _FCNTLS = (0, 1, 2, 3, 4, 5, 1030)
 """F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_DUPFD_CLOEXEC."""
 _LOCKS = (6, 7)
 """F_SETLK, F_SETLKW: one process never locks itself out, so that these may do nothing."""
-_SOL_SOCKET, _SOCKET_OPTIONS = 1, (3, 4, 38, 39)
+_SOL_SOCKET = 1
+_SOCKET_OPTIONS = (3, 4, 38, 39)
 """SO_TYPE, SO_ERROR, SO_PROTOCOL, SO_DOMAIN, to be read."""
 _FILES_AND_EVENTS = """
 pwrite64 preadv pwritev preadv2 pwritev2 open openat openat2 creat close_range stat lstat fstatat64

@@ -13,8 +13,10 @@ MAX_ARGUMENTS = 1 << 20
 """How many characters the arguments of one call may hold."""
 _MAX_VALUES = 50_000
 """How many values they may hold."""
-VALUE_BYTES, _SHARE = 64, 4
-"""What one value costs in memory at least, and which part of a guest's memory one result may take."""
+VALUE_BYTES = 64
+"""What one value costs in memory at least."""
+_RESULT_PART = 4
+"""One result may take one of so many parts of a guest's memory."""
 
 
 def read_arguments(given: Any) -> Any:
@@ -103,7 +105,7 @@ def room_for(value: Any, limits: Limits) -> Any:
         message = f"the call was made, but its result cannot be passed on: {error.problems[0]}"
         raise GuestError("RuntimeError", message) from error
     size = chars + nodes * VALUE_BYTES
-    if size * _SHARE > limits.memory_bytes:
+    if size * _RESULT_PART > limits.memory_bytes:
         message = f"the call was made, but there is no room here for its result of about {size >> 20:,} MB"
         raise GuestError("RuntimeError", f"{message}; ask the tool for less next time")
     return value

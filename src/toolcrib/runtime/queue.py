@@ -8,8 +8,9 @@ from time import monotonic
 from toolcrib.concurrency.fair_slots import FairSlots, group_of, share_of_one
 from toolcrib.errors import RuntimeUnavailableError
 
-_MAX_OF_ONE, _MAX_WAITING = 32, 256
-"""How many runs of one caller with a name may wait, and of all of them."""
+_MAX_WAITING_OF_ONE = 32
+"""So many runs of one caller with a name may wait."""
+_MAX_WAITING = 256
 _SMOOTHING = 0.2
 
 
@@ -51,7 +52,7 @@ class RunQueue:
         """Refuse a run where too many wait."""
         waiting = self._slots.waiting()
         own = waiting.get(caller, 0)
-        if own >= _MAX_OF_ONE:
+        if own >= _MAX_WAITING_OF_ONE:
             raise self.busy(f"{own} runs of this client wait already")
         if self._slots.has_room(caller):
             return

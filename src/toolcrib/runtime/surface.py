@@ -18,8 +18,12 @@ from toolcrib.runtime.stubs.signature import parameters
 _MENTION = re.compile(r"(?<![\w.])([A-Za-z_]\w*+)(?:[ \t]*+\.\s*+([A-Za-z_]\w*+))?", re.ASCII)
 _IMPORT = re.compile(r"^[ \t]*+import[ \t]++(\w++)[ \t]*+(?:$|[;,#])", re.MULTILINE | re.ASCII)
 _UNDEFINED = re.compile(r"\bname '(\w+)' is not defined$", re.MULTILINE)
-_MAX_LOOKED_UP, _MAX_TYPED, _MAX_GUESSED = 1_000, 100, 5
-"""How many attributes of a namespace are looked up, how many are typed at most, how many are guessed."""
+_MAX_LOOKED_UP = 1_000
+"""Attributes of a namespace that are looked up before the run."""
+_MAX_TYPED = 100
+"""A namespace with more attributes is not typed."""
+_MAX_GUESSED = 5
+"""Missing attributes for which a near name is suggested."""
 _Mentions = Mapping[str, frozenset[str]]
 
 

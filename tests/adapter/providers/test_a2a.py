@@ -17,7 +17,8 @@ from toolcrib.adapter.providers.mcp import McpAdapter
 from toolcrib.errors import ConversionError
 from toolcrib.model import CanonicalTool
 
-A2A, MCP = A2AAdapter(), McpAdapter()
+A2A = A2AAdapter()
+MCP = McpAdapter()
 SKILL: dict[str, Any] = {
     "id": "shop:total:1.2.0",
     "name": "Order total",

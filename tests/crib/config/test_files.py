@@ -614,3 +614,15 @@ def test_what_servers_cannot_inherit_is_refused_with_its_place(
     with pytest.raises(ConfigError) as caught:
         load_text(tmp_path / "toolcrib.toml", text)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "config",
+    ['policy = { cedar = "rules.cedar" }\n', '[policy]\ncedar = "rules.cedar"\ntext = "permit;"\n'],
+)
+def test_configuration_with_policies_in_cedar_is_refused_and_names_rules(config: str, tmp_path: Path) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text(config)
+    with pytest.raises(ConfigError, match=r"Cedar are no longer supported.*\[\[policy\]\]") as caught:
+        load(path)
+    assert [(each.path, each.keyword) for each in caught.value.problems] == [("/policy", "removed")]

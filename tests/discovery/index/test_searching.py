@@ -382,7 +382,8 @@ ASKED = st.lists(
     min_size=1,
     max_size=5,
 ).map(" ".join)
-BY_DEFAULT, BY_WORDS = Index(), Index(Bm25Searcher())
+BY_DEFAULT = Index()
+BY_WORDS = Index(Bm25Searcher())
 BY_MEANING = Index(EmbeddingSearcher(load_embedder()))
 for _index in (BY_DEFAULT, BY_WORDS, BY_MEANING):
     _index.register_many((tool, None) for tool in CROWD)

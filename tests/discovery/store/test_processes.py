@@ -17,8 +17,9 @@ from toolcrib.errors import StoreError
 
 pytestmark = pytest.mark.untraced
 
-KILLS, MAX_KILLS = 12, 60
-"""How often to try for a kill in the middle of a round, on a machine that is busy with something else."""
+# How often to try for a kill in the middle of a round, on a machine that is busy with something else.
+KILLS = 12
+MAX_KILLS = 60
 ROWS = 1_000
 ROUND_SIZE = 5_000_000
 """What a round writes to the log, more or less: the kills are spread over it."""

@@ -29,8 +29,10 @@ from toolcrib.model import McpBackend
 
 pytestmark = pytest.mark.anyio
 
-SLOTS, SPARE, MANY = 2, 8, 16
-"""How many calls may run at once, the connections there are beside theirs, and more than both."""
+# How many calls may run at once, the connections there are beside theirs, and more than both.
+SLOTS = 2
+SPARE = 8
+MANY = 16
 TRANSPORTS = ["handshake", "stateless", "sse"]
 PING = 0.02
 

@@ -452,7 +452,9 @@ async def test_a_machine_names_the_endpoint_that_does_not_answer(
         )
 
 
-PUBLIC, PRIVATE, HERE = "https://8.8.8.8/mcp", "https://10.0.0.5/mcp", "http://127.0.0.1:9/mcp"
+PUBLIC = "https://8.8.8.8/mcp"
+PRIVATE = "https://10.0.0.5/mcp"
+HERE = "http://127.0.0.1:9/mcp"
 
 
 @pytest.mark.parametrize(

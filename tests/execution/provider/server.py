@@ -53,8 +53,9 @@ class Order(BaseModel):
 
 
 app = FastAPI(title="tests", version="1.2.3")
-came, gone = threading.Event(), threading.Event()
-"""Set when a call that is answered slowly has begun, and when its client has gone away."""
+# Set when a call that is answered slowly has begun, and when its client has gone away.
+came = threading.Event()
+gone = threading.Event()
 
 
 @app.get("/pets/{pet_id}", operation_id="get_pet", tags=["Pet Store"], summary="Get a pet")
@@ -171,7 +172,8 @@ def _raw_deflate(content: bytes) -> bytes:
     return packer.compress(content) + packer.flush()
 
 
-JSON, TEXT = "application/json", "text/plain"
+JSON = "application/json"
+TEXT = "text/plain"
 ANSWERS: dict[str, tuple[bytes, str | None, str | None]] = {
     "text": ("grüße".encode("latin-1"), "text/plain; charset=latin-1", None),
     "oddly": (b"text", "text/plain; charset=klingon", None),

@@ -7,7 +7,8 @@ import pytest
 from toolcrib.execution.provider.encoding import UnfitError, cookie_text, header_text, path_text, query_pairs
 from toolcrib.execution.provider.plan import Parameter, Place, Style
 
-ARRAY, OBJECT = ["blue", "black", "brown"], {"R": 100, "G": 200, "B": 150}
+ARRAY = ["blue", "black", "brown"]
+OBJECT = {"R": 100, "G": 200, "B": 150}
 
 
 def parameter(place: Place, style: Style, explode: bool = False, **more: Any) -> Parameter:

@@ -7,7 +7,8 @@ from pathlib import Path
 from gateway.support import Place, Served
 from waiting import wait_until
 
-SECONDS, WAKES = 2.0, 5
+SECONDS = 2.0
+WAKES = 5
 
 
 def wakes(pid: int) -> float:

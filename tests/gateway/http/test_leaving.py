@@ -19,8 +19,9 @@ from toolcrib.gateway import Gateway
 pytestmark = pytest.mark.anyio
 SLOTS = 8
 DAY = 86_400_000
-OF_ONE, OF_CLIENT = 6, 5
-"""How many of them one principal may have, and one client of those that name themselves."""
+# How many of them one principal may have, and one client of those that name themselves.
+OF_ONE = 6
+OF_CLIENT = 5
 ASKING = {**HELLO, "params": {**HELLO["params"], "capabilities": {"elicitation": {}}}}  # type: ignore[dict-item]
 ERAS = {"handshake": HELLO, "handshake, asked": ASKING, "stateless": None}
 HANGING: dict[str, tuple[str, dict[str, Any]]] = {

@@ -10,7 +10,8 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-ISSUER, AUDIENCE = "https://login.example", "https://crib.example/mcp"
+ISSUER = "https://login.example"
+AUDIENCE = "https://crib.example/mcp"
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 OTHER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 CURVE = ec.generate_private_key(ec.SECP256R1())

@@ -37,7 +37,9 @@ from toolcrib.gateway.identity.identities import Identities, Refusal
 from toolcrib.gateway.identity.keys import SigningKeys
 
 pytestmark = pytest.mark.anyio
-EVERYTHING, OFFICE, SHOP = EndpointAddress(), EndpointAddress("office"), EndpointAddress("shop")
+EVERYTHING = EndpointAddress()
+OFFICE = EndpointAddress("office")
+SHOP = EndpointAddress("shop")
 
 
 class Issuer:
@@ -108,7 +110,8 @@ def nested(part: int) -> str:
     return f"Bearer {'.'.join(parts)}"
 
 
-PAST, FUTURE = int(time.time()) - 3600, int(time.time()) + 3600
+PAST = int(time.time()) - 3600
+FUTURE = int(time.time()) + 3600
 FORGERIES = {
     "for another audience": (lambda: token(aud="https://other.example/mcp"), "another server"),
     "for a part of the audience's name": (lambda: token(aud="https://crib.example"), "another server"),

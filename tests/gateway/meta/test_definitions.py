@@ -280,6 +280,6 @@ def test_the_guide_for_code_is_in_its_description() -> None:
 
 
 def test_the_definitions_take_few_tokens() -> None:
-    receipt = MetaTools(crib_of_tools(), GatewaySettings(), sandbox=True).receipt()
-    assert receipt.surface < 3_000
+    usage = MetaTools(crib_of_tools(), GatewaySettings(), sandbox=True).measure_tokens()
+    assert usage.surface < 3_000
     assert json.dumps([each.model_dump(mode="json") for each in face_of(crib_of_tools()).tools()])

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from toolcrib.execution import Principal
 from toolcrib.gateway.tasks.table import TaskTable, new_id
 
-ANN, BOB = Principal(issuer="tokens", subject="ann"), Principal(issuer="tokens", subject="bob")
+ANN = Principal(issuer="tokens", subject="ann")
+BOB = Principal(issuer="tokens", subject="bob")
 
 
 @dataclass(eq=False)

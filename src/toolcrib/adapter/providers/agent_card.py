@@ -28,7 +28,8 @@ Entries = dict[str, Any]
 """What the extension says, by skill id."""
 
 _SKILLS: Final = A2AAdapter()
-_NEEDS, _SECURITY = "securityRequirements", "securitySchemes"
+_NEEDS = "securityRequirements"
+_SECURITY = "securitySchemes"
 _MODES: Final = {"defaultInputModes": "default_input_modes", "defaultOutputModes": "default_output_modes"}
 _TEXTS: Final = ("name", "description", "version")
 _FILLED: Final = frozenset({*_TEXTS, *_MODES, "capabilities", "skills"})

@@ -24,8 +24,9 @@ _HINTS = {
     "open_world_hint": ("reaches out to the world", "stays within its own data"),
 }
 """What a hint means where it is given."""
-_MAX_DEPTH, _MAX_ROWS = 3, 40
-"""How deep, and how much, of the parameters is shown."""
+_MAX_DEPTH = 3
+_MAX_ROWS = 40
+"""So many rows of the parameters are shown, and as many levels as `_MAX_DEPTH`."""
 _INDENT = "  "
 
 

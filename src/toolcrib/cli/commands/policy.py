@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _TOOL = "gen_ai.tool.name"
 _NO_RULES = "there are no rules: everybody may run everything; rules are [[policy]] tables"
-_CEDAR = "policies in Cedar are checked when the configuration is read"
 _NO_TOOLS = (
     "no tools are known, so that what the rules name could not be compared with them; `toolcrib status` shows"
     " which servers there are and what became of them"
@@ -65,8 +64,6 @@ def check(state: State) -> None:
             with waiting("asking the servers"):
                 await view.tools(limit=1)
             rules = view.settings.policy
-            if not isinstance(rules, tuple):
-                return (), [], {"note": _CEDAR}
             tools = [view.index.get(each.id) for each in view.index.every()]
             unknown = {"note": _NO_TOOLS} if rules and not tools else {}
             return rules, list(_idle(rules, tools, view.settings.gateway)), {**tell_absent(view), **unknown}
@@ -76,7 +73,7 @@ def check(state: State) -> None:
         reasons = [{"rule": name, "reason": reason} for name, reason in idle]
         show_json({"rules": len(rules), "idle": reasons, **more})
     elif not rules:
-        note(more.get("note", _NO_RULES))
+        note(_NO_RULES)
     else:
         for name, reason in idle:
             note(f"the rule {name!r} never takes effect: {reason}")
@@ -142,7 +139,6 @@ def explain(
     Example: toolcrib policy explain github:delete_repo --as ann --group staff
     """
     from toolcrib.execution import Request  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.execution.cedar import CedarPolicy  # noqa: PLC0415 - the same
 
     given = read_args(args)
 
@@ -162,8 +158,6 @@ def explain(
                     "effect": rule.effect,
                     "verdict": "decides"
                     if place == deciding
-                    else "does not decide"
-                    if isinstance(rules, CedarPolicy)
                     else _why(rule, rules.issuers, who, tool, is_later=place > deciding),
                 }
                 for place, rule in enumerate(rules.rules)

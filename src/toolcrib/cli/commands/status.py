@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from toolcrib.crib import Crib, View
     from toolcrib.execution.mcp import ServerStatus
 
-_NAMED, _REASON = 3, 120
+_MAX_REFUSED_SHOWN = 3
+_MAX_REASON_LENGTH = 120
 _PASSING = frozenset({"pid", "in_flight", "starts", "next_try_in"})
 """What is true of a server only while it runs."""
-_COUNTING = 30.0
-"""For how many seconds definitions are counted, before the rest is estimated."""
 
 
 @click.command()
@@ -140,7 +139,7 @@ async def _tokens(view: "View") -> dict[str, Any]:
     from toolcrib.gateway.meta import MetaTools  # noqa: PLC0415
 
     frontend = MetaTools(view, view.settings.gateway)
-    measured = await to_thread.run_sync(frontend.receipt, _COUNTING)
+    measured = await to_thread.run_sync(frontend.measure_tokens)
     return {**measured._asdict(), "saved": round(measured.saved, 4)}
 
 
@@ -155,7 +154,7 @@ def _show(facts: dict[str, Any]) -> None:
         shown = facts["expose"]["toolsets"]
         click.echo(f"toolsets       {', '.join(f'{name} ({shown[name]})' for name in facts['toolsets'])}")
     if facts["tokens"]["tools"]:
-        click.echo(f"tokens         {_receipt(facts['tokens'])}")
+        click.echo(f"tokens         {_describe_tokens(facts['tokens'])}")
     if "gateway" in facts:
         click.echo(f"gateway        {_running(facts['gateway'])}")
     if facts["servers"]:
@@ -175,11 +174,10 @@ def _running(gateway: dict[str, Any]) -> str:
     return f"{message}; not asked: it has another configuration or version, or --no-daemon was given"
 
 
-def _receipt(tokens: dict[str, Any]) -> str:
+def _describe_tokens(tokens: dict[str, Any]) -> str:
     """Return what is saved in a sentence."""
     direct, surface = tokens["direct"], tokens["surface"]
-    about = "" if tokens["complete"] else "about "
-    message = f"{about}{direct:,} for all definitions, {surface:,} for the tools that stand for them: "
+    message = f"{direct:,} for all definitions, {surface:,} for the tools that stand for them: "
     if direct <= surface:
         return f"{message}so few tools are cheaper listed directly"
     return f"{message}{tokens['saved']:.0%} saved"
@@ -192,6 +190,9 @@ def _word(server: dict[str, Any]) -> str:
         parts.append(str(server["login"]["words"]))
     if refused:
         several = "1 tool is left out" if len(refused) == 1 else f"{len(refused)} tools are left out"
-        named = [f"{name}: {reason[:_REASON]}" for name, reason in list(refused.items())[:_NAMED]]
+        named = [
+            f"{name}: {reason[:_MAX_REASON_LENGTH]}"
+            for name, reason in list(refused.items())[:_MAX_REFUSED_SHOWN]
+        ]
         parts.append("; ".join([f"{several}: {named[0]}", *named[1:]]))
     return "; ".join(parts)

@@ -15,14 +15,14 @@ from toolcrib.crib.config.sections import INHERIT
 from toolcrib.crib.config.settings import MEMORY, NO_FILE, Settings
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS
-from toolcrib.execution.cedar import CedarPolicy
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.places import anchored, path_fault
 
 Config = str | PathLike[str] | Mapping[str, Any] | Settings | None
 """A file, a mapping such as the JSON of an MCP client, or the settings themselves."""
-_MAPPING, _FILE = NO_FILE, "configuration file"
+_MAPPING = NO_FILE
+_FILE = "configuration file"
 _SPELLINGS = ("type", "serverUrl", "httpUrl")
 """What a server may also say, as other clients do."""
 _TYPES = "a path, a dict with 'mcpServers', Settings or None"
@@ -46,7 +46,7 @@ def load(config: Config = None) -> Settings:
     if isinstance(config, Settings):
         return config
     if isinstance(config, Mapping):
-        return _with_policies(_settings(read_python(config), _MAPPING), Path())
+        return _settings(read_python(config), _MAPPING)
     if isinstance(config, str | PathLike):
         return _load_file(anchored(config, _FILE))
     problem = Problem("", "type", f"must be {_TYPES}, not {type(config).__name__}")
@@ -61,7 +61,7 @@ def load_text(path: Path, text: str) -> Settings:
     """
     document = parse(path, text)
     parts = _read_own(document) if is_toml(path) else read_client(document, path.parent)
-    return _with_policies(_anchored(_settings(parts, str(path)), path), path.parent)
+    return _anchored(_settings(parts, str(path)), path)
 
 
 def _load_file(path: Path) -> Settings:
@@ -124,26 +124,6 @@ def _lost(settings: Settings) -> Iterator[Problem]:
     for name, server in settings.servers.items():
         if fault := path_fault(server.cwd or ""):
             yield Problem(f"/servers/{name}/cwd", "path", fault)
-
-
-def _with_policies(settings: Settings, folder: Path) -> Settings:
-    """Return settings with the policies in Cedar that they name, if they do.
-
-    Raises:
-        ConfigError: these cannot be read, or are not Cedar.
-        MissingExtraError: what reads Cedar is not installed.
-    """
-    policy = settings.policy
-    if isinstance(policy, tuple):
-        return settings
-    path = folder / Path(policy.cedar).expanduser()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise ConfigError(settings.origin, (Problem("/policy/cedar", "file", reason),)) from error
-    CedarPolicy(text, source=str(path))
-    return settings.replace(policy=policy.replace(cedar=str(path), text=text))
 
 
 def _anchored(settings: Settings, path: Path) -> Settings:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from toolcrib.crib.config.gateway import SURFACES, GatewaySettings, ToolsetSettings
@@ -130,18 +130,6 @@ class AuditSettings(Section):
     """Whether the audit is signed now and then, with a key of the user's."""
 
 
-class CedarSettings(Section):
-    """Who may run what, by policies in Cedar instead of rules."""
-
-    cedar: FilePath
-    """The file of the policies; it is read with the configuration."""
-    text: str = Field(default="", repr=False)
-    """The policies themselves, which the reader of files fills in."""
-
-
-_RULES: TypeAdapter[tuple[Rule, ...]] = TypeAdapter(tuple[Rule, ...])
-
-
 class CodeSettings(Section):
     """How code that calls tools is run."""
 
@@ -226,9 +214,9 @@ class Settings(Section):
     """Keep answers of read-only tools; without this section, nothing is kept."""
     retry: RetrySettings | None = None
     """Try calls again where that is safe; without this section, once."""
-    policy: tuple[Rule, ...] | CedarSettings = ()
+    policy: tuple[Rule, ...] = ()
     """Who may run what: the first rule that fits decides, and what no rule allows is refused. Without rules
-    everybody may run everything. `{ cedar = "FILE" }` takes policies in Cedar instead."""
+    everybody may run everything."""
     audit: AuditSettings | None = None
     """Write down each call; without this section, nothing is written."""
     source: str | None = None
@@ -276,15 +264,17 @@ class Settings(Section):
             )
         return toolsets
 
-    @field_validator("policy", mode="wrap")
+    @field_validator("policy", mode="before")
     @classmethod
-    def _are_of_one_kind(cls, given: Any, _: Any) -> tuple[Rule, ...] | CedarSettings:
-        if isinstance(given, Mapping | CedarSettings):
-            return TypeAdapter(CedarSettings).validate_python(given)
-        return cls._with_own_names(_RULES.validate_python(given))
+    def _is_not_cedar(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and "cedar" in given:
+            message = "policies in Cedar are no longer supported; write them as rules, in [[policy]] tables"
+            raise PydanticCustomError("removed", message)
+        return given
 
+    @field_validator("policy", mode="after")
     @classmethod
-    def _with_own_names(cls, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    def _have_own_names(cls, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
         names = [rule.name for rule in rules]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             shown = {"names": ", ".join(map(repr, twice))}

@@ -32,8 +32,9 @@ from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness
 
 LIST_MAX_AGE = 60.0
 """For how many seconds a list is taken to be so, unless its server says something else."""
-_MAX_LISTS, _MAX_ITEMS = 1_000, 100_000
-"""How many lists of single persons are known, and how many items in all of them."""
+_MAX_PERSONAL_LISTS = 1_000
+_MAX_PERSONAL_ITEMS = 100_000
+"""In all lists of single persons together."""
 _GATHER = 0.1
 """Seconds to wait after a server's word of a change for those that come with it."""
 _LOG = logging.getLogger("toolcrib.crib")
@@ -319,7 +320,7 @@ class ContentLists:
         persons = [(key, known) for key, known in self._lists.items() if key[0][1] is not None]
         count, items = len(persons), sum(len(known.items or ()) for _, known in persons)
         for key, known in persons[:-1]:
-            if count <= _MAX_LISTS and items <= _MAX_ITEMS:
+            if count <= _MAX_PERSONAL_LISTS and items <= _MAX_PERSONAL_ITEMS:
                 return
             if known.done is None:
                 self._drop(key)

@@ -32,8 +32,9 @@ _REST = 1.0
 """After how many seconds the first of these is: what a user asks for at the start comes before."""
 _LONGEST_TURN = 5.0
 """For how many seconds one that does not answer keeps others from being asked."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
-"""After how many seconds one that failed is asked again: doubled each time, up to the second."""
+_FIRST_RETRY_SECONDS = 5.0
+_LONGEST_RETRY_SECONDS = 300.0
+"""The pause before a server that failed is asked again doubles up to this."""
 
 
 class ToolLister:
@@ -261,7 +262,7 @@ class ToolLister:
         return Absence(name=origin.name, state="missed" if origin.missed else "starting")
 
     async def _ask_until_answered(self, origin: Origin) -> None:
-        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
         with origin.scope:
             while not await self._ask_in_turn(origin):
                 await backoff.sleep()

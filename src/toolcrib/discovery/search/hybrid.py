@@ -34,9 +34,12 @@ from toolcrib.errors import EmbeddingError, Problem, StoreError, ValidationError
 FLOOR = 0.1
 """The cosine below which a tool that shares no word with the question is not returned at all."""
 
-_LEAST_SHARE, _MOST_SHARE = 0.15, 0.35
-"""What words decide where they cover little of the question, and where they cover much."""
-_LITTLE, _MUCH = 0.2, 0.6
+_MIN_WORD_SHARE = 0.15
+"""Weight of the words' score where words cover little of the question."""
+_MAX_WORD_SHARE = 0.35
+"""Weight of the words' score where words cover much of the question."""
+_LITTLE_COVERED = 0.2
+_MUCH_COVERED = 0.6
 _PARTS = 2
 """A question of more parts than this is a list of errands, of which words miss fewer."""
 _PARTS_SHARE = 0.4
@@ -114,8 +117,8 @@ class Blend:
     def of(cls, look: Look, cosines: Floats) -> "Blend":
         """Return the blend for a question, from the cosines of tools that stand for all."""
         covered = look.coverage(look.best[0][1]) if look.best else 0.0
-        rise = min(max((covered - _LITTLE) / (_MUCH - _LITTLE), 0.0), 1.0)
-        share = _LEAST_SHARE + (_MOST_SHARE - _LEAST_SHARE) * rise
+        rise = min(max((covered - _LITTLE_COVERED) / (_MUCH_COVERED - _LITTLE_COVERED), 0.0), 1.0)
+        share = _MIN_WORD_SHARE + (_MAX_WORD_SHARE - _MIN_WORD_SHARE) * rise
         if look.parts > _PARTS:
             share = max(share, _PARTS_SHARE)
         return cls(look, share, float(cosines.mean()), float(cosines.std()))

@@ -22,8 +22,9 @@ from toolcrib.model.tool import Tool
 
 Sources = Callable[[Reference], Sequence[Shape | NoValue]]
 """Returns what a reference may lead to, one of these."""
-_LOOKS, _LOOKS_PER_STEP = 10_000, 50
-"""How many subschemas are looked at before the rest is left to the calls."""
+_MIN_LOOKS = 10_000
+"""So many subschemas are looked at in every chain before the rest is left to the calls."""
+_LOOKS_PER_STEP = 50
 _A_LIST = {"type": "array"}
 _AN_INDEX = {"type": "integer"}
 _PREVIOUS = Reference("previous", "previous", None, (), "/previous")
@@ -199,7 +200,7 @@ class _Check:
         self._nodes = {node.slot: node for node in chain.walk()}
         self._tools = tools
         self._validator = validator
-        self._budget = Budget(_LOOKS + _LOOKS_PER_STEP * len(self._nodes))
+        self._budget = Budget(_MIN_LOOKS + _LOOKS_PER_STEP * len(self._nodes))
         self._literals = Literals(validator)
         self._conflicts = Conflicts(self._literals.accepts)
         self._schemas: dict[int, Schema] = {}

@@ -41,7 +41,8 @@ from toolcrib.redaction import hide_secrets
 _OF_A_TURN = frozenset({"inputResponses", "requestState"})
 """The parameters that answer one turn of a server, and belong to no other."""
 _MAX_TURNS = 10
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 _CLOSE_TIMEOUT = 0.5
 """Seconds to wait for a connection to end after an error says so, which a running server can send too."""
@@ -69,7 +70,7 @@ async def exchange(
     if client is not None and connection.modern and (resumed := client.resumed()):
         params |= resumed
         running.note_asked()
-    backoff, turn = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), 0
+    backoff, turn = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS), 0
     while True:
         turn += 1
         try:

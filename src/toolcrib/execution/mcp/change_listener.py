@@ -25,7 +25,8 @@ from toolcrib.redaction import hide_secrets
 
 MAX_WATCHED = 1_000
 """How many resources of one server are watched at once."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_FIRST_PAUSE_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 30.0
 _OPENING = 5.0
 """Seconds that a client waits until a server of the stateless era has agreed to tell of a resource."""
 _log = logging.getLogger(__name__)
@@ -204,7 +205,7 @@ class ChangeListener:
         """Follow one stream, which is opened again when it ends."""
         wanted = self._wanted(connection)
         uris = tuple(self._watched)
-        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         with scope:
             while wanted or uris:
                 try:

@@ -58,9 +58,10 @@ _ASKING: dict[str, Any] = {
     "sampling": {"context": {}, "tools": {}},
 }
 """What a client can do that has somebody to ask."""
-_MARGIN, _SHARE = 0.25, 0.1
-"""How many seconds before its own deadline a caller gets its error, and which part of its time that is at
-most."""
+_MAX_MARGIN_SECONDS = 0.25
+"""A caller gets its error so long before its own deadline."""
+_MAX_MARGIN_SHARE = 0.1
+"""The margin takes at most this part of the time that is left to the caller."""
 
 
 def transport_to(  # noqa: PLR0913 - each is another fact of the connection
@@ -408,7 +409,7 @@ class Start:
         Raises:
             ServerUnavailableError: the start has failed.
         """
-        margin = max(0.0, min(_MARGIN, _SHARE * (deadline - anyio.current_time())))
+        margin = max(0.0, min(_MAX_MARGIN_SECONDS, _MAX_MARGIN_SHARE * (deadline - anyio.current_time())))
         with anyio.CancelScope(deadline=min(self._deadline, deadline - margin)):
             await self._done.wait()
         failure = self._failure

@@ -52,7 +52,8 @@ _SAID = {
 }
 """What the SDK says, by its beginning, and what it means."""
 _MAX_LENGTH = 500
-_MARK, _TOKEN = "toolcrib", secrets.token_hex(16)
+_MARK = "toolcrib"
+_TOKEN = secrets.token_hex(16)
 """Tells the errors that are made here from those that a server sends: it is never sent to one."""
 
 

@@ -19,8 +19,9 @@ DECLARED = "toolcrib/gateways"
 """Where a gateway declares its id and those behind it: in its experimental capabilities, for each new
 connection, and in the `_meta` of its lists of tools, for changes."""
 _IDS = "ids"
-_MAX_GATEWAYS, _MAX_ID = 256, 64
-"""How many ids of a server are taken, and how long one may be: they are declared again to every client."""
+_MAX_GATEWAYS = 256
+"""So many ids of a server are taken: they are declared again to every client."""
+_MAX_ID_LENGTH = 64
 
 
 class GatewayLoopError(Exception):
@@ -41,7 +42,7 @@ def declared_gateways(holder: Any, own: str) -> frozenset[str]:
     declared = holder.get(DECLARED) if isinstance(holder, dict) else None
     ids = declared.get(_IDS) if isinstance(declared, dict) else None
     listed = ids[:_MAX_GATEWAYS] if isinstance(ids, list) else []
-    found = [each for each in listed if isinstance(each, str) and len(each) <= _MAX_ID]
+    found = [each for each in listed if isinstance(each, str) and len(each) <= _MAX_ID_LENGTH]
     if own in found:
         how = "is this very gateway" if found[0] == own else "leads back to this gateway through others"
         raise GatewayLoopError(f"it {how}; take it out of the configuration")

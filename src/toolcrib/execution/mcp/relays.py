@@ -33,10 +33,12 @@ TASKS = "io.modelcontextprotocol/tasks"
 _Result = TypeVar("_Result")
 _MAX_QUESTIONS = 16
 """How many questions of a server about one request wait for an answer at once."""
-_GIVEN_UP, _MAX_GIVEN_UP = 60.0, 1_000
-"""For how many seconds a server may go on with a request that was given up, and how many of them count."""
-_PAGES, _MAX_PAGE_ID = 256, 1_000
-"""Of how many pages that clients were sent to it is known for which request, and their longest id."""
+_GIVEN_UP_SECONDS = 60.0
+"""So long may a server go on with a request that was given up."""
+_MAX_GIVEN_UP = 1_000
+_MAX_PAGES = 256
+"""Of so many pages that clients were sent to it is known for which request."""
+_MAX_PAGE_ID_LENGTH = 1_000
 _ROOM = 64
 """How many updates wait for a slow listener; of more, the oldest are dropped."""
 
@@ -318,7 +320,7 @@ class RunningCalls:
         """Note that it has ended, and whether the server answered; its questions need no answer any more."""
         del self._calls[running]
         if not answered and not running.is_listing:
-            self._given_up.append((self._clock() + _GIVEN_UP, running.peer))
+            self._given_up.append((self._clock() + _GIVEN_UP_SECONDS, running.peer))
         if running.token is not None:
             _RUNNING.reset(running.token)
         for scope in running.questions:
@@ -351,11 +353,11 @@ class RunningCalls:
 
     def _note_page(self, elicitation_id: Any, running: RelayedCall) -> None:
         """Note for which request a client is sent to a page."""
-        is_id = isinstance(elicitation_id, str) and len(elicitation_id) <= _MAX_PAGE_ID
+        is_id = isinstance(elicitation_id, str) and len(elicitation_id) <= _MAX_PAGE_ID_LENGTH
         notify = running.client.page_notifier() if is_id and running.client is not None else None
         if notify is not None:
             self._pages[elicitation_id] = ref(running), notify
-            if len(self._pages) > _PAGES:
+            if len(self._pages) > _MAX_PAGES:
                 self._pages.popitem(last=False)
 
     def complete(self, elicitation_id: str) -> None:

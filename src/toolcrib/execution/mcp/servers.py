@@ -65,10 +65,11 @@ class McpServers:
     `on_tools` is called with the tools of a server, by its name, after every complete listing: the first
     after each start, and those that follow when the server says that its tools have changed. `on_input`
     answers a server that asks for input in the middle of a call; without it no server is told that it can
-    ask, and one that does fails the call.
+    ask, and one that does fails the call. `gateway` is the id under which a gateway of these servers finds
+    itself behind one of them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options, by name
         self,
         servers: Mapping[str, ServerConfig | Mapping[str, Any]],
         *,
@@ -77,6 +78,7 @@ class McpServers:
         on_tools: OnTools | None = None,
         on_input: OnInput | None = None,
         breaker: Callable[[], Breaker] = Breaker,
+        gateway: str | None = None,
     ) -> None:
         self._configs = {name: named_config(name, config) for name, config in servers.items()}
         self._environ = os.environ if environ is None else environ
@@ -92,7 +94,7 @@ class McpServers:
         self._retiring: set[Upstream] = set()
         self._tasks: TaskGroup | None = None
         self._closed = False
-        self._gateway = secrets.token_hex(8)
+        self._gateway = gateway or secrets.token_hex(8)
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._closed:

@@ -57,8 +57,9 @@ _STOP_GRACE = 5.0
 """Seconds that a connection has to close by itself before it is broken off."""
 _SILENCE = 3.0
 """Seconds after which a server on a pipe that does not answer a question is taken not to understand it."""
-_FIRST_RETRY, _LONGEST_RETRY = 10.0, 600.0
-"""Seconds until a second connection that could not be opened is tried again: doubled from the first value."""
+_FIRST_RETRY_SECONDS = 10.0
+_LONGEST_RETRY_SECONDS = 600.0
+"""The pause before a second connection is tried again doubles up to this."""
 _HANDSHAKE_WORDS = ("initializ", "handshake")
 """What a server says that hung up because it was not greeted as it expected."""
 _LOGIN_OR_QUERY = re.compile(r"(?<=://)[^/@]*@|[?#].*", re.DOTALL)
@@ -186,7 +187,7 @@ class Upstream:
             self.config,
             environ=self._environ,
             watcher=ToolListWatcher(self.name, None, self.watcher.gateway),
-            breaker=Breaker(threshold=1, base=_FIRST_RETRY, cap=_LONGEST_RETRY),
+            breaker=Breaker(threshold=1, base=_FIRST_RETRY_SECONDS, cap=_LONGEST_RETRY_SECONDS),
             on_input=self.on_input,
             watched=watched,
             person=self._person,

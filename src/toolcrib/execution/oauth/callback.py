@@ -12,7 +12,8 @@ from anyio.abc import SocketAttribute, SocketStream
 CALLBACK_PATH = "/callback"
 _HOST = "127.0.0.1"
 _MAX_REQUEST = 16 * 1024
-_MAX_FIELDS, _MAX_CONNECTIONS = 50, 32
+_MAX_FIELDS = 50
+_MAX_CONNECTIONS = 32
 _READ_TIME = 5.0
 _PAGE = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>toolcrib</title>"

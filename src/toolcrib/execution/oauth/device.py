@@ -23,8 +23,11 @@ from toolcrib.execution.oauth.tokens import RefusedError, request_token, with_to
 from toolcrib.execution.oauth.vault import StoredLogin
 
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-_INTERVAL, _SLOWER, _LONGEST = 5.0, 5.0, 60.0
-"""Seconds between two questions, as the RFC has them, and how many a server may ask for."""
+_POLL_SECONDS = 5.0
+"""Between two requests for the token, where the server does not say (RFC 8628, 3.2)."""
+_SLOW_DOWN_SECONDS = 5.0
+"""Added to the interval after `slow_down` (RFC 8628, 3.5)."""
+_MAX_POLL_SECONDS = 60.0
 _SUCCESS = frozenset({200, 201})
 _METADATA: dict[str, Any] = {
     "grant_types": [_GRANT, "refresh_token"],
@@ -74,7 +77,7 @@ async def _polled(
     client: httpx2.AsyncClient, login: StoredLogin, auth: AuthConfig, begun: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the tokens, after asking for them until somebody has logged in."""
-    interval = _number(begun.get("interval"), _INTERVAL)
+    interval = _number(begun.get("interval"), _POLL_SECONDS)
     form = {"grant_type": _GRANT, "device_code": str(begun["device_code"])}
     with anyio.fail_after(_number(begun.get("expires_in"), 900.0)):
         while True:
@@ -83,7 +86,7 @@ async def _polled(
                 return await request_token(client, login, form, auth)
             except RefusedError as error:
                 if error.code == "slow_down":
-                    interval = min(_LONGEST, interval + _SLOWER)
+                    interval = min(_MAX_POLL_SECONDS, interval + _SLOW_DOWN_SECONDS)
                 elif error.code != "authorization_pending":
                     raise
 

@@ -41,7 +41,8 @@ TOKEN_ENDPOINT = "the token endpoint"  # noqa: S105 - no secret
 _MAX_BYTES = 2**20
 _OF_THE_BODY = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 """Headers of a response that are no longer so once its body is decoded."""
-_OK, _CREATED = 200, 201
+_OK = 200
+_CREATED = 201
 _STREAM = "text/event-stream"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 CLIENT_NAME = "toolcrib"

@@ -29,8 +29,10 @@ from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import LoginVault, Owner, StoredLogin, login_id
 from toolcrib.places import locked
 
-_AHEAD, _SHARE = 60.0, 0.1
-"""How many seconds before its end a token is refreshed, and which part of its lifetime that is at most."""
+_MAX_REFRESH_AHEAD_SECONDS = 60.0
+"""A token is refreshed so long before its end."""
+_MAX_REFRESH_AHEAD_SHARE = 0.1
+"""At most this part of a token's lifetime is left when it is refreshed."""
 _WITHIN = 20.0
 """Seconds that a refresh may take; it is not cancelled, since the server may have replaced the token."""
 _REST = 5.0
@@ -40,8 +42,10 @@ _OK = 200
 _ENDED = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
 """Refusals that no repetition mends."""
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-_ASSERTION_LIFETIME, _SKEW = 300, 120
-"""For how many seconds the client shows who it is, and by how many the clocks may differ meanwhile."""
+_ASSERTION_SECONDS = 300
+"""How long an assertion that authenticates the client is valid."""
+_CLOCK_SKEW_SECONDS = 120
+"""An assertion is dated back by so much, for servers whose clocks are behind."""
 
 
 class RefusedError(Exception):
@@ -220,7 +224,11 @@ class ServerTokens:
 
 def is_due(login: StoredLogin, now: float) -> bool:
     """Return whether an access token has ended, or is about to."""
-    ahead = min(_AHEAD, _SHARE * (login.lifetime or 0.0)) if login.lifetime else _AHEAD
+    ahead = (
+        min(_MAX_REFRESH_AHEAD_SECONDS, _MAX_REFRESH_AHEAD_SHARE * (login.lifetime or 0.0))
+        if login.lifetime
+        else _MAX_REFRESH_AHEAD_SECONDS
+    )
     return login.expires_at is not None and login.expires_at - ahead <= now
 
 
@@ -341,8 +349,8 @@ def _assertion(login: StoredLogin, key_file: str) -> str:
         "iss": login.client_id,
         "sub": login.client_id,
         "aud": login.issuer or login.token_endpoint,
-        "iat": now - _SKEW,
-        "exp": now + _ASSERTION_LIFETIME,
+        "iat": now - _CLOCK_SKEW_SECONDS,
+        "exp": now + _ASSERTION_SECONDS,
         "jti": secrets.token_urlsafe(16),
     }
     return jwt.encode(claims, key, algorithm=algorithm)  # type: ignore[arg-type] # of the kinds above

@@ -31,7 +31,8 @@ KEY_VARIABLE = "TOOLCRIB_VAULT_KEY"
 """The variable that may hold the key, or a passphrase that it is made from."""
 _log = logging.getLogger("toolcrib.oauth")
 _VERSION = 1
-_KEY_BYTES, _NONCE_BYTES = 32, 12
+_KEY_BYTES = 32
+_NONCE_BYTES = 12
 _MAX_BYTES = 16 * 2**20
 _SHORTEST = 12
 """How many characters a passphrase must have."""

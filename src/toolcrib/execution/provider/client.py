@@ -34,8 +34,12 @@ if TYPE_CHECKING:
 
     from toolcrib.execution.provider.network import GuardedTransport
 
-_SUCCESS, _REDIRECTS = range(200, 300), range(300, 400)
-_TOO_MANY, _BAD_GATEWAY, _UNAVAILABLE, _GATEWAY_TIMEOUT = 429, 502, 503, 504
+_SUCCESS = range(200, 300)
+_REDIRECTS = range(300, 400)
+_TOO_MANY_REQUESTS = 429
+_BAD_GATEWAY = 502
+_UNAVAILABLE = 503
+_GATEWAY_TIMEOUT = 504
 _OPEN_HEADERS = frozenset(
     {
         "accept",
@@ -55,7 +59,7 @@ _DEFAULTS = (
     (b"Accept-Encoding", ACCEPTED.encode()),
 )
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_AWAY = frozenset({_TOO_MANY, _BAD_GATEWAY, _UNAVAILABLE, _GATEWAY_TIMEOUT})
+_AWAY = frozenset({_TOO_MANY_REQUESTS, _BAD_GATEWAY, _UNAVAILABLE, _GATEWAY_TIMEOUT})
 
 
 class HttpOptions(TypedDict, total=False):
@@ -190,7 +194,7 @@ class HttpClient:
             )
         wait = failure["headers"].get("retry-after")
         asks_again = status == _UNAVAILABLE and wait is not None
-        refused = status == _TOO_MANY or (asks_again and is_idempotent(plan.method))
+        refused = status == _TOO_MANY_REQUESTS or (asks_again and is_idempotent(plan.method))
         if wait:
             reason += f"; it asks to wait {wait[:40]}{' s' if wait.isdigit() else ''}"
         return BackendUnavailableError(

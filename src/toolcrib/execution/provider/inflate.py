@@ -6,7 +6,9 @@ from collections.abc import Iterator
 ACCEPTED = "gzip, deflate"
 """The compressions that a server is offered."""
 _PIECE = 64 * 1024
-_GZIP, _ZLIB, _RAW = 31, 15, -15
+_GZIP_WINDOW = 31
+_ZLIB_WINDOW = 15
+_RAW_WINDOW = -15
 
 
 class UnreadableError(Exception):
@@ -26,7 +28,7 @@ class Inflater:
             raise UnreadableError(
                 f"the answer is compressed with {self._encoding[:40]!r}, which was not offered"
             )
-        self._unpack = zlib.decompressobj(_GZIP if "gzip" in self._encoding else _ZLIB)
+        self._unpack = zlib.decompressobj(_GZIP_WINDOW if "gzip" in self._encoding else _ZLIB_WINDOW)
         self._started = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -36,7 +38,7 @@ class Inflater:
             return
         while data:
             if self._unpack.eof:  # gzip allows several in a row
-                self._unpack = zlib.decompressobj(_GZIP if "gzip" in self._encoding else _ZLIB)
+                self._unpack = zlib.decompressobj(_GZIP_WINDOW if "gzip" in self._encoding else _ZLIB_WINDOW)
             piece = self._inflate(data)
             data = self._unpack.unused_data if self._unpack.eof else self._unpack.unconsumed_tail
             if piece:
@@ -61,5 +63,5 @@ class Inflater:
         except zlib.error as error:
             if started or self._encoding != "deflate":
                 raise UnreadableError("the answer is not compressed as its headers say") from error
-        self._unpack = zlib.decompressobj(_RAW)  # what some servers mean by deflate
+        self._unpack = zlib.decompressobj(_RAW_WINDOW)  # what some servers mean by deflate
         return self._inflate(data)

@@ -30,7 +30,8 @@ from toolcrib.model.record import Record
 _LOG = logging.getLogger("toolcrib.audit")
 FIRST = "0" * 64
 """The digest that the first line names as the one before it."""
-_PREVIOUS, _CHAIN = '"toolcrib.previous":"', '"toolcrib.chain":"'
+_PREVIOUS = '"toolcrib.previous":"'
+_CHAIN = '"toolcrib.chain":"'
 _CHECKPOINT_LINES = 1_000
 _CHECKPOINT_SECONDS = 5.0
 """A line that comes when the last checkpoint is older than this is followed by one."""

@@ -45,7 +45,8 @@ Ask = Callable[[Mapping[str, _Asked]], Awaitable[dict[str, dict[str, Any]]]]
 """Asks a client of the stateless era, whose request waits meanwhile, and returns its responses by key."""
 CURRENT = cast("ContextVar[RequestClient | None]", CLIENT)
 """The client whose request is being answered."""
-_LEVEL, _PEER = "toolcrib.log_level", "toolcrib.peer"
+_LEVEL = "toolcrib.log_level"
+_PEER = "toolcrib.peer"
 _DEFAULT_LEVEL = "info"
 _RELAYED = ("elicitation", "sampling", "roots")
 _FORM: dict[str, Any] = {

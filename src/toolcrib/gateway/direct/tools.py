@@ -19,8 +19,7 @@ from toolcrib.gateway.direct.listing import DirectListing
 from toolcrib.gateway.direct.naming import sole_source, split_name
 from toolcrib.gateway.frontend import CallingClient, InputNeeded
 from toolcrib.gateway.meta.failures import failure
-from toolcrib.gateway.meta.token_usage import TokenUsage
-from toolcrib.gateway.meta.tools import TOKENS, no_such_tool
+from toolcrib.gateway.meta.tools import no_such_tool
 from toolcrib.gateway.passing import foreign_meta
 from toolcrib.gateway.results import (
     KeptResults,
@@ -32,7 +31,6 @@ from toolcrib.gateway.results import (
     truncated,
 )
 from toolcrib.model import McpBackend, RunResult, ToolId
-from toolcrib.model.tokens import estimated_tokens
 
 ERROR = "toolcrib/error"
 """Under which name a failure says in its `_meta` what is known of it: `code`, `retryable` and more."""
@@ -65,17 +63,16 @@ class DirectTools:
         self._limit = settings.result_bytes
         self._calls = ConfirmedCalls(view, confirm=settings.confirm)
         self._listing = DirectListing(view)
-        self._usage = TokenUsage(view.index)
         self._follow()
 
     def _follow(self) -> None:
         """Hear of the changes of the catalogue for as long as anybody has this frontend."""
-        listing, usage = ref(self._listing), ref(self._usage)
+        listing = ref(self._listing)
 
         def note(change: Change) -> None:
-            for each in (listing(), usage()):
-                if each is not None:
-                    each.note(change)
+            known = listing()
+            if known is not None:
+                known.note(change)
 
         finalize(self, self._index.on_change(note))
 
@@ -193,17 +190,14 @@ class DirectTools:
         return {"content": content, "isError": True}, {ERROR: explained}
 
     def _sent(self, result: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a result as it is sent: large blocks as links, with what we say of it and its tokens."""
+        """Return a result as it is sent: large blocks as links, and with what we say of it."""
         blocks = result.get("content")
         content = self._within(blocks) if isinstance(blocks, list) else []
-        texts = [block.get("text") for block in content if isinstance(block, Mapping)]
-        surface = self._usage.direct()[0]
-        tokens = {
-            "direct": surface,
-            "surface": surface,
-            "response": sum(estimated_tokens(text) for text in texts if isinstance(text, str)),
-        }
-        return {**result, "content": content, "_meta": {**foreign_meta(result), **ours, TOKENS: tokens}}
+        meta = {**foreign_meta(result), **ours}
+        sent = {**result, "content": content}
+        if meta or "_meta" in result:
+            sent["_meta"] = meta
+        return sent
 
     def _within(self, blocks: list[Any]) -> list[Any]:
         """Return blocks, those for which there is no room as links to what they hold."""

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from toolcrib.execution.mcp import ServerStatus
     from toolcrib.execution.trace import AuditStatus
 
-_SESSION, _EXPOSE = b"mcp-session-id", EXPOSE_HEADER.encode()
+_SESSION = b"mcp-session-id"
+_EXPOSE = EXPOSE_HEADER.encode()
 
 
 class Served(Protocol):

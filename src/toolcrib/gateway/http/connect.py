@@ -34,8 +34,10 @@ from toolcrib.redaction import error_text, host_of
 CONNECT = "/connect/"
 _LOG = logging.getLogger("toolcrib.gateway")
 _CALLBACK = "callback"
-_TICKET_LIFE, _LOGIN_LIFE = 600.0, 600.0
-"""For how many seconds a link is good, and a login that was begun with it."""
+_TICKET_SECONDS = 600.0
+"""How long a link is good."""
+_LOGIN_SECONDS = 600.0
+"""How long a login that was begun with it may take."""
 _MOST = 1_000
 """How many logins may be under way, and links be remembered that were used."""
 _NONCE = 12
@@ -153,7 +155,7 @@ class LoginPages:
 
     @property
     def _ends(self) -> float:
-        return self._clock() + _TICKET_LIFE
+        return self._clock() + _TICKET_SECONDS
 
     async def answer(self, scope: Scope, send: Send) -> None:
         """Answer a request for one of the pages."""
@@ -216,7 +218,7 @@ class LoginPages:
             _LOG.warning("no login to server %r could be begun: %s", name, error_text(error))
             raise _Refused(502, _FAILED) from error
         browser = secrets.token_urlsafe(32)
-        self._pending[begun.state] = _Pending(begun, auth, browser, now + _LOGIN_LIFE)
+        self._pending[begun.state] = _Pending(begun, auth, browser, now + _LOGIN_SECONDS)
         path = f"{CONNECT}{name}/{_CALLBACK}"
         cookie = self._cookie(_cookie_of(begun.state), browser, path, "Lax")
         await _page(send, 302, "", [(b"location", begun.address.encode("latin-1", "replace")), cookie])
@@ -282,7 +284,7 @@ class LoginPages:
     def _cookie(self, name: str, value: str, path: str, same_site: str) -> tuple[bytes, bytes]:
         base = urlsplit(self._base() or "")
         secure, path = "; Secure" if base.scheme == "https" else "", f"{base.path}{path}"
-        facts = f"Path={path}; Max-Age={_LOGIN_LIFE:.0f}; HttpOnly; SameSite={same_site}{secure}"
+        facts = f"Path={path}; Max-Age={_LOGIN_SECONDS:.0f}; HttpOnly; SameSite={same_site}{secure}"
         return b"set-cookie", f"{name}={value}; {facts}".encode("latin-1")
 
 

@@ -49,7 +49,8 @@ from toolcrib.gateway.http.asgi import PING, STREAM, Headers, Receive, Send, rep
 from toolcrib.gateway.http.calls import SessionCall, answer_call
 from toolcrib.mcp_internals import SessionManagerBase, SessionTransport
 
-_INITIALIZE, _CANCELLED = "initialize", "notifications/cancelled"
+_INITIALIZE = "initialize"
+_CANCELLED = "notifications/cancelled"
 _VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
 _SESSION = MCP_SESSION_ID_HEADER.encode()
 _Told = MemoryObjectReceiveStream[EventMessage]

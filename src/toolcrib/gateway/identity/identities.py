@@ -21,8 +21,9 @@ from toolcrib.gateway.identity.keys import SigningKeys
 METADATA = "/.well-known/oauth-protected-resource"
 """Where clients find out where to log in (RFC 9728)."""
 _MAX_TOKEN = 16 * 1024
-_TRUSTED, _MAX_CHECKED = 60.0, 1_000
-"""For how many seconds a token that was checked is known, and how many are."""
+_TRUSTED_SECONDS = 60.0
+"""So long a token that was checked is not checked again."""
+_MAX_CHECKED_TOKENS = 1_000
 _EVERYTHING = EndpointAddress()
 _NOTHING_SENT = "send a token as 'Authorization: Bearer ...'"
 
@@ -127,8 +128,8 @@ class Identities:
         if principal is None or self.clock() >= until:
             claims = await self._verified(given, address, auth, keys)
             principal = _principal(claims, auth)
-            keys.checked[mark] = min(self.clock() + _TRUSTED, float(claims["exp"])), principal
-            if len(keys.checked) > _MAX_CHECKED:
+            keys.checked[mark] = min(self.clock() + _TRUSTED_SECONDS, float(claims["exp"])), principal
+            if len(keys.checked) > _MAX_CHECKED_TOKENS:
                 keys.checked.popitem(last=False)
         if not principal.scopes.issuperset(auth.scopes):
             raise Refusal(403, "insufficient_scope", "the token lacks a scope", auth.scopes)

@@ -6,13 +6,13 @@ from toolcrib import errors as _errors
 from toolcrib.gateway.clients.confirm import policy
 
 if typing.TYPE_CHECKING:
-    from toolcrib.gateway.meta.tools import TOKENS, MetaTools
+    from toolcrib.gateway.meta.tools import MetaTools
 
-__all__ = ["TOKENS", "MetaTools", "policy"]
+__all__ = ["MetaTools", "policy"]
 
 
 def __getattr__(name: str) -> typing.Any:
-    if name not in {"TOKENS", "MetaTools"}:
+    if name != "MetaTools":
         raise AttributeError(f"module 'toolcrib.gateway.meta' has no attribute {name!r}")
     try:
         from toolcrib.gateway.meta import tools  # noqa: PLC0415 - it needs an extra

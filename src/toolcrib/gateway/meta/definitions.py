@@ -10,7 +10,10 @@ MAX_LIMIT = 100
 """How many tools one page may have."""
 MAX_EXAMPLES = 5
 """How many examples one call gives."""
-_MAX_CODE, _MAX_QUERY, _MAX_STEPS, _MAX_TAGS = 100_000, 10_000, 1_000, 100
+_MAX_CODE = 100_000
+_MAX_QUERY = 10_000
+_MAX_STEPS = 1_000
+_MAX_TAGS = 100
 _ID = "Id of the tool, such as 'github:create_issue', as search_tools and list_tools give it."
 _CURSOR = "The nextCursor of the page before, with everything else as it was."
 _STEP = {

@@ -22,7 +22,7 @@ from toolcrib.gateway.meta.failures import failure
 from toolcrib.gateway.meta.finding import FindHandlers
 from toolcrib.gateway.meta.reply import MetaCall, Reply, ResultLimiter
 from toolcrib.gateway.meta.running import RunHandlers
-from toolcrib.gateway.meta.token_usage import Receipt, TokenUsage
+from toolcrib.gateway.meta.token_usage import TokenUsage, measure_usage
 from toolcrib.gateway.results import KeptResults, encoded, sendable
 from toolcrib.model import RunResult
 from toolcrib.model.suggest import choose
@@ -30,8 +30,6 @@ from toolcrib.model.tokens import estimated_tokens
 from toolcrib.runtime import GUIDE
 from toolcrib.runtime.choice import UNSAFE, check_profile, make_sandbox
 
-TOKENS = "toolcrib/tokens"
-"""Under which name a result says in its `_meta` what it and the tools cost in tokens."""
 _NAMED = 40
 """How many namespaces are named to a model that begins to use the tools."""
 _Handler = Callable[[MetaCall], Awaitable[Reply]]
@@ -83,7 +81,6 @@ class MetaTools:
         self.kept = KeptResults() if kept is None else kept
         """The results that were too large to send."""
         self._catalog = CatalogSummary(view.index)
-        self._usage = TokenUsage(view.index)
         self._follow(view.index)
         no_code = why_no_code(settings, view.settings.code, sandbox=sandbox)
         limiter = ResultLimiter(self.kept, settings.result_bytes)
@@ -91,11 +88,16 @@ class MetaTools:
         self._handlers = _handlers(FindHandlers(view, self._catalog, limiter), self._running)
         self._arguments = Arguments()
         self._names = [name for name in DEFINITIONS if name != "execute_code" or not no_code]
-        self._listed: tuple[CatalogSnapshot, tuple[mcp_types.Tool, ...], int] | None = None
+        self._listed: tuple[CatalogSnapshot, tuple[mcp_types.Tool, ...]] | None = None
 
     def tools(self) -> Sequence[mcp_types.Tool]:
         """Return the definitions, in the same order each time."""
-        return self._definitions()[0]
+        snapshot = self._catalog.snapshot()
+        if self._listed is None or self._listed[0] is not snapshot:
+            tools = tuple(published(DEFINITIONS[name], snapshot) for name in self._names)
+            known = self._listed
+            self._listed = snapshot, known[1] if known is not None and known[1] == tools else tools
+        return self._listed[1]
 
     async def call(
         self, name: str, arguments: Mapping[str, Any] | str | None, client: CallingClient
@@ -118,7 +120,7 @@ class MetaTools:
         except Exception as error:  # noqa: BLE001 - the last door: a client gets an answer whatever happens
             told = {"notes": notes} if notes else {}
             reply = Reply({"error": failure(error, ran=definition.runs), **told}, is_error=True)
-        return result(reply, self._tokens(reply))
+        return result(reply)
 
     def finished(self, name: str, finish: Callable[[], RunResult]) -> mcp_types.CallToolResult:  # noqa: ARG002 - it is `run_tool`
         """Return what the task of a server's tool gave, as the result of `run_tool`."""
@@ -126,7 +128,7 @@ class MetaTools:
             reply = self._running.reply(finish())
         except ToolExecutionError as error:
             reply = Reply({"error": failure(error, ran=True)}, is_error=True)
-        return result(reply, self._tokens(reply))
+        return result(reply)
 
     def about(self) -> str:
         """Return what a model should know before it uses the tools."""
@@ -143,55 +145,20 @@ class MetaTools:
         """Call back, in the thread that made the change, when `tools` may return something else."""
         return self._catalog.index.on_change(lambda _: callback())
 
-    def receipt(self, within: float = 0.0) -> Receipt:
-        """Return what the tools cost in tokens, and what these eight cost in their place.
-
-        It waits up to so many seconds, and not in an event loop, until all are counted.
-        """
-        if within:
-            self._usage.wait(within)
-        direct, complete = self._usage.direct()
-        return Receipt(direct, self._definitions()[1], len(self._catalog.index), complete)
+    def measure_tokens(self) -> TokenUsage:
+        """Return what the tools cost in tokens, and what these eight cost in their place."""
+        return measure_usage(self._catalog.index, tokens_of(self.tools()))
 
     def _follow(self, index: Index | IndexView) -> None:
         """Hear of the changes of the catalogue for as long as anybody has this frontend."""
-        catalog, usage = ref(self._catalog), ref(self._usage)
+        catalog = ref(self._catalog)
 
         def note(change: Change) -> None:
-            for each in (catalog(), usage()):
-                if each is not None:
-                    each.note(change)
+            known = catalog()
+            if known is not None:
+                known.note(change)
 
         finalize(self, index.on_change(note))
-
-    def _definitions(self) -> tuple[tuple[mcp_types.Tool, ...], int]:
-        """Return the definitions, and how many tokens they take."""
-        snapshot = self._catalog.snapshot()
-        listed = self._listed
-        if listed is None or listed[0] is not snapshot:
-            tools = tuple(published(DEFINITIONS[name], snapshot) for name in self._names)
-            if listed is not None and tools == listed[1]:
-                listed = snapshot, listed[1], listed[2]
-            else:
-                listed = snapshot, tools, tokens_of(tools)
-            self._listed = listed
-        return listed[1], listed[2]
-
-    def _tokens(self, reply: Reply) -> dict[str, Any]:
-        if reply.text is None and not reply.content:
-            try:
-                reply.text = encoded(reply.structured)
-            except ValueError:  # such as the name of a file that is no Unicode, in the error of a tool
-                reply.structured = sendable(reply.structured)
-                reply.text = encoded(reply.structured)
-        texts = [block.get("text") for block in reply.content] or [reply.text]
-        response = sum(estimated_tokens(text) for text in texts if isinstance(text, str))
-        payload = {
-            "direct": self._usage.direct()[0],
-            "surface": self._definitions()[1],
-            "response": response,
-        }
-        return {TOKENS: payload}
 
 
 def _handlers(finding: FindHandlers, running: RunHandlers) -> Mapping[str, _Handler]:
@@ -259,18 +226,20 @@ def _hints(definition: Definition, snapshot: CatalogSnapshot) -> mcp_types.ToolA
     return mcp_types.ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True)
 
 
-def result(reply: Reply, meta: dict[str, Any]) -> mcp_types.CallToolResult:
+def result(reply: Reply) -> mcp_types.CallToolResult:
     """Return a reply as the result of a call."""
-    if reply.content:
-        content = [_block(block) for block in reply.content]
-    else:
-        text = encoded(reply.structured) if reply.text is None else reply.text
-        content = [mcp_types.TextContent(text=text)]
+    structured, text = reply.structured, reply.text
+    if text is None and not reply.content:
+        try:
+            text = encoded(structured)
+        except ValueError:  # such as the name of a file that is no Unicode, in the error of a tool
+            structured = sendable(structured)
+            text = encoded(structured)
+    content = [_block(block) for block in reply.content] or [mcp_types.TextContent(text=text or "")]
     # Everything in it is made here: to check megabytes of JSON again would take longer than the call.
     return mcp_types.CallToolResult.model_construct(
-        meta=meta,
         content=content,
-        structured_content=reply.structured,
+        structured_content=structured,
         is_error=reply.is_error,
         result_type="complete",
     )

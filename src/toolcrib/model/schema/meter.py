@@ -19,8 +19,9 @@ _PAIR_STEPS = 50
 _BITS_PER_ROOT_STEP = 48
 """Arithmetic on wide integers takes the square of their length over this."""
 _WORD = 64
-_NODES_PER_LOOK, _CHARS_PER_LOOK = 20, 5_000
-"""How much of a value is copied in the time of one look that ends in an error."""
+_NODES_PER_LOOK = 20
+"""So many values are copied in the time of one look that ends in an error."""
+_CHARS_PER_LOOK = 5_000
 
 
 class Occurrence:

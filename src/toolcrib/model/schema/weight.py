@@ -13,11 +13,13 @@ _NUMERIC = ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMa
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 _LISTED = ("required", "dependentRequired", "patternProperties")
 _REPEATS = 3
-_SLOW_COMPARISON, _INTEGER_COMPARISON = 100, 20
-"""What comparing a fraction or container of an `enum` costs, in steps, and an integer; strings are hashed."""
+_SLOW_COMPARISON = 100
+"""Steps that comparing a fraction or a container of an `enum` costs; strings are hashed."""
+_INTEGER_COMPARISON = 20
 _CHARS_PER_STEP = 200
 _FRACTION_STEPS = 300
-_TINY, _TINY_FRACTION_STEPS = 1e-12, 20_000
+_TINY_DIVISOR = 1e-12
+_TINY_FRACTION_STEPS = 20_000
 _BACKTRACKING_BYTES = 1 << 20
 _LARGE_PATTERN = 50
 """The steps from which a pattern that does not compile is taken for too large, rather than malformed."""
@@ -142,7 +144,7 @@ def _dividing(divisor: Any) -> int:
     """Return what `multipleOf` costs: fractions are divided exactly, tiny ones at length."""
     if not isinstance(divisor, float) or divisor.is_integer():
         return 0
-    return _FRACTION_STEPS if divisor > _TINY else _TINY_FRACTION_STEPS
+    return _FRACTION_STEPS if divisor > _TINY_DIVISOR else _TINY_FRACTION_STEPS
 
 
 def as_list(value: Any) -> list[Any]:

@@ -18,7 +18,8 @@ from toolcrib.runtime.check.context import Diagnostic
 from toolcrib.runtime.stubs.guest import FUNCTIONS, GUEST
 
 _SENTINEL = "__toolcrib_checked__"
-_GUEST, _ANYTHING = "toolcrib_guest", "toolcrib_anything"
+_GUEST = "toolcrib_guest"
+_ANYTHING = "toolcrib_anything"
 _ANY = "from typing import Any\ndef __getattr__(name: str) -> Any: ...\n"
 _MAX_STUBS = 64
 _MAX_CHECKS = 200

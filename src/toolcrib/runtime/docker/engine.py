@@ -18,16 +18,23 @@ from toolcrib.runtime.owner import is_gone, own_mark
 
 IMAGE = "toolcrib-sandbox:latest"
 """The image that guests are made from, unless another is named."""
-PROGRAM, DIGEST, OWNER = "toolcrib.python", "toolcrib.digest", "toolcrib.owner"
-"""Labels: of an image, its interpreter and the digest of its content; of a container, who made it."""
-BRIDGE, HOME = "/run/toolcrib", "/tmp"  # noqa: S108 - the guest's own, which is empty and vanishes with it
+PROGRAM = "toolcrib.python"
+"""Label of an image: its interpreter."""
+DIGEST = "toolcrib.digest"
+"""Label of an image: the digest of its content."""
+OWNER = "toolcrib.owner"
+"""Label of a container: the process that made it."""
+BRIDGE = "/run/toolcrib"
+HOME = "/tmp"  # noqa: S108 - the guest's own, which is empty and vanishes with it
 _TIMEOUT = 60
 """Seconds that an engine has to answer."""
 _KILLED = 137
 """The status of a container whose interpreter was killed."""
 _LATE = 1.0
 """Seconds within which an engine knows why."""
-_OPEN_FILES, _TASKS, _CORES = 1024, 4096, 10**9
+_OPEN_FILES = 1024
+_TASKS = 4096
+_ONE_CORE = 10**9
 _NUMBERS = count(1)
 T = TypeVar("T")
 
@@ -166,7 +173,7 @@ class ContainerEngine:
                 "Memory": size.memory,
                 "MemorySwap": size.memory,
                 "PidsLimit": size.pids,
-                "NanoCpus": _CORES,
+                "NanoCpus": _ONE_CORE,
                 "Tmpfs": scratch,
                 "Binds": [f"{folder}:{BRIDGE}:ro"],
                 "Ulimits": [{"Name": name, "Soft": most, "Hard": most} for name, most in ulimits.items()],

@@ -20,7 +20,8 @@ from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, Readin
 
 _ADDRESSES = 512 << 20
 """How many addresses an interpreter reserves without using them."""
-_FILES, _STACK = 128, 8 << 20
+_OPEN_FILES = 128
+_STACK_BYTES = 8 << 20
 _MOST = 1 << 46
 """Bytes that no machine has."""
 
@@ -90,7 +91,7 @@ class DockerSandbox(PooledSandbox[Container, Size]):
         pool = self._pool
         guest = await pool.take(self._size(job.limits))
         try:
-            rlimits = {**process_limits(job.limits, _ADDRESSES), "NOFILE": _FILES, "STACK": _STACK}
+            rlimits = {**process_limits(job.limits, _ADDRESSES), "NOFILE": _OPEN_FILES, "STACK": _STACK_BYTES}
             return await converse(guest, job, bridge, rlimits)
         finally:
             pool.give_back(guest)

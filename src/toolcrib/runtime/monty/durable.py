@@ -26,8 +26,10 @@ from toolcrib.runtime.monty.values import MARK, read_call, with_value
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import Stream
 
-_SLEEP, _ASYNC_SLEEP = "system.sleep", "system.async_sleep"
-"""What the engine calls for `time.sleep` and `asyncio.sleep`, and leaves to whoever drives it."""
+_SLEEP = "system.sleep"
+"""What the engine calls for `time.sleep`, and leaves to its driver."""
+_ASYNC_SLEEP = "system.async_sleep"
+"""The same for `asyncio.sleep`."""
 _OURS = {BRIDGE, _SLEEP, _ASYNC_SLEEP}
 _VARYING = re.compile(
     r"\b(?:asyncio|time|datetime|random|os|sys|pathlib|search_tools|describe_tool|hash|id)\b"

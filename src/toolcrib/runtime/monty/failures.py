@@ -37,7 +37,9 @@ _KILLED = {9, 137}
 """How a worker ends that the system took the memory from."""
 _KILLED_BARE = "(signal: 9 "
 """How that reads of a worker without a wall, which has no exit status then, in the message of the engine."""
-_MAX_TEXT, _MAX_LINE, _MAX_FRAMES = 2000, 200, 20
+_MAX_TEXT = 2000
+_MAX_LINE = 200
+_MAX_FRAMES = 20
 _MAX_PARSED = 1 << 16
 """How long code may be to be read a second time; longer code takes too long for what that finds."""
 _MAX_MESSAGE = 1000
@@ -64,8 +66,10 @@ _SUSPECT = re.compile(
 )
 _PHRASES = {_OPTION: f"`{_OPTION}`", "next": "`next` of a generator", "for": "generators that are kept"}
 _RECURSION = 1000
-_SUSPENSIONS_PER_CALL, _SUSPENSIONS = 4, 10_000
-"""How often the engine may turn to us for one call of a tool, and for everything else."""
+_SUSPENSIONS_PER_CALL = 4
+"""So often the engine may suspend for one call of a tool."""
+_OTHER_SUSPENSIONS = 10_000
+"""So often it may suspend for everything else."""
 
 
 class _Place(NamedTuple):
@@ -345,6 +349,6 @@ def bounds(limits: Limits, timeout: float) -> ResourceLimits:
         "max_memory": min(limits.memory_bytes, MAX_MEMORY),
         "max_feed_duration_secs": limits.cpu,
         "max_recursion_depth": _RECURSION,
-        "max_suspensions": _SUSPENSIONS + _SUSPENSIONS_PER_CALL * limits.max_tool_calls,
+        "max_suspensions": _OTHER_SUSPENSIONS + _SUSPENSIONS_PER_CALL * limits.max_tool_calls,
         "max_total_sleep_secs": timeout,
     }

@@ -24,7 +24,8 @@ _FILES = {
     "cpuacct": ("cpuacct.usage", "cpu.stat"),
 }
 """What of each controller shows that a group has it: its name in the first version, then in the second."""
-_SWEEP_TIME, _PAUSE = 1.0, 0.002
+_SWEEP_SECONDS = 1.0
+_PAUSE_SECONDS = 0.002
 _SECOND = "cgroup2"
 _OOM_FILES = ("memory.oom_control", "memory.events")
 
@@ -77,9 +78,9 @@ class Cgroups:
             }
             if is_gone(folder.name.removeprefix(f"{_PREFIX}-").rpartition("-")[0])
         ]
-        busy, until = left, monotonic() + _SWEEP_TIME
+        busy, until = left, monotonic() + _SWEEP_SECONDS
         while (busy := [folder for folder in busy if not _gone(folder)]) and monotonic() < until:
-            sleep(_PAUSE)  # its guests are dying
+            sleep(_PAUSE_SECONDS)  # its guests are dying
         return len(left) - len(busy)
 
 

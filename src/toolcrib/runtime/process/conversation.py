@@ -30,7 +30,8 @@ _MAX_PATH = 300
 _UNREAD = 2
 """Which part of its memory the answers that a guest has not read, and its calls under way, may take."""
 _WRAPPER = len('{"done":}')
-_TEXT, _TRACE = 4_000, 8_000
+_MAX_REASON = 4_000
+_MAX_TRACE = 8_000
 _ALLOWED = {
     "memory_bytes": "the code used more than {:,} bytes",
     "disk_bytes": "the code wrote more than {:,} bytes",
@@ -202,11 +203,11 @@ def _reported_error(value: Any, limits: Limits) -> CodeError | LimitExceededErro
     """Return the failure that a guest reports; None where the report is invalid."""
     if not isinstance(value, dict) or not isinstance(value.get("reason"), str):
         return None
-    reason = _clean(value["reason"][:_TEXT])
+    reason = _clean(value["reason"][:_MAX_REASON])
     if isinstance(value.get("limit"), str) and value["limit"] in _ALLOWED:
         return _limit(value["limit"], reason, limits)
     trace = value.get("traceback")
-    text = _clean(trace[:_TRACE]) if isinstance(trace, str) else ""
+    text = _clean(trace[:_MAX_TRACE]) if isinstance(trace, str) else ""
     return CodeError(reason, _place(value.get("line")), _place(value.get("column")), text)
 
 

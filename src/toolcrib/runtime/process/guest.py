@@ -30,9 +30,16 @@ if TYPE_CHECKING:  # in the text they stand above
     from toolcrib.runtime.process.guest_line import _Line, _to_json  # noqa: TC004 - as above
     from toolcrib.runtime.process.guest_system import _boot, _limit  # noqa: TC004 - as above
 
-_LINE, _DEPTH, _VALUES, _INTEGERS = 3, 64, 50_000, 10**4300 - 1
+_LINE = 3
+_DEPTH = 64
+_VALUES = 50_000
+_INTEGERS = 10**4300 - 1
 _FLOATS = sys.float_info.max
-_FILE, _TEXT, _TRACE, _FRAMES, _NAME = "<code>", 2_000, 6_000, 12, 150
+_FILE = "<code>"
+_TEXT = 2_000
+_TRACE = 6_000
+_FRAMES = 12
+_NAME = 150
 _PREPARED = (
     *("bisect", "collections", "copy", "csv", "enum", "hashlib", "heapq", "html", "itertools", "operator"),
     *("random", "re", "statistics", "string", "textwrap", "time", "typing", "urllib.parse", "zoneinfo"),

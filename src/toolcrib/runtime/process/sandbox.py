@@ -31,8 +31,9 @@ _STACK = 8 << 20
 _TASKS = 4096
 _EXIT_TIMEOUT = 5.0
 """Seconds that an interpreter may take to end, once it has closed its line."""
-_MOST_BYTES, _MOST_SECONDS = 1 << 46, 1e9
-"""What no machine has: beyond it systems refuse limits, or take them for others."""
+_MAX_BYTES = 1 << 46
+"""No machine has more: beyond it systems refuse limits, or take them for others."""
+_MAX_SECONDS = 1e9
 _SHELL_SIGNALS = 128
 _TIME_IS_UP = {signal.SIGXCPU, signal.SIGKILL}
 _ROUGHLY = 2
@@ -99,7 +100,7 @@ class ProcessSandbox(PooledSandbox[Child, int]):
             pool.give_back(child)
 
     def _size(self, limits: Limits) -> int:
-        return min(limits.disk_bytes, _MOST_BYTES)
+        return min(limits.disk_bytes, _MAX_BYTES)
 
     async def _found(self) -> Wall:
         if self._wall is None:  # it is tried the first time, which takes a while
@@ -132,15 +133,15 @@ class ProcessSandbox(PooledSandbox[Child, int]):
 
 
 def _hold(child: Child, limits: Limits) -> None:
-    child.hold(min(limits.memory_bytes, _MOST_BYTES) + _INTERPRETER, limits.pids + _OWN_TASKS)
+    child.hold(min(limits.memory_bytes, _MAX_BYTES) + _INTERPRETER, limits.pids + _OWN_TASKS)
 
 
 def process_limits(limits: Limits, spare: int) -> dict[str, int]:
     """Return what a process is asked to keep, with spare addresses beyond its memory; `CPU` is in ms."""
     return {
-        "AS": min(limits.memory_bytes, _MOST_BYTES) + spare,
-        "CPU": int(min(limits.cpu, _MOST_SECONDS) * 1000),
-        "FSIZE": min(limits.disk_bytes, _MOST_BYTES),
+        "AS": min(limits.memory_bytes, _MAX_BYTES) + spare,
+        "CPU": int(min(limits.cpu, _MAX_SECONDS) * 1000),
+        "FSIZE": min(limits.disk_bytes, _MAX_BYTES),
     }
 
 

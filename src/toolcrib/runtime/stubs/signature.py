@@ -14,7 +14,8 @@ from toolcrib.runtime.stubs.types import TypeReader, Types, facts
 
 _MAX_PARAMETERS = 100
 _MAX_NAME = 64
-_MAX_SUMMARY, _MAX_NOTE = 400, 120
+_MAX_SUMMARY = 400
+_MAX_NOTE = 120
 _MAX_OTHERS = 20
 _HINTS = (
     ("read_only_hint", "read-only"),

@@ -16,7 +16,8 @@ if TYPE_CHECKING:  # in the text they stand above
     from toolcrib.runtime.process.guest import _prepare, _serve  # noqa: TC004 - as above
     from toolcrib.runtime.process.guest_line import _Line  # noqa: TC004 - as above
 
-_ANSWERS, _CALLS = 0, 1
+_ANSWERS = 0
+_CALLS = 1
 _NEXT = b"_main_in_wasi()"
 
 

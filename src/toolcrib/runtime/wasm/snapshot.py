@@ -15,13 +15,27 @@ STACK = "stack"
 """The name by which `with_stack_export` exports the stack pointer."""
 _WRONG = "the module is no CPython 3.12 for WASI"
 _HEADER = 8
-_TYPES, _IMPORTS, _FUNCTIONS, _MEMORIES, _GLOBALS, _EXPORTS, _CODE, _DATA = 1, 2, 3, 5, 6, 7, 10, 11
-_FUNCTION, _MEMORY, _GLOBAL = 0, 2, 3
-_CALL, _I32_CONST, _DROP, _END = b"\x10", b"\x41", b"\x1a", b"\x0b"
+_TYPES = 1
+_IMPORTS = 2
+_FUNCTIONS = 3
+_MEMORIES = 5
+_GLOBALS = 6
+_EXPORTS = 7
+_CODE = 10
+_DATA = 11
+_FUNCTION = 0
+_MEMORY = 2
+_GLOBAL = 3
+_CALL = b"\x10"
+_I32_CONST = b"\x41"
+_DROP = b"\x1a"
+_END = b"\x0b"
 _PAGE = 1 << 16
 _I32 = b"\x7f"
-_RUNS_TEXT, _COMPILES_TEXT = (_I32 * 2, _I32), (_I32 * 5, _I32)
-"""What `PyRun_SimpleStringFlags` takes and returns, and the function that it calls."""
+_RUNS_TEXT = (_I32 * 2, _I32)
+"""What `PyRun_SimpleStringFlags` takes and returns."""
+_COMPILES_TEXT = (_I32 * 5, _I32)
+"""What the function that it calls takes and returns."""
 _NOTHING = (b"", b"")
 
 

@@ -5,12 +5,11 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from toolcrib.crib.config.gateway import GatewaySettings, is_loopback
-from toolcrib.crib.config.ourselves import own_arguments
 from toolcrib.crib.config.sections import Place
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
@@ -24,6 +23,10 @@ _BEARER = re.compile(r"Bearer \$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _CLINE = ("Code", "User", "globalStorage", "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json")
 ITSELF = "it is toolcrib itself"
 """Why one server is never taken over."""
+_OUR_NAME = re.compile(
+    r"(?:-m)?toolcrib(?:\.exe|\.cli(?:\.__main__)?)?(?:\[[\w,]*\])?(?:[=@<>~!].*)?", re.IGNORECASE
+)
+"""What stands for toolcrib on a command line: a program, a module, or a package with its version."""
 _ANYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 _DEFAULT_PORT: int = GatewaySettings.model_fields["port"].default
 
@@ -265,7 +268,10 @@ def is_toolcrib(server: ServerConfig, port: int | None = None) -> bool:
     """
     if server.url is not None:
         return _reaches_us(server.url, _DEFAULT_PORT if port is None else port)
-    return "serve" in (own_arguments([server.command or "", *server.args]) or ())
+    words = [word for part in (server.command or "", *server.args) for word in part.split()]
+    names = [PurePath(word.replace("\\", "/")).name for word in words]
+    first = next((place for place, name in enumerate(names) if _OUR_NAME.fullmatch(name)), len(names))
+    return "serve" in names[first:]
 
 
 def _reaches_us(url: str, port: int) -> bool:

@@ -19,9 +19,12 @@ from toolcrib.errors import EmbeddingError
 
 VOCABULARY = ["[PAD]", "[UNK]", "a", "b", "c"]
 TABLE = np.array([[9, 9], [1, 1], [1, 0], [0, 2], [-3, 0]], np.float32)
-MEAN, MOST = [-(0.5**0.5), 0.5**0.5], [1 / 5**0.5, 2 / 5**0.5]
-"""Of the tokens a, c and b: the direction of the mean, and of the largest numbers, which tests take for a sentence."""
-A, B, AB = [1.0, 0.0], [0.0, 1.0], [1 / 5**0.5, 2 / 5**0.5]
+# Of the tokens a, c and b: the direction of the mean, and of the largest numbers, which tests take for a sentence.
+MEAN = [-(0.5**0.5), 0.5**0.5]
+MOST = [1 / 5**0.5, 2 / 5**0.5]
+A = [1.0, 0.0]
+B = [0.0, 1.0]
+AB = [1 / 5**0.5, 2 / 5**0.5]
 
 
 @pytest.fixture(scope="session")

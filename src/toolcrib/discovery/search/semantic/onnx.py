@@ -25,8 +25,8 @@ _INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 _INTEGERS: Mapping[str, type[np.integer[Any]]] = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 _NOT_A_SENTENCE = "pooler_output"
 """BERT's answer to another question, which models carry beside their token embeddings."""
-_POOLED, _TOKENS = 2, 3
-"""The ranks of sentence embeddings and of token embeddings."""
+_SENTENCE_RANK = 2
+_TOKEN_RANK = 3
 _FEWEST_TOKENS = 8
 """Room for the marks that models put around a text, and some of it."""
 
@@ -180,9 +180,14 @@ class _Model:
         given = {name: whole_input[name].astype(kind) for name, kind in self.inputs.items()}
         with _as_embedding_error(self.name, "the model could not be run; a smaller max_tokens may help"):
             rows = np.asarray(self.session.run([self.output], given)[0], np.float32)
-        if rows.ndim == _TOKENS and rows.shape[:2] == mask.shape:
+        if rows.ndim == _TOKEN_RANK and rows.shape[:2] == mask.shape:
             rows = (rows * mask[:, :, None]).sum(axis=1)
-        if rows.ndim != _POOLED or len(rows) != len(batch) or not rows.size or not np.isfinite(rows).all():
+        if (
+            rows.ndim != _SENTENCE_RANK
+            or len(rows) != len(batch)
+            or not rows.size
+            or not np.isfinite(rows).all()
+        ):
             reason = f"{self.output!r} is no row of finite numbers for each of {len(batch)} texts"
             raise EmbeddingError(f"{reason}, but has the shape {rows.shape}", self.name)
         return unit_vectors(rows, count=len(batch))
@@ -190,7 +195,7 @@ class _Model:
 
 def _output(ranks: dict[str, int], name: str) -> str:
     """Return which output to take: sentence embeddings before token embeddings."""
-    for rank in (_POOLED, _TOKENS):
+    for rank in (_SENTENCE_RANK, _TOKEN_RANK):
         for output, found in ranks.items():
             if found == rank and output != _NOT_A_SENTENCE:
                 return output

@@ -12,7 +12,8 @@ from toolcrib.discovery.search.text.words import split_identifier
 
 MAX_QUERY = 8_000
 """How many characters of a question are embedded; no model reads as many."""
-_FEWEST_ERRANDS, _MOST_ERRANDS = 3, 12
+_MIN_ERRANDS = 3
+_MAX_ERRANDS = 12
 _FEWEST_WORDS = 3
 _TOPICS = 2.0
 """The weight of topics, divided by the fourth power of how many words the description has."""
@@ -39,7 +40,7 @@ def errands(question: str) -> list[str]:
     []
     """
     parts = [part for part in clauses(question) if len(part.split()) >= _FEWEST_WORDS]
-    return parts[:_MOST_ERRANDS] if len(parts) >= _FEWEST_ERRANDS else []
+    return parts[:_MAX_ERRANDS] if len(parts) >= _MIN_ERRANDS else []
 
 
 @dataclass(frozen=True, slots=True)

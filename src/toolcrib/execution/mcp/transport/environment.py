@@ -43,7 +43,9 @@ _CERTIFICATES = (
 )
 _INHERITED = (*_SYSTEM, *_LOCALE, "XDG_*", *_PROXIES, *_CERTIFICATES)
 """What every server gets, as patterns of names."""
-_NPM, _NODE, _UV = ("npm_config_*", "NPM_CONFIG_*", "NPM_TOKEN"), ("NODE_*",), ("UV_*",)
+_NPM = ("npm_config_*", "NPM_CONFIG_*", "NPM_TOKEN")
+_NODE = ("NODE_*",)
+_UV = ("UV_*",)
 _FAMILIES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("npm", "npx", "pnpm", "yarn"), (*_NPM, *_NODE)),
     **dict.fromkeys(("bun", "bunx"), ("BUN_*", *_NPM)),

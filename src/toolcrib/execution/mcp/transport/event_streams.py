@@ -19,7 +19,8 @@ from toolcrib.execution.mcp.transport.lines import (
 
 _DATA = re.compile(rb"data: ?[^\r\n]")
 """A line of an event that has something to say."""
-_SHORTEST, _LONGEST = 1.0, 30.0
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 30.0
 _MAX_VAIN = 3
 """How often a call's stream is resumed in a row without anything that was not there before."""
 _MAX_RESUMES = 30
@@ -34,7 +35,7 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self._backoff = Backoff(_SHORTEST, _LONGEST)
+        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         self._opened: float | None = None
 
     async def wait(self) -> None:

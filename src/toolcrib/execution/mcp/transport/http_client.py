@@ -54,8 +54,10 @@ MAX_MESSAGE_BYTES = 64 * 2**20
 _TIMEOUT = httpx2.Timeout(connect=10.0, read=None, write=30.0, pool=5.0)
 """Calls have deadlines of their own, and a stream of events may be silent for hours. Connections there are
 more than calls may run, so that none is free for long only where something holds them for good."""
-_SPARE_CONNECTIONS, MAX_ASIDES = 8, 4
-"""For streams of notifications, listings, and messages without an answer, of which so many go at once."""
+_SPARE_CONNECTIONS = 8
+"""For streams of notifications, listings, and messages without an answer."""
+MAX_ASIDES = 4
+"""So many messages without an answer are sent at once."""
 _KEEP_ALIVE = 4.0
 """Seconds that a connection stays open unused. Many servers close theirs after 5, and a request that is sent
 at that moment is lost."""
@@ -63,10 +65,14 @@ COURTESY = 2.0
 """Seconds that a message may take to which there is no answer, and the end of a session."""
 SEVER = "toolcrib/sever"
 """The method of a request that is never sent, and only takes the id of another, which the SDK then ends."""
-_UNSENDABLE, _ASIDE = "toolcrib.unsendable", "toolcrib.aside"
-_SEVERED, _GREETS = "toolcrib.severed", "toolcrib.greets"
-"""What a request knows of the message in it: why it cannot be written, whether nobody waits for an answer, or
-it is not to be sent at all (None), which request it ends then, and whether it is a greeting."""
+_UNSENDABLE = "toolcrib.unsendable"
+"""Extension of a request: why its message cannot be written."""
+_ASIDE = "toolcrib.aside"
+"""Extension of a request: whether nobody waits for an answer; None where it is not to be sent at all."""
+_SEVERED = "toolcrib.severed"
+"""Extension of a request: the id of the request that it ends."""
+_GREETS = "toolcrib.greets"
+"""Extension of a request: whether its message is a greeting."""
 _REDIRECTED_TO = "toolcrib.redirected"
 _GREETINGS = frozenset({"initialize", "server/discover"})
 _LISTED = frozenset({"tools/list"})

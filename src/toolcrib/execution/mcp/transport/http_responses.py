@@ -20,11 +20,15 @@ from toolcrib.execution.mcp.errors import marked, place, reason_of_status, reaso
 from toolcrib.execution.mcp.transport.event_streams import ShallowEvents
 from toolcrib.execution.mcp.transport.lines import answered_id, read_line, with_shallow_tools
 
-ID, LISTS = "toolcrib.id", "toolcrib.lists"
-"""What a request knows of the message in it: who waits for an answer, and whether it asks for tools."""
+ID = "toolcrib.id"
+"""Extension of a request: the id of the message that waits for an answer."""
+LISTS = "toolcrib.lists"
+"""Extension of a request: whether its message asks for tools."""
 SESSION = "mcp-session-id"
 ACCEPTED = 202
-_NOT_FOUND, _FAILED, _REDIRECTED = 404, 400, 300
+_NOT_FOUND = 404
+_BAD_REQUEST = 400
+_REDIRECTS = 300
 _UNAVAILABLE = frozenset({408, 429, 502, 503, 504})
 _BEGINNING = 500
 _NO_SESSION = re.compile(
@@ -41,10 +45,10 @@ _PLAIN = {"jsonrpc", "id", "result"}
 async def understood(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
     """Return a response that the SDK can make something of, with what JSON there is already read."""
     status, kind = response.status_code, response.headers.get("content-type", "").lower()
-    if status == ACCEPTED or _REDIRECTED <= status < _FAILED:
+    if status == ACCEPTED or _REDIRECTS <= status < _BAD_REQUEST:
         return response
     lists = response.request.extensions.get(LISTS, False)
-    if status < _FAILED and kind.startswith("text/event-stream"):
+    if status < _BAD_REQUEST and kind.startswith("text/event-stream"):
         if lists:
             response.stream = ShallowEvents(response.stream, max_bytes)
         return response
@@ -55,12 +59,12 @@ async def understood(response: httpx2.Response, max_bytes: int) -> httpx2.Respon
             await response.aclose()
     if body is not None and lists:
         body = with_shallow_tools(body)
-    error = None if body is None or status < _FAILED else _error(body)
-    if status >= _FAILED and SESSION in response.request.headers and _is_lost(status, error):
+    error = None if body is None or status < _BAD_REQUEST else _error(body)
+    if status >= _BAD_REQUEST and SESSION in response.request.headers and _is_lost(status, error):
         return failed(response.request, INVALID_REQUEST, "Session terminated", marked(lost=True))
-    if body is None or (status >= _FAILED and error is None):
+    if body is None or (status >= _BAD_REQUEST and error is None):
         return _refusal(response, kind)
-    if status < _FAILED and ID in response.request.extensions:
+    if status < _BAD_REQUEST and ID in response.request.extensions:
         return _own_answer(response, body, response.request.extensions[ID])
     return _copy(response, status, body)
 
@@ -89,7 +93,7 @@ def _own_answer(response: httpx2.Response, body: bytes, number: int | str) -> ht
         content = own.model_dump_json(by_alias=True, exclude_unset=True).encode()
         return _copy(response, response.status_code, content)
     if len(answers) == len(messages) == 1 and answers[0].id is None:
-        return _copy(response, _FAILED, body)  # the SDK then fills in which message it answers
+        return _copy(response, _BAD_REQUEST, body)  # the SDK then fills in which message it answers
     if not messages:
         return _copy(response, response.status_code, body)  # the SDK says what is wrong with it
     reason = f"{place(response.request.url)} answered with something else than the answer to the request"
@@ -144,13 +148,13 @@ def _is_lost(status: int, payload: dict[str, Any] | None) -> bool:
     error = {} if payload is None else payload["error"]
     if status == _NOT_FOUND:
         return error.get("code") != METHOD_NOT_FOUND
-    refused = status == _FAILED and payload is not None and payload.get("id") is None
+    refused = status == _BAD_REQUEST and payload is not None and payload.get("id") is None
     return refused and _NO_SESSION.search(str(error.get("message"))) is not None
 
 
 def _refusal(response: httpx2.Response, kind: str) -> httpx2.Response:
     request, status = response.request, response.status_code
-    if status < _FAILED:
+    if status < _BAD_REQUEST:
         return failed(request, INTERNAL_ERROR, reason_of_type(kind, request.url), marked(sent=True))
     code = CONNECTION_CLOSED if status in _UNAVAILABLE else INTERNAL_ERROR
     code = METHOD_NOT_FOUND if status == _NOT_FOUND else code

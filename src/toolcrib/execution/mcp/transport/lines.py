@@ -25,14 +25,16 @@ MAX_LEVELS = 180
 """How deep a definition may be: messages of more than 200 levels are not read by the SDK."""
 TOO_DEEP = "toolcrib.too_deep"
 """The key of what takes the place of a definition that is deeper, beside its name."""
-_BURST, _PERIOD = 100, 0.1
-"""So many useless messages are read in so many seconds at most; whoever sends more is read more slowly."""
+_USELESS_BURST = 100
+"""So many useless messages are read at once; a server that sends more is read more slowly."""
+_USELESS_BURST_SECONDS = 0.1
 _UNIT = 1024
 """A useless message counts once more for each so many bytes that it has."""
 _USUAL = 8
 """So many lines that carry nothing may stand between two messages: blank ones, comments, names of events."""
-_MAX_BATCH, _MAX_BATCH_BYTES = 1_000, 128 * 2**10
-"""How many messages of a batch are read, and how long a batch may be: it is read at once."""
+_MAX_BATCH_MESSAGES = 1_000
+_MAX_BATCH_BYTES = 128 * 2**10
+"""A longer batch is not read: it would be parsed at once."""
 _DETAIL = 80
 _log = logging.getLogger(__name__)
 _SHOWN = 200
@@ -191,7 +193,7 @@ def _mended(line: bytes) -> Iterator[JSONRPCMessage]:
         last = _ID_LAST.search(text[-_MARGIN:]) if _ANSWER_FIRST.match(text[:_MARGIN]) else None
         yield from _failed(answered_id(text) if last is None else json.loads(last.group(1)), text)
         return
-    for member in value[:_MAX_BATCH] if isinstance(value, list) else [value]:
+    for member in value[:_MAX_BATCH_MESSAGES] if isinstance(value, list) else [value]:
         yield from _messages(_without_deep_tools(member), text)
 
 
@@ -373,10 +375,10 @@ class DroppedMessages:
     async def pace(self) -> None:
         """Wait for a moment where many were dropped since; to be called before the next message is read."""
         useless = self._total - self._rested
-        if useless < _BURST:
+        if useless < _USELESS_BURST:
             return
         self._rested = self._total
-        rest = self._since + useless / _BURST * _PERIOD - anyio.current_time()
+        rest = self._since + useless / _USELESS_BURST * _USELESS_BURST_SECONDS - anyio.current_time()
         if rest > 0:
             await anyio.sleep(rest)
         self._since = anyio.current_time()

@@ -42,7 +42,8 @@ _SAME = 20
 """How many equal lines in a row are not the log of a start."""
 _LINES = 100
 """How many lines of any kind are not."""
-_READ, _SHOWN = 200, 60
+_MAX_READ_BYTES = 200
+_MAX_SHOWN = 60
 
 
 @asynccontextmanager
@@ -267,6 +268,6 @@ class NonProtocolOutput:
         self._lines += 1
         if self._same < _SAME and self._lines < _LINES:
             return None
-        text = hide_secrets(line[:_READ].decode(errors="replace").strip())
-        shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+        text = hide_secrets(line[:_MAX_READ_BYTES].decode(errors="replace").strip())
+        shown = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
         return f"it writes text to standard output that is not MCP, such as {shown!r}"

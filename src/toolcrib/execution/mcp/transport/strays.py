@@ -17,8 +17,9 @@ MARK = "TOOLCRIB_SERVER"
 """The environment variable that names a server to all that it starts."""
 _TOKEN = secrets.token_hex(8)
 _NUMBERS = count(1)
-_TERM_GRACE, _POLL = 0.5, 0.05
-"""Seconds between SIGTERM and SIGKILL, and between two looks."""
+_TERM_GRACE_SECONDS = 0.5
+"""Between SIGTERM and SIGKILL."""
+_POLL_SECONDS = 0.05
 _ROUNDS = 10
 """How often they are looked for and killed: one may start another meanwhile."""
 
@@ -38,9 +39,9 @@ async def end_strays(mark: str) -> None:
     own_thread = CapacityLimiter(1)  # it must not wait for those of others
     if not await to_thread.run_sync(_signal, mark, signal.SIGTERM, limiter=own_thread):
         return
-    with anyio.move_on_after(_TERM_GRACE):
+    with anyio.move_on_after(_TERM_GRACE_SECONDS):
         while await to_thread.run_sync(_signal, mark, None, limiter=own_thread):  # noqa: ASYNC110 - nothing tells
-            await anyio.sleep(_POLL)
+            await anyio.sleep(_POLL_SECONDS)
     for _ in range(_ROUNDS):
         if not await to_thread.run_sync(_signal, mark, signal.SIGKILL, limiter=own_thread):
             return

@@ -10,7 +10,8 @@ from toolcrib.execution.provider.openapi.references import follow, opened
 from toolcrib.execution.provider.openapi.schemas import Schemas
 from toolcrib.execution.provider.plan import Body, BodyKind, Part, Style
 
-_FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+_FORM = "application/x-www-form-urlencoded"
+_MULTIPART = "multipart/form-data"
 _SPREADABLE = frozenset(
     {"type", "properties", "required", "additionalProperties", "title", "description", "examples", "default",
      "deprecated", "readOnly", "writeOnly"}
