@@ -23,7 +23,7 @@ from waiting import PATIENCE, until
 from toolcrib.execution.mcp import upstream
 from toolcrib.gateway import Gateway
 
-pytestmark = [pytest.mark.anyio, pytest.mark.untraced]
+pytestmark = pytest.mark.anyio
 OLD, NEW = "2025-11-25", "2026-07-28"
 WATCHED = "test://watched-resource"
 MODES: dict[str, Any] = {OLD: "legacy", NEW: "auto"}

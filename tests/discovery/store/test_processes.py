@@ -15,8 +15,6 @@ from contracts.store import stored
 from toolcrib.discovery import SqliteStore
 from toolcrib.errors import StoreError
 
-pytestmark = pytest.mark.untraced
-
 KILLS, MAX_KILLS = 12, 60
 """How often to try for a kill in the middle of a round, on a machine that is busy with something else."""
 ROWS = 1_000
