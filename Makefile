@@ -6,11 +6,13 @@ SHELL := bash
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 
-SUITE := $(BIN)/python -m pytest -p workers
-# What every change must pass: the same examples each time, three in ten of those that a law asks for. The rules of the
-# house are a part of `make check`.
-TESTS := -m "not proof" --hypothesis-seed=0 --randomly-seed=0 --ignore=tests/test_house.py
-# The seed of the proofs is another for each commit, and the same for everyone who has it: make proof SEED=1 sets it.
+# Two workers more than there are cores, since many tests wait for other processes; each runs one file after the other.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+SUITE := -m pytest --numprocesses=$(WORKERS) --dist=loadfile
+# What every change must pass, in the same order and with the same examples each time. The rules of the house are a part of
+# `make check`.
+TESTS := -m "not proof" --randomly-seed=0 --ignore=tests/test_house.py
+# The order of the proofs, and the rows that stand for all, are others for each commit: make proof SEED=1 sets them.
 SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=7 HEAD 2> /dev/null || echo 1))
 # For how long `make soak` runs.
 MINUTES ?= 30
@@ -28,22 +30,22 @@ run: .venv/run-installed  ## Start the gateway with a small built-in catalogue, 
 	{ status=$$?; test $$status -ne 2 || echo "make run PORT=8809 serves at another port" >&2; exit $$status; }
 
 test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run what every change must pass: about five minutes on two cores.
-	THOROUGH=0.3 $(SUITE) $(TESTS)
+	$(BIN)/python $(SUITE) $(TESTS)
 
 proof: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the long proofs: whole suites, all attacks, long searches, storms.
-	SEED=$(SEED) THOROUGH=1 $(SUITE) -m "proof or hypothesis" --hypothesis-seed=$(SEED) --randomly-seed=$(SEED)
+	SEED=$(SEED) $(BIN)/python $(SUITE) -m "proof or hypothesis" --hypothesis-profile=proof --timeout=1800 --randomly-seed=$(SEED)
 
 soak: .venv/dev-installed  ## Keep a gateway busy for MINUTES=30 with calls, kills and reloads, and plot what it holds.
 	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) --write
 
 coverage: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the tests with branch coverage, which has a floor.
 	$(BIN)/coverage erase
-	THOROUGH=0.3 $(BIN)/coverage run -m $(subst $(BIN)/python -m,,$(SUITE)) $(TESTS)
+	$(BIN)/coverage run $(SUITE) $(TESTS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered
 
-times: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the tests, and say where their time goes.
-	THOROUGH=0.3 $(SUITE) -p timing $(TESTS)
+times: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the tests, and list the slowest.
+	$(BIN)/python $(SUITE) $(TESTS) --durations=50
 
 check: .venv/dev-installed  ## Format, lint, layers, types and the house rules.
 	$(BIN)/ruff format --check .

@@ -5,19 +5,12 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, nullcontext
-from functools import wraps
-from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any
 
 import certifi
-import coverage
-import laws
 import pytest
-from _pytest.doctest import DoctestModule
 from needs import bubblewrap_works, lack
-from pytest_timeout import Settings
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -25,85 +18,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 ROOT = Path(__file__).parent.parent
 PUBLIC = ROOT.parent / "shared" / "data"
 SAMPLE = Path(__file__).parent / "data"
-CHILDREN = "COVERAGE_PROCESS_CONFIG"
-"""The variable by which processes that a test starts know that they are measured too."""
-HANGS = Settings(timeout=300, method="signal", func_only=True, disable_debugger_detection=False)
-"""The limit of one example of a law, as pyproject.toml has it for other tests: for hangs alone."""
 ATTACKS_APART = 8
 """Of a table of attacks, `make test` runs one row in so many, and `make proof` all."""
-TRACED_ROWS = 3
-"""Of a table, the coverage of so many rows is measured, and none of a law: they go through the same lines again."""
-LONGEST = (
-    "tests/test_benchmarks.py",
-    "tests/test_soak.py",
-    "tests/runtime/test_attacks.py",
-    "tests/runtime/test_contract.py",
-    "tests/crib/test_auth_scenarios.py",
-    "tests/cli/test_resident.py",
-)
-"""The files that take longest, which are started first, so that none of them runs on alone at the end."""
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
-    """Look for doctests where there are some: to go through every module for them takes seconds."""
-    found = yield
-    if file_path.is_relative_to(Path(__file__).parent) or b">>>" not in file_path.read_bytes():
-        return [each for each in found if not isinstance(each, DoctestModule)]
-    return found
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files; find the proofs; limit each example of a law, not their sum."""
-    turns = {ROOT / path: turn for turn, path in enumerate(LONGEST)}
-    items.sort(key=lambda item: turns.get(item.path, len(turns)))
+    """Mark the proofs that are known by what they ask for, or as further rows of a table of attacks."""
     rows: Counter[str] = Counter()
     for item in sorted(items, key=lambda item: item.nodeid):
         rows[table := item.nodeid.partition("[")[0]] += 1
         is_further_row = item.get_closest_marker("attack") and rows[table] % ATTACKS_APART != 1
         if is_further_row or "public_data" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.proof)
-        is_law = hasattr(getattr(item, "obj", None), "hypothesis")
-        if is_law:
-            _limit_each_example(item)
-        if is_law or rows[table] > TRACED_ROWS:
-            item.add_marker(pytest.mark.untraced)
-
-
-def _limit_each_example(item: Any) -> None:
-    """Have the time limit of a law hold for the body of an example, and not while examples are generated."""
-    item.add_marker(pytest.mark.timeout(0))
-    law = item.obj.hypothesis
-    if hasattr(law, "limited"):  # for another row of the same law
-        return
-    law.limited, body = True, law.inner_test
-
-    @contextmanager
-    def limit() -> Iterator[None]:
-        item.config.hook.pytest_timeout_set_timer(item=item, settings=HANGS)
-        try:
-            yield
-        finally:
-            item.config.hook.pytest_timeout_cancel_timer(item=item)
-
-    @wraps(body)
-    def limited(*args: Any, **kwargs: Any) -> Any:
-        with limit():
-            return body(*args, **kwargs)
-
-    @wraps(body)
-    async def limited_coroutine(*args: Any, **kwargs: Any) -> Any:
-        with limit():
-            return await body(*args, **kwargs)
-
-    law.inner_test = limited_coroutine if iscoroutinefunction(body) else limited
-
-
-def pytest_runtest_setup(item: Any) -> None:
-    """Keep the counterexamples that `make proof` finds for its next run: with a seed, hypothesis keeps none."""
-    if laws.THOROUGH >= 1 and hasattr(getattr(item, "obj", None), "hypothesis"):
-        law = getattr(item.obj, "__func__", item.obj)
-        law._hypothesis_internal_database_key = item.nodeid.encode()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -125,31 +51,6 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         gc.collect()
         gc.freeze()
     return result
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Do not measure the coverage of one of very many cases."""
-    with _unmeasured() if item.get_closest_marker("untraced") else nullcontext():
-        return (yield)
-
-
-@contextmanager
-def _unmeasured() -> Iterator[None]:
-    """Do not measure coverage meanwhile: that takes twice the time."""
-    measured = coverage.Coverage.current()
-    if measured is None:
-        yield
-        return
-    measured._warn_preimported_source = False  # else each start looks through all modules
-    measured.stop()
-    inherited = os.environ.pop(CHILDREN, None)
-    try:
-        yield
-    finally:
-        if inherited is not None:
-            os.environ[CHILDREN] = inherited
-        measured.start()
 
 
 @pytest.fixture(scope="session")

@@ -1,29 +1,32 @@
-"""How thoroughly laws are searched: `make test` by the same examples every time, `make proof` by many new ones."""
+"""Hypothesis profiles: `test` tries the same examples every time, `proof` three times as many, and others each time.
 
-import os
+`test` is loaded unless pytest is told otherwise: `pytest --hypothesis-profile=proof`.
+"""
+
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-THOROUGH = float(os.environ.get("THOROUGH", "1"))
-"""How many times as many examples as a law asks for are tried."""
 EXAMPLES = 25
-"""Examples of a law that asks for no number of its own."""
+"""Examples that a proof tries of a law that asks for no number of its own."""
 
-settings.register_profile(
-    "toolcrib",
-    max_examples=max(1, round(EXAMPLES * THOROUGH)),
+# No verdict depends on time: a law is bounded by its examples, and slow generation is no failure.
+COMMON = settings(
     deadline=None,
-    database=DirectoryBasedExampleDatabase(".hypothesis/examples"),
-    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink),
     print_blob=True,
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large),
 )
-"""No verdict depends on time: a law is bounded by its examples, and slow generation is no failure."""
-settings.load_profile("toolcrib")
+settings.register_profile("test", COMMON, max_examples=8, derandomize=True)
+settings.register_profile(
+    "proof",
+    COMMON,
+    max_examples=EXAMPLES,
+    database=DirectoryBasedExampleDatabase(".hypothesis/examples"),
+)
+settings.load_profile("test")
 
 
-def law(examples: int = EXAMPLES, **options: Any) -> settings:
-    """Return the settings of a law that so many examples show; `make proof` tries more."""
-    return settings(max_examples=max(1, round(examples * THOROUGH)), **options)
+def law(examples: int, **options: Any) -> settings:
+    """Return the settings of a law that a proof tries so many examples of; other profiles try their share."""
+    return settings(max_examples=max(1, examples * settings.default.max_examples // EXAMPLES), **options)

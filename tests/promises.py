@@ -8,7 +8,6 @@ every other skip leaves the promise without a test.
 
 import inspect
 import tomllib
-from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ import pytest
 from needs import is_lack
 
 MANIFEST = Path("tests", "contracts", "requirements.toml")
+PLACE = "promises"
+"""Where the controller of pytest-xdist and its workers keep what they tell each other about promises."""
 
 Row = dict[str, Any]
 
@@ -39,6 +40,10 @@ def name_of(item: pytest.Function) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Watch a run of all tests; one that names files, or repeats what failed, shows no promise."""
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist
+        if config.workerinput.get(PLACE):
+            config.pluginmanager.register(_Tests(read_rows(config.rootpath)))
+        return
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption(
         "lf", default=False
     )
@@ -46,19 +51,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Watch(read_rows(config.rootpath)))
 
 
-class _Watch:
-    """Notes which tests there are and how they end, and reports the rows that none of them shows."""
+class _Tests:
+    """Notes the tests that rows name, and those that name rows; a worker sends that to the controller at its end."""
 
     def __init__(self, rows: list[Row]) -> None:
         self._rows = rows
-        self._nodes: dict[str, set[str]] = defaultdict(set)
-        """The collected items of each test."""
+        self._named = {row["test"] for row in rows}
+        self._nodes: dict[str, set[str]] = {}
+        """The collected items of each test that a row names."""
         self._marks: set[tuple[str, str]] = set()
         """Each test that a mark names a row for, with the id of the row."""
-        self._passed: set[str] = set()
-        self._failed: set[str] = set()
-        self._skipped: dict[str, str] = {}
-        """Why an item was skipped."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -66,10 +68,37 @@ class _Watch:
         for item in items:
             if isinstance(item, pytest.Function):
                 name = name_of(item)
-                self._nodes[name].add(item.nodeid)
+                if name in self._named:
+                    self._nodes.setdefault(name, set()).add(item.nodeid)
                 self._marks.update(
                     (name, each) for mark in item.iter_markers("requirement") for each in mark.args
                 )
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Have a worker send the notes."""
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput[PLACE] = self._nodes, self._marks
+
+
+class _Watch(_Tests):
+    """Notes how tests end, and reports the rows that none of them shows: in the controller, where there are workers."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        super().__init__(rows)
+        self._passed: set[str] = set()
+        self._failed: set[str] = set()
+        self._skipped: dict[str, str] = {}
+        """Why an item was skipped."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Have a worker take notes."""
+        node.workerinput[PLACE] = True
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over the notes of a worker: all find the same tests, and one that crashed has sent none."""
+        self._nodes, self._marks = getattr(node, "workeroutput", {}).get(PLACE, (self._nodes, self._marks))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note how a test ended."""

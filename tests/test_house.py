@@ -87,7 +87,6 @@ def modules(root: Path) -> dict[str, ast.Module]:
     }
 
 
-@pytest.mark.untraced
 def test_a_class_name_means_one_thing(root: Path) -> None:
     places = defaultdict(list)
     for name, tree in modules(root).items():

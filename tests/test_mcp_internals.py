@@ -59,7 +59,6 @@ def test_another_version_is_refused_with_what_to_install(version: str) -> None:
     )
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "use",
     [
@@ -243,7 +242,6 @@ def gateway_on(sdk: Path, folder: Path) -> Iterator[Served]:
                 process.kill()
 
 
-@pytest.mark.untraced
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("name", "edits"),

@@ -87,7 +87,6 @@ def test_a_schema_nested_deep_is_converted_or_refused(target: str, key: str) -> 
     within(lambda: convert(nested(250, key), target))
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("target", TARGETS)
 def test_five_thousand_properties_are_converted_or_refused(target: str) -> None:
     schema = obj(**{f"p{index}": {"type": "string", "minLength": 1} for index in range(5_000)})
@@ -98,7 +97,6 @@ def test_five_thousand_properties_are_converted_or_refused(target: str) -> None:
     within(lambda: conversion.decode_call(conversion.encode_call({"p1": "x"}, CALL_ID)))
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("target", TARGETS)
 def test_five_thousand_names_that_no_provider_takes_get_names_of_their_own(target: str) -> None:
     schema = obj(**{chr(0x4E00 + index): {"type": "string"} for index in range(5_000)})
@@ -107,7 +105,6 @@ def test_five_thousand_names_that_no_provider_takes_get_names_of_their_own(targe
     assert faults(conversion, target) == ()
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("start", ["9", "a"])
 def test_long_names_that_begin_alike_stay_within_the_length(target: str, start: str) -> None:
@@ -249,7 +246,6 @@ def test_a_keyword_that_holds_what_it_must_not_never_crashes(target: str, word: 
         within(lambda schema=schema: convert(schema, target))
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("target", TARGETS)
 def test_an_enum_of_a_hundred_thousand_values_is_converted(target: str) -> None:
     conversion = within(

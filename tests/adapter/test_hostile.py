@@ -63,7 +63,6 @@ def same_names(count: int) -> dict[str, Any]:
     return obj(**{f"p{index}": {"$ref": f"#/$defs/d{index}/x"} for index in range(count)}) | {"$defs": defs}
 
 
-@pytest.mark.untraced
 @pytest.mark.attack
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
@@ -88,7 +87,6 @@ def test_no_schema_takes_more_than_its_size_allows(
         convert(schema, target)
 
 
-@pytest.mark.untraced
 def test_many_small_values_are_decoded_in_time() -> None:
     item = obj(**{f"p{index}": TEXT for index in range(1000)})
     conversion = convert(obj(a={"type": "array", "items": item}), "openai-strict")

@@ -14,8 +14,6 @@ from laws import law
 from toolcrib.adapter.portability import TARGETS
 from toolcrib.errors import ConversionError, ToolcribError
 
-pytestmark = pytest.mark.untraced
-
 NAMES = [
     "a",
     "b",

@@ -24,8 +24,6 @@ from adapter.support import (
 from toolcrib.adapter import Bundle, Conversion, portability
 from toolcrib.adapter.portability import TARGETS
 
-pytestmark = pytest.mark.untraced
-
 Json = dict[str, Any]
 
 

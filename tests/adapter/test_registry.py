@@ -254,7 +254,6 @@ tools = st.lists(
 )
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("target", LENGTHS)
 @given(raws=tools)
 def test_names_are_different_and_what_the_provider_takes(target: str, raws: list[dict[str, Any]]) -> None:
@@ -274,7 +273,6 @@ def test_names_are_different_and_what_the_provider_takes(target: str, raws: list
             assert any(each.feature == "name" for each in conversion.warnings)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("target", LENGTHS)
 @given(raws=tools, order=st.randoms(use_true_random=False))
 def test_names_do_not_depend_on_the_order(target: str, raws: list[dict[str, Any]], order: Any) -> None:

@@ -268,7 +268,6 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert loaded.isdisjoint({"mcp", "mcp_types", "numpy", "click", "rich", "httpx", "anyio", "pydantic"})
 
 
-@pytest.mark.untraced
 def test_using_every_floor_loads_no_extra() -> None:
     # Modules that speak to an SDK are loaded when they are first needed; what users import never is one.
     floors = [module.name for module in pkgutil.walk_packages(toolcrib.__path__, "toolcrib.") if module.ispkg]

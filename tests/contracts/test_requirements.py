@@ -185,7 +185,9 @@ def run(suite: Path, tests: dict[str, str], *options: str) -> tuple[int, dict[st
     }
 
 
-@pytest.mark.parametrize("workers", [(), ("-p", "workers", "--workers=2")], ids=["alone", "workers"])
+@pytest.mark.parametrize(
+    "workers", [(), ("-p", "xdist.plugin", "--numprocesses=2")], ids=["alone", "workers"]
+)
 def test_a_run_of_all_tests_fails_for_each_row_whose_test_did_not_pass(
     suite: Path, workers: tuple[str, ...]
 ) -> None:

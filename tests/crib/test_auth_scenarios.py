@@ -6,7 +6,7 @@ import pytest
 from servers.launch import python
 from servers.suite import run_client_scenario
 
-pytestmark = [pytest.mark.untraced, pytest.mark.proof]
+pytestmark = pytest.mark.proof
 
 CLIENT = str(Path(__file__).with_name("auth_scenario_client.py"))
 BOTH = (

@@ -273,7 +273,6 @@ async def test_tools_are_converted_for_a_provider(crib: Crib) -> None:
         crib.convert("opnai")
 
 
-@pytest.mark.untraced
 async def test_all_of_many_tools_are_converted() -> None:
     crib = Crib()
     for number in range(1_001):

@@ -136,7 +136,6 @@ def test_what_is_said_at_great_length_is_bounded() -> None:
     assert len(facts.security_summary(described) or "") <= 200
 
 
-@pytest.mark.untraced
 @given(st.dictionaries(st.sampled_from([*KEYS, *(f"toolcrib/{key}" for key in KEYS)]), JSON))
 def test_any_json_at_all_may_stand_in_meta(meta: dict[str, Any]) -> None:
     described = tool(meta)

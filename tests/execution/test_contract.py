@@ -17,7 +17,6 @@ from toolcrib.execution.mcp import McpServers
 from toolcrib.execution.provider import Endpoint, HttpProvider, OpenApiProvider
 from toolcrib.model import Context, LocalBackend, McpBackend, ProviderBackend, Tool, ToolBackend
 
-pytestmark = pytest.mark.untraced
 NAMES = ("add", "keep", "fail", "hang", "meet", "progress")
 
 

@@ -11,7 +11,7 @@ from waiting import until
 
 from toolcrib.errors import BackendUnavailableError
 
-pytestmark = [pytest.mark.untraced, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(

@@ -44,7 +44,7 @@ from toolcrib.execution import Call
 from toolcrib.execution.mcp import McpServers
 from toolcrib.model import McpBackend, Tool
 
-pytestmark = [pytest.mark.untraced, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 
 MEGABYTES = 10_000_000
 CYCLES = [24, pytest.param(200, marks=pytest.mark.proof)]

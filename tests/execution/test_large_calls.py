@@ -88,7 +88,6 @@ async def test_a_large_call_of_a_server_is_prepared_in_another_thread() -> None:
         await check(Runner(index, mcp=servers), "one:eat")
 
 
-@pytest.mark.untraced
 async def test_a_large_result_is_checked_in_another_thread() -> None:
     with heavy_work_here() as called, pytest.raises(OutputValidationError, match="too large to list why"):
         await runner_of(texts).run("texts", {"number": 100_000})

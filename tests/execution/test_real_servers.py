@@ -18,7 +18,7 @@ from toolcrib.errors import InputValidationError, ToolExecutionError, ToolTimeou
 from toolcrib.execution import RunResult
 from toolcrib.model import DefaultValidator, McpBackend
 
-pytestmark = [pytest.mark.untraced, pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 PNG = "iVBORw0KGgo"
 """How every PNG begins in base64."""

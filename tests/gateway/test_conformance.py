@@ -12,7 +12,7 @@ from gateway.support import Place, Served
 from servers.launch import tiny
 from servers.suite import REVISIONS, Outcome, run_server_scenarios
 
-pytestmark = [pytest.mark.untraced, pytest.mark.proof]
+pytestmark = pytest.mark.proof
 
 GENERIC = {
     "2025-11-25": {

@@ -150,7 +150,6 @@ async def test_a_call_without_a_login_has_the_person_log_in_and_goes_on(
         assert all(each.url.startswith(f"{url}/connect/notes?ticket=") for each in asked)
 
 
-@pytest.mark.untraced
 @in_both_eras
 async def test_calls_of_one_person_at_once_ask_once_and_all_go_on(authority: Accounts, era: str) -> None:
     asked: list[str] = []

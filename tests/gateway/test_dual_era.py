@@ -23,7 +23,7 @@ from waiting import PATIENCE, until
 from toolcrib.execution.mcp import upstream
 from toolcrib.gateway import Gateway
 
-pytestmark = [pytest.mark.anyio, pytest.mark.untraced]
+pytestmark = pytest.mark.anyio
 OLD = "2025-11-25"
 NEW = "2026-07-28"
 WATCHED = "test://watched-resource"
@@ -303,7 +303,9 @@ async def test_server_that_cannot_run_twice_is_called_over_the_first_connection(
 async def test_server_that_knows_no_handshake_has_no_second_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(upstream, "_FIRST_RETRY_SECONDS", 0.0)  # a second connection may be tried again at once
+    monkeypatch.setattr(
+        upstream, "_FIRST_RETRY_SECONDS", 0.0
+    )  # a second connection may be tried again at once
     app = StatelessOnly(Asking().server.streamable_http_app())
     with serving_app(app) as address:
         servers = {"asking": {"url": f"{address}/mcp"}}

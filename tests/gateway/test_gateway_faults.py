@@ -16,7 +16,7 @@ from mcp import Client
 from servers.launch import HttpServer, alive, children, faulty, tiny
 from waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.untraced, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 
 KILOBYTES = 900_000
 MEGABYTES = 10_000_000

@@ -136,7 +136,6 @@ async def test_only_so_many_calls_wait_at_once() -> None:
     assert face.ended[1:] == ["answered"]
 
 
-@pytest.mark.untraced
 async def test_the_calls_of_one_principal_that_wait_leave_room_for_those_of_others() -> None:
     async with (
         served() as url,

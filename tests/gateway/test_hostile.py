@@ -17,7 +17,7 @@ from gateway.support import ERAS, Place, Served, called, connected
 from servers.launch import tiny
 from waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.untraced, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 
 COUNT = 1000
 SAMPLE = 12

@@ -7,7 +7,7 @@ from gateway.inspector import Inspector
 from gateway.support import Place, Served
 from servers.launch import command, tiny
 
-pytestmark = [pytest.mark.untraced, pytest.mark.proof]
+pytestmark = pytest.mark.proof
 
 EIGHT = {
     "search_tools",

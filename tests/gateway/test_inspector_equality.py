@@ -9,7 +9,7 @@ from gateway.inspector import Inspector
 from gateway.support import Place, Served
 from servers.launch import npm
 
-pytestmark = [pytest.mark.untraced, pytest.mark.proof]
+pytestmark = pytest.mark.proof
 
 LISTS = {
     "tools/list": "tools",

@@ -9,7 +9,7 @@ from gateway.support import Place, Served, Stdio, connected
 from servers.launch import HttpServer, faulty
 from waiting import PATIENCE
 
-pytestmark = [pytest.mark.anyio, pytest.mark.untraced]
+pytestmark = pytest.mark.anyio
 SIZE = 10_000_000
 
 

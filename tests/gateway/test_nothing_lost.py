@@ -16,7 +16,7 @@ from servers.launch import conformance, conformance_over_http, dual, dual_over_h
 from servers.suite import REVISIONS, Outcome, run_server_scenarios
 from waiting import PATIENCE
 
-pytestmark = [pytest.mark.untraced, pytest.mark.proof]
+pytestmark = pytest.mark.proof
 
 SCENARIOS = {"2025-11-25": 33, "2026-07-28": 50}
 CHECKS = {"2025-11-25": 84, "2026-07-28": 196}

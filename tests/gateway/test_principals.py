@@ -237,7 +237,6 @@ async def test_a_session_of_one_principal_is_not_there_for_another() -> None:
             assert answer.status_code == status
 
 
-@pytest.mark.untraced
 async def test_the_resources_that_one_principal_watches_leave_room_for_those_of_others() -> None:
     program = Path(__file__).parent.parent / "servers" / "hostile.py"
     server = {"command": sys.executable, "args": ["-S", "-I", str(program), "watched"]}

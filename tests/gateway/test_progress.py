@@ -17,7 +17,7 @@ from waiting import PATIENCE
 
 from toolcrib.gateway import Gateway
 
-pytestmark = [pytest.mark.anyio, pytest.mark.untraced]
+pytestmark = pytest.mark.anyio
 SILENT = "about_call"
 COUNTING = "test_tool_with_progress"
 COUNTED = [(0, 100, "0 of 100"), (50, 100, "50 of 100"), (100, 100, "100 of 100")]

@@ -25,7 +25,7 @@ from waiting import PATIENCE, until
 
 from toolcrib.gateway import Gateway
 
-pytestmark = [pytest.mark.anyio, pytest.mark.untraced]
+pytestmark = pytest.mark.anyio
 OLD, NEW = ERAS
 ASKED = [relay for relay in RELAYS if relay.tool in {"sample", "form", "url", "roots"}]
 

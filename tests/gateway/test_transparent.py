@@ -12,7 +12,7 @@ from mcp_types import PromptReference, ResourceTemplateReference
 from servers.launch import npm
 from waiting import PATIENCE
 
-pytestmark = [pytest.mark.anyio, pytest.mark.untraced, pytest.mark.parametrize("era", ONE_ERA)]
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("era", ONE_ERA)]
 LISTS = {
     "tools/list": "tools",
     "resources/list": "resources",

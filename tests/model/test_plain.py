@@ -75,7 +75,6 @@ def test_a_value_is_measured(value: Any, nodes: int, levels: int, chars: int) ->
     assert measure(value) == (nodes, levels, chars, 0)
 
 
-@pytest.mark.untraced
 @given(values)
 def test_measuring_agrees_with_walking(value: Any) -> None:
     nodes, levels, chars, _wide = measure(value)
@@ -161,7 +160,6 @@ def test_what_stands_twice_is_copied_twice() -> None:
     assert copied == [[1], []]
 
 
-@pytest.mark.untraced
 def test_even_a_deep_value_is_copied_and_one_that_holds_itself_is_refused() -> None:
     assert measure(copy_json(nested(50_000)), max_depth=50_000)[1] == 50_000
     with pytest.raises(ValueError, match="it holds more than 500,000 values, or holds itself"):
@@ -189,7 +187,6 @@ def test_a_pointer_can_be_read_back(path: list[str]) -> None:
     assert [part.replace("~1", "/").replace("~0", "~") for part in parts] == path
 
 
-@pytest.mark.untraced
 @given(values)
 def test_what_json_writes_is_read_back(value: Any) -> None:
     assert parse_json(json.dumps(value)) == value
@@ -236,7 +233,6 @@ def test_integers_beyond_64_bits_are_counted(value: Any, wide: int) -> None:
     assert count_wide(value) == wide
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("make", [lambda text: [text], lambda text: {text: 1}], ids=["value", "key"])
 def test_more_text_than_any_honest_value_has_is_refused(make: Callable[[str], Any]) -> None:
     assert measure(make("x" * MAX_CHARS))[2] == MAX_CHARS

@@ -89,7 +89,6 @@ def test_bytes_may_be_a_bytearray_and_text_may_be_any_language() -> None:
     assert Tool.from_json(bytearray(text.encode())).description == "Öffne ein 🎫"
 
 
-@pytest.mark.untraced
 @given(tools)
 def test_reading_what_was_written_gives_the_same_tool(data: dict[str, Any]) -> None:
     tool = Tool.from_json(data)
@@ -268,7 +267,6 @@ def at(place: str, value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.attack
-@pytest.mark.untraced
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
     ("hostile", "inside", "message"),
@@ -297,7 +295,6 @@ def test_what_is_not_json_is_refused_wherever_it_hides(
     assert (problem.path, problem.message) == (PLACES[place] + inside, message)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "field", ["name", "title", "description", "namespace", "version", "tags", "icons", "backend"]
 )

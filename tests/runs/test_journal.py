@@ -55,8 +55,8 @@ async def three_calls(store: MemoryRunStore, signer: Signer) -> StoredRun:
     return stored(store)
 
 
-@pytest.mark.parametrize("gone", [{"x"}, {"y"}, {"z"}, {"y", "z"}, {"x", "y", "z"}], ids="".join)
-async def test_a_call_that_was_taken_out_of_the_store_is_noticed(gone: set[str]) -> None:
+@pytest.mark.parametrize("gone", ["x", "y", "z", "yz", "xyz"])
+async def test_a_call_that_was_taken_out_of_the_store_is_noticed(gone: str) -> None:
     signer = Signer(b"a key of many characters")
     run = await three_calls(MemoryRunStore(), signer)
     left = {key: call for key, call in run.calls.items() if key not in gone}

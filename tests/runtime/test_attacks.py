@@ -22,7 +22,7 @@ from waiting import PATIENCE, until
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError, ToolcribError
 
 CANARY = "canary-9c1f7e55"
-pytestmark = [pytest.mark.filterwarnings("ignore:code runs without a sandbox"), pytest.mark.untraced]
+pytestmark = pytest.mark.filterwarnings("ignore:code runs without a sandbox")
 COMPUTING = 0.5
 """Seconds that code may compute for which must be stopped for that, or may be."""
 CASES = [(kind, attack) for attack in ATTACKS for kind in attack.expected]

@@ -16,7 +16,7 @@ from toolcrib.runtime.monty import MontySandbox
 from toolcrib.runtime.process import ProcessSandbox
 from toolcrib.runtime.unsafe import UnsafeSandbox
 
-pytestmark = [pytest.mark.filterwarnings("ignore:code runs without a sandbox"), pytest.mark.untraced]
+pytestmark = pytest.mark.filterwarnings("ignore:code runs without a sandbox")
 
 
 class Monty:

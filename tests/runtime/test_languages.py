@@ -14,7 +14,7 @@ from toolcrib import Crib
 from toolcrib.errors import CodeError, SandboxViolationError
 from toolcrib.runtime import Limits
 
-pytestmark = [pytest.mark.filterwarnings("ignore:code runs without a sandbox"), pytest.mark.untraced]
+pytestmark = pytest.mark.filterwarnings("ignore:code runs without a sandbox")
 
 
 @pytest.fixture(scope="module")

@@ -138,7 +138,6 @@ def test_the_catalogue_of_a_crib_follows_it() -> None:
     assert catalogue.namespaces() == ("shop",)
 
 
-@pytest.mark.untraced
 def test_a_namespace_of_many_pages_is_listed_whole_and_each_name_once() -> None:
     crib = Crib()
     backend = LocalBackend(name="x")

@@ -535,7 +535,7 @@ def test_diff_shows_variables_and_headers_that_are_plainly_settings(tmp_path: Pa
         "ENDPOINT": "https://api.example.com/v2", "MODEL": "gpt-4o", "AUTHOR": "Anna", "RETRIES": 3,
     }  # fmt: skip
     secret = {
-        "GITHUB_TOKEN": "sesame", "DB_PASS": "open", "AUTH": "please", "DATABASE_URL": "postgres://me:pw@db/x",
+        "GITHUB_TOKEN": "sesame", "DB_PASS": "abracadabra", "AUTH": "please", "DATABASE_URL": "postgres://me:pw@db/x",
         "HOOK": "https://hooks.example.com/services/T02/B7XYZ9Q4", "ID": "550e8400-e29b-41d4-a716-446655440000",
         "PLAIN": "hunter2", "NUMBER": 123456,
     }  # fmt: skip

@@ -229,7 +229,6 @@ def test_tools_of_one_catalogue_can_be_told_apart() -> None:
     assert rules(*named) == []
 
 
-@pytest.mark.untraced
 def test_real_tools_raise_no_false_alarm(data: Path) -> None:
     servers = {
         "tests": {"garden", "library", "museum", "workshop"},
@@ -270,7 +269,6 @@ def test_references_to_each_other_are_followed_once() -> None:
     assert ("warning", "parameter-description") in rules(made(input_schema=schema))
 
 
-@pytest.mark.untraced
 def test_long_texts_are_read_once() -> None:
     tags = "\U000e0041" * 50_000
     assert next(iter(hidden_characters(tags)))[0] == 0

@@ -57,7 +57,6 @@ def test_each_question_with_an_answer_is_put_with_its_tools_and_without(cases: A
     assert not any(right for kind, right in zip(cases.kinds, cases.right, strict=True) if kind != "answered")
 
 
-@pytest.mark.untraced
 def test_a_judge_that_is_fitted_tells_right_answers_from_the_others(
     training: tuple[Any, Any], cases: Any
 ) -> None:
@@ -67,7 +66,6 @@ def test_a_judge_that_is_fitted_tells_right_answers_from_the_others(
     assert said[right].mean() > said[~right].mean() + 0.2
 
 
-@pytest.mark.untraced
 def test_where_nothing_was_found_there_is_no_confidence(training: tuple[Any, Any], cases: Any) -> None:
     found = training[0].Cases()
     for kind in dict.fromkeys(cases.kinds):

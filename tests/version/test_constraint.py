@@ -248,7 +248,6 @@ def test_hostile_text_is_answered_at_once(text: str) -> None:
             assert len(str(error)) < 600  # noqa: PT017 - either answer will do, quickly
 
 
-@pytest.mark.untraced
 @given(ranges, st.lists(versions, max_size=5))
 def test_a_constraint_and_its_canonical_form_agree(text: str, several: list[Version]) -> None:
     constraint = Constraint.parse(text)
@@ -257,7 +256,6 @@ def test_a_constraint_and_its_canonical_form_agree(text: str, several: list[Vers
     assert [again.check(version) for version in several] == [constraint.check(version) for version in several]
 
 
-@pytest.mark.untraced
 @given(ranges, versions)
 def test_including_prereleases_never_loses_a_version(text: str, version: Version) -> None:
     constraint = Constraint.parse(text)
@@ -269,7 +267,6 @@ def test_a_wildcard_alternative_swallows_the_others_as_in_npm() -> None:
     assert "2.0.0-rc.1" not in Constraint.parse("* || 2.0.0-rc.1")
 
 
-@pytest.mark.untraced
 @given(alternatives, alternatives, versions)
 def test_bars_mean_or(a: str, b: str, version: Version) -> None:
     either = Constraint.parse(f"{a}||{b}")
@@ -277,14 +274,12 @@ def test_bars_mean_or(a: str, b: str, version: Version) -> None:
     assert (version in either) == (version in Constraint.parse(a) or version in Constraint.parse(b))
 
 
-@pytest.mark.untraced
 @given(simples, simples, versions.filter(lambda version: not version.prerelease))
 def test_a_space_means_and(a: str, b: str, version: Version) -> None:
     both = Constraint.parse(f"{a} {b}")
     assert (version in both) == (version in Constraint.parse(a) and version in Constraint.parse(b))
 
 
-@pytest.mark.untraced
 @law(60)
 @given(ranges, st.lists(fulls, min_size=1, max_size=5))
 def test_checks_agree_with_another_implementation(text: str, several: list[str]) -> None:

@@ -304,7 +304,6 @@ def test_the_text_of_a_version_has_no_v() -> None:
     assert str(Version.parse("v1.2.3")) == "1.2.3"
 
 
-@pytest.mark.untraced
 @given(versions)
 def test_parsing_what_was_written_gives_the_same_version(version: Version) -> None:
     again = Version.parse(str(version))
@@ -313,7 +312,6 @@ def test_parsing_what_was_written_gives_the_same_version(version: Version) -> No
     assert Version.parse(f"v{version}") == version
 
 
-@pytest.mark.untraced
 @given(versions, versions)
 def test_exactly_one_of_older_equal_and_newer_holds(a: Version, b: Version) -> None:
     assert [a < b, a == b, a > b].count(True) == 1
@@ -322,7 +320,6 @@ def test_exactly_one_of_older_equal_and_newer_holds(a: Version, b: Version) -> N
         assert hash(a) == hash(b)
 
 
-@pytest.mark.untraced
 @given(st.lists(versions, max_size=8))
 def test_the_order_is_total(several: list[Version]) -> None:
     ordered = sorted(several)

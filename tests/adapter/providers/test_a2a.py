@@ -83,7 +83,6 @@ def test_a_skill_says_what_it_can_of_a_tool() -> None:
     assert (tool.source_format, tool.source_meta) == ("a2a", {})
 
 
-@pytest.mark.untraced
 @given(skills)
 def test_a_skill_comes_back_as_it_was(skill: dict[str, Any]) -> None:
     conversion = A2A.translate(A2A.to_canonical(skill))
@@ -91,7 +90,6 @@ def test_a_skill_comes_back_as_it_was(skill: dict[str, Any]) -> None:
     assert (conversion.lossless, conversion.name) == (True, skill["id"])
 
 
-@pytest.mark.untraced
 @given(skills, st.dictionaries(texts.map("x-{}".format), values, max_size=3))
 def test_a_skill_comes_back_with_what_nobody_knows(skill: dict[str, Any], more: dict[str, Any]) -> None:
     tool = A2A.to_canonical(json.dumps(skill | more))
@@ -292,7 +290,6 @@ mcp_tools = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.untraced
 @given(mcp_tools)
 def test_what_is_said_to_be_lossless_comes_back(raw: dict[str, Any]) -> None:
     raw = {"inputSchema": {"type": "object"}, **raw}
@@ -335,7 +332,6 @@ def test_nothing_that_was_given_is_changed_or_shared() -> None:
     assert (json.dumps(given), A2A.from_canonical(tool)) == (before, given)
 
 
-@pytest.mark.untraced
 def test_every_real_tool_is_a_skill_with_everything_told(data: Path) -> None:
     real = oracles.load_real_tools(data)
     for raw in real:
@@ -369,7 +365,6 @@ def test_a_call_without_an_id_has_the_same_one_each_time() -> None:
     oracles.a2a_message(first)
 
 
-@pytest.mark.untraced
 @given(st.dictionaries(texts, values, max_size=3))
 def test_arguments_come_back_from_a_message(args: dict[str, Any]) -> None:
     message = CALLED.encode_call(args, "m")

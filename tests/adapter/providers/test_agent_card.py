@@ -142,7 +142,6 @@ def scheme_of(scheme: Any) -> tuple[Any, list[str]]:
     ]
 
 
-@pytest.mark.untraced
 @given(cards)
 def test_a_card_comes_back_as_it_was(card: dict[str, Any]) -> None:
     oracles.a2a_card(card)
@@ -423,7 +422,6 @@ def test_a_schema_that_is_too_deep_is_an_error_about_its_skill() -> None:
     assert caught.value.direction == "from_canonical_provider"
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("schemas", [False, True])
 def test_all_real_tools_fit_on_one_card(data: Path, schemas: bool) -> None:
     tools = tuple(map(McpAdapter().to_canonical, oracles.load_real_tools(data)))

@@ -558,7 +558,6 @@ SCHEMAS = st.recursive(
 )
 
 
-@pytest.mark.untraced
 @given(schema=st.dictionaries(WORDS | st.text(max_size=3), SCHEMAS, max_size=6), rules=st.sampled_from(ALL))
 def test_any_json_gets_an_answer_and_the_same_twice(schema: dict[str, Any], rules: SchemaRules) -> None:
     problems = violations(schema, rules)
@@ -586,7 +585,6 @@ def ladder(rungs: int) -> dict[str, Any]:
     return root({"a": {"$ref": "#/$defs/d0"}}, **{"$defs": {**links, f"d{rungs}": {"$ref": "#/$defs/d0"}}})
 
 
-@pytest.mark.untraced
 @pytest.mark.attack
 @pytest.mark.parametrize("rules", ALL, ids=lambda rules: rules.title)
 @pytest.mark.parametrize(
@@ -609,7 +607,6 @@ def test_no_schema_takes_long(schema: dict[str, Any], rules: SchemaRules) -> Non
         violations(schema, rules)
 
 
-@pytest.mark.untraced
 def test_a_schema_that_holds_itself_is_cut_short() -> None:
     schema = root()
     schema["properties"]["a"] = schema
@@ -738,13 +735,11 @@ def accepted(schemas: list[dict[str, Any]]) -> dict[str, int]:
     return {name: sum(not violations(schema, rules) for schema in schemas) for name, rules in RULES.items()}
 
 
-@pytest.mark.untraced
 def test_as_many_real_tools_are_taken_as_they_are(data: Path, real_schemas: list[dict[str, Any]]) -> None:
     assert len(real_schemas) == {"tests": 39, "shared": 1_163}[data.parent.name]
     assert accepted(real_schemas) == AS_THEY_ARE[data.parent.name]
 
 
-@pytest.mark.untraced
 def test_most_refusals_of_real_tools_are_for_naming_their_dialect(
     data: Path, real_schemas: list[dict[str, Any]]
 ) -> None:
@@ -752,7 +747,6 @@ def test_most_refusals_of_real_tools_are_for_naming_their_dialect(
     assert accepted(bare) == WITHOUT_DIALECT[data.parent.name]
 
 
-@pytest.mark.untraced
 def test_real_tools_are_refused_in_strict_mode_for_being_open(
     data: Path, real_schemas: list[dict[str, Any]]
 ) -> None:

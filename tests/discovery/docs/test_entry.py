@@ -156,7 +156,6 @@ def test_one_entry_over_another_says_what_it_says_itself() -> None:
     assert exact.over(general) == DocEntry(summary="S", notes="N", examples=(EXAMPLE,))
 
 
-@pytest.mark.untraced
 @given(
     st.recursive(st.none() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
 )

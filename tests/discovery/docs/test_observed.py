@@ -114,7 +114,6 @@ def test_the_order_and_the_grouping_of_results_do_not_matter(
     assert other.json_schema() == learnt.json_schema()
 
 
-@pytest.mark.untraced
 @law(20)
 @given(st.lists(JSON, min_size=1, max_size=6))
 def test_every_result_fits_what_was_learnt(values: list[Any]) -> None:
@@ -152,7 +151,6 @@ def grown(chance: random.Random, depth: int) -> Any:
     return {name: grown(chance, depth - 1) for name in names}
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.proof) for seed in range(1, 8))])
 def test_neither_matters_when_the_bounds_are_met(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - no secret
@@ -256,7 +254,6 @@ def test_what_is_too_large_is_refused() -> None:
         ObservedShape.of([0] * 50_000)
 
 
-@pytest.mark.untraced
 @pytest.mark.attack
 def test_the_largest_results_are_looked_at_in_a_moment() -> None:
     row = {"id": 1, "name": "x", "tags": ["a", "b"], "owner": {"login": "a", "id": 3}, "url": None}

@@ -316,7 +316,6 @@ HOSTILE: dict[str, Any] = {
 }
 
 
-@pytest.mark.untraced
 @pytest.mark.attack
 @pytest.mark.parametrize("schema", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_schema_is_told_in_bounded_time_and_size(schema: Any) -> None:
@@ -340,7 +339,6 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.untraced
 @given(st.dictionaries(WORDS, JSON, max_size=6))
 def test_any_json_object_is_told_without_being_changed(schema: dict[str, Any]) -> None:
     before = copy.deepcopy(schema)

@@ -351,7 +351,6 @@ def test_a_changed_definition_is_told_anew() -> None:
     )
 
 
-@pytest.mark.untraced
 def test_more_tools_than_are_remembered_are_told_as_well() -> None:
     tools = [Tool(name=f"t{number}", input_schema={"required": [f"r{number}"]}) for number in range(2_060)]
     docs = DocStore(Table(tools))

@@ -176,7 +176,6 @@ SIZES = {
 """How many tools each list has."""
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("name", ["metatool_single", "bfcl", "sealtools_dev"])
 def test_real_sets_load_and_what_does_not_compile_is_repaired(data: Path, name: str) -> None:
     folder = data / "retrieval" / name
@@ -192,7 +191,6 @@ def test_real_sets_load_and_what_does_not_compile_is_repaired(data: Path, name: 
     assert all(compiles(tool.input_schema, DefaultValidator()) for tool in changed)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("name", ["scale_toolsdk", "scale_docker"])
 def test_real_tools_under_any_name_load(data: Path, name: str) -> None:
     catalogue = load_tools(data / "retrieval" / name / "tools.jsonl", lenient=True)

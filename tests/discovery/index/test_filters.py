@@ -193,7 +193,6 @@ def test_more_filters_than_are_kept_are_all_answered() -> None:
             assert ids(index.tools(namespace=f"n{number}")) == [f"n{number}:a"]
 
 
-@pytest.mark.untraced
 def test_a_change_of_thousands_is_seen_by_filters_that_were_used() -> None:
     index = Index()
     index.register(make("a", "x"))

@@ -25,8 +25,6 @@ from toolcrib.errors import InvalidBackendError, InvalidSchemaError, ToolNotFoun
 from toolcrib.model import Tool, ToolAnnotations, ToolBackend, ToolId
 from toolcrib.version import Constraint, Version
 
-pytestmark = pytest.mark.untraced
-
 BACKENDS = [GITHUB, MIRROR, HERE, ACME]
 WORDS = ["issue", "weather", "mail", "branch", "file"]
 backends = st.none() | st.sampled_from(BACKENDS)

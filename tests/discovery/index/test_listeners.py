@@ -142,7 +142,6 @@ def test_a_listener_may_change_the_index_and_all_hear_in_order() -> None:
     assert ids(index.tools()) == ["github:merge:1.2.0", "send_mail"]
 
 
-@pytest.mark.untraced
 def test_a_listener_that_answers_every_change_with_another_comes_to_an_end() -> None:
     index = Index()
     changes = heard(index)

@@ -144,7 +144,6 @@ def test_what_is_like_nothing_is_answered_with_nothing(ref: str) -> None:
     assert caught.value.suggestions == ()
 
 
-@pytest.mark.untraced
 def test_a_slip_in_a_large_catalogue_is_answered_with_the_id_meant() -> None:
     crowd = [
         make(f"{verb}_{noun}_{number}", "big")

@@ -153,7 +153,6 @@ def test_any_text_is_answered(query: str) -> None:
         assert ids(page) == ids(INDEX.tools(limit=3))
 
 
-@pytest.mark.untraced
 @law(40)
 @given(st.text() | st.text(alphabet=st.characters(categories=["Cs", "Cc", "Cf", "So", "Mn", "Lo"])))
 def test_no_text_makes_a_search_fail(query: str) -> None:
@@ -214,7 +213,6 @@ def test_all_that_is_wrong_with_a_question_is_said_at_once() -> None:
     assert len(caught.value.problems) == 3
 
 
-@pytest.mark.untraced
 def test_a_huge_limit_gives_a_page_of_a_thousand() -> None:
     index = filled(make(f"paint_{number}", description="Paint a wall.") for number in range(1_005))
     for page in (index.tools(limit=10**30), index.search("paint wall", limit=10**30)):
@@ -231,7 +229,6 @@ def test_only_results_that_are_sure_enough_are_given() -> None:
         assert page.total == len(sure)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("count", [499, 500, 501, pytest.param(2_100, marks=pytest.mark.proof)])
 def test_however_many_results_are_sure_enough_all_are_given(count: int) -> None:
     crowd = (make(f"t{number:04}", description="Paint walls in colours.") for number in range(count))

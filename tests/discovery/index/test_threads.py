@@ -55,7 +55,6 @@ def swap(index: Index, times: int) -> None:
         index.register_many((tool.replace(namespace="both", title=tool.namespace), GITHUB) for tool in tools)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "make_searcher",
     [
@@ -97,7 +96,6 @@ def test_a_search_during_changes_finds_every_tool_of_one_version(
     assert set(ids(index.search("weather forecast", limit=100))) == worlds[0]
 
 
-@pytest.mark.untraced
 def test_a_batch_is_listed_wholly_or_not_at_all() -> None:
     index = Index()
 
@@ -126,7 +124,6 @@ def test_walks_during_changes_are_whole_or_told_that_they_cannot_be() -> None:
     assert all(walked in (expected, None) for walked in seen)
 
 
-@pytest.mark.untraced
 def test_every_tool_is_told_as_of_one_moment() -> None:
     index = Index()
     seen = during(lambda: swap(index, 12), *[lambda: len(index.every(namespace="both"))] * 2)
@@ -195,7 +192,6 @@ def test_a_tool_that_is_replaced_is_never_gone() -> None:
     assert len(set(seen)) == 1
 
 
-@pytest.mark.untraced
 def test_a_reference_always_means_something_while_versions_come_and_go() -> None:
     index = Index()
     lower, higher = (make("merge", "git", version=version) for version in ("1.0.0", "2.0.0"))

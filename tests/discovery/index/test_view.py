@@ -91,7 +91,6 @@ def test_a_view_answers_as_an_index_that_has_nothing_else(
             assert seen == outcome(lambda: getattr(alone, ask)(ref))  # noqa: B023
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("searcher", [default_searcher, Bm25Searcher])
 @quick
 @given(
@@ -274,7 +273,6 @@ def test_an_empty_scope_admits_everything_and_an_empty_list_nothing() -> None:
         assert index.view(nothing).search("issue").total == 0
 
 
-@pytest.mark.untraced
 def test_many_changes_at_once_are_followed_too() -> None:
     index = filled([MERGE])
     view = index.view(Scope(exclude=["github:merge", "x:tool_7"]))
@@ -285,7 +283,6 @@ def test_many_changes_at_once_are_followed_too() -> None:
     assert view.tools().total == len(view) == 1_498
 
 
-@pytest.mark.untraced
 def test_a_view_may_be_read_while_the_index_changes() -> None:
     index = filled(SHELF)
     view = index.view(Scope(namespaces=["github", "x"]))

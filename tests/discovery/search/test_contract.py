@@ -1,13 +1,10 @@
 """Every searcher keeps the one contract."""
 
-import pytest
 from contracts.searcher import SearcherContract
 from discovery.support import WordEmbedder
 
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher
 from toolcrib.discovery.search.hybrid import default_searcher
-
-pytestmark = pytest.mark.untraced
 
 
 class TestBm25Searcher(SearcherContract):

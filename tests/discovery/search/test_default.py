@@ -168,7 +168,6 @@ def large() -> Index:
     return index
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "question",
     [

@@ -253,7 +253,6 @@ def test_where_the_embedder_fails_words_alone_decide_for_a_while(caplog: pytest.
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "limit", [250, *(pytest.param(limit, marks=pytest.mark.proof) for limit in (150, 500, 700))]
 )
@@ -327,7 +326,6 @@ def excerpt(folder: Path, *, questions: int, tools: int) -> LabelledSet:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("name", "gain"),
     [

@@ -4,15 +4,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from laws import law
 
 from toolcrib.discovery import MemoryStore, SqliteStore, Store, StoredTool
 from toolcrib.errors import StoreError
-
-pytestmark = pytest.mark.untraced
 
 ids = st.sampled_from(["a", "a:b", "b", "é", "", "\U0001f600"])
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)

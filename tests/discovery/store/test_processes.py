@@ -15,8 +15,6 @@ from contracts.store import stored
 from toolcrib.discovery import SqliteStore
 from toolcrib.errors import StoreError
 
-pytestmark = pytest.mark.untraced
-
 # How often to try for a kill in the middle of a round, on a machine that is busy with something else.
 KILLS = 12
 MAX_KILLS = 60

@@ -59,7 +59,6 @@ def test_everything_is_there_after_a_restart(path: Path) -> None:
         assert store.usage() == {"a": 4}
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("count", [1, 499, 500, 501, 19_999, 25_000])
 def test_derived_values_are_found_however_many_are_asked_for(path: Path, count: int) -> None:
     values = {f"{number:064x}": b"%d" % number for number in range(0, 60_000, 2)}
@@ -303,7 +302,6 @@ def test_a_reader_in_a_cycle_is_collected_whatever_is_going_on(path: Path) -> No
         assert len(list(store.tools())) == MANY + 1
 
 
-@pytest.mark.untraced
 def test_the_log_does_not_stay_as_long_as_the_longest_batch(path: Path) -> None:
     with SqliteStore(path) as store:
         store.write(stored(f"{number:06}", "x" * 2_000) for number in range(20_000))

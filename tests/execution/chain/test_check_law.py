@@ -21,7 +21,6 @@ VALUES = st.recursive(
 )
 TYPES = st.sampled_from(["null", "boolean", "integer", "number", "string", "array", "object"])
 VALIDATOR = DefaultValidator()
-pytestmark = pytest.mark.untraced
 
 
 def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:

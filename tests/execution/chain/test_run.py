@@ -483,7 +483,6 @@ async def test_each_failure_has_a_fallback_of_its_own(calls: Any) -> None:
             value["found"].append("spoilt")
 
 
-@pytest.mark.untraced
 async def test_arguments_too_large_to_hand_over_are_refused() -> None:
     big = [[0] * 1_000] * 300
     bench = Bench(echo=echo, big=lambda _args: big)

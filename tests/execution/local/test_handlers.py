@@ -633,7 +633,6 @@ async def test_chunks_are_not_shared_with_the_value() -> None:
     assert event.data == [{"a": 1}]
 
 
-@pytest.mark.untraced
 async def test_a_long_stream_is_read_to_its_end_and_a_long_value_is_refused() -> None:
     def long() -> Iterator[list[int]]:
         for _ in range(600):

@@ -13,7 +13,7 @@ from toolcrib.errors import RequestRefusedError
 from toolcrib.execution.mcp import ContentChange, McpServers
 from toolcrib.execution.mcp.change_listener import MAX_WATCHED
 
-pytestmark = [pytest.mark.anyio, pytest.mark.untraced]
+pytestmark = pytest.mark.anyio
 LISTS = [ContentChange("one", "prompts"), ContentChange("one", "resources")]
 UPDATED = ContentChange("one", "updated", NOTE)
 

@@ -59,7 +59,6 @@ async def test_names_that_a_server_makes_up_are_of_one_kind(caplog: pytest.LogCa
     assert {record.levelno for record in records} == {logging.DEBUG}
 
 
-@pytest.mark.untraced
 async def test_pings_whose_answers_a_server_does_not_read_are_dropped_and_told_once(
     logged: pytest.LogCaptureFixture,
 ) -> None:

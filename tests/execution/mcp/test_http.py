@@ -80,7 +80,6 @@ async def failure(config: ServerConfig, transport: Transport) -> str:
     return reason_of(caught.value)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "kind", ["http", *(pytest.param(kind, marks=pytest.mark.proof) for kind in ("json", "sse"))]
 )

@@ -149,7 +149,6 @@ async def give_up(servers: McpServers, server: Unending, tool: str) -> None:
         tasks.cancel_scope.cancel()
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("tool", ["silent", "pings", "resumable"])
 @pytest.mark.parametrize("kind", TRANSPORTS)
 async def test_calls_that_are_given_up_leave_no_connection_open(kind: str, tool: str) -> None:

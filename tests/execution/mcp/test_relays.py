@@ -17,7 +17,7 @@ from toolcrib.execution.mcp.relays import CLIENT, RelayedCall, RunningCalls
 from toolcrib.execution.records import Call
 from toolcrib.model import McpBackend, Tool
 
-pytestmark = [pytest.mark.anyio, pytest.mark.untraced]
+pytestmark = pytest.mark.anyio
 ANSWERS: dict[str, dict[str, Any]] = {
     "elicitation/create": {"action": "accept", "content": {"name": "Ada"}},
     "roots/list": {"roots": [{"uri": "file:///work"}]},

@@ -93,7 +93,6 @@ async def goes(layer: Layer, make_call: MakeCall, count: int) -> None:
                 tasks.start_soon(layer, make_call(server="s0", args={"fresh": number}), meet)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.anyio
 async def test_every_place_of_a_concurrency_limit_is_given_back(make_call: MakeCall, seed: int) -> None:
@@ -108,7 +107,6 @@ async def test_every_place_of_a_concurrency_limit_is_given_back(make_call: MakeC
     assert set(storm.most.values()) == {4}  # no place was given back twice either
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.anyio
 async def test_nobody_who_gave_up_holds_a_turn_of_a_rate_limit(make_call: MakeCall, seed: int) -> None:
@@ -130,7 +128,6 @@ async def test_nobody_who_gave_up_holds_a_turn_of_a_rate_limit(make_call: MakeCa
     assert len(limit) == 1, "those that nobody waits for are forgotten"
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.anyio
 async def test_no_call_under_way_is_waited_for_after_it_was_broken_off(
@@ -155,7 +152,6 @@ async def test_no_call_under_way_is_waited_for_after_it_was_broken_off(
     assert asked == 15
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.anyio
 async def test_one_inside_the_other_they_hold_nothing_either(make_call: MakeCall, seed: int) -> None:

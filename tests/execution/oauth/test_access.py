@@ -103,7 +103,6 @@ async def test_a_token_near_its_end_is_refreshed_before_a_call_needs_it(
     assert authority.refused == 1  # the one that the login began with
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("rotates", [True, False])
 async def test_a_token_that_ends_amid_fifty_calls_is_refreshed_once_and_no_call_fails(
     environ: dict[str, str], rotates: bool

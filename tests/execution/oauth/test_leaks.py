@@ -22,7 +22,7 @@ from waiting import PATIENCE
 
 from toolcrib.execution.oauth.vault import LoginVault, StoredLogin
 
-pytestmark = [pytest.mark.proof, pytest.mark.untraced]
+pytestmark = pytest.mark.proof
 VAULT_KEY = "the key of the vault, of many characters"
 CONFIG = """
 [servers.one]

@@ -83,7 +83,6 @@ async def whoami(servers: McpServers, principal: Principal | None, note: str = "
         return (await servers.call(call_of(principal, note))).structured["result"]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("handshake", [False, True], ids=["stateless", "sessions"])
 async def test_two_persons_never_see_each_others_data_over_fifty_interleaved_calls(
     environ: dict[str, str], handshake: bool

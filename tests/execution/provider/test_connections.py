@@ -247,7 +247,6 @@ async def test_a_handshake_that_is_given_up_leaves_no_connection_open() -> None:
             assert await anyio.to_thread.run_sync(lambda: closed.wait(PATIENCE))
 
 
-@pytest.mark.untraced
 async def test_calls_that_are_given_up_while_they_wait_for_room_leave_room(url: str) -> None:
     endpoints = [Endpoint(name="slow", url=f"{url}/slow"), Endpoint(name="op", url=f"{url}/echo/x")]
 

@@ -88,7 +88,6 @@ async def test_what_the_listener_raises_ends_the_call_and_harms_no_other(api: Op
     assert await run(api, "stream", kind="sse") == EVENTS
 
 
-@pytest.mark.untraced
 @pytest.mark.anyio
 async def test_many_calls_at_once_share_the_connections(api: OpenApiProvider) -> None:
     found: dict[int, Any] = {}

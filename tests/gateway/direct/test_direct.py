@@ -173,7 +173,6 @@ async def test_only_what_servers_declare_is_declared(era: str) -> None:
     assert (bare.resources.subscribe, bare.resources.list_changed) == (False, True)  # a reload may add some
 
 
-@pytest.mark.untraced
 async def test_a_long_list_comes_in_pages_and_a_cursor_of_another_list_is_refused(era: str) -> None:
     def numbered(number: int) -> Any:
         return tool(name=f"tool{number:04}", description="Do it.")(lambda: number)

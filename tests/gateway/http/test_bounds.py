@@ -85,7 +85,6 @@ async def test_a_subscription_is_kept_up_to_a_size_and_for_tools_alone() -> None
     assert "a://b" not in heard
 
 
-@pytest.mark.untraced
 async def test_one_principal_does_not_take_the_streams_of_another() -> None:
     ann, bob = ({"authorization": f"Bearer {name}"} for name in ("ann", "bob"))
     async with (
@@ -126,7 +125,6 @@ async def test_one_principal_does_not_take_the_streams_of_another() -> None:
     assert counted == {"streams": 1}
 
 
-@pytest.mark.untraced
 async def test_a_session_keeps_nothing_of_what_it_was_asked() -> None:
     async with site(face=LittleFace()) as client:
         message = call("echo")

@@ -7,7 +7,6 @@ holds or the shorter number it prints as. So whole floats are generated only up 
 from typing import Any
 
 import jsonschema_rs
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from laws import law
@@ -15,7 +14,6 @@ from laws import law
 from toolcrib.errors import ValidationError
 from toolcrib.model.argschema import parse_arg_schema, validate_args
 
-pytestmark = pytest.mark.untraced
 EXACT = 2**53
 NAMES = ("a", "b", "c/~d")
 TYPES = ("string", "integer", "float", "number", "boolean", "enum", "array", "object", "strng")

@@ -101,7 +101,6 @@ def verdict(schema: Any, args: Any) -> str:
     return "accepted"
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("field", FIELDS, ids=str)
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_arguments_get_a_verdict(field: dict[str, Any], kind: str) -> None:
@@ -134,13 +133,11 @@ def test_a_name_that_compares_badly_is_refused(strict: bool) -> None:
         apply_defaults(schema, {_Colliding(): "x"})
 
 
-@pytest.mark.untraced
 def test_as_many_good_elements_as_fit_are_accepted() -> None:
     validate_args({"n": {"type": "integer", "isArray": True, "minimum": 0}}, {"n": list(range(499_000))})
 
 
 @pytest.mark.proof
-@pytest.mark.untraced
 def test_a_giant_enum_meets_a_giant_array() -> None:
     names = [f"name{number}" for number in range(19_000)]
     schema = parse_arg_schema({"q": {"type": "string", "isArray": True, "enum": names}})
@@ -148,7 +145,6 @@ def test_a_giant_enum_meets_a_giant_array() -> None:
     assert len(schema.to_json_schema()["properties"]["q"]["items"]["enum"]) == 19_000
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("value", [10**300, 1.5, 7, "1", True, ["x"]], ids=lambda value: repr(value)[:5])
 def test_an_enum_is_quick_for_many_values(value: Any) -> None:
     validate_args({"q": {"type": "array", "enum": [value]}}, {"q": [value] * 100_000})
@@ -165,7 +161,6 @@ def test_the_enums_of_nested_objects_are_quick() -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.untraced
 def test_many_objects_with_many_possible_members_are_refused_in_time() -> None:
     members: dict[str, Any] = {f"a{number}": {} for number in range(10_000)}
     schema = {"q": {"type": "object", "isArray": True, "properties": members}}
@@ -176,14 +171,12 @@ def test_many_objects_with_many_possible_members_are_refused_in_time() -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.untraced
 def test_a_large_default_is_copied_only_so_often() -> None:
     member = {"a": {"default": [0] * 10_000}}
     with pytest.raises(ValidationError, match="too many objects to fill in"):
         apply_defaults({"q": {"isArray": True, "properties": member}}, {"q": [{}] * 400_000})
 
 
-@pytest.mark.untraced
 def test_very_many_unknown_arguments_get_32_problems() -> None:
     names: dict[str, Any] = {f"argument{number}": {} for number in range(9_000)}
     with pytest.raises(ValidationError) as caught:
@@ -202,7 +195,6 @@ PATTERNS = [
 ]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("size", [40, 10_000, 1_000_000])
 def test_a_pattern_never_hangs(pattern: str, size: int) -> None:
@@ -222,7 +214,6 @@ def test_many_ordinary_texts_match_an_ordinary_pattern() -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.untraced
 def test_a_schema_of_very_many_patterns_is_refused_in_time() -> None:
     schema = {f"a{number}": {"pattern": rf"^\p{{L}}{{40}}{number}$"} for number in range(6_000)}
     with pytest.raises(InvalidSchemaError, match="too many"):
@@ -283,7 +274,6 @@ def test_a_schema_that_is_not_json_is_refused(schema: Any) -> None:
         parse_arg_schema(schema)
 
 
-@pytest.mark.untraced
 def test_a_schema_with_very_many_arguments_is_read_in_time() -> None:
     schema = parse_arg_schema({f"a{number}": {"type": "strin", "format": "x"} for number in range(6_000)})
     assert len(schema.warnings) == 12_000

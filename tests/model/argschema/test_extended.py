@@ -42,7 +42,6 @@ def test_a_pattern_that_cannot_be_matched_in_bounded_time_is_refused(pattern: An
     assert parse_arg_schema({"q": {"pattern": pattern}}).warnings != ()
 
 
-@pytest.mark.untraced
 def test_a_schema_has_only_so_many_patterns() -> None:
     many = {f"a{number}": {"pattern": f"^a{number}$"} for number in range(4_097)}
     with pytest.raises(InvalidSchemaError, match="too many"):

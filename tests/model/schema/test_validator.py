@@ -323,7 +323,6 @@ def rows(file: Path) -> list[dict[str, Any]]:
         ]
 
 
-@pytest.mark.untraced
 def test_the_schemas_of_every_real_tool_compile(data: Path) -> None:
     validator = DefaultValidator()
     refused = {}
@@ -411,7 +410,6 @@ def schemas() -> st.SearchStrategy[Any]:
     )
 
 
-@pytest.mark.untraced
 @law(60)
 @given(schemas(), schemas(), JSON)
 def test_the_verdict_is_that_of_the_reference_implementation_in_python(

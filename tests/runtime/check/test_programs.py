@@ -23,7 +23,6 @@ async def checker() -> AsyncIterator[Checker]:
         yield checker
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("code", "engine"),
     [pytest.param(code, engine, id=f"{name} ({engine})") for name, code, engine in ALL],
@@ -34,7 +33,6 @@ async def test_a_program_that_works_passes(checker: Checker, code: str, engine: 
     assert await checker.check(code, STUBS, engine=engine) is None
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("engine", ["monty", "python"])
 @pytest.mark.parametrize("name", PURCHASES)
 async def test_a_program_that_reads_objects_in_objects_passes(

@@ -160,7 +160,6 @@ def test_whatever_is_told_is_a_value_or_a_mistake(parts: tuple[object, ...]) -> 
 BOMB = "x = [0] * 1000\nfor i in range(2):\n    x = [x] * 1000\n"
 
 
-@pytest.mark.untraced
 async def test_a_small_list_a_billion_times_over_does_not_unfold_here(bare: Guests) -> None:
     with pytest.raises(LimitExceededError):
         await bare.run(f"{BOMB}__out = x", cpu=1.0)

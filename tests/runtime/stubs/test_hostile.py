@@ -161,7 +161,6 @@ def _bombs() -> dict[str, Any]:
     }
 
 
-@pytest.mark.untraced
 @pytest.mark.attack
 @pytest.mark.parametrize("name", _bombs())
 def test_a_bomb_is_cut_short(name: str) -> None:

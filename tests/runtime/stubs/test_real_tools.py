@@ -17,8 +17,6 @@ from toolcrib.runtime.check import Checker
 from toolcrib.runtime.stubs import STEPS, parameters, paths_of, render
 from toolcrib.runtime.stubs.schema import fields_of, resolve
 
-pytestmark = pytest.mark.untraced
-
 BATCH = 40
 LOADED = {"tests": 37, "shared": 1_161}
 """How many tools load, by the folder that holds them: the two others have a space in the name."""

@@ -245,7 +245,6 @@ def test_nothing_gives_nothing() -> None:
     assert render([]) == "\n"
 
 
-@pytest.mark.untraced
 def test_less_room_leaves_out_more_and_says_so() -> None:
     nested = {
         "type": "object",

@@ -115,7 +115,6 @@ def test_the_cache_is_asked_once_for_many_tools() -> None:
     assert sum(1 for _ in blobs(cache)) == 300
 
 
-@pytest.mark.untraced
 def test_more_tools_than_are_asked_for_at_once_all_come_back() -> None:
     cache, entry = DictCache(), CATALOGUE[0]
     assert len(list(Analyses(cache).of([entry] * 11_000))) == 11_000

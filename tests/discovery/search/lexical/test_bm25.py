@@ -91,7 +91,6 @@ def textbook(catalogue: list[Entry], question: str) -> dict[str, float]:
     return {tool_id: value for tool_id, value in scores.items() if value > 0}
 
 
-@pytest.mark.untraced
 @law(12)
 @given(catalogues, st.lists(sentences, min_size=1, max_size=3).map(", ".join))
 def test_the_scores_are_those_of_the_textbook(catalogue: list[Entry], question: str) -> None:
@@ -340,7 +339,6 @@ def test_updates_from_many_threads_all_arrive() -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.untraced
 @pytest.mark.attack
 def test_a_catalogue_of_equals_is_ranked_in_a_moment() -> None:
     searcher = filled(*(make(f"tool_{number}", "weather forecast") for number in range(10_000)))

@@ -13,8 +13,6 @@ from toolcrib.discovery.evaluation import evaluate, load_set, load_tools
 from toolcrib.discovery.search.text import words
 from toolcrib.model import Tool
 
-pytestmark = pytest.mark.untraced
-
 LIMIT = 0.5
 """Seconds of CPU time; each takes a tenth of it where nothing else runs and nothing is traced."""
 FLOORS = {

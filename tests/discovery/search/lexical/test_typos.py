@@ -11,8 +11,6 @@ from laws import law
 from toolcrib.discovery.search.lexical.typos import Typos, distance
 from toolcrib.discovery.search.text import stem
 
-pytestmark = pytest.mark.untraced
-
 VOCABULARY = ["weather", "forecast", "calendar", "repositori", "translat", "invoic", "password", "kubernet"]
 
 short_words = st.text("abc", max_size=8)

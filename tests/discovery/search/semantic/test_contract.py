@@ -1,12 +1,9 @@
 """The embedding searcher keeps the contract of searchers, with either kind of embedder."""
 
-import pytest
 from contracts.searcher import SearcherContract
 from discovery.support import RemoteEmbedder, WordEmbedder
 
 from toolcrib.discovery import EmbeddingSearcher
-
-pytestmark = pytest.mark.untraced
 
 
 class TestLocal(SearcherContract):

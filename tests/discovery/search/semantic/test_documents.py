@@ -61,7 +61,6 @@ def test_few_documents_are_looked_at_one_by_one() -> None:
     assert documents.loose() == []
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("precision", ["int8", pytest.param("int16", marks=pytest.mark.proof)])
 def test_many_documents_are_found_by_a_graph_with_the_cosines_of_the_table(precision: Precision) -> None:
     documents = filled(vectors(2000), precision=precision)

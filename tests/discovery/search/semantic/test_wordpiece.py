@@ -72,7 +72,6 @@ HARD = st.sampled_from(
 TEXTS = st.text(SETTLED | EMOJI | HARD | st.sampled_from("abcAB '-_.#"), max_size=60)
 
 
-@pytest.mark.untraced
 def test_real_descriptions_of_tools_are_read_alike(real: Pair, data: Path) -> None:
     texts = [
         f"{tool['name']}: {tool.get('description')}"
@@ -83,7 +82,6 @@ def test_real_descriptions_of_tools_are_read_alike(real: Pair, data: Path) -> No
     assert real.disagree(texts) == []
 
 
-@pytest.mark.untraced
 def test_every_character_in_common_use_is_read_alike(real: Pair) -> None:
     codes = [*range(0x3100), *range(0xF900, 0x10000), *range(0x1F000, 0x1FB00), *range(0x20000, 0x2FA20, 64)]
     texts = [f"a{chr(code)}b {chr(code)}" for code in codes if settled(chr(code))]
@@ -121,7 +119,6 @@ def test_the_names_of_special_tokens_are_words_like_any_other() -> None:
     assert pieces.ids("[CLS]") == [2, 4, 3]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "text",
     [

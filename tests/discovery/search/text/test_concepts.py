@@ -36,7 +36,6 @@ def test_the_words_of_a_group_share_a_concept(line: list[str]) -> None:
     assert all(shared <= set(forms(word)) for word in line)
 
 
-@pytest.mark.untraced
 def test_a_word_has_as_many_concepts_as_groups() -> None:
     for stemmed in {stem(word) for line in LINES for word in line}:
         groups = sum(stemmed in map(stem, line) for line in LINES)

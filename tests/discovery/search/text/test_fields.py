@@ -196,7 +196,6 @@ def test_a_schema_that_is_none_says_nothing(schema: dict[str, Any]) -> None:
     assert [text for _, text in texts(schema) if text] == []
 
 
-@pytest.mark.untraced
 @given(wild_schemas)
 def test_any_schema_can_be_read(schema: dict[str, Any]) -> None:
     read = texts(schema)
@@ -314,7 +313,6 @@ HUGE: dict[str, Callable[[], Tool]] = {
 }
 
 
-@pytest.mark.untraced
 @pytest.mark.attack
 @pytest.mark.parametrize("build", HUGE.values(), ids=HUGE.keys())
 def test_any_tool_is_read_in_a_moment(build: Callable[[], Tool]) -> None:

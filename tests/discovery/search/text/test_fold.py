@@ -50,7 +50,6 @@ def test_a_long_text_is_folded_like_a_short_one(length: int) -> None:
     assert fold(text) == "".join(fold(word) for word in re.findall(r"\S+|\s+", text))
 
 
-@pytest.mark.untraced
 @pytest.mark.attack
 @pytest.mark.parametrize("pattern", HOSTILE.values(), ids=HOSTILE.keys())
 def test_folding_takes_as_long_as_the_text_is(pattern: str) -> None:

@@ -156,7 +156,6 @@ def test_a_text_without_letters_has_no_words(text: str) -> None:
     assert list(words(text)) == []
 
 
-@pytest.mark.untraced
 @pytest.mark.attack
 @pytest.mark.parametrize("pattern", HOSTILE.values(), ids=HOSTILE.keys())
 def test_any_megabyte_is_read_in_a_moment(pattern: str) -> None:

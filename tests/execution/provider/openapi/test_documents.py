@@ -174,7 +174,6 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-@pytest.mark.untraced
 @law(20)
 @given(st.data())
 def test_a_document_with_anything_anywhere_gives_tools_or_a_typed_error(data: st.DataObject) -> None:

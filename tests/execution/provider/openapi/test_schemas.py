@@ -226,7 +226,6 @@ def test_the_output_schema_is_that_of_success(responses: Any, schema: Any) -> No
 
 
 @pytest.mark.proof
-@pytest.mark.untraced
 @pytest.mark.attack
 def test_references_that_multiply_are_bounded() -> None:
     schemas = {f"S{n}": {"allOf": [{"$ref": f"#/components/schemas/S{n + 1}"}] * 10} for n in range(60)}
@@ -245,7 +244,6 @@ def test_references_that_multiply_are_bounded() -> None:
     assert len(made.tools()) + len(made.skipped) == 50
 
 
-@pytest.mark.untraced
 @pytest.mark.attack
 def test_operations_are_skipped_once_the_schemas_are_too_large_together() -> None:
     wide = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(9_000)}}
@@ -263,7 +261,6 @@ def test_operations_are_skipped_once_the_schemas_are_too_large_together() -> Non
 
 
 @pytest.mark.proof
-@pytest.mark.untraced
 @pytest.mark.attack
 def test_many_references_with_one_name_take_no_time() -> None:
     schemas = {f"S{n}": {"properties": {"x": {}}} for n in range(3_000)}
@@ -294,7 +291,6 @@ def _with_successes(count: int, kinds: int) -> OpenApiProvider:
 
 
 @pytest.mark.proof
-@pytest.mark.untraced
 @pytest.mark.attack
 def test_many_kinds_of_success_are_read_in_no_time() -> None:
     with at_most(5):
