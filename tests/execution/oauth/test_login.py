@@ -372,6 +372,8 @@ def rows() -> Iterator[Any]:
     for device in (False, True):
         for path in ENDPOINTS if device else list(ENDPOINTS)[:-1]:
             for drips in (False, True):
+                if device and path == "/mcp" and drips:
+                    continue  # a login by device reads no more than the headers there
                 is_usual = path in {WELL_KNOWN, "/register"} and drips is not device
                 way = f"{'device' if device else 'browser'}-{path}-{'drips' if drips else 'silent'}"
                 yield pytest.param(device, path, drips, id=way, marks=[] if is_usual else [pytest.mark.proof])

@@ -344,6 +344,16 @@ ELSEWHERE = {
     ("another spelling of a resource that rules refuse", "canonical form of the address"): (
         "gateway/test_resource_rules.py::test_resource_that_rules_refuse_is_not_read_by_another_spelling"
     ),
+    ("a server that resolves a spelling otherwise than the rules do", "every way to resolve the address"): (
+        "execution/test_resource_names.py"
+        "::test_address_that_a_server_may_resolve_out_of_what_is_allowed_is_refused"
+    ),
+    ("a guess at a hidden tool by the headers of its arguments", "tools of the principal"): (
+        "gateway/test_hidden_tools.py::test_gateway_with_hidden_tools_answers_as_one_without"
+    ),
+    ("a task, or a call that waits for input, of a revoked token", "right of its latest request"): (
+        "gateway/test_stream_rights.py::test_call_that_waits_for_input_ends_with_the_token_that_was_revoked"
+    ),
     ("another spelling of a prompt that rules refuse", "plain form of the name"): (
         "gateway/test_resource_rules.py::test_prompt_that_rules_refuse_is_not_got_by_another_spelling"
     ),
