@@ -20,7 +20,8 @@ from toolcrib.model.tool import Tool, ToolAnnotations, normalize_tags
 Effect = Literal["allow", "ask", "deny"]
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
 _TAG = "tag:"
-_WILD = frozenset("*?[")
+_ANYTHING = frozenset("*?:")
+"""The characters of a pattern that names nothing."""
 _HINTS = {
     alias: name
     for name, field in ToolAnnotations.model_fields.items()
@@ -104,19 +105,21 @@ class Rule(Record):
         return self.covers(str(tool.id), tool.tags, hints_of(tool), vouched=vouches_for_tags(tool))
 
     def consents_to(self, tool_id: str) -> bool:
-        """Return whether it allows a tool that it covers explicitly, so that no person is asked about it.
+        """Return whether it allows a tool that it covers by name, so that no person is asked about it.
 
-        It does where it names the tool by its id, without a wildcard, or has `destructiveHint = true` among
-        its annotations. One that allows everything, a namespace, a pattern or a tag does not.
+        It does where it names the tool by its id, its namespace or a pattern, or has `destructiveHint = true`
+        among its annotations. One that allows everything, or a tag, does not.
 
-        >>> Rule(name="a", tools=["shop:drop"], effect="allow").consents_to("shop:drop:1.0.0")
+        >>> Rule(name="a", tools=["shop:*"], effect="allow").consents_to("shop:drop:1.0.0")
         True
-        >>> Rule(name="b", tools=["shop:*"], effect="allow").consents_to("shop:drop")
+        >>> Rule(name="b", tools=["*"], effect="allow").consents_to("shop:drop")
         False
         """
         if self.effect != "allow":
             return False
-        return self.annotations.get("destructive_hint") is True or plain_id(tool_id) in self._named
+        if self.annotations.get("destructive_hint") is True:
+            return True
+        return self._naming_pattern.fullmatch(plain_id(tool_id)) is not None
 
     def covers_content(self, name: str) -> bool:
         """Return whether it is about a resource, as `server:address`, or a prompt, as `server:name`.
@@ -145,10 +148,10 @@ class Rule(Record):
         return re.compile("|".join(map(translate, _globs(self.tools))) or r"(?!)")
 
     @cached_property
-    def _named(self) -> frozenset[str]:
-        """The ids that it names without a wildcard, as `plain_id` writes them."""
-        exact = (item for item in self.tools if not item.startswith(_TAG) and not _WILD.intersection(item))
-        return frozenset(map(plain_id, exact))
+    def _naming_pattern(self) -> re.Pattern[str]:
+        """Matches the tools that it names: by more than wildcards, which stand for every tool."""
+        naming = [item for item in self.tools if not _ANYTHING.issuperset(item)]
+        return re.compile("|".join(map(translate, _globs(naming))) or r"(?!)")
 
     @cached_property
     def _content_pattern(self) -> re.Pattern[str]:

@@ -137,7 +137,7 @@ class GatewaySettings(Section):
     """Web pages that may call it, such as `https://app.example.com`, beside those of this machine."""
     confirm: bool = True
     """Whether a destructive tool runs only when the user has agreed, where the client can ask; `allow` rules
-    that name the tool or `destructiveHint = true` count as consent."""
+    that name the tool, its namespace or a pattern, or `destructiveHint = true` count as consent."""
     code: bool = True
     """Whether `execute_code` is offered."""
     watch: bool = True
