@@ -16,7 +16,8 @@ from typing import Any
 import anyio
 
 from toolcrib import Crib
-from toolcrib.crib.code import CodeGateway, CribCatalogue
+from toolcrib.crib.view import CodeGateway
+from toolcrib.execution import CallContext
 from toolcrib.runs import SqliteRunStore
 from toolcrib.runtime.choice import make_sandbox
 from toolcrib.runtime.protocols import Sandbox
@@ -157,7 +158,7 @@ def ours(crib: Crib, backend: str, **options: Any) -> Callable[[], Opened]:
         from toolcrib.runtime.monty import MontySandbox  # noqa: PLC0415
 
         sandbox = MontySandbox(**options) if options else make_sandbox(backend)
-        async with Runtime(CodeGateway(crib), CribCatalogue(crib), sandboxes=[sandbox]) as runtime:
+        async with Runtime(CodeGateway(crib, CallContext()), crib.code_names, sandboxes=[sandbox]) as runtime:
             yield Ours(runtime, sandbox)
 
     return opened
@@ -320,4 +321,4 @@ def durable_contenders() -> list[Contender]:
 
 def stubs_of(crib: Crib, code: str) -> str:
     """Return what we check a piece of code against."""
-    return render(Surface(code, CribCatalogue(crib)).tools)
+    return render(Surface(code, crib.code_names).tools)

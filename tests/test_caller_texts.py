@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from toolcrib import Crib
-from toolcrib.crib.code import CribCatalogue
 from toolcrib.discovery import Index
 from toolcrib.execution import Principal, Rule
 from toolcrib.execution.policy import Rules
@@ -22,7 +21,7 @@ GRANTS = Rules(
 RULE = Rule(name="it", tools=["git:*"], effect="allow")
 INDEX = Index()
 INDEX.register(Tool(name="log", namespace="git", input_schema={}))
-CATALOGUE = CribCatalogue(Crib())
+CATALOGUE = Crib().code_names
 _TEXTS = 60
 _LENGTH = 100_000
 _ALLOWED = 2_000_000
@@ -54,7 +53,7 @@ def test_long_texts_of_callers_are_not_kept(caller: str) -> None:
 
 
 def test_namespaces_that_code_makes_up_are_not_kept() -> None:
-    catalogue = CribCatalogue(Crib())
+    catalogue = Crib().code_names
     tracemalloc.start()
     try:
         for number in range(1_000):

@@ -113,8 +113,9 @@ def test_a_session_that_hides_its_connection_has_a_stand_in_that_can_be_told_not
 @pytest.mark.anyio
 async def test_a_connection_that_can_be_told_nothing_cannot_subscribe() -> None:
     subscriptions = Subscriptions(ContentHandlers(), ChangeBus())
+    connection = Connection.from_envelope("2025-11-25", None, None)
     with pytest.raises(MCPError, match="no channel for notifications"):
-        await subscriptions.subscribe(Connection.from_envelope("2025-11-25", None, None), "note://one")
+        await subscriptions.subscribe(connection, "note://one", None)  # type: ignore[arg-type]
 
 
 @pytest.mark.anyio

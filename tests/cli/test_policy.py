@@ -158,20 +158,20 @@ def test_a_decision_is_explained_rule_by_rule(toolcrib: Any, ruled: Any) -> None
 @pytest.mark.parametrize(
     ("rule", "confirm", "said"),
     [
-        ('tools = ["notes:delete_all"]', "true", "the rule 'x' has its id, which counts as consent"),
+        ('tools = ["notes:delete_all"]', "true", "the rule 'x' names it, which counts as consent"),
         (
             "annotations = { destructiveHint = true }",
             "true",
             "the rule 'x' has destructiveHint = true, which",
         ),
         (
-            'tools = ["notes:*"]',
+            'tools = ["*"]',
             "true",
             "a client of the gateway asks its user first (gateway.confirm = true)",
         ),
         ('tools = ["notes:*"]', "false", "gateway.confirm = false: nobody is asked"),
     ],
-    ids=["its id", "the hint", "a pattern", "switched off"],
+    ids=["its id", "the hint", "everything", "switched off"],
 )
 def test_an_explanation_says_whether_a_rule_counts_as_consent_to_a_destructive_tool(
     toolcrib: Any, tmp_path: Path, rule: str, confirm: str, said: str

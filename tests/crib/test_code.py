@@ -9,7 +9,7 @@ import pytest
 from waiting import PATIENCE
 
 from toolcrib import Crib
-from toolcrib.crib.code import CodeGateway
+from toolcrib.crib.view import CodeGateway
 from toolcrib.errors import (
     CodeError,
     ConfigError,
@@ -19,7 +19,7 @@ from toolcrib.errors import (
     RuntimeUnavailableError,
     ValidationError,
 )
-from toolcrib.execution import Outcome, Principal, Request
+from toolcrib.execution import CallContext, Outcome, Principal, Request
 from toolcrib.model import ToolGateway
 from toolcrib.runtime import Limits, ToolCallRecord
 
@@ -231,4 +231,4 @@ async def test_the_audit_says_which_calls_were_codes(tmp_path: Path) -> None:
 def test_a_crib_is_a_gateway_and_so_is_what_code_reaches_it_by() -> None:
     crib = Crib()
     assert isinstance(crib, ToolGateway)
-    assert isinstance(CodeGateway(crib), ToolGateway)
+    assert isinstance(CodeGateway(crib, CallContext()), ToolGateway)

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import MappingProxyType
 from typing import Any
 
@@ -28,7 +28,7 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.execution import Answer, Call, Outcome, Principal, Request, Runner
-from toolcrib.model import Context, LocalBackend, McpBackend, ProviderBackend, tool
+from toolcrib.model import Context, LocalBackend, McpBackend, ProviderBackend, Resolver, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -593,6 +593,13 @@ async def test_a_tool_that_says_nothing_may_destroy_something(given: Any, destru
     assert Request(tool=declared, args={}).destructive is destructive
 
 
+class Arriving:
+    """A source of tools that are waited for."""
+
+    def __init__(self, index: Resolver, wait: Callable[[Any], Awaitable[None]]) -> None:
+        self.resolve, self.backends, self.wait_for = index.resolve, index.backends, wait
+
+
 async def test_a_tool_may_be_waited_for_before_it_is_looked_up() -> None:
     index, arrives = index_of(), anyio.Event()
 
@@ -600,11 +607,11 @@ async def test_a_tool_may_be_waited_for_before_it_is_looked_up() -> None:
         await arrives.wait()
         index.register(add)
 
-    runner = Runner(index, local=[add], prepare=arrive, timeout=0.04)
+    runner = Runner(Arriving(index, arrive), local=[add], timeout=0.04)
     with pytest.raises(BackendUnavailableError, match=r"not ready within 0\.01 s") as late:
         await runner.run("add", {"a": 1}, timeout=0.01)
     assert (late.value.op, late.value.sent) == ("resolve", False)
-    patient = Runner(index, local=[add], prepare=arrive)
+    patient = Runner(Arriving(index, arrive), local=[add])
     arrives.set()
     assert (await patient.run("add", {"a": 1})).structured == 2
 
@@ -620,14 +627,14 @@ async def test_waiting_for_the_tools_of_a_chain_counts_and_its_whole_time_is_tol
     async def never(_ref: Any) -> None:
         await anyio.sleep_forever()
 
-    runner = Runner(index_of(hang), local=[hang], prepare=wait)
+    runner = Runner(Arriving(index_of(hang), wait), local=[hang])
     for seconds in DEADLINES:
         with pytest.raises((ChainError, BackendUnavailableError)) as ended:
             await runner.run_chain([{"toolId": "hang"}], timeout=seconds)
         if ended.type is ChainError:
             break
     assert f"did not finish within {seconds:g} s" in str(ended.value)
-    runner = Runner(index_of(hang), local=[hang], prepare=never)
+    runner = Runner(Arriving(index_of(hang), never), local=[hang])
     with pytest.raises(BackendUnavailableError, match=r"not ready within 0\.01 s") as late:
         await runner.run_chain([{"toolId": "hang"}], timeout=0.01)
     assert late.value.op == "resolve"
@@ -637,7 +644,7 @@ async def test_a_chain_that_is_waited_for_is_still_told_all_its_problems_at_once
     async def ready(_ref: Any) -> None:
         await anyio.lowlevel.checkpoint()
 
-    runner = Runner(index_of(add), local=[add], prepare=ready)
+    runner = Runner(Arriving(index_of(add), ready), local=[add])
     with pytest.raises(InvalidChainError) as refused:
         await runner.run_chain([{"toolId": "ad"}, {"toolId": "add", "args": {"a": {"$ref": "steps.9"}}}])
     assert [problem.path for problem in refused.value.problems] == ["/0/toolId", "/1/args/a"]

@@ -18,7 +18,6 @@ from waiting import PATIENCE, until
 from toolcrib.errors import LimitExceededError, ToolExecutionError
 from toolcrib.execution import Call
 from toolcrib.gateway.clients import confirmation_tokens
-from toolcrib.gateway.clients.client import CURRENT, RequestClient
 from toolcrib.gateway.clients.confirmation_tokens import ConfirmationTokens
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.gateway import relay_input
@@ -46,9 +45,9 @@ async def think(*_: Any) -> CreateMessageResult:
 class Asking(LittleFace):
     """A face whose `echo` asks what a server would ask in the middle of a call."""
 
-    async def _echo(self, arguments: Any, _: Any) -> Any:
+    async def _echo(self, arguments: Any, client: Any) -> Any:
         tool = Tool(name="t", namespace="s", input_schema={"type": "object"})
-        call = Call(tool=tool, args={}, backend=McpBackend(server_name="s"))
+        call = Call(tool=tool, args={}, context=client.context(), backend=McpBackend(server_name="s"))
         try:
             return await relay_input(call, arguments["asked"])
         except ToolExecutionError as error:
@@ -111,20 +110,10 @@ async def test_a_client_that_refuses_or_is_silent_fails_the_call() -> None:
 
 
 async def test_a_call_that_no_client_made_has_nobody_to_ask() -> None:
-    assert CURRENT.get() is None
     tool = Tool(name="t", input_schema={"type": "object"})
     call = Call(tool=tool, args={}, backend=McpBackend(server_name="s"))
     with pytest.raises(ToolExecutionError, match="there is no client to ask"):
         await relay_input(call, {"a": FORM})
-
-
-async def test_the_client_is_known_while_its_request_runs() -> None:
-    class Looking(LittleFace):
-        async def _echo(self, *_: Any) -> Any:
-            return isinstance(CURRENT.get(), RequestClient)
-
-    async with Client(McpEndpoint(Looking()).server) as client:
-        assert (await client.call_tool("echo", {})).structured_content == {"value": True}
 
 
 def test_a_used_ticket_is_none_for_as_long_as_its_seal_holds() -> None:

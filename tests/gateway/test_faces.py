@@ -12,8 +12,8 @@ from gateway.passing import ERAS, whole
 from mcp import Client
 from waiting import until
 
-from toolcrib.execution import Request, Rule
-from toolcrib.execution.policy import Rules
+from toolcrib.execution import Request
+from toolcrib.execution.protocols import Allowed
 from toolcrib.gateway import Gateway
 
 pytestmark = [
@@ -147,8 +147,9 @@ async def test_the_audit_names_the_rule_of_a_policy_that_the_program_gives(
     era: str, expose: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "audit.jsonl"
-    policy = Rules([Rule(name="everybody", effect="allow")])
-    async with shown(era, expose, policy=policy, config={"audit": {"path": str(path)}}) as face:
+    async with shown(
+        era, expose, policy=lambda _: Allowed("everybody"), config={"audit": {"path": str(path)}}
+    ) as face:
         await face.run("repeat", word="hello")
         await until(lambda: path.exists() and path.read_text().count("\n") >= 1, "the call is written")
     assert json.loads(path.read_text().splitlines()[0])["toolcrib.policy.rule"] == "everybody"

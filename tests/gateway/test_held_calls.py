@@ -40,7 +40,7 @@ class Waiting(LittleFace):
 
     async def _echo(self, _: Any, client: Any) -> Any:
         tool = Tool(name="t", namespace="s", input_schema={"type": "object"})
-        call = Call(tool=tool, args={}, backend=McpBackend(server_name="s"))
+        call = Call(tool=tool, args={}, context=client.context(), backend=McpBackend(server_name="s"))
         try:
             given = await relay_input(call, {"a": FORM})
         except ToolExecutionError as error:

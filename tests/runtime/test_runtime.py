@@ -12,7 +12,6 @@ import pytest
 from waiting import PATIENCE
 
 from toolcrib import Crib
-from toolcrib.crib.code import CribCatalogue
 from toolcrib.errors import (
     CodeError,
     LimitExceededError,
@@ -89,13 +88,13 @@ class Scripted:
 @pytest.fixture(scope="module")
 async def runtime() -> AsyncIterator[Runtime]:
     crib = crib_of_tools()
-    async with Runtime(crib, CribCatalogue(crib)) as opened:
+    async with Runtime(crib, crib.code_names) as opened:
         yield opened
 
 
 async def ran(script: Any, code: str = "x = 1", **fields: Any) -> ExecuteResult:
     crib = crib_of_tools()
-    async with Runtime(crib, CribCatalogue(crib), sandboxes=[Scripted(script)]) as opened:
+    async with Runtime(crib, crib.code_names, sandboxes=[Scripted(script)]) as opened:
         return await opened.execute(ExecuteRequest(code=code, backend="scripted", **fields))
 
 
@@ -428,7 +427,7 @@ async def test_a_plug_in_adds_a_sandbox() -> None:
 
 
 async def test_stubs_are_made_of_tools_with_and_without_a_runtime(runtime: Runtime) -> None:
-    tools = CribCatalogue(crib_of_tools()).tools(["shop:order", "greet"]).values()
+    tools = crib_of_tools().code_names.tools(["shop:order", "greet"]).values()
     text = Runtime.stubs(tools)
     assert "async def order(" in text
     assert "number: int" in text

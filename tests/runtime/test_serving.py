@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from toolcrib import Crib
-from toolcrib.crib.code import CribCatalogue
 from toolcrib.errors import CodeError, RuntimeUnavailableError
 from toolcrib.runtime import ExecuteRequest, Runtime
 from toolcrib.runtime.monty import MontySandbox
@@ -42,8 +41,8 @@ async def test_code_of_each_gateway_reaches_its_own_tools_in_the_same_sandbox() 
     async def prepare(code: str) -> None:
         prepared.append(code)
 
-    async with Runtime(one, CribCatalogue(one), sandboxes=[sandbox]) as runtime:
-        other = runtime.serving(two, CribCatalogue(two), prepare=prepare)
+    async with Runtime(one, one.code_names, sandboxes=[sandbox]) as runtime:
+        other = runtime.serving(two, two.code_names, prepare=prepare)
         assert (await other.execute("__out = await two.whose()")).value == "two"
         assert (await runtime.execute("__out = await one.whose()")).value == "one"
         with pytest.raises(CodeError, match="'one' is not defined"):

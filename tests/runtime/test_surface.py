@@ -6,7 +6,6 @@ import pytest
 from effort import at_most
 
 from toolcrib import Crib
-from toolcrib.crib.code import CribCatalogue
 from toolcrib.model import LocalBackend, Tool
 from toolcrib.runtime import Catalogue
 from toolcrib.runtime.surface import EmptyCatalogue, Surface, mentioned
@@ -30,7 +29,7 @@ def crib_of(*ids: str, **fields: Any) -> Crib:
 
 
 def surface(code: str, *ids: str) -> Surface:
-    return Surface(code, CribCatalogue(crib_of(*ids)))
+    return Surface(code, crib_of(*ids).code_names)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +129,7 @@ def test_a_catalogue_without_tools_offers_the_functions_of_every_guest() -> None
 
 def test_the_catalogue_of_a_crib_follows_it() -> None:
     crib = crib_of("shop:one")
-    catalogue = CribCatalogue(crib)
+    catalogue = crib.code_names
     assert isinstance(catalogue, Catalogue)
     assert catalogue.names("shop") == ("one",)
     crib.add(Tool(name="two", namespace="shop", input_schema={}, backend=LocalBackend(name="two")))
@@ -144,7 +143,7 @@ def test_a_namespace_of_many_pages_is_listed_whole_and_each_name_once() -> None:
     tools = [Tool(name=f"t{n}", namespace="shop", input_schema={}) for n in range(2_100)]
     versions = [Tool(name="t7", namespace="shop", version=f"1.{n}.0", input_schema={}) for n in range(3)]
     crib.discovery.register_many([(each, backend) for each in (*tools, *versions)])
-    names = CribCatalogue(crib).names("shop")
+    names = crib.code_names.names("shop")
     assert len(names) == len(set(names)) == 2_100
 
 
@@ -157,7 +156,7 @@ async def test_a_tool_without_an_output_schema_has_what_was_learnt_of_its_result
         """Return an order."""
         return {"number": number, "total": 5.0}
 
-    catalogue = CribCatalogue(crib)
+    catalogue = crib.code_names
     assert catalogue.tools(["shop:order"])["shop:order"].output_schema is None
     await crib.run("shop:order", {"number": 1})
     learnt = catalogue.tools(["shop:order", "shop:nothing", "not an id"])

@@ -20,7 +20,7 @@ from toolcrib.cli.screen import note
 
 if TYPE_CHECKING:
     from toolcrib.crib import Crib, View
-    from toolcrib.execution import Principal
+    from toolcrib.execution import CallContext, Principal
 
 T = TypeVar("T")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -42,13 +42,20 @@ class State:
     no_daemon: bool = False
     yes: bool = False
 
-    @asynccontextmanager
-    async def agreeing(self) -> AsyncIterator[None]:
-        """Answer for the user where a rule of the policy asks: yes, or that --yes says so."""
-        from toolcrib.execution.policy import approving  # noqa: PLC0415 - only verbs that run tools need it
+    def call_context(self) -> "CallContext":
+        """Return the context of calls of this command: they are the user's, who agrees by `--yes`."""
+        from toolcrib.errors import PolicyDeniedError  # noqa: PLC0415 - only verbs that run tools need it
+        from toolcrib.execution import CallContext  # noqa: PLC0415 - the same
+        from toolcrib.execution.call import Approval, Decision, Request  # noqa: PLC0415 - the same
 
-        with approving(lambda *_: True if self.yes else "run it again with --yes if you agree"):
-            yield
+        async def ask(request: Request, decision: Decision) -> None:
+            rule = decision.rule
+            if self.yes or rule is None:
+                return
+            reason = "; ".join(filter(None, [rule.reason, "run it again with --yes if you agree"]))
+            raise PolicyDeniedError(tool_id=request.tool_id, reason=reason, rule=rule.name)
+
+        return CallContext(principal=local_principal(), approval=Approval(ask=ask))
 
     def config_file(self) -> str | None:
         """Return the configuration that is meant: the one named, else the one found; None without any."""

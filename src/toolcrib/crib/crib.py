@@ -13,8 +13,8 @@ from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.reload import Reload
 from toolcrib.crib.saved import SavedTools
-from toolcrib.crib.scoped import scope_of
 from toolcrib.crib.view import SharedState, View
+from toolcrib.crib.visible import scope_of
 from toolcrib.discovery import Discovery, Embedder, Scope, Searcher, Store, StoreStatus
 from toolcrib.errors import CribStateError, InvalidToolError, Problem
 from toolcrib.errors.base import counted
@@ -227,7 +227,7 @@ class Crib(View, SavedTools):
         Raises:
             ServerUnavailableError: one that is required has failed, or is not there in time.
         """
-        await self._waiting.for_all(timeout)
+        await self._tools.wait_for_all(timeout)
         return self.status()
 
     async def reload(self, config: Config, *, on_switched: Callable[[], object] | None = None) -> Reload:

@@ -1,7 +1,8 @@
 """The engine behind a crib: its parts, composed again each time it is opened, and their task group."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,6 @@ import anyio
 from anyio import to_thread
 
 from toolcrib.concurrency.background import Background
-from toolcrib.crib.availability import AvailabilityResolver
 from toolcrib.crib.compose import (
     Hooks,
     issuers_of,
@@ -38,17 +38,15 @@ from toolcrib.crib.sources.origins import (
     server_origins,
     shared_identities,
 )
-from toolcrib.crib.sources.waiting import Waiting
-from toolcrib.discovery import Discovery, DocStore, Index, Store
-from toolcrib.discovery.keys import namespace_of
+from toolcrib.crib.visible import AvailabilityResolver, VisibleTools
+from toolcrib.discovery import Discovery, DocStore, Index, Scope, Store
 from toolcrib.discovery.store.connection import is_damage, set_aside
 from toolcrib.discovery.store.queued import QueuedStore
 from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
-from toolcrib.execution import LocalHandlers, Observer, Runner
+from toolcrib.execution import LocalHandlers, Observer, Principal, Runner
 from toolcrib.execution.mcp import McpServers, ServerStatus
 from toolcrib.execution.mcp.content import ServerContent
-from toolcrib.execution.policy import all_of
-from toolcrib.model import DefaultValidator, McpBackend, Resolver, SchemaValidator, Tool, ToolBackend, ToolId
+from toolcrib.model import DefaultValidator, McpBackend, SchemaValidator, Tool, ToolBackend
 
 _LOG = logging.getLogger("toolcrib.crib")
 _CATALOGUE_LOG = logging.getLogger("toolcrib.crib.catalogue")
@@ -57,6 +55,8 @@ _CLOSING_TIME = 15.0
 """How many seconds everything together may take to stop."""
 _WRITING_TIME, _FLUSHING_TIME = 10.0, 2.0
 """How many of them the catalogue and the audit may take to be written."""
+_MAX_VISIBLE = 256
+"""For how many scopes and sets of rules it is kept what they let callers see."""
 
 
 class Engine:
@@ -69,7 +69,8 @@ class Engine:
     def __init__(self, settings: Settings, hooks: Hooks, way_in: str) -> None:
         """Put the parts together; `way_in` is what a user writes to open it."""
         self.settings = settings
-        self.waiting = Waiting(self, way_in)
+        self.way_in = way_in
+        """What a user writes to open it."""
         self.handlers = LocalHandlers()
         self.names = names_of(settings)
         """The namespaces whose tools come from servers and APIs; another set after a reload."""
@@ -94,12 +95,15 @@ class Engine:
         self._ended = anyio.Event()
         self._life: Background | None = None
         self._failure: BaseException | None = None
+        self._visible: OrderedDict[Hashable, VisibleTools] = OrderedDict()
+        self.tools = VisibleTools(self)
+        """All tools."""
         self._set_catalogue(hooks.store)
-        self.runner = self.runner_for(self.resolver)
+        self.runner = self._make_runner()
 
     def _set_catalogue(self, store: Store | None) -> None:
         index = make_index(self.settings, store, self.hooks.searcher, self.hooks.embedder, self.validator)
-        self.resolver: Resolver = AvailabilityResolver(index, self.why_absent)
+        self.resolver = AvailabilityResolver(index, self.why_absent)
         owned = None if self.hooks.store is not None else store  # whoever gave a store prunes and closes it
         self.discovery = Discovery(index, DocStore(self.resolver, texts=store), store=owned)
         self.store = store if isinstance(store, QueuedStore) else None
@@ -107,22 +111,36 @@ class Engine:
         self._learning = Learning(self.discovery)
         self.discovery.register_many(self._own.values())
 
-    def runner_for(
-        self, resolver: Resolver, waiting: Waiting | None = None, observers: Sequence[Observer] = ()
-    ) -> Runner:
-        """Return a runner of the tools that a resolver knows, good for as long as `runner` is the same."""
+    def visible(self, scope: Scope | None, principal: Principal | None) -> VisibleTools:
+        """Return the tools that a scope and the rules let a principal reach.
+
+        All principals whom the same rules are about share them.
+        """
+        if scope is None and principal is None:
+            return self.tools
+        who = principal if self.rules is None else self.rules.grants(principal).key
+        # Two toolsets that admit the same tools still learn results apart, so the very scope is the key; it
+        # lives as long as the entry, so that no other has its id meanwhile.
+        key = id(scope), who
+        found = self._visible.pop(key, None) or VisibleTools(self, scope, principal)
+        self._visible[key] = found
+        if len(self._visible) > _MAX_VISIBLE:
+            self._visible.popitem(last=False)
+        return found
+
+    def _make_runner(self) -> Runner:
         return Runner(
-            resolver,
+            self.tools,
             local=self.handlers,
             mcp=self.servers if self.settings.servers else None,
             providers=self._apis.executors,
             validator=self.validator,
-            policy=all_of(self.rules, self.hooks.policy),
+            rules=self.rules,
+            policy=self.hooks.policy,
             middleware=(*must_write(self.audit), *self._middleware, *self.hooks.middleware),
-            observers=(*self._observers, self._learning, *observers, *self.hooks.observers),
+            observers=(*self._observers, self._learning, *self.hooks.observers),
             timeout=self.settings.timeout,
             timeout_of=self._timeout_of,
-            prepare=(waiting or self.waiting).for_tool,
         )
 
     def _timeout_of(self, backend: ToolBackend) -> float | None:
@@ -192,7 +210,7 @@ class Engine:
         self.names, self.rules = names_of(settings), make_rules(self.settings, self.hooks, self.validator)
         self._apis = Apis(settings, self.hooks.environ)
         self._observers, self._middleware = observers, make_middleware(settings)
-        self.runner = self.runner_for(self.resolver)
+        self.runner = self._make_runner()
 
     def _take_up(
         self, settings: Settings, reload: Reload, listing: ToolLister, servers: McpServers
@@ -214,7 +232,7 @@ class Engine:
             servers.replace(name, config)
         gone_servers, fresh_servers = replaced(before, settings)
         gone_apis, fresh_apis = self._apis.change(settings)
-        self.runner = self.runner_for(self.resolver)
+        self.runner = self._make_runner()
         origins = self._origins(servers)
         fresh = fresh_servers | fresh_apis
         for name, known in listing.origins.items():
@@ -304,7 +322,7 @@ class Engine:
             _LOG.warning("the catalogue is not kept: %s", error)
             self.discovery, self.resolver, self._learning, self.store = before
             kept, missed = {}, frozenset()
-        self.runner = self.runner_for(self.resolver)
+        self.runner = self._make_runner()
         for origin in origins:
             origin.kept = origin.key in kept
             origin.missed = bool(kept) and origin.key in missed
@@ -377,14 +395,6 @@ class Engine:
     def content_servers(self) -> tuple[str, ...]:
         """Return the MCP servers, which may have resources and prompts."""
         return tuple(name for name, config in self.settings.servers.items() if not config.disabled)
-
-    def docs_for(self, tool_id: str | ToolId) -> DocStore:  # noqa: ARG002 - a part of the engine looks at it
-        """Return the documentation of every tool."""
-        return self.discovery.docs
-
-    def may_have(self, ref: str | ToolId) -> bool:
-        """Return whether a reference may mean a tool of a server or an API."""
-        return namespace_of(ref) in self.names
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""

@@ -8,48 +8,16 @@ from threading import Lock
 import anyio
 from anyio import to_thread
 
-from toolcrib.discovery import Discovery, DocStore
-from toolcrib.errors import BackendUnavailableError, ToolcribError, ToolNotFoundError
+from toolcrib.crib.shapes import ShapeLearning
+from toolcrib.crib.visible import VisibleTools
+from toolcrib.discovery import Discovery
+from toolcrib.errors import ToolcribError, ToolNotFoundError
 from toolcrib.execution import Outcome
 from toolcrib.execution.principal import Principal
 
 _LOG = logging.getLogger("toolcrib.crib")
 _PAUSE = 5.0
 """Seconds between two writes of the counts."""
-_ALWAYS_LEARNED = 64
-"""So many results of a tool are learned from, each of them."""
-_LEARN_EVERY = 16
-"""After these, one in so many, since learning from one takes 0.1 ms."""
-
-
-class ShapeLearning:
-    """An observer that looks at the results of tools that declare no output schema."""
-
-    def __init__(self, docs: DocStore) -> None:
-        """Learn for documentation."""
-        self._docs = docs
-        self._runs: Counter[str] = Counter()
-        self._lock = Lock()
-
-    def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
-        """Return the callback for how the call ended."""
-        return self.learn
-
-    def learn(self, outcome: Outcome) -> None:
-        """Learn from how a call ended."""
-        if outcome.answer is None or outcome.request is None:
-            return
-        with self._lock:
-            self._runs[outcome.tool_id] += 1
-            runs = self._runs[outcome.tool_id]
-        is_looked_at = runs <= _ALWAYS_LEARNED or runs % _LEARN_EVERY == 0
-        if is_looked_at and outcome.request.tool.shared("output_schema") is None:
-            try:
-                self._docs.observe(outcome.request.tool.id, outcome.answer.structured)
-            except (ToolNotFoundError, BackendUnavailableError):
-                _LOG.debug("%s went away while it ran", outcome.tool_id)
-            except ToolcribError as error:  # what is learnt must not cost the run that it was learnt from
-                _LOG.warning("what %s gave back is not learnt: %s", outcome.tool_id, error)
 
 
 class Learning:
@@ -77,6 +45,9 @@ class Learning:
         if not self._is_kept:
             self.flush()
         self._shapes.learn(outcome)
+        tools = outcome.request.context.tools
+        if isinstance(tools, VisibleTools) and tools.shapes is not None:
+            tools.shapes.learn(outcome)
 
     def flush(self) -> None:
         """Pass the counts on to the index."""

@@ -9,13 +9,13 @@ from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
 from toolcrib.concurrency.loop import LoopEndedError, LoopThread
-from toolcrib.crib.availability import UNKNOWN, Ref
 from toolcrib.crib.code import Named
 from toolcrib.crib.config.files import Config
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.crib import Crib
 from toolcrib.crib.reload import Reload
 from toolcrib.crib.session import SyncToolSession
+from toolcrib.crib.visible import UNKNOWN, Ref
 from toolcrib.discovery import (
     DetailLevel,
     DetailName,
@@ -30,6 +30,7 @@ from toolcrib.discovery import (
 from toolcrib.discovery.facade import ListOptions, SearchOptions
 from toolcrib.errors import CribStateError, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy, RunResult, StreamEvent
+from toolcrib.execution.call import CallContext
 from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.mcp import (
     Completion,
@@ -279,6 +280,7 @@ class SyncCrib:
         progress: Progress | None = None,
         frame_progress: bool = True,
         principal: Principal | None = None,
+        context: CallContext | None = None,
         defaults: bool = False,
     ) -> RunResult:
         """Run a tool and return what it gave; `progress` is called in the thread of the crib."""
@@ -288,6 +290,7 @@ class SyncCrib:
             progress=progress,
             frame_progress=frame_progress,
             principal=principal,
+            context=context,
             defaults=defaults,
         )
         return self._ask(partial(asked, tool_id, args))
@@ -299,11 +302,12 @@ class SyncCrib:
         *,
         timeout: float | None = None,
         principal: Principal | None = None,
+        context: CallContext | None = None,
         defaults: bool = False,
     ) -> Generator[StreamEvent]:
         """Yield what a tool tells while it runs; leaving the stream cancels the tool."""
-        asked = partial(self._crib.stream, timeout=timeout, principal=principal, defaults=defaults)
-        events = asked(tool_id, args)
+        asked = partial(self._crib.stream, timeout=timeout, principal=principal, context=context)
+        events = asked(tool_id, args, defaults=defaults)
         try:
             while (event := self._ask(partial(anext, events, None))) is not None:
                 yield event
@@ -320,6 +324,7 @@ class SyncCrib:
         progress: ChainProgress | None = None,
         dry_run: Literal[False] = False,
         principal: Principal | None = None,
+        context: CallContext | None = None,
         limits: ChainLimits | None = None,
         around: Around | None = None,
         durable: bool = False,
@@ -338,6 +343,7 @@ class SyncCrib:
         progress: ChainProgress | None = None,
         dry_run: bool = False,
         principal: Principal | None = None,
+        context: CallContext | None = None,
         limits: ChainLimits | None = None,
         around: Around | None = None,
         durable: bool = False,
@@ -346,7 +352,8 @@ class SyncCrib:
         if dry_run:
             return self._ask(partial(self._crib.run_chain, steps, dry_run=True, limits=limits))
         run = partial(self._crib.run_chain, timeout=timeout, progress=progress, limits=limits)
-        return self._ask(partial(run, steps, principal=principal, around=around, durable=durable))
+        who = partial(run, principal=principal, context=context)
+        return self._ask(partial(who, steps, around=around, durable=durable))
 
     def stubs(
         self, tools: Iterable[Named] | None = None, *, namespace: str | None = None, budget: int | None = None
@@ -364,12 +371,13 @@ class SyncCrib:
         limits: Limits | Mapping[str, Any] | None = None,
         language_fallback: bool | None = None,
         principal: Principal | None = None,
+        context: CallContext | None = None,
         durable: bool = False,
     ) -> ExecuteResult:
         """Run code that calls tools, in a sandbox, as `Crib.execute` does."""
         run = partial(self._crib.execute, backend=backend, profile=profile, timeout=timeout, limits=limits)
-        more = partial(run, language_fallback=language_fallback, principal=principal, durable=durable)
-        return self._ask(partial(more, code))
+        more = partial(run, language_fallback=language_fallback, principal=principal, context=context)
+        return self._ask(partial(more, code, durable=durable))
 
     def save_as_tool(
         self,
@@ -410,10 +418,11 @@ class SyncCrib:
         repeat: bool = False,
         answers: Mapping[str, Any] | None = None,
         principal: Principal | None = None,
+        context: CallContext | None = None,
     ) -> ExecuteResult | ChainResult:
         """Go on with a durable run, as `Crib.resume` does."""
-        resume = partial(self._crib.resume, repeat=repeat, answers=answers, principal=principal)
-        return self._ask(partial(resume, run_id))
+        resume = partial(self._crib.resume, repeat=repeat, answers=answers)
+        return self._ask(partial(resume, run_id, principal=principal, context=context))
 
     @overload
     def convert(

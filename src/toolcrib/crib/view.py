@@ -1,40 +1,50 @@
 """The verbs of a crib, over all its tools or a part of them."""
 
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterable, Mapping
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from anyio import to_thread
 
-from toolcrib.crib.availability import UNKNOWN, Ref, id_of
-from toolcrib.crib.code import CodeMode, Named, Sandboxes
+from toolcrib.crib.code import CODE, Named, Sandboxes
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.content import ViewContent
-from toolcrib.crib.content_verbs import ContentVerbs
-from toolcrib.crib.durable import DurableRuns, RunVerbs
+from toolcrib.crib.durable import DurableRuns, journaled, until_its_end
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.formats import convert, make_formats
-from toolcrib.crib.scoped import EnginePart, ScopedEngine
 from toolcrib.crib.session import ToolSession
 from toolcrib.crib.sources.origins import Absence
-from toolcrib.crib.sources.waiting import Waiting
+from toolcrib.crib.visible import UNKNOWN, CodeNames, Ref, VisibleTools, id_of
 from toolcrib.discovery import DetailLevel, DetailName, Index, IndexView, Page, Result, Scope, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
-from toolcrib.errors import CribStateError, ToolNotFoundError
+from toolcrib.errors import CribStateError, ToolcribError, ToolNotFoundError, ValidationError
 from toolcrib.errors.base import counted
-from toolcrib.execution import RunResult, StreamEvent
+from toolcrib.execution import CallContext, Request, RunResult, StreamEvent
+from toolcrib.execution.arguments import check_value
 from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
-from toolcrib.execution.mcp import ServerStatus
+from toolcrib.execution.chain.chain import invalid, read_chain
+from toolcrib.execution.mcp import (
+    Completion,
+    OnContent,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceContents,
+    ResourceTemplate,
+    ServerStatus,
+)
 from toolcrib.execution.mcp.content import ServerContent
 from toolcrib.execution.mcp.server_health import ServerTable
 from toolcrib.execution.policy import Rules
-from toolcrib.execution.principal import Principal
+from toolcrib.execution.principal import Principal, slot_owner
 from toolcrib.execution.progress import Progress
 from toolcrib.model import SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
+from toolcrib.runs import RunRecord
 from toolcrib.runs.journal import RunJournal
+from toolcrib.runs.keeper import RunKeeper
 from toolcrib.runtime.records import (
     ExecuteRequest,
     ExecuteResult,
@@ -47,8 +57,8 @@ from toolcrib.runtime.records import (
 if TYPE_CHECKING:
     from toolcrib.adapter import Conversion, ConversionOptions, SessionTarget, Target
 
-_SEEN = 64
-"""Of how many principals the views are kept."""
+_SHOWN = 500
+"""How many characters of an output schema are shown to whoever gave an answer that does not fit it."""
 _LARGE = 10_000
 """From how many tools on a search by words goes to a worker thread, as one by meaning always does: it takes a
 millisecond or more, a thread 0.1."""
@@ -67,12 +77,12 @@ class SharedState:
         self.durable = DurableRuns(lambda: self.engine.settings, self.engine.hooks)
 
 
-class View(ContentVerbs, RunVerbs):
+class View:
     """The tools of a crib that a scope admits; there are no others here, whatever is asked.
 
     Searches and lists, descriptions, calls, chains, code and conversions all reach these tools alone, and
     no answer reveals another. Nobody waits for a server that has none of them. It lives as long
-    as its crib, and is as safe to use.
+    as its crib, costs nothing to make, and is as safe to use.
     """
 
     def __init__(
@@ -80,11 +90,6 @@ class View(ContentVerbs, RunVerbs):
     ) -> None:
         """See what a scope admits, or everything, for somebody; `Crib.view` and `seen_by` do this."""
         self._shared, self._scope, self._principal = shared, scope, principal
-        self._part: EnginePart = shared.engine
-        if scope is not None or principal is not None:
-            self._part = ScopedEngine(shared.engine, scope or Scope(), principal)
-        self._seen: OrderedDict[Principal | None, View] = OrderedDict()
-        self._code = CodeMode(self, self._part.waiting, shared.sandboxes)
 
     def __repr__(self) -> str:
         return f"<View of {counted(len(self.index), 'tool')}, {self._shared.state}>"
@@ -93,11 +98,28 @@ class View(ContentVerbs, RunVerbs):
         """Return what somebody may find and run here, by the rules of the configuration; calls are theirs."""
         if principal is None or principal == self._principal:
             return self
-        seen = self._seen.pop(principal, None) or View(self._shared, self._scope, principal)
-        self._seen[principal] = seen
-        if len(self._seen) > _SEEN:
-            self._seen.popitem(last=False)
-        return seen
+        return View(self._shared, self._scope, principal)
+
+    @property
+    def _tools(self) -> VisibleTools:
+        """The tools of this view, unless the crib is closed."""
+        self._check_open()
+        return self._shared.engine.visible(self._scope, self._principal)
+
+    def _context(self, principal: Principal | None, context: CallContext | None) -> CallContext:
+        """Return the context of a call that enters here: who makes it, and which tools it may reach.
+
+        A crib runs whatever tool its rules allow, also one that they would not let the caller find.
+        """
+        self._check_open()
+        given = context or CallContext(principal=principal or self._principal)
+        if given.principal is None and self._principal is not None:
+            given = replace(given, principal=self._principal)
+        if self._scope is None and self._principal is None:
+            return given
+        engine = self._shared.engine
+        who = self._principal if engine.rules is None else given.principal
+        return replace(given, tools=engine.visible(self._scope, who))
 
     @property
     def settings(self) -> Settings:
@@ -117,7 +139,7 @@ class View(ContentVerbs, RunVerbs):
     @property
     def index(self) -> Index | IndexView:
         """The catalogue; entering a crib replaces it where it is kept in a file."""
-        return self._part.index
+        return self._shared.engine.visible(self._scope, self._principal).index
 
     def __contains__(self, tool_id: object) -> bool:
         """Return whether a tool is known already by this id, as `crib[id]` finds it."""
@@ -137,8 +159,7 @@ class View(ContentVerbs, RunVerbs):
             InvalidToolIdError: it is no id.
             BackendUnavailableError: it may be one of a server that has not listed its tools.
         """
-        self._check_open()
-        return self._part.resolver.resolve(self._id_of(tool_id))
+        return self._tools.resolver.resolve(self._id_of(tool_id))
 
     __iter__ = None
     """Ids are no numbers: without this, Python would ask for the tools 0, 1, 2, ..."""
@@ -148,7 +169,7 @@ class View(ContentVerbs, RunVerbs):
 
         A server that does not answer is left out, and never makes it fail.
         """
-        await self._waiting.for_listing(options)
+        await self._tools.wait_for_listing(options)
         options.setdefault("min_confidence", self.settings.search.min_confidence)
         index = self.index
         by_words = self.settings.search.searcher == "bm25"
@@ -158,12 +179,12 @@ class View(ContentVerbs, RunVerbs):
 
     async def tools(self, **options: Unpack[ListOptions]) -> Page[Summary]:
         """Return the tools in the order of their ids, as `Index.tools` does."""
-        await self._waiting.for_listing(options)
+        await self._tools.wait_for_listing(options)
         return self.index.tools(**options)
 
     async def namespaces(self) -> tuple[str, ...]:
         """Return the namespaces in order; an empty one stands for the tools without."""
-        await self._waiting.for_listing({})
+        await self._tools.wait_for_listing({})
         return self.index.namespaces()
 
     async def describe(self, tool_id: Ref, level: DetailLevel | DetailName = "schema") -> ToolDoc:
@@ -174,14 +195,14 @@ class View(ContentVerbs, RunVerbs):
             BackendUnavailableError: it may be one of a server that has not listed its tools.
         """
         tool_id = self._id_of(tool_id)
-        await self._waiting.for_tool(tool_id)
+        await self._tools.wait_for(tool_id)
         return self.known(tool_id, level)
 
     async def examples(self, tool_id: Ref, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
         """Return the examples of a tool."""
         tool_id = self._id_of(tool_id)
-        await self._waiting.for_tool(tool_id)
-        return self._part.docs_for(tool_id).examples(tool_id, max)
+        await self._tools.wait_for(tool_id)
+        return self._tools.docs_for(tool_id).examples(tool_id, max)
 
     def known(self, tool_id: str | ToolId, level: DetailLevel | DetailName = "schema") -> ToolDoc:
         """Return what `describe` does, of what is known already: nobody is waited for.
@@ -191,7 +212,7 @@ class View(ContentVerbs, RunVerbs):
             BackendUnavailableError: it may be one of a server that has not listed its tools.
             ValidationError: there is no such level.
         """
-        return self._part.docs_for(tool_id).describe(tool_id, level)
+        return self._tools.docs_for(tool_id).describe(tool_id, level)
 
     async def run(  # noqa: PLR0913 - each is another wish of the caller
         self,
@@ -202,29 +223,27 @@ class View(ContentVerbs, RunVerbs):
         progress: Progress | None = None,
         frame_progress: bool = True,
         principal: Principal | None = None,
+        context: CallContext | None = None,
         defaults: bool = False,
     ) -> RunResult:
         """Run a tool and return what it gave, as `Runner.run` does.
 
         Waiting for its server counts towards `timeout`. Without `frame_progress` the callback gets only the
         progress that the tool reports, without `started` and `completed`. `defaults` fills in what the input
-        schema declares for arguments that are missing.
+        schema declares for arguments that are missing. `context` is for programs that pass on the calls of
+        others: it says more of a call than who makes it, and stands in place of `principal`.
 
         Raises:
             ToolNotFoundError: no tool answers to the reference.
             ToolError: one of its leaves says what went wrong, on which backend, doing what.
         """
-        tool_id = self._id_of(tool_id)
-        self._check_open()
-        self._part.waiting.check(tool_id)
-        who = self._whose(principal)
-        return await self._part_of(who).runner.run(
-            tool_id,
+        return await self._shared.engine.runner.run(
+            self._id_of(tool_id),
             args,
             timeout=timeout,
             progress=progress,
             frame_progress=frame_progress,
-            principal=who,
+            context=self._context(principal, context),
             defaults=defaults,
         )
 
@@ -235,15 +254,13 @@ class View(ContentVerbs, RunVerbs):
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as for run
         principal: Principal | None = None,
+        context: CallContext | None = None,
         defaults: bool = False,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield what a tool tells while it runs; the last event is one `done` or one `error`."""
-        tool_id = self._id_of(tool_id)
-        self._check_open()
-        self._part.waiting.check(tool_id)
-        who = self._whose(principal)
-        runner = self._part_of(who).runner
-        events = runner.stream(tool_id, args, timeout=timeout, principal=who, defaults=defaults)
+        tool_id, context = self._id_of(tool_id), self._context(principal, context)
+        runner = self._shared.engine.runner
+        events = runner.stream(tool_id, args, timeout=timeout, context=context, defaults=defaults)
         async with aclosing(events):
             async for event in events:
                 yield event
@@ -257,6 +274,7 @@ class View(ContentVerbs, RunVerbs):
         progress: ChainProgress | None = None,
         dry_run: Literal[False] = False,
         principal: Principal | None = None,
+        context: CallContext | None = None,
         limits: ChainLimits | None = None,
         around: Around | None = None,
         durable: bool = False,
@@ -275,6 +293,7 @@ class View(ContentVerbs, RunVerbs):
         progress: ChainProgress | None = None,
         dry_run: bool = False,
         principal: Principal | None = None,
+        context: CallContext | None = None,
         limits: ChainLimits | None = None,
         around: Around | None = None,
         durable: bool = False,
@@ -288,13 +307,16 @@ class View(ContentVerbs, RunVerbs):
             ChainError: a step failed; what the steps before it gave is in it.
             BackendUnavailableError: the server of a step did not list its tools in time; nothing was run.
         """
-        self._check_open()
+        context = self._context(principal, context)
+        runner = self._shared.engine.runner
         if dry_run:
-            return await self._part.runner.run_chain(steps, dry_run=True, limits=limits)
-        run = self._run_steps if not durable else self._run_steps_durably
-        more = {} if durable else {"around": around}
-        options: dict[str, Any] = {"timeout": timeout, "progress": progress, "limits": limits, **more}
-        return await run(steps, principal=self._whose(principal), **options)
+            return await runner.run_chain(steps, dry_run=True, context=context, limits=limits)
+        if durable:
+            options: dict[str, Any] = {"timeout": timeout, "progress": progress, "limits": limits}
+            return await self._run_steps_durably(steps, context, **options)
+        return await runner.run_chain(
+            steps, timeout=timeout, progress=progress, context=context, limits=limits, around=around
+        )
 
     async def execute(  # noqa: PLR0913 - as for the runtime
         self,
@@ -306,6 +328,7 @@ class View(ContentVerbs, RunVerbs):
         limits: Limits | Mapping[str, Any] | None = None,
         language_fallback: bool | None = None,
         principal: Principal | None = None,
+        context: CallContext | None = None,
         durable: bool = False,
     ) -> ExecuteResult:
         """Run code that calls tools, in a sandbox, as `Runtime.execute` does.
@@ -323,34 +346,30 @@ class View(ContentVerbs, RunVerbs):
             RuntimeUnavailableError: the sandbox cannot run here, with what to install; or it is busy with the
                 code of this caller and others, with when to try again.
         """
-        self._check_open()
+        context = self._context(principal, context)
         options = {"backend": backend, "profile": profile, "timeout": timeout, "limits": limits}
         options["language_fallback"] = language_fallback
         request = self.settings.code.request(code, options)
-        return await (self._execute_durably if durable else self._execute)(request, self._whose(principal))
+        return await (self._execute_durably if durable else self._execute)(request, context)
 
     async def _execute(
-        self, request: ExecuteRequest, principal: Principal | None, journal: RunJournal | None = None
+        self, request: ExecuteRequest, context: CallContext, journal: RunJournal | None = None
     ) -> ExecuteResult:
-        code = self.seen_by(principal)._code  # noqa: SLF001 - another view of the same
-        return await code.execute(request, keep=self._keeps, principal=principal, journal=journal)
+        view = self.seen_by(context.principal)
+        return await self._shared.sandboxes.execute(
+            request,
+            CodeGateway(view, context),
+            view.code_names,
+            allow_unsafe=self.settings.code.allow_unsafe,
+            caller=slot_owner(context.principal),
+            keep=self._keeps,
+            journal=journal,
+        )
 
-    async def _run_steps(self, steps: Steps, principal: Principal | None, **options: Any) -> ChainResult:
-        return await self._part_of(principal).runner.run_chain(steps, principal=principal, **options)
-
-    def _whose(self, principal: Principal | None) -> Principal | None:
-        return principal or self._principal
-
-    def _part_of(self, principal: Principal | None) -> EnginePart:
-        """Return the tools that a principal may find here; a view without a scope runs whatever there is.
-
-        Principals that the same rules are about share a view.
-        """
-        rules = self.rules
-        if rules is None or self._part is self._shared.engine:
-            return self._part
-        is_alike = rules.grants(principal).key == rules.grants(self._principal).key
-        return self._part if is_alike else self.seen_by(principal)._part  # noqa: SLF001 - another view of the same
+    @property
+    def code_names(self) -> CodeNames:
+        """The tools that code may name, for those who run it by a `Runtime` of their own."""
+        return self._tools.code_names
 
     @property
     def _durable(self) -> DurableRuns:
@@ -378,15 +397,14 @@ class View(ContentVerbs, RunVerbs):
         for tool_id in named or ():
             with suppress(ToolNotFoundError):
                 self.index.resolve(tool_id)
-        return self._code.stubs(named, namespace, budget)
+        return self.code_names.stubs(named, namespace, budget)
 
     async def _wait_for_named(self, tools: list[str | ToolId] | None, namespace: str | None = None) -> None:
         """Wait for the servers of tools that are named; where none are, of a namespace or all."""
-        waiting = self._waiting
         if tools is None:
-            await waiting.for_listing({"namespace": namespace})
+            await self._tools.wait_for_listing({"namespace": namespace})
         for tool_id in tools or ():
-            await waiting.for_tool(tool_id)
+            await self._tools.wait_for(tool_id)
 
     @overload
     def convert(
@@ -422,13 +440,69 @@ class View(ContentVerbs, RunVerbs):
     @property
     def content(self) -> ViewContent:
         """The resources and prompts of the servers, for those who pass them on."""
-        self._check_open()
-        engine = self._shared.engine
+        return self.content_for(CallContext(principal=self._principal))
+
+    def content_for(self, context: CallContext) -> ViewContent:
+        """Return the resources and prompts of the servers, asked for in the name of a caller."""
+        engine, tools = self._shared.engine, self._tools
         if engine.servers is None:
-            raise CribStateError(f"the servers are not running: use them inside '{self._waiting.way_in}'")
-        grants = None if engine.rules is None else engine.rules.grants(self._principal)
-        servers, names = ServerContent(engine.servers, self._principal), self._part.content_servers()
+            raise CribStateError(f"the servers are not running: use them inside '{engine.way_in}'")
+        grants = None if engine.rules is None else engine.rules.grants(context.principal)
+        servers, names = ServerContent(engine.servers, context), tools.content_servers()
         return ViewContent(servers, names, engine.lists, grants, engine.listing)
+
+    async def resources(self) -> tuple[Resource, ...]:
+        """Return what the servers let be read; one of which nothing is known is left out, as `absent` says.
+
+        What was kept of an earlier run is returned at once; a server of which nothing is known is waited for,
+        and one that does not tell of changes is asked again.
+        """
+        return await self.content.resources()
+
+    async def resource_templates(self) -> tuple[ResourceTemplate, ...]:
+        """Return the templates of resources whose addresses are to be filled in, as `resources` does."""
+        return await self.content.templates()
+
+    async def read(self, uri: str, *, server: str | None = None) -> tuple[ResourceContents, ...]:
+        """Return the contents of a resource; `server` says whose, where several have the address.
+
+        Raises:
+            ResourceNotFoundError: no server lists it or has a template for it.
+            RequestRefusedError: the server does not give it.
+            ServerUnavailableError: the server that has it, or may have it, does not answer.
+        """
+        return await self.content.read(uri, server)
+
+    async def prompts(self) -> tuple[Prompt, ...]:
+        """Return the prompts of the servers, known and waited for as those of `resources` are."""
+        return await self.content.prompts()
+
+    async def prompt(self, name: str, args: Mapping[str, str] | None = None) -> PromptResult:
+        """Return the messages of a prompt, filled in; the name is `server:name`, or unique.
+
+        Raises:
+            PromptNotFoundError: no server has it, or several do.
+            RequestRefusedError: the server does not give it, such as for a missing argument.
+            ServerUnavailableError: the server that has it, or may have it, does not answer.
+        """
+        return await self.content.prompt(name, args or {})
+
+    async def complete(
+        self, ref: str, argument: str, value: str = "", *, args: Mapping[str, str] | None = None
+    ) -> Completion:
+        """Return values for an argument that begins so: of a prompt by its name, or of a resource template.
+
+        `args` are the arguments given already. Raises what `prompt` and `read` raise.
+        """
+        return await self.content.complete(ref, argument, value, args or {})
+
+    async def watch(self, uri: str, *, server: str | None = None) -> Callable[[], Awaitable[None]]:
+        """Have a server tell `on_content_change` of a resource; returns what stops that, once for each."""
+        return await self.content.watch(uri, server)
+
+    def on_content_change(self, callback: OnContent) -> Callable[[], None]:
+        """Call back when the resources or prompts of a server have changed; returns what stops it."""
+        return self.content.on_change(callback)
 
     async def session(
         self,
@@ -453,9 +527,138 @@ class View(ContentVerbs, RunVerbs):
         run = partial(self.run, timeout=timeout, principal=principal)
         return ToolSession(self.convert(target, tools=named, **options), run, target, {**options})
 
+    async def _repeatable(self, tool_id: str) -> bool:
+        """Return whether to run a tool twice does no more than to run it once."""
+        await self._tools.wait_for(tool_id)
+        try:
+            return Request(tool=self.index.resolve(tool_id), args={}).repeatable
+        except ToolcribError:  # it is gone
+            return False
+
+    async def _check_answer(self, key: str, tool_id: str, answer: Any) -> None:
+        """Refuse what a tool cannot have answered a call with: the code that goes on with it would fail."""
+        await self._tools.wait_for(tool_id)
+        tool = self.index.resolve(tool_id)
+        try:
+            check_value(self.validator.validate_output, tool, answer, "validate_output")
+        except ValidationError as error:
+            schema = json.dumps(tool.output_schema, ensure_ascii=False)
+            wanted = schema if len(schema) <= _SHOWN else f"{schema[:_SHOWN]}…"
+            reason = f"the answer to call {key} of {tool_id!r} does not fit its output schema"
+            text = f"{reason}, and was not recorded: {error}; what it must fit: {wanted}"
+            raise ValidationError(error.problems, text) from error
+
+    async def runs(self, *, principal: Principal | None = None) -> tuple[RunRecord, ...]:
+        """Return the durable runs, the latest first: those of a principal, or of the program itself."""
+        async with self._durable.keeper(keep=self._keeps) as keeper:
+            return await keeper.runs(principal or self._principal)
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        repeat: bool = False,
+        answers: Mapping[str, Any] | None = None,
+        principal: Principal | None = None,
+        context: CallContext | None = None,
+    ) -> ExecuteResult | ChainResult:
+        """Go on with a durable run, and return what came of it; of one that is done, what did.
+
+        Calls that were answered are not made again. Those that were begun, and whose answers are not known,
+        are made again where the tool is read-only or idempotent by its annotations.
+
+        Args:
+            run_id: the run, as `runs` lists it.
+            repeat: make the other calls again, too, that may have run.
+            answers: what such calls gave, by key: they are not made.
+            principal: whose run it is.
+            context: as for `run`.
+
+        Raises:
+            RunNotFoundError: there is none, or it is somebody else's.
+            RunStateError: it is running, or it has failed; or it is done, and answers were given.
+            ToolNotFoundError: an answer is for a tool that is not there; the run is as it was.
+            ValidationError: an answer does not fit the output schema of its tool; the run is as it was.
+            SnapshotError: what is stored was changed, signed with another key, or is too old.
+            CallUncertainError: calls may have run, and it may do harm to repeat them.
+        """
+        context = self._context(principal, context)
+        who = context.principal
+        async with self._durable.keeper(keep=self._keeps) as keeper:
+            run = await keeper.resume(
+                run_id,
+                who,
+                is_repeatable=self._repeatable,
+                check_answer=self._check_answer,
+                repeat=repeat,
+                answers=answers,
+            )
+            kind = ExecuteResult if run.kind == "code" else ChainResult
+            if run.journal is None:
+                return kind.from_json(run.result)
+            if run.kind == "code":
+                return await self._go_on_with_code(keeper, run.journal, run.request, context)
+            return await self._go_on_with_chain(keeper, run.journal, run.request, context)
+
+    async def _execute_durably(self, request: ExecuteRequest, context: CallContext) -> ExecuteResult:
+        async with self._durable.keeper(keep=self._keeps) as keeper:
+            asked = request.model_dump(mode="json")
+            journal = await keeper.begin("code", asked, context.principal)
+            return await self._go_on_with_code(keeper, journal, asked, context)
+
+    async def _go_on_with_code(
+        self, keeper: RunKeeper, journal: RunJournal, asked: dict[str, Any], context: CallContext
+    ) -> ExecuteResult:
+        run = partial(self._execute, ExecuteRequest(**asked), context, journal)
+        return await until_its_end(keeper, journal, run)
+
+    async def _run_steps_durably(
+        self,
+        steps: Steps,
+        context: CallContext,
+        *,
+        timeout: float | None,  # noqa: ASYNC109 - the chain's
+        progress: ChainProgress | None,
+        limits: ChainLimits | None,
+    ) -> ChainResult:
+        chain, problems = read_chain(steps, limits)
+        if problems:
+            raise invalid(problems)
+        asked = {
+            "steps": [node.step.to_json() for node in chain.nodes],
+            "timeout": timeout,
+            "limits": None if limits is None else asdict(limits),
+        }
+        async with self._durable.keeper(keep=self._keeps) as keeper:
+            journal = await keeper.begin("chain", asked, context.principal)
+            return await self._go_on_with_chain(keeper, journal, asked, context, progress)
+
+    async def _go_on_with_chain(
+        self,
+        keeper: RunKeeper,
+        journal: RunJournal,
+        asked: dict[str, Any],
+        context: CallContext,
+        progress: ChainProgress | None = None,
+    ) -> ChainResult:
+        limits = None if asked["limits"] is None else ChainLimits(**asked["limits"])
+
+        async def run() -> ChainResult:
+            result = await self._shared.engine.runner.run_chain(
+                asked["steps"],
+                timeout=asked["timeout"],
+                progress=progress,
+                context=context,
+                limits=limits,
+                around=journaled(journal),
+            )
+            return result.replace(run_id=journal.run_id)
+
+        return await until_its_end(keeper, journal, run)
+
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
-        return ServerTable(self._part.status())
+        return ServerTable(self._shared.engine.visible(self._scope, self._principal).status())
 
     def absent(self) -> tuple[Absence, ...]:
         """Return the servers and APIs whose tools may be missing from lists and searches at this moment.
@@ -463,7 +666,7 @@ class View(ContentVerbs, RunVerbs):
         These are those that failed, that have not answered yet, and that did not in an earlier run either;
         not those that are switched off.
         """
-        return self._part.absent()
+        return self._shared.engine.visible(self._scope, self._principal).absent()
 
     def _id_of(self, tool: Named) -> str | ToolId:
         """Return the id of what stands for a tool."""
@@ -474,12 +677,30 @@ class View(ContentVerbs, RunVerbs):
     def _given(self, tool: Named) -> str | ToolId | Tool:
         return tool if isinstance(tool, Tool) else self._id_of(tool)
 
-    @property
-    def _waiting(self) -> Waiting:
-        """What a verb waits with, unless the crib is closed."""
-        self._check_open()
-        return self._part.waiting
-
     def _check_open(self) -> None:
         if self._shared.state == "closed":
             raise CribStateError("this crib is closed; make another")
+
+
+class CodeGateway:
+    """A view as code in a sandbox reaches it; calls are those of whoever runs the code."""
+
+    def __init__(self, view: View, context: CallContext) -> None:
+        self._view = view
+        self._context = context if context.principal is not None else replace(context, principal=CODE)
+
+    async def search(self, query: str, *, limit: int = 10) -> Any:
+        """Return the tools that fit a question."""
+        return await self._view.search(query, limit=limit)
+
+    async def describe(self, tool_id: str, level: str = "schema") -> Any:
+        """Return what is known about a tool."""
+        return await self._view.describe(tool_id, DetailLevel(level))
+
+    async def run(self, tool_id: str, args: dict[str, Any]) -> Any:
+        """Run a tool."""
+        return await self._view.run(tool_id, args, context=self._context)
+
+    async def run_chain(self, steps: Sequence[Any], **options: Any) -> Any:
+        """Run tools one after another."""
+        return await self._view.run_chain(steps, context=self._context, **options)

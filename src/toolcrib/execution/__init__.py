@@ -1,5 +1,6 @@
 """Run tools, streams and chains on their backends, with one shape of result and one tree of errors."""
 
+from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, StreamEvent, Update
 from toolcrib.execution.chain import ChainLimits, ChainResult, ChainStep, Plan, StepResult
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.principal import Principal
@@ -12,7 +13,6 @@ from toolcrib.execution.protocols import (
     ProviderExecutor,
     Selector,
 )
-from toolcrib.execution.records import Answer, Call, Emit, Outcome, Request, StreamEvent, Update
 from toolcrib.execution.rule import Rule
 from toolcrib.execution.runner import DEFAULT_TIMEOUT, Runner
 from toolcrib.model.results import RunResult
@@ -21,6 +21,7 @@ __all__ = [
     "DEFAULT_TIMEOUT",
     "Answer",
     "Call",
+    "CallContext",
     "ChainLimits",
     "ChainResult",
     "ChainStep",

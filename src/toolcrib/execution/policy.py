@@ -1,29 +1,33 @@
-"""Rules that say who may run what: ordered, the first that fits decides, and without one the answer is no."""
+"""Authorization: the rules that say who may run what, and the one place where a call is decided on.
+
+Rules are ordered, the first that fits decides, and without one the answer is no. `Authorizer` joins them with
+the policy of the program and with the consent of a person.
+"""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from inspect import isawaitable
 from typing import Any
 
+import anyio
+
+from toolcrib.concurrency.background import is_being_cancelled
 from toolcrib.errors import PolicyDeniedError, ValidationError
-from toolcrib.execution.pipeline import ask_policy
+from toolcrib.execution.call import Decision, Request
 from toolcrib.execution.principal import Issuers, Principal
 from toolcrib.execution.protocols import Allowed, Policy
-from toolcrib.execution.records import Request
 from toolcrib.execution.resource_names import ROUTE, needed_readings, other_readings
-from toolcrib.execution.rule import Effect, Rule, hints_of, vouches_for_tags
+from toolcrib.execution.rule import Rule, hints_of, is_destructive, vouches_for_tags
 from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
 from toolcrib.model.tool import Tool
+from toolcrib.redaction import error_text
 
 Approver = Callable[[Request, Rule], Any]
 """Says whether somebody agreed to a request that a rule wants a person asked about, sync or async: True, or a
 text that says why not."""
-_APPROVER: ContextVar[Approver | None] = ContextVar("toolcrib_approver", default=None)
 _Facts = tuple[str, tuple[str, ...], tuple[tuple[str, bool], ...], bool]
 """The id, the tags and the hints of a tool, and whether the tags are the program's own."""
 _Condition = Callable[[Any], bool]
@@ -43,24 +47,104 @@ _NO_RULE = "no rule allows it"
 _NOBODY = "a person has to agree, and nobody could be asked"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The decision of the rules about a request."""
+_UNCONFIRMED = (
+    "it may destroy something, and the user has to agree before the code begins; "
+    "write its id {!r} in the code, or run it with run_tool"
+)
 
-    effect: Effect
-    rule: Rule | None
-    """The rule that decides; None where none does."""
+
+class Authorizer:
+    """Decides whether a call may run.
+
+    The rules of the configuration come first, then the policy of the program. A person has the last word,
+    where a rule asks for that, or where the tool may destroy something and the client can ask somebody.
+    """
+
+    def __init__(self, rules: "Rules | None" = None, policy: Policy | None = None) -> None:
+        self._rules, self._policy = rules, policy
+
+    def decide(self, request: Request) -> Decision:
+        """Return what the rules and the hints of the tool say about a call; nobody is asked."""
+        decision = Decision("allow") if self._rules is None else self._rules.decide(request)
+        if decision.effect == "deny" or not request.context.approval.confirm_destructive:
+            return decision
+        rule = decision.rule
+        has_consent = rule is not None and rule.consents_to(request.tool_id)
+        if has_consent or not is_destructive(request.tool.annotations):
+            return decision
+        return replace(decision, is_risky=True)
+
+    async def authorize(self, request: Request) -> Decision:
+        """Return the decision about a call that may run, perhaps only once a person agrees.
+
+        Raises:
+            PolicyDeniedError: the rules, the policy, or a person asked before have refused it.
+        """
+        if (refusal := request.context.approval.refusal) is not None:
+            raise replace(refusal, tool_id=request.tool_id)
+        decision = self.decide(request)
+        if decision.effect == "deny":
+            raise refusal_by(request.tool_id, decision.rule)
+        named = None if self._policy is None else await _ask_policy(self._policy, request)
+        return replace(decision, allowed_by=named if decision.rule is None else decision.rule.name)
+
+    async def obtain_consent(self, request: Request, decision: Decision) -> None:
+        """Return once a person has agreed to a call.
+
+        Raises:
+            PolicyDeniedError: nobody did.
+            CallSuspendedError: the client makes the request again, with the answer.
+        """
+        approval = request.context.approval
+        if request.tool_id in approval.granted:
+            return
+        if approval.ask is not None:
+            await approval.ask(request, decision)
+            return
+        if decision.effect == "ask" and decision.rule is not None and self._rules is not None:
+            await self._rules.approve(request, decision.rule)
+        if decision.is_risky:
+            raise PolicyDeniedError(tool_id=request.tool_id, reason=_UNCONFIRMED.format(request.tool_id))
+
+
+async def _ask_policy(policy: Policy, request: Request) -> str | None:
+    """Ask the policy of the program, and return what it names as allowing the call.
+
+    Raises:
+        PolicyDeniedError: it refuses, or fails.
+    """
+    try:
+        verdict = policy(request)
+        if isawaitable(verdict):
+            verdict = await verdict
+    except PolicyDeniedError:
+        raise
+    except anyio.get_cancelled_exc_class() as error:
+        if is_being_cancelled():
+            raise
+        reason = "the policy failed: what it waited for was cancelled"
+        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
+    except Exception as error:  # a policy is somebody else's code, and its failure must not open the door
+        reason = f"the policy failed: {error_text(error)}"
+        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
+    if isinstance(verdict, Allowed):
+        return verdict.rule
+    if verdict is not None and verdict is not True:
+        raise PolicyDeniedError(tool_id=request.tool_id, reason=verdict if isinstance(verdict, str) else "")
+    return None
 
 
 class Rules:
     """Says who may run what: the first rule that fits decides; where none does, the answer is no.
 
-    It is a `Policy`. What a principal may run with some arguments at least is also what it may find.
+    What a principal may run with some arguments at least is also what it may find.
 
+    >>> from toolcrib.execution import CallContext
     >>> from toolcrib.model import Tool
     >>> rules = Rules([Rule(name="readers", who=["group:staff"], tools=["git:*"], effect="allow")])
     >>> log = Tool(name="log", namespace="git", input_schema={})
-    >>> rules.decide(Request(tool=log, args={}, principal=Principal(subject="ann", groups=["staff"]))).effect
+    >>> ann = CallContext(principal=Principal(subject="ann", groups=["staff"]))
+    >>> rules.decide(Request(tool=log, args={}, context=ann)).effect
     'allow'
     """
 
@@ -119,39 +203,21 @@ class Rules:
         for rule, condition in self._covering(who, facts):
             if condition is None or condition(request.args):
                 return Decision(rule.effect, rule)
-        return Decision("deny", None)
+        return Decision("deny")
 
-    def consents(self, request: Request) -> bool:
-        """Return whether a rule allows a request explicitly, so that no person is asked about it."""
-        decision = self.decide(request)
-        return decision.rule is not None and decision.rule.consents_to(request.tool_id)
-
-    async def __call__(self, request: Request) -> Allowed:
-        """Let a request pass, and say by which rule; or refuse it.
+    async def approve(self, request: Request, rule: Rule) -> None:
+        """Return if somebody agreed to a request that a rule asks a person about.
 
         Raises:
-            PolicyDeniedError: with the rule that refuses it.
+            PolicyDeniedError: nobody did.
         """
-        decision = self.decide(request)
-        rule = decision.rule
-        if rule is None:
-            raise PolicyDeniedError(tool_id=request.tool_id, reason=_NO_RULE)
-        if decision.effect == "allow":
-            return Allowed(rule.name)
-        reasons = [rule.reason]
-        if decision.effect == "ask":
-            verdict = await self._approved(request, rule)
-            if verdict is True:
-                return Allowed(rule.name)
-            reasons.append(verdict if isinstance(verdict, str) else _NOBODY)
-        raise PolicyDeniedError(
-            tool_id=request.tool_id, reason="; ".join(filter(None, reasons)), rule=rule.name
-        )
-
-    async def _approved(self, request: Request, rule: Rule) -> Any:
-        approve = _APPROVER.get() or self._approve
-        verdict = None if approve is None else approve(request, rule)
-        return await verdict if isawaitable(verdict) else verdict
+        verdict = None if self._approve is None else self._approve(request, rule)
+        if isawaitable(verdict):
+            verdict = await verdict
+        if verdict is not True:
+            reasons = [rule.reason, verdict if isinstance(verdict, str) else _NOBODY]
+            reason = "; ".join(filter(None, reasons))
+            raise PolicyDeniedError(tool_id=request.tool_id, reason=reason, rule=rule.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +249,7 @@ class Grants:
             return None
         covering = (rule for rule in self.rules if rule.covers(tool_id, (), {}))
         rule = next((rule for rule in covering if rule.shared("args") is None), None)
-        return _refusal_by(tool_id, rule)
+        return refusal_by(tool_id, rule)
 
     def may_find_in(self, namespace: str) -> bool:
         """Return whether a server or an API of which no tool is known may have one that may be found."""
@@ -262,30 +328,7 @@ class Grants:
         return True
 
 
-@contextmanager
-def approving(approve: Approver) -> Iterator[None]:
-    """Ask this approver, instead of the one of the rules, about the calls of a block."""
-    token = _APPROVER.set(approve)
-    try:
-        yield
-    finally:
-        _APPROVER.reset(token)
-
-
-def all_of(*policies: Policy | None) -> Policy | None:
-    """Return a policy that allows what all of these allow; None where there are none."""
-    given = [policy for policy in policies if policy is not None]
-    if len(given) < 2:  # noqa: PLR2004 - one is itself
-        return given[0] if given else None
-
-    async def ask(request: Request) -> Allowed | None:
-        rules = [await ask_policy(policy, request) for policy in given]
-        return next((Allowed(rule) for rule in rules if rule is not None), None)
-
-    return ask
-
-
-def _refusal_by(tool_id: str, rule: Rule | None) -> PolicyDeniedError:
+def refusal_by(tool_id: str, rule: Rule | None) -> PolicyDeniedError:
     """Return the refusal by a rule, or by the lack of one that allows it."""
     if rule is None:
         return PolicyDeniedError(tool_id=tool_id, reason=_NO_RULE)

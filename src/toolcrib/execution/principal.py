@@ -2,7 +2,7 @@
 
 import getpass
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from toolcrib.concurrency.fair_slots import Member
 
@@ -46,6 +46,15 @@ class Principal:
         if self.subject and self.client:
             return f"{self.subject} via {self.client}"
         return self.subject or self.client or "anonymous"
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectToken:
+    """The token that a client has called with, whose signature and audience were verified."""
+
+    principal: Principal
+    """Whom it names."""
+    token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from toolcrib.execution.records import Update
+from toolcrib.execution.call import Update
 
 _LOG = logging.getLogger("toolcrib")
 Progress = Callable[[float, float | None, str | None], Any]

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from toolcrib.execution.call import Answer, Call, Outcome, Request
 from toolcrib.execution.principal import Principal
-from toolcrib.execution.records import Answer, Call, Outcome, Request
 from toolcrib.model.backend import ToolBackend
 from toolcrib.model.tool import Tool
 

@@ -1,7 +1,9 @@
-"""The way of every call: resolve, ask the policy, validate, choose a backend, run, validate, report."""
+"""Runs every call in the same stages: resolve, authorize, validate, select, dispatch, check, report."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, Literal, overload
@@ -13,14 +15,20 @@ from toolcrib.concurrency.deadlines import PausableDeadline, checked_timeout
 from toolcrib.concurrency.loop import in_thread
 from toolcrib.errors import (
     BackendUnavailableError,
+    NoBackendError,
+    Op,
     OutputValidationError,
+    StreamNotSupportedError,
     ToolCancelledError,
     ToolcribError,
     ToolError,
     ToolExecutionError,
+    ToolNotFoundError,
     ToolTimeoutError,
     ValidationError,
 )
+from toolcrib.execution.arguments import check_value, fill_defaults, read_arguments, validate_arguments
+from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, StreamEvent
 from toolcrib.execution.chain import (
     Around,
     ChainLimits,
@@ -36,19 +44,7 @@ from toolcrib.execution.chain import (
 from toolcrib.execution.chain.chain import beside, read_chain
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
-from toolcrib.execution.pipeline import (
-    CallState,
-    ProviderRoutes,
-    ask_policy,
-    ask_validator,
-    begin,
-    check_arguments,
-    not_ready,
-    read_arguments,
-    stream_events,
-    tell,
-    with_defaults,
-)
+from toolcrib.execution.policy import Authorizer, Rules
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.progress import Progress, Reporter
 from toolcrib.execution.protocols import (
@@ -59,22 +55,49 @@ from toolcrib.execution.protocols import (
     ProviderExecutor,
     Selector,
 )
-from toolcrib.execution.records import Answer, Call, Emit, Request, StreamEvent
 from toolcrib.execution.selection import by_kind, candidates, label, may_go_on
-from toolcrib.model.backend import ToolBackend
+from toolcrib.execution.streaming import stream_events
+from toolcrib.model.backend import ProviderBackend, ToolBackend
 from toolcrib.model.local import LocalTool
 from toolcrib.model.plain import is_large
-from toolcrib.model.protocols import Resolver
+from toolcrib.model.protocols import Resolver, ToolSource
 from toolcrib.model.results import RunResult
 from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
+from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
 from toolcrib.redaction import error_text
 
-Prepare = Callable[[str | ToolId], Awaitable[None]]
 DEFAULT_TIMEOUT = 60.0
 """Seconds that a call may take where nobody says otherwise."""
-_MOMENT = 0.005
-"""Seconds that count as nothing."""
+_NEGLIGIBLE_WAIT = 0.005
+"""Waits of fewer seconds do not extend the deadline."""
+_LOG = logging.getLogger("toolcrib")
+_Finish = Callable[[Outcome], None]
+
+
+@dataclass(slots=True)
+class _CallState:
+    """How far one call has come: what its errors, its result and its observers have to know."""
+
+    tool_id: str
+    """The id of the tool; until that is known, the reference of the caller."""
+    args: Any
+    context: CallContext
+    streamed: bool = False
+    op: Op = "resolve"
+    """The stage that the call is in, as errors name it."""
+    request: Request | None = None
+    is_allowed: bool = False
+    rule: str | None = None
+    """The rule that allows it."""
+    backend: ToolBackend | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def place(self) -> str | None:
+        """The backend as errors name it."""
+        return None if self.backend is None else label(self.backend)
 
 
 class Runner:
@@ -102,46 +125,46 @@ class Runner:
         mcp: Executor | None = None,
         providers: Mapping[str, ProviderExecutor] | None = None,
         validator: SchemaValidator | None = None,
+        rules: Rules | None = None,
         policy: Policy | None = None,
         select: Selector = by_kind,
         middleware: Sequence[Middleware] = (),
         observers: Sequence[Observer] = (),
         timeout: float = DEFAULT_TIMEOUT,
         timeout_of: Callable[[ToolBackend], float | None] = lambda _: None,
-        prepare: Prepare | None = None,
     ) -> None:
         """Put a runner together.
 
         Args:
-            resolver: knows the tools and their backends; an `Index` does.
+            resolver: knows the tools and their backends; an `Index` does. A `ToolSource` is also waited for
+                where a tool is not there yet.
             local: runs local backends: `LocalHandlers`, functions by name, or tools made of functions.
             mcp: runs MCP backends: `McpServers`.
             providers: run provider backends, by their ids.
             validator: says whether values fit schemas.
-            policy: says whether a request may run.
+            rules: say who may run what, and when a person is asked.
+            policy: says whether a request may run that the rules allow.
             select: chooses among several backends of a tool.
             middleware: stands around each call to a backend, the first outermost.
             observers: see the beginning and the end of each call.
             timeout: seconds that a call may take where nobody says otherwise.
             timeout_of: the same for the tools of one backend, None where there is nothing to say.
-            prepare: is awaited with the reference before the tool is looked up, such as until it is there.
         """
         self._resolver = resolver
         handlers = local if isinstance(local, LocalHandlers) else LocalHandlers(local)
         self._executors: dict[str, Executor] = {
             "local": handlers,
-            "provider": ProviderRoutes({} if providers is None else providers),
+            "provider": _ProviderRoutes({} if providers is None else providers),
         }
         if mcp is not None:
             self._executors["mcp"] = mcp
         self._validator: SchemaValidator = DefaultValidator() if validator is None else validator
-        self._policy = policy
+        self._authorizer = Authorizer(rules, policy)
         self._select = select
         self._observers = tuple(observers)
-        self._way = compose(middleware, self._execute)
+        self._dispatch_through_middleware = compose(middleware, self._dispatch)
         self._timeout = timeout
         self._timeout_of = timeout_of
-        self._prepare = prepare
 
     async def run(  # noqa: PLR0913 - each is another wish of the caller
         self,
@@ -152,19 +175,21 @@ class Runner:
         progress: Progress | None = None,
         frame_progress: bool = True,
         principal: Principal | None = None,
+        context: CallContext | None = None,
         defaults: bool = False,
     ) -> RunResult:
         """Run a tool and return what it gave.
 
         `timeout` is in seconds, `math.inf` for none; `progress` is called with `(progress, total, message)`,
         sync or async, also at the start and at the end unless `frame_progress` is off; `defaults` fills in
-        what the input schema declares for arguments that are missing.
+        what the input schema declares for arguments that are missing. `context` has more facts than the
+        principal, and stands in its place.
 
         Raises:
             ToolNotFoundError: no tool answers to the reference.
             ToolError: one of its leaves says what went wrong, on which backend, doing what.
         """
-        state = CallState(str(tool_id), args, principal)
+        state = _CallState(str(tool_id), args, context or CallContext(principal=principal))
         if progress is None:
             return await self._run(state, tool_id, timeout, None, defaults=defaults)
         reporter = Reporter(progress, framed=frame_progress)
@@ -178,18 +203,20 @@ class Runner:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as for run
         principal: Principal | None = None,
+        context: CallContext | None = None,
         defaults: bool = False,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield what a tool tells while it runs; the last event is one `done` or one `error`.
 
         Leaving the stream cancels the tool. A provider that cannot stream gives a `StreamNotSupportedError`.
         """
-        state = CallState(str(tool_id), args, principal, streamed=True)
+        context = context or CallContext(principal=principal)
+        state = _CallState(str(tool_id), args, context, streamed=True)
 
         async def run(emit: Emit) -> RunResult:
             return await self._run(state, tool_id, timeout, emit, defaults=defaults)
 
-        async with aclosing(stream_events(state, run)) as events:
+        async with aclosing(stream_events(state.tool_id, lambda: state.tool_id, run)) as events:
             async for event in events:
                 yield event
 
@@ -202,13 +229,19 @@ class Runner:
         progress: ChainProgress | None = None,
         dry_run: Literal[False] = False,
         principal: Principal | None = None,
+        context: CallContext | None = None,
         limits: ChainLimits | None = None,
         around: Around | None = None,
     ) -> ChainResult: ...
 
     @overload
     async def run_chain(
-        self, steps: Steps, *, dry_run: Literal[True], limits: ChainLimits | None = None
+        self,
+        steps: Steps,
+        *,
+        dry_run: Literal[True],
+        context: CallContext | None = None,
+        limits: ChainLimits | None = None,
     ) -> Plan: ...
 
     async def run_chain(  # noqa: PLR0913 - each is another wish of the caller
@@ -219,13 +252,14 @@ class Runner:
         progress: ChainProgress | None = None,
         dry_run: bool = False,
         principal: Principal | None = None,
+        context: CallContext | None = None,
         limits: ChainLimits | None = None,
         around: Around | None = None,
     ) -> ChainResult | Plan:
         """Run steps one after another and return what each gave; with `dry_run`, what they would do.
 
-        Every step takes the way of a call. `timeout` is for all of them together; each has its own besides.
-        `around` is given what runs a tool, and returns what is used in its place for each call.
+        Every step runs as a call by itself does. `timeout` is for all of them together; each has its own
+        besides. `around` is given what runs a tool, and returns what is used in its place for each call.
 
         Raises:
             InvalidChainError: they cannot work; nothing was run.
@@ -234,48 +268,53 @@ class Runner:
         """
         began = anyio.current_time()
         limit = checked_timeout(timeout)
-        if self._prepare is not None:
-            patience = self._timeout if limit is None else limit
-            steps = await self._prepare_all(steps, self._prepare, patience, limits)
-        check = partial(check_chain, steps, self._resolver, self._validator, limits=limits)
-        chain = await beside(steps, check)
+        context = context or CallContext(principal=principal)
+        resolver = context.tools or self._resolver
+        if isinstance(resolver, ToolSource):
+            steps = await self._wait_for_steps(
+                steps, resolver, self._timeout if limit is None else limit, limits
+            )
+        chain = await beside(steps, partial(check_chain, steps, resolver, self._validator, limits=limits))
         if dry_run:
-            return plan_chain(chain, self._resolver)
+            return plan_chain(chain, resolver)
 
-        async def run(tool_id: str, args: dict[str, Any], within: float | None) -> RunResult:
-            return await self._run(CallState(tool_id, args, principal), tool_id, within, None, defaults=False)
+        async def run(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> RunResult:
+            state = _CallState(tool_id, args, replace(context, step=step))
+            return await self._run(state, tool_id, within, None, defaults=False)
 
         calling: RunTool = run if around is None else around(run)
         return await run_chain(chain, calling, timeout=limit, progress=progress, limits=limits, since=began)
 
-    async def _prepare_all(
-        self, steps: Steps, prepare: Prepare, limit: float, limits: ChainLimits | None
+    async def _wait_for_steps(
+        self, steps: Steps, tools: ToolSource, limit: float, limits: ChainLimits | None
     ) -> Steps:
-        """Prepare the tools of a chain, within so many seconds, and return the steps, read if they can be."""
+        """Wait for the tools of a chain, for some seconds, and return the steps, read if they can be."""
         chain, problems = await beside(steps, partial(read_chain, steps, limits))
         tool_id = ""
         with anyio.move_on_after(limit):
             for tool_id in dict.fromkeys(node.step.tool_id for node in chain.walk() if node.step.tool_id):
-                await prepare(tool_id)
+                await tools.wait_for(tool_id)
             return steps if problems else chain
-        raise not_ready(tool_id, limit)
+        raise _not_ready(tool_id, limit)
 
     async def _run(
         self,
-        state: CallState,
-        tool_id: str | ToolId,
+        state: _CallState,
+        ref: str | ToolId,
         timeout: float | None,  # noqa: ASYNC109 - as for run
         emit: Emit | None,
         *,
         defaults: bool,
     ) -> RunResult:
+        """Run a call, and report to the observers how it ended."""
         started = perf_counter()
-        watchers = begin(self._observers, state)
+        watchers = self._notify_begin(state)
         answer, failure = None, None
         try:
-            answer = await self._within(state, tool_id, timeout, emit, defaults=defaults)
+            answer = await self._run_with_deadline(state, ref, timeout, emit, defaults=defaults)
+            assert state.request is not None  # noqa: S101 - a call that was answered was resolved
             return RunResult.of_checked(
-                tool=state.asked.tool,
+                tool=state.request.tool,
                 backend=state.backend,
                 structured=answer.structured,
                 mcp_result=answer.mcp_result,
@@ -287,88 +326,112 @@ class Runner:
             raise
         finally:
             if watchers:
-                tell(watchers, state, answer, failure, perf_counter() - started)
+                _report(watchers, state, answer, failure, perf_counter() - started)
 
-    async def _within(
+    def _notify_begin(self, state: _CallState) -> list[_Finish]:
+        """Tell the observers that a call begins, and return what they want called at its end."""
+        watchers: list[_Finish] = []
+        for observer in self._observers:
+            try:
+                if (finish := observer.begin(state.tool_id, state.context.principal)) is not None:
+                    watchers.append(finish)
+            except Exception:  # noqa: BLE001 - an observer is somebody else's code, and may not harm what it watches
+                _LOG.exception("the observer %r failed", observer)
+        return watchers
+
+    async def _run_with_deadline(
         self,
-        state: CallState,
-        tool_id: str | ToolId,
+        state: _CallState,
+        ref: str | ToolId,
         timeout: float | None,  # noqa: ASYNC109 - as for run
         emit: Emit | None,
         *,
         defaults: bool,
     ) -> Answer:
-        """Return the answer to a call, if there is one before its deadline."""
+        """Take a call through its stages, and return the answer, if there is one before its deadline.
+
+        A deadline that the caller named holds in any case, but for the time in which a person is asked
+        whether the call may run. One that they did not name is also extended by waiting for the server to
+        list its tools, and stops while the server asks the client for input.
+        """
         own_limit = checked_timeout(timeout)
         limit = self._timeout if own_limit is None else own_limit
-        began = anyio.current_time()
         with anyio.move_on_after(limit) as scope:
+            clock = PausableDeadline(scope)
             try:
-                if self._prepare is not None:
-                    await self._prepare(tool_id)
-                    waited = anyio.current_time() - began
-                    if own_limit is None and waited > _MOMENT:  # a default is not used up by waiting
-                        scope.deadline += waited
+                tool, waited = await self._resolve(state, ref)
+                if own_limit is None and waited > _NEGLIGIBLE_WAIT:
+                    scope.deadline += waited
+
                 state.op = "policy"
-                request = await self._admitted(state, tool_id, defaults=defaults)
-                offered = self._resolver.backends(request.tool.id)
-                backends = candidates(request.tool, offered, self._executors, self._select)
-                own = self._timeout_of(backends[0]) if own_limit is None else None
-                if own is not None:
-                    scope.deadline, limit = scope.deadline - limit + own, own
-                state.deadline = scope.deadline
-                state.pause = PausableDeadline(scope).paused if own_limit is None else None
-                return await self._answered(state, request, backends, emit)
+                request = _read_request(state, tool, defaults=defaults)
+                decision = await self._authorizer.authorize(request)
+                if not decision.needs_person:
+                    state.is_allowed, state.rule = True, decision.allowed_by
+
+                checked = await validate_arguments(self._validator, tool, request.args)
+                request = state.request = replace(request, args=checked)
+                if decision.needs_person:  # nobody is asked about arguments that do not fit
+                    with clock.paused():
+                        await self._authorizer.obtain_consent(request, decision)
+                    state.is_allowed, state.rule = True, decision.allowed_by
+
+                offered = (state.context.tools or self._resolver).backends(tool.id)
+                backends = candidates(tool, offered, self._executors, self._select)
+                server_limit = self._timeout_of(backends[0]) if own_limit is None else None
+                if server_limit is not None:
+                    scope.deadline, limit = scope.deadline - limit + server_limit, server_limit
+
+                call = Call(
+                    tool=tool,
+                    args=request.args,
+                    context=request.context,
+                    backend=backends[0],
+                    emit=emit,
+                    streamed=state.streamed,
+                    deadline=scope.deadline,
+                    pause=clock.paused if own_limit is None else None,
+                )
+                return await self._try_backends(state, call, backends)
             except anyio.get_cancelled_exc_class() as error:
                 if is_being_cancelled():
                     raise
                 reason = "what it waited for was cancelled"
                 raise ToolCancelledError(tool_id=state.tool_id, backend=state.place, reason=reason) from error
         if state.op == "resolve":
-            raise not_ready(state.tool_id, limit)
+            raise _not_ready(state.tool_id, limit)
         raise ToolTimeoutError(tool_id=state.tool_id, op=state.op, backend=state.place, timeout=limit)
 
-    async def _admitted(self, state: CallState, tool_id: str | ToolId, *, defaults: bool) -> Request:
-        """Return the request, once the tool is known, the policy agrees and the arguments fit."""
-        tool = self._resolver.resolve(tool_id)
+    async def _resolve(self, state: _CallState, ref: str | ToolId) -> tuple[Tool, float]:
+        """Return the tool that a reference means, and for how many seconds its server was waited for."""
+        resolver, waited = state.context.tools or self._resolver, 0.0
+        try:
+            tool = resolver.resolve(ref)
+        except (ToolNotFoundError, BackendUnavailableError):
+            if not isinstance(resolver, ToolSource):
+                raise
+            began = anyio.current_time()
+            await resolver.wait_for(ref)
+            waited = anyio.current_time() - began
+            tool = resolver.resolve(ref)
         state.tool_id = str(tool.id)
-        args, notes = read_arguments(state.args, state.tool_id)
-        state.notes += notes
-        filled = with_defaults(tool, args) if defaults else args
-        request = state.request = Request(tool=tool, args=filled, principal=state.principal)
-        state.rule = await ask_policy(self._policy, request)
-        state.is_allowed = True
-        checked = await check_arguments(self._validator, tool, request.args)
-        state.request = Request(tool=tool, args=checked, principal=state.principal)
-        return state.request
+        return tool, waited
 
-    async def _answered(
-        self, state: CallState, request: Request, backends: Sequence[ToolBackend], emit: Emit | None
-    ) -> Answer:
+    async def _try_backends(self, state: _CallState, call: Call, backends: Sequence[ToolBackend]) -> Answer:
         """Return the answer of the first backend that gives one."""
         tried = 0
         while True:
-            backend = backends[tried]
+            state.backend, state.op = backends[tried], "execute"
             tried += 1
-            state.backend, state.op = backend, "execute"
-            call = Call(
-                tool=request.tool,
-                args=request.args,
-                principal=request.principal,
-                backend=backend,
-                emit=emit,
-                streamed=state.streamed,
-                deadline=state.deadline,
-                pause=state.pause,
-            )
             try:
-                return await self._way(call)
+                return await self._dispatch_through_middleware(call)
             except BackendUnavailableError as error:
-                if tried == len(backends) or not may_go_on(request, error):
+                if tried == len(backends) or not may_go_on(call, error):
                     raise
-                state.notes.append(f"{label(backend)} was unavailable; another backend was tried")
+                state.notes.append(f"{label(call.backend)} was unavailable; another backend was tried")
+            call = replace(call, backend=backends[tried])
 
-    async def _execute(self, call: Call) -> Answer:
+    async def _dispatch(self, call: Call) -> Answer:
         """Run a call on its backend and check its value, with every failure as one of the typed errors."""
         try:
             answer = await self._executors[call.backend.kind].call(call)
@@ -388,7 +451,7 @@ class Runner:
 
     def _check_output(self, call: Call, answer: Answer) -> None:
         try:
-            ask_validator(self._validator.validate_output, call.tool, answer.structured, "validate_output")
+            check_value(self._validator.validate_output, call.tool, answer.structured, "validate_output")
         except ValidationError as error:
             raise OutputValidationError(
                 error.problems,
@@ -397,3 +460,75 @@ class Runner:
                 backend=label(call.backend),
                 result=answer.structured if answer.mcp_result is None else answer.mcp_result,
             ) from error
+
+
+def _read_request(state: _CallState, tool: Tool, *, defaults: bool) -> Request:
+    """Return the request, with its arguments as an object."""
+    args, notes = read_arguments(state.args, state.tool_id)
+    state.notes += notes
+    filled = fill_defaults(tool, args) if defaults else args
+    state.request = Request(tool=tool, args=filled, context=state.context)
+    return state.request
+
+
+def _report(
+    watchers: Sequence[_Finish],
+    state: _CallState,
+    answer: Answer | None,
+    error: BaseException | None,
+    duration: float,
+) -> None:
+    """Tell the observers of a call how it ended, in the reverse of the order in which they began."""
+    outcome = Outcome(
+        tool_id=state.tool_id,
+        request=state.request,
+        backend=state.backend,
+        answer=answer if error is None else None,
+        error=error,
+        duration=duration,
+        principal=state.context.principal,
+        raw_args=state.args,
+        is_allowed=state.is_allowed,
+        rule=state.rule,
+    )
+    for finish in reversed(watchers):
+        try:
+            finish(outcome)
+        except Exception:  # noqa: BLE001 - an observer is somebody else's code
+            _LOG.exception("the observer behind %r failed", finish)
+
+
+def _not_ready(tool_id: str, limit: float) -> BackendUnavailableError:
+    """Return the error for a deadline that expired while waiting for the tool's server."""
+    reason = f"it was not ready within {limit:g} s"
+    return BackendUnavailableError(tool_id=tool_id, op="resolve", reason=reason, sent=False)
+
+
+class _ProviderRoutes:
+    """The executor of every provider backend: it hands a call to the provider that the backend names.
+
+    The mapping is looked at with every call, so that providers may come and go.
+    """
+
+    def __init__(self, providers: Mapping[str, ProviderExecutor]) -> None:
+        self._providers = providers
+
+    def missing(self, backend: ToolBackend) -> str | None:
+        """Return why a backend cannot run here: no provider of its id is known."""
+        name = _provider_of(backend)
+        if name in self._providers:
+            return None
+        return f"no provider is named {name!r}{did_you_mean(name, self._providers)}"
+
+    async def call(self, call: Call) -> Answer:
+        """Run the tool with its provider."""
+        executor = self._providers.get(_provider_of(call.backend))
+        if executor is None:
+            raise NoBackendError(tool_id=call.tool_id, reason=self.missing(call.backend) or "")
+        if call.streamed and not getattr(executor, "streams", True):
+            raise StreamNotSupportedError(tool_id=call.tool_id)
+        return await executor.call(call)
+
+
+def _provider_of(backend: ToolBackend) -> str:
+    return backend.provider_id if isinstance(backend, ProviderBackend) else backend.kind

@@ -5,8 +5,8 @@ from itertools import islice
 from typing import Any
 
 from toolcrib.errors import BackendUnavailableError, InvalidBackendError, NoBackendError, ToolcribError
+from toolcrib.execution.call import Request
 from toolcrib.execution.protocols import Executor, Selector
-from toolcrib.execution.records import Request
 from toolcrib.model.backend import BackendKind, LocalBackend, McpBackend, ProviderBackend, ToolBackend
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import error_text

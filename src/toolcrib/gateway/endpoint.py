@@ -53,7 +53,7 @@ _LIST_FRESH = 60_000
 _MAX_SCHEMAS = 64
 """Of how many frontends the arguments in headers are known."""
 _Context = ServerRequestContext[Any, Any]
-_Answer = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+_Answer = Callable[[Mapping[str, Any], RequestClient], Awaitable[dict[str, Any]]]
 _Handler = Callable[[_Context, Any], Awaitable[Any]]
 
 
@@ -283,7 +283,7 @@ class McpEndpoint:
         mark_subscription(context)
         with request_of(context):
             self._note_shown(self._seen(PRINCIPAL.get()))
-            async with self._watched.stream(subscribed) as uris:
+            async with self._watched.stream(subscribed, self._calls.client_of(context)) as uris:
                 heard = mcp_types.SubscriptionFilter(
                     tools_list_changed=wanted.tools_list_changed,
                     prompts_list_changed=wanted.prompts_list_changed if declared.prompts else None,
@@ -296,7 +296,8 @@ class McpEndpoint:
         self, context: _Context, params: mcp_types.SubscribeRequestParams
     ) -> mcp_types.EmptyResult:
         with request_of(context):
-            await self._watched.subscribe(connection_of(context.session), str(params.uri))
+            client = self._calls.client_of(context)
+            await self._watched.subscribe(connection_of(context.session), str(params.uri), client)
         return mcp_types.EmptyResult()
 
     async def _unsubscribe(
@@ -305,8 +306,8 @@ class McpEndpoint:
         await self._watched.unsubscribe(connection_of(context.session), str(params.uri))
         return mcp_types.EmptyResult()
 
-    async def _list(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        frontend = self._seen(PRINCIPAL.get())
+    async def _list(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
+        frontend = self._seen(client.principal)
         fresh = await frontend.settled() if isinstance(frontend, SettlingFrontend) else {}
         listed = page("tools", {tool["name"]: tool for tool in map(wire, frontend.tools())}, params) | fresh
         declared = self._gateways()
@@ -339,10 +340,11 @@ class McpEndpoint:
                 asked = _input_params(context, params)
                 if asked is not None:
                     given = await self._calls.answer(
-                        context, asked, lambda _: answer(payload), is_single=True
+                        context, asked, lambda client: answer(payload, client), is_single=True
                     )
                     return pass_on(self._kept(wire(given)), blank)
-                return pass_on(self._kept(await answer(payload)), blank)
+                client = self._calls.client_of(context)
+                return pass_on(self._kept(await answer(payload, client)), blank)
 
         return handle
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from toolcrib.execution import Principal
-from toolcrib.execution.records import Call
+from toolcrib.execution.call import Approval, Call, CallContext, CallSuspendedError
 from toolcrib.model import RunResult
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ ToolResult: TypeAlias = "mcp_types.CallToolResult | dict[str, Any]"
 """The result of a call, likewise."""
 
 
-class InputNeeded(Exception):  # noqa: N818 - it is no error: it carries a question out of the handler
+class InputNeeded(CallSuspendedError):  # noqa: N818 - it is no error: it carries a question out of the handler
     """A request of the stateless era that goes on when its client has made it again, with an answer."""
 
     def __init__(self, result: "mcp_types.InputRequiredResult") -> None:
@@ -66,6 +66,10 @@ class CallingClient(Protocol):
     @property
     def principal(self) -> Principal:
         """Who calls: whom the token names; else the client by the name that it gives itself."""
+        ...
+
+    def context(self, approval: Approval = ...) -> CallContext:
+        """Return the context of a call that its request makes, with the consent of its user."""
         ...
 
     @property

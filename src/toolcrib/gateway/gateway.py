@@ -14,11 +14,9 @@ from toolcrib.crib.config.gateway import is_loopback, token_of
 from toolcrib.discovery import Embedder, Searcher, Store, StoreStatus
 from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy, Principal
-from toolcrib.execution.policy import all_of
 from toolcrib.execution.trace import AuditStatus
 from toolcrib.gateway.addresses import EndpointAddress, Surface
 from toolcrib.gateway.clients.client import relay_input
-from toolcrib.gateway.clients.confirm import policy as confirmed
 from toolcrib.gateway.clients.login import LoginRequests
 from toolcrib.gateway.direct.auto import AutoTools
 from toolcrib.gateway.direct.tools import DirectTools
@@ -97,7 +95,6 @@ class Gateway:
         self._metrics = Metrics(self._health)
         self._environ, self._watch = environ, watch
         self._mark = mark_of(config) if isinstance(config, str | PathLike) else None
-        is_policy = policy is None or callable(policy)  # the crib refuses anything else
         self._address: str | None = None
         self.logins = LoginPages(lambda: self.crib.settings, self._browsers_address, environ)
         middlewares, asking = middleware, LoginRequests(self.logins)
@@ -105,7 +102,7 @@ class Gateway:
             middlewares = (*middleware, asking)
         self.crib = Crib(
             load(config),
-            policy=all_of(confirmed, policy) if is_policy else policy,
+            policy=policy,
             middleware=middlewares,
             observers=(self._metrics, *observers),
             environ=environ,

@@ -12,8 +12,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from toolcrib.errors import ToolcribError, explain
+from toolcrib.execution.call import Outcome
 from toolcrib.execution.principal import Principal
-from toolcrib.execution.records import Outcome
 from toolcrib.gateway.health import Health
 
 _OUTCOMES: Mapping[str, str] = {
@@ -100,6 +100,8 @@ class Metrics:
         return self._ended
 
     def _ended(self, outcome: Outcome) -> None:
+        if outcome.is_suspended:
+            return
         namespace = None if outcome.request is None else outcome.request.tool.namespace or ""
         if namespace is None:
             namespace = _NO_TOOL

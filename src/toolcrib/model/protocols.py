@@ -27,6 +27,15 @@ class Resolver(Protocol):
 
 
 @runtime_checkable
+class ToolSource(Resolver, Protocol):
+    """A resolver some of whose tools may still be on their way."""
+
+    async def wait_for(self, ref: str | ToolId) -> None:
+        """Wait until it is known whether there is a tool of this reference."""
+        ...
+
+
+@runtime_checkable
 class ToolGateway(Protocol):
     """The four things that code in a sandbox may do with tools.
 

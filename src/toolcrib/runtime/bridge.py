@@ -21,7 +21,7 @@ from toolcrib.errors import (
     ToolError,
     explain,
 )
-from toolcrib.execution.chain import PLACE, Around, ChainLimits, RunTool, run_chain
+from toolcrib.execution.chain import Around, ChainLimits, RunTool, run_chain
 from toolcrib.execution.chain.chain import invalid, read_chain
 from toolcrib.model import ToolCallRecord, ToolGateway
 from toolcrib.model.plain import measure
@@ -232,9 +232,9 @@ class Bridge:
     def _around(self, key: str, run: RunTool) -> RunTool:
         """Have each call of a chain counted and noted like all others."""
 
-        async def follow(tool_id: str, args: dict[str, Any], within: float | None) -> Any:
-            call = partial(run, tool_id, args, within)
-            return await self._called(tool_id, args, call, f"{key}/{PLACE.get()}")
+        async def follow(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> Any:
+            call = partial(run, tool_id, args, within, step)
+            return await self._called(tool_id, args, call, f"{key}/{step}")
 
         return follow
 
@@ -293,7 +293,7 @@ async def _follow_chain(gateway: ToolGateway, steps: list[Any], around: Around, 
     if "around" in signature(run).parameters:
         return await run(steps, around=around, limits=limits)
 
-    async def call(tool_id: str, args: dict[str, Any], within: float | None) -> Any:  # noqa: ARG001 - the gateway's own holds
+    async def call(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> Any:  # noqa: ARG001 - the gateway's own holds
         return await gateway.run(tool_id, args)
 
     calling: RunTool = call

@@ -22,7 +22,13 @@ class Bench:
             self.index.register(Tool(name=name, input_schema=ANY), LocalBackend(name=name))
         self.runner = Runner(self.index, local=tools)
 
-    async def run_tool(self, tool_id: str, args: dict[str, Any], timeout: float | None) -> RunResult:  # noqa: ASYNC109 - what a chain calls
+    async def run_tool(
+        self,
+        tool_id: str,
+        args: dict[str, Any],
+        timeout: float | None,  # noqa: ASYNC109 - what a chain calls
+        step: str,  # noqa: ARG002 - the same
+    ) -> RunResult:
         self.calls.append((tool_id, args))
         return await self.runner.run(tool_id, args, timeout=timeout)
 

@@ -135,7 +135,7 @@ async def test_arguments_count_with_what_filling_them_makes_and_share_the_rest()
 async def test_calls_with_large_arguments_run_one_at_a_time() -> None:
     now, most = 0, {"small": 0, "large": 0}
 
-    async def run_tool(tool_id: str, _args: Any, _timeout: Any) -> Any:
+    async def run_tool(tool_id: str, _args: Any, _timeout: Any, _step: str) -> Any:
         nonlocal now
         now += 1
         most[tool_id] = max(most[tool_id], now)

@@ -11,10 +11,10 @@ from mcp_types import METHOD_NOT_FOUND
 from servers.asking import Asking, HandshakeOnly
 from waiting import until
 
+from toolcrib.execution.call import Call, CallContext
 from toolcrib.execution.mcp import McpServers
 from toolcrib.execution.mcp.content import ServerContent
-from toolcrib.execution.mcp.relays import CLIENT, RelayedCall, RunningCalls
-from toolcrib.execution.records import Call
+from toolcrib.execution.mcp.relays import RelayedCall, RunningCalls
 from toolcrib.model import McpBackend, Tool
 
 pytestmark = pytest.mark.anyio
@@ -67,8 +67,9 @@ class Peer:
 
 def relayed(on_input: Any, peer: str, *capabilities: str) -> RelayedCall:
     tool = Tool(name="t", namespace="s", input_schema={"type": "object"})
-    made = Call(tool=tool, args={}, backend=McpBackend(server_name="s"))
-    return RelayedCall(made, on_input, client=Peer(peer, *capabilities))  # type: ignore[arg-type]
+    context = CallContext(client=Peer(peer, *capabilities))  # type: ignore[arg-type]
+    made = Call(tool=tool, args={}, context=context, backend=McpBackend(server_name="s"))
+    return RelayedCall(made, on_input)
 
 
 async def test_a_server_that_asks_without_end_is_refused_beyond_so_many_questions_at_once() -> None:
@@ -120,8 +121,8 @@ async def test_a_question_about_a_call_that_was_given_up_is_not_asked_of_another
     """On a pipe nothing says which call a question is about: one that comes late may be another client's."""
     clock, asked = [0.0], list[str]()
 
-    async def note(_: Any, requests: dict[str, Any]) -> dict[str, Any]:
-        asked.append(str(CLIENT.get() and CLIENT.get().peer))
+    async def note(call: Call, requests: dict[str, Any]) -> dict[str, Any]:
+        asked.append(str(call.context.client and call.context.client.peer))
         return {key: ANSWERS[request["method"]] for key, request in requests.items()}
 
     def running(peer: str) -> RelayedCall:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.execution import Call
+from toolcrib.execution import Call, CallContext
 from toolcrib.model import McpBackend, Tool, ToolAnnotations
 
 MakeCall = Callable[..., Call]
@@ -25,6 +25,8 @@ def make_call() -> MakeCall:
             input_schema=fields.pop("schema", {"type": "object"}),
             annotations=ToolAnnotations(**given),
         )
-        return Call(**{"tool": record, "args": {}, "backend": McpBackend(server_name=server), **fields})
+        context = CallContext(principal=fields.pop("principal", None))
+        given = {"tool": record, "args": {}, "backend": McpBackend(server_name=server)}
+        return Call(context=context, **given | fields)
 
     return make

@@ -25,11 +25,10 @@ from starlette.responses import JSONResponse, Response
 from waiting import PATIENCE
 
 from toolcrib.errors import LoginRequiredError, ToolLoginRequiredError
-from toolcrib.execution import Principal
+from toolcrib.execution import CallContext, Principal
 from toolcrib.execution.mcp import McpServers
 from toolcrib.execution.mcp.content import ServerContent
-from toolcrib.execution.oauth.persons import SUBJECT_TOKEN, SubjectToken
-from toolcrib.execution.principal import local_user
+from toolcrib.execution.principal import SubjectToken, local_user
 from toolcrib.gateway import Gateway
 
 pytestmark = pytest.mark.anyio
@@ -103,9 +102,9 @@ async def whoami(
     servers: McpServers, who: Principal, token: str | None, owner: Principal | None = None
 ) -> Any:
     """Call as a principal in whose request a token came, which may be that of another."""
-    SUBJECT_TOKEN.set(None if token is None else SubjectToken(owner or who, token))
+    given = None if token is None else SubjectToken(owner or who, token)
     with anyio.fail_after(PATIENCE):
-        return (await servers.call(call_of(who))).structured["result"]
+        return (await servers.call(call_of(who, subject_token=given))).structured["result"]
 
 
 def exchanges(authority: Exchanging) -> list[dict[str, str]]:
@@ -224,14 +223,15 @@ async def test_resources_are_those_of_whoever_the_token_is_exchanged_for(environ
         async with McpServers({"one": settings_of(authority)}, environ=environ) as servers:
             for name in ("ann", "bob"):
                 who = principal_of(authority, name)
-                content = ServerContent(servers, who)
-                SUBJECT_TOKEN.set(SubjectToken(who, authority.subject_token(name)))
+                token = SubjectToken(who, authority.subject_token(name))
+                content = ServerContent(servers, CallContext(principal=who, subject_token=token))
                 with anyio.fail_after(PATIENCE):
                     (read,) = await content.read("one", SHARED)
                     assert read.text == f"{SHARED} of {name}"
                     assert f"notes://{name}/diary" in [each.uri for each in await content.resources("one")]
+            nobody = CallContext(principal=principal_of(authority, "ann"))
             with pytest.raises(LoginRequiredError, match="in exchange for the token of a login"):
-                await ServerContent(servers, principal_of(authority, "ann")).read("one", SHARED)
+                await ServerContent(servers, nobody).read("one", SHARED)
         assert {owner for owner, _ in authority.requests} == {"ann", "bob"}
 
 

@@ -25,7 +25,7 @@ from toolcrib.errors import (
     ToolLoginRequiredError,
     explain,
 )
-from toolcrib.execution import Call, Principal
+from toolcrib.execution import Call, CallContext, Principal
 from toolcrib.execution.mcp import McpServers, ServerConfig
 from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.execution.mcp.content import ServerContent
@@ -73,9 +73,10 @@ def servers_of(authority: Accounts, environ: dict[str, str]) -> McpServers:
     return McpServers({"one": {"url": authority.url, "auth": {"mode": "per_user"}}}, environ=environ)
 
 
-def call_of(principal: Principal | None, note: str = "hello", tool: str = "whoami") -> Call:
+def call_of(principal: Principal | None, note: str = "hello", tool: str = "whoami", **context: Any) -> Call:
     backend = McpBackend(server_name="one")
-    return Call(tool=tool_of(tool), args={"note": note}, backend=backend, principal=principal, deadline=inf)
+    who = CallContext(principal=principal, **context)
+    return Call(tool=tool_of(tool), args={"note": note}, backend=backend, context=who, deadline=inf)
 
 
 async def whoami(servers: McpServers, principal: Principal | None, note: str = "hello") -> Any:
@@ -190,7 +191,11 @@ def crowd(
         return Upstream(name, config, environ=environ, person=person, **parts)
 
     persons = PersonalUpstreams(make, retired.append, most=most)
-    return persons, lambda who: persons.find("one", config, Principal(issuer="i", subject=who)), retired
+    return (
+        persons,
+        lambda who: persons.find("one", config, CallContext(principal=Principal(issuer="i", subject=who))),
+        retired,
+    )
 
 
 async def test_the_person_who_called_longest_ago_makes_room_for_another(environ: dict[str, str]) -> None:
@@ -253,7 +258,7 @@ async def test_who_watches_hears_of_changes_after_other_settings_of_the_server_w
         keep(library, environ, (ISSUER, "ann"), "ann")
         async with servers_of(library, environ) as servers, servers_of(library, environ) as elsewhere:
             servers.on_content(heard.append)
-            stop = await ServerContent(servers, ANN).watch("one", SHARED)
+            stop = await ServerContent(servers, CallContext(principal=ANN)).watch("one", SHARED)
             await until(is_heard)
             settings = {"url": library.url, "auth": {"mode": "per_user"}}
             servers.replace("one", settings | changed)
@@ -271,12 +276,12 @@ async def test_content_is_that_of_the_person_and_of_whoever_runs_the_command(env
         async with servers_of(library, environ) as servers:
             await servers.tools("one")
             for who, name in ((ANN, "ann"), (local_user("cli"), "operator")):
-                (read,) = await ServerContent(servers, who).read("one", SHARED)
+                (read,) = await ServerContent(servers, CallContext(principal=who)).read("one", SHARED)
                 assert read.text == f"{SHARED} of {name}"
             for stranger in (BOB, None, Principal(), Principal(client="mcp:editor")):
                 for ask in (ServerContent.resources, ServerContent.templates, ServerContent.prompts):
                     with pytest.raises(LoginRequiredError):
-                        await ask(ServerContent(servers, stranger), "one")
+                        await ask(ServerContent(servers, CallContext(principal=stranger)), "one")
 
 
 @dataclass
@@ -297,7 +302,7 @@ async def test_nobody_is_asked_for_a_login_to_list_what_a_server_does_not_have(
             await servers.tools("one")
             for who in (BOB, None):
                 for ask in (ServerContent.resources, ServerContent.templates, ServerContent.prompts):
-                    assert await ask(ServerContent(servers, who), "one") == ()
+                    assert await ask(ServerContent(servers, CallContext(principal=who)), "one") == ()
 
 
 @pytest.mark.parametrize(

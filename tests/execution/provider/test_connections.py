@@ -381,7 +381,7 @@ def test_a_provider_may_be_used_in_one_event_loop_after_another(url: str) -> Non
     code = """
 import sys, anyio
 from toolcrib.execution.provider import Endpoint, HttpProvider
-from toolcrib.execution.records import Call
+from toolcrib.execution.call import Call
 
 api = HttpProvider("t", [Endpoint(name="op", url=sys.argv[1])], allow_private=True)
 tool, = api.tools()
@@ -416,7 +416,7 @@ sys.modules["httpx"] = sys.modules["yaml"] = None
 import anyio
 from toolcrib.errors import MissingExtraError
 from toolcrib.execution.provider import Endpoint, HttpProvider, OpenApiProvider
-from toolcrib.execution.records import Call
+from toolcrib.execution.call import Call
 
 api = HttpProvider("a", [Endpoint(name="x", url="http://a.example")])
 tool, = api.tools()

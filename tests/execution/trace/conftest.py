@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.execution import Answer, Outcome, Principal, Request
+from toolcrib.execution import Answer, CallContext, Outcome, Principal, Request
 from toolcrib.model import McpBackend, Tool
 
 
@@ -21,7 +21,9 @@ def outcome() -> Callable[..., Outcome]:
         error = fields.get("error")
         given = {
             "tool_id": "github:star",
-            "request": Request(tool=record, args=args, principal=Principal(subject="ann")),
+            "request": Request(
+                tool=record, args=args, context=CallContext(principal=Principal(subject="ann"))
+            ),
             "backend": McpBackend(server_name="github"),
             "answer": Answer(structured={"stars": 1}) if error is None else None,
             "error": None,

@@ -7,9 +7,10 @@ from mcp_types import CallToolResult
 
 from toolcrib import Crib, tool
 from toolcrib.crib import GatewaySettings
-from toolcrib.execution import Principal
+from toolcrib.execution import CallContext, Principal
+from toolcrib.execution.call import Approval
 from toolcrib.gateway import Confirmation, ConfirmationResult
-from toolcrib.gateway.meta import MetaTools, policy
+from toolcrib.gateway.meta import MetaTools
 from toolcrib.gateway.meta.definitions import DEFINITIONS
 from toolcrib.model import DefaultValidator
 
@@ -20,6 +21,9 @@ class Asking:
     """The client behind a request."""
 
     principal = Principal(client="mcp:test")
+
+    def context(self, approval: Approval = Approval()) -> CallContext:  # noqa: B008 - it is frozen
+        return CallContext(principal=self.principal, approval=approval)
 
     def __init__(
         self,
@@ -44,7 +48,7 @@ class Asking:
 
 def crib_of_tools(config: Any = None, **options: Any) -> Crib:
     """Return a crib whose tools read, destroy, fail and say nothing of themselves."""
-    crib = Crib(config, policy=policy, **options)
+    crib = Crib(config, **options)
 
     @crib.add(namespace="shop")
     async def order(number: int) -> dict[str, Any]:

@@ -9,10 +9,8 @@ from mcp_types import InputRequiredResult
 from waiting import PATIENCE
 
 from toolcrib import Crib, tool
-from toolcrib.execution import Request
 from toolcrib.execution.trace import Audit, AuditRecord
 from toolcrib.gateway import ConfirmationResult, InputNeeded
-from toolcrib.gateway.meta import policy
 from toolcrib.gateway.meta.running import mentioned_in
 from toolcrib.model import Tool, ToolAnnotations
 
@@ -128,9 +126,11 @@ async def test_the_audit_says_of_each_refused_tool_how_the_question_ended(
     [
         {"tools": ["shop:drop_order"]},
         {"tools": ["shop:*"], "annotations": {"destructiveHint": True}},
+        {"tools": ["shop"]},
+        {"tools": ["shop:drop_*"]},
         {"tools": ["shop:drop_order"], "args": {"properties": {"number": {"maximum": 5}}}},
     ],
-    ids=["its id", "the hint", "some arguments"],
+    ids=["its id", "the hint", "the namespace", "a pattern", "some arguments"],
 )
 async def test_a_rule_that_allows_it_explicitly_is_consent_of_the_operator(
     name: str, args: Any, rule: dict[str, Any]
@@ -148,13 +148,11 @@ async def test_a_rule_that_allows_it_explicitly_is_consent_of_the_operator(
     [
         {},
         {"tools": ["*"]},
-        {"tools": ["shop"]},
-        {"tools": ["shop:*"]},
-        {"tools": ["shop:drop_*"]},
+        {"tools": ["*:*"]},
         {"annotations": {"destructiveHint": True}, "who": ["ann"]},
         {"tools": ["shop:drop_order"], "args": {"properties": {"number": {"minimum": 5}}}},
     ],
-    ids=["everything", "star", "namespace", "pattern", "name pattern", "other caller", "other arguments"],
+    ids=["everything", "star", "stars", "other caller", "other arguments"],
 )
 async def test_a_rule_that_allows_it_among_others_is_no_consent(
     name: str, args: Any, rule: dict[str, Any]
@@ -310,7 +308,7 @@ _TRIES: dict[str, tuple[str, Any]] = {
 
 def crib_that_erases() -> Crib:
     """Return a crib with a tool that destroys, and one that does nothing."""
-    crib = Crib(policy=policy)
+    crib = Crib()
 
     @crib.add
     @tool(annotations={"destructiveHint": True})
@@ -453,17 +451,12 @@ async def test_what_one_request_may_do_another_may_not() -> None:
 
 
 async def test_question_names_all_tools() -> None:
-    crib = Crib(policy=policy)
+    crib = Crib()
     for number in range(12):
         crib.add(tool(name=f"drop{number}", annotations=ToolAnnotations(destructive_hint=True))(lambda: None))
     client = Asking()
     await given(face_of(crib), "run_chain", {"steps": [{"tool_id": f"drop{at}"} for at in range(12)]}, client)
     assert "drop9, drop10, drop11? They say" in client.questions[0].text
-
-
-def test_the_policy_allows_everything_outside_of_a_request() -> None:
-    drops = Tool(name="x", input_schema={}, annotations=ToolAnnotations(destructive_hint=True))
-    assert policy(Request(tool=drops, args={})) is None
 
 
 @pytest.mark.parametrize(

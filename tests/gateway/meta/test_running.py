@@ -14,7 +14,7 @@ from waiting import PATIENCE, until
 from toolcrib import Crib
 from toolcrib.crib import GatewaySettings
 from toolcrib.execution import Principal
-from toolcrib.gateway.meta import MetaTools, policy
+from toolcrib.gateway.meta import MetaTools
 from toolcrib.gateway.results import KeptResults
 from toolcrib.model import Context
 
@@ -29,7 +29,7 @@ def said(text: str) -> dict[str, Any]:
 
 @pytest.fixture
 async def crib() -> AsyncIterator[Crib]:
-    async with Crib({"mcpServers": {"far": SERVER}, "store": "memory"}, policy=policy) as crib:
+    async with Crib({"mcpServers": {"far": SERVER}, "store": "memory"}) as crib:
         yield crib
 
 
@@ -179,7 +179,7 @@ async def test_what_a_server_refuses_is_told_in_its_own_words(crib: Crib) -> Non
 
 async def test_a_tool_of_a_server_that_has_not_listed_yet_is_asked_about() -> None:
     client = Asking()
-    async with Crib({"mcpServers": {"far": SERVER}, "store": "memory"}, policy=policy) as crib:
+    async with Crib({"mcpServers": {"far": SERVER}, "store": "memory"}) as crib:
         with anyio.fail_after(PATIENCE):
             args = {"tool_id": "far:erase", "args": {"result": {"content": [said("gone")]}}}
             assert (await given(face_of(crib, code=False), "run_tool", args, client))["structured"] == "gone"

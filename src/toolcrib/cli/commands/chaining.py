@@ -9,7 +9,7 @@ from toolcrib.cli.commands.running import DURABLE, TIMEOUT, show_value
 from toolcrib.cli.exits import FailedError, error_payload, exit_code
 from toolcrib.cli.inputs import read_document
 from toolcrib.cli.screen import clean, note, progress, show_json, show_table
-from toolcrib.cli.state import YES, State, local_principal, shared, wait_for
+from toolcrib.cli.state import YES, State, shared, wait_for
 from toolcrib.errors import ChainError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def chain(  # click gives them by name
         raise click.UsageError(f"{file} has no steps; write a list of them, or an object with `steps`")
 
     async def work() -> None:
-        async with state.view() as view, state.agreeing():
+        async with state.view() as view:
             if dry_run:
                 _show_plan(state, await view.run_chain(steps, dry_run=True))
             else:
@@ -57,8 +57,8 @@ def chain(  # click gives them by name
 async def _run(state: State, view: "View", steps: Any, **options: Any) -> "ChainResult":
     try:
         with progress("chain") as advance:
-            who = local_principal()
-            result: ChainResult = await view.run_chain(steps, progress=advance, principal=who, **options)
+            context = state.call_context()
+            result: ChainResult = await view.run_chain(steps, progress=advance, context=context, **options)
             return result
     except ChainError as error:
         if not state.json:

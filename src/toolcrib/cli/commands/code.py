@@ -65,15 +65,14 @@ def code(  # noqa: PLR0913, PLR0917 - click gives them by name
         _check_backend(backend)
 
     async def work() -> None:
-        async with state.view() as view, state.agreeing():
-            who = local_principal()
+        async with state.view() as view:
             with waiting("running"):
                 result = await view.execute(
                     source,
                     backend=backend,
                     profile=profile,
                     timeout=timeout,
-                    principal=who,
+                    context=state.call_context(),
                     durable=durable,
                 )
             _show(state, result)
@@ -162,10 +161,10 @@ def resume(state: State, run: str, repeat: bool, answers: tuple[str, ...]) -> No
     given = read_pairs(answers, {})
 
     async def work() -> None:
-        async with state.view() as view, state.agreeing():
+        async with state.view() as view:
             with waiting("running"):
                 result: Any = await view.resume(
-                    run, repeat=repeat, answers=given, principal=local_principal()
+                    run, repeat=repeat, answers=given, context=state.call_context()
                 )
             if hasattr(result, "final"):
                 show_chain(state, result)

@@ -19,7 +19,8 @@ from toolcrib.errors.base import counted
 if TYPE_CHECKING:
     from toolcrib.crib import GatewaySettings, View
     from toolcrib.execution import Principal, Rule
-    from toolcrib.execution.policy import Decision, Rules
+    from toolcrib.execution.call import Decision
+    from toolcrib.execution.policy import Rules
     from toolcrib.execution.principal import Issuers
     from toolcrib.model import Tool
 
@@ -138,7 +139,7 @@ def explain(
 
     Example: toolcrib policy explain github:delete_repo --as ann --group staff
     """
-    from toolcrib.execution import Request  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.execution import CallContext, Request  # noqa: PLC0415 - not needed to ask for help
 
     given = read_args(args)
 
@@ -150,7 +151,7 @@ def explain(
             if rules is None:
                 return {"toolId": meant, "effect": "allow", "rule": None, "reason": None, "rules": []}
             who = _caller(rules.issuers, view.settings.gateway, subject, client, groups)
-            decision = rules.decide(Request(tool=tool, args=given, principal=who))
+            decision = rules.decide(Request(tool=tool, args=given, context=CallContext(principal=who)))
             deciding = len(rules.rules) if decision.rule is None else rules.rules.index(decision.rule)
             rows = [
                 {
@@ -196,12 +197,10 @@ def _confirmation(decision: "Decision", tool: "Tool", settings: "GatewaySettings
     if not settings.confirm:
         return "it is destructive; gateway.confirm = false: nobody is asked"
     if rule.consents_to(str(tool.id)):
-        how = "destructiveHint = true" if rule.annotations.get("destructive_hint") else "its id"
-        return (
-            f"it is destructive; the rule {rule.name!r} has {how}, which counts as consent: nobody is asked"
-        )
+        how = "has destructiveHint = true" if rule.annotations.get("destructive_hint") else "names it"
+        return f"it is destructive; the rule {rule.name!r} {how}, which counts as consent: nobody is asked"
     return (
-        f"it is destructive; the rule {rule.name!r} has neither its id nor destructiveHint = true, so that "
+        f"it is destructive; the rule {rule.name!r} neither names it nor has destructiveHint = true, so that "
         "a client of the gateway asks its user first (gateway.confirm = true)"
     )
 
@@ -287,7 +286,7 @@ def _calls(text: str) -> Iterator[dict[str, Any]]:
 def _decided(view: "View", rules: "Rules | None", record: dict[str, Any]) -> tuple[str, str, str, str]:
     """Return the effect, the rule and the tool of a call that was made, and why its effect is not known."""
     from toolcrib.errors import ToolcribError  # noqa: PLC0415 - as above
-    from toolcrib.execution import Principal, Request  # noqa: PLC0415
+    from toolcrib.execution import CallContext, Principal, Request  # noqa: PLC0415
 
     tool_id = str(record[_TOOL])
     who = Principal(
@@ -303,5 +302,7 @@ def _decided(view: "View", rules: "Rules | None", record: dict[str, Any]) -> tup
     if rules is None:
         return "allow", "", tool_id, ""
     args = record.get("gen_ai.tool.call.arguments")
-    decision = rules.decide(Request(tool=tool, args=args if isinstance(args, dict) else {}, principal=who))
+    decision = rules.decide(
+        Request(tool=tool, args=args if isinstance(args, dict) else {}, context=CallContext(principal=who))
+    )
     return decision.effect, "" if decision.rule is None else decision.rule.name, tool_id, ""

@@ -9,7 +9,7 @@ from toolcrib.cli.completing import tool_ids
 from toolcrib.cli.inputs import read_args, read_pairs
 from toolcrib.cli.naming import resolve_ids
 from toolcrib.cli.screen import clean, note, progress, show_json, show_text
-from toolcrib.cli.state import YES, State, local_principal, shared, wait_for
+from toolcrib.cli.state import YES, State, shared, wait_for
 
 if TYPE_CHECKING:
     from toolcrib.crib import View
@@ -59,7 +59,7 @@ def run(
         raise click.UsageError("--args must be a JSON object where there are KEY=VALUE pairs too")
 
     async def work() -> None:
-        async with state.view() as view, state.agreeing():
+        async with state.view() as view:
             (meant_id,) = await resolve_ids(view, [tool_id])
             filled = {**given, **await _pairs(view, meant_id, pairs)} if pairs else given
             if stream:
@@ -67,7 +67,7 @@ def run(
                 return
             with progress(meant_id) as advance:
                 result = await view.run(
-                    meant_id, filled, timeout=timeout, progress=advance, principal=local_principal()
+                    meant_id, filled, timeout=timeout, progress=advance, context=state.call_context()
                 )
             _show_result(state, result)
 
@@ -123,7 +123,7 @@ def _described(part: dict[str, Any]) -> str:
 
 async def _stream(state: State, view: "View", tool_id: str, args: Any, limit: float | None) -> None:
     events: list[StreamEvent] = []
-    async for event in view.stream(tool_id, args, timeout=limit, principal=local_principal()):
+    async for event in view.stream(tool_id, args, timeout=limit, context=state.call_context()):
         if event.kind == "error" and event.error is not None:
             raise event.error
         events.append(event)

@@ -2,6 +2,5 @@
 
 from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.origins import Absence, Origin
-from toolcrib.crib.sources.waiting import Waiting
 
-__all__ = ["Absence", "Origin", "ToolLister", "Waiting"]
+__all__ = ["Absence", "Origin", "ToolLister"]

@@ -9,10 +9,9 @@ from toolcrib.execution.chain.check import check_chain
 from toolcrib.execution.chain.plan import Plan, PlannedStep, plan_chain
 from toolcrib.execution.chain.results import ChainResult, StepResult
 from toolcrib.execution.chain.run import Around, ChainProgress, RunTool, run_chain
-from toolcrib.execution.chain.steps import PLACE, ChainLimits, ChainStep
+from toolcrib.execution.chain.steps import ChainLimits, ChainStep
 
 __all__ = [
-    "PLACE",
     "Around",
     "Chain",
     "ChainLimits",

@@ -27,14 +27,15 @@ from toolcrib.execution.chain.budget import ResultBudget, json_size
 from toolcrib.execution.chain.chain import Chain, StepNode
 from toolcrib.execution.chain.references import ABSENT, LeadsNowhereError, Reference, ReferenceScope
 from toolcrib.execution.chain.results import ChainResult, StepResult
-from toolcrib.execution.chain.steps import PLACE, ChainLimits
+from toolcrib.execution.chain.steps import ChainLimits
 from toolcrib.execution.chain.templates import ObjectTemplate, Template, fill, made_by
 from toolcrib.execution.progress import notify
 from toolcrib.model.plain import MAX_NODES, copy_json
 from toolcrib.model.results import RunResult
 
-RunTool = Callable[[str, dict[str, Any], float | None], Awaitable[RunResult]]
-"""Runs one tool with arguments, which it may only read, within so many seconds; raises a `ToolcribError`."""
+RunTool = Callable[[str, dict[str, Any], float | None, str], Awaitable[RunResult]]
+"""Runs one tool with arguments, which it may only read, within so many seconds; raises a `ToolcribError`. The
+last argument is the place of the call in the chain, such as `2.0`, which no other call of the chain has."""
 
 Around = Callable[[RunTool], RunTool]
 """Puts something around each call of a chain."""
@@ -192,8 +193,8 @@ class _Running:
             self._admit(1)
             self._calls += 1
             async with self._turn(node, args):
-                PLACE.set(f"{node.slot}.{index}")
-                ran = await self._run(node.step.tool_id or "", args, node.step.timeout)
+                place = f"{node.slot}.{index}"
+                ran = await self._run(node.step.tool_id or "", args, node.step.timeout, place)
         except ToolcribError as error:
             return await self._failed(node, error, index=index, args=args, duration=perf_counter() - started)
         facts: dict[str, Any] = {

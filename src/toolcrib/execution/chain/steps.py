@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Container, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -29,8 +28,6 @@ MAX_CONCURRENCY = 64
 """The most that one step may ask to run at a time."""
 MAX_NESTING = 8
 """How deep groups may stand in groups."""
-PLACE: ContextVar[str] = ContextVar("toolcrib_chain_place", default="")
-"""Which call of a chain is being made, for those who stand around it: no two of one chain have the same."""
 _CAMEL = {
     "tool_id": "toolId",
     "use_previous": "usePrevious",

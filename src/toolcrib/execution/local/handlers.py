@@ -21,8 +21,8 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.errors.base import either
+from toolcrib.execution.call import Answer, Call, Emit, Update
 from toolcrib.execution.local.handler import Handler
-from toolcrib.execution.records import Answer, Call, Emit, Update
 from toolcrib.model.backend import LocalBackend, ToolBackend
 from toolcrib.model.local import Context, LocalTool, LogLevel
 from toolcrib.model.plain import MAX_CHARS, MAX_NODES, copy_json, is_large, measure

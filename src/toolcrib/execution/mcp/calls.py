@@ -27,14 +27,14 @@ from toolcrib.errors import (
     ToolLoginRequiredError,
     ToolTimeoutError,
 )
+from toolcrib.execution.call import Answer, Call
 from toolcrib.execution.mcp.connection import Connection
 from toolcrib.execution.mcp.errors import call_failure, is_closed, was_answered
-from toolcrib.execution.mcp.relays import CLIENT, LOG_LEVELS, TASKS, RelayedCall
+from toolcrib.execution.mcp.relays import LOG_LEVELS, TASKS, RelayedCall
 from toolcrib.execution.mcp.results import TASK, describe_failure, result_size, result_value, task_ttl_ms
 from toolcrib.execution.mcp.tool_watcher import own_name
 from toolcrib.execution.mcp.upstream import Upstream
 from toolcrib.execution.oauth.persons import login_reason
-from toolcrib.execution.records import Answer, Call
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import hide_secrets
 
@@ -234,7 +234,7 @@ async def _dispatched(upstream: Upstream, call: Call) -> Raw:
 
 async def _connected(upstream: Upstream, call: Call) -> tuple[Upstream, Connection]:
     try:
-        return await upstream.connect_for(CLIENT.get(), call.deadline)
+        return await upstream.connect_for(call.context.client, call.deadline)
     except ServerUnavailableError as error:
         if upstream.cancels:
             reason = upstream.closed or ""

@@ -23,8 +23,8 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from toolcrib.errors import ConfigError, Problem, ToolcribError
 from toolcrib.errors.base import either, shown
+from toolcrib.execution.call import Call
 from toolcrib.execution.oauth.settings import AuthConfig
-from toolcrib.execution.records import Call
 from toolcrib.execution.variables import Expansion, has_variables
 from toolcrib.model.plain import pointer
 from toolcrib.model.record import Record

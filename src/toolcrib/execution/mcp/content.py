@@ -1,6 +1,7 @@
 """Resources and prompts of MCP servers: the records, and the requests that list, read and complete them."""
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -14,10 +15,10 @@ from toolcrib.errors import (
     ToolcribError,
     ToolExecutionError,
 )
+from toolcrib.execution.call import Answer, Call, CallContext
 from toolcrib.execution.mcp.config import OnContent
 from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness
 from toolcrib.execution.principal import Principal
-from toolcrib.execution.records import Answer, Call
 from toolcrib.model.backend import McpBackend
 from toolcrib.model.record import JsonObject, OpenRecord, Record, Text
 from toolcrib.model.tool import Tool
@@ -35,6 +36,7 @@ _MAX_LISTING = 60.0
 """After how many seconds no further page of a list is asked for."""
 _MAX_PAGES = 1_000
 """After how many pages a list that does not end is taken as it is."""
+_NOBODY = CallContext()
 ContentKind = Literal["resources", "templates", "prompts"]
 
 
@@ -153,12 +155,13 @@ RECORDS: dict[ContentKind, type[OpenRecord]] = {kind: record for kind, (_, _, re
 class ServerContent:
     """Asks servers for their resources and prompts in the name of a principal, starting them if need be."""
 
-    def __init__(self, servers: "McpServers", principal: Principal | None = None) -> None:
-        self._servers, self._principal = servers, principal
+    def __init__(self, servers: "McpServers", context: CallContext = _NOBODY) -> None:
+        self._servers = servers
+        self._context = context
 
     def person_key(self, server: str, principal: Principal | None = None) -> Hashable | None:
         """Return whose a server's lists and contents are; None where they are everybody's."""
-        return self._servers.person_key(server, principal or self._principal)
+        return self._servers.person_key(server, principal or self._context.principal)
 
     def declared_gateways(self) -> dict[str, dict[str, Any]]:
         """Return what a gateway of these servers declares of itself and of those behind it."""
@@ -239,7 +242,7 @@ class ServerContent:
 
     def capabilities(self, server: str) -> dict[str, Any] | None:
         """Return what a server has declared, as MCP has it; None where it has not been started yet."""
-        return self._servers.capabilities(server, self._principal)
+        return self._servers.capabilities(server, self._context.principal)
 
     def instructions(self, server: str) -> str:
         """Return what a server says to everybody of how to use it, as far as that is known."""
@@ -251,7 +254,7 @@ class ServerContent:
 
     async def watch(self, server: str, uri: str) -> Callable[[], Awaitable[None]]:
         """Have a server tell of a resource; returns what stops that. See `McpServers.watch`."""
-        return await self._servers.watch(server, uri, self._principal)
+        return await self._servers.watch(server, uri, self._context)
 
     def tools_freshness(self, server: str) -> Freshness:
         """Return for how long the tools that a server has listed are still so, as far as it says."""
@@ -297,13 +300,18 @@ class ServerContent:
     async def _ask(
         self, server: str, method: str, params: dict[str, Any], subject: str, *, needs: str | None = None
     ) -> dict[str, Any]:
-        upstream = await self._servers.upstream_of(server, self._principal)
-        async with upstream.slot(self._principal, within=upstream.patience):
-            return await _answer(upstream, method, params, subject, needs)
+        upstream = await self._servers.upstream_of(server, self._context)
+        async with upstream.slot(self._context.principal, within=upstream.patience):
+            return await _answer(upstream, self._context, method, params, subject, needs)
 
 
 async def _answer(
-    server: "Upstream", method: str, params: dict[str, Any], subject: str, needs: str | None
+    server: "Upstream",
+    context: CallContext,
+    method: str,
+    params: dict[str, Any],
+    subject: str,
+    needs: str | None,
 ) -> dict[str, Any]:
     """Return what a server answers; once more where it no longer knows the session.
 
@@ -314,16 +322,16 @@ async def _answer(
 
     from toolcrib.execution.mcp.calls import exchange  # noqa: PLC0415 - the same
     from toolcrib.execution.mcp.errors import needs_login  # noqa: PLC0415 - the same
-    from toolcrib.execution.mcp.relays import CLIENT, RelayedCall  # noqa: PLC0415 - the same
+    from toolcrib.execution.mcp.relays import RelayedCall  # noqa: PLC0415 - the same
 
     lost = False
     while True:
-        upstream, connection = await server.connect_for(CLIENT.get() if needs is None else None)
+        upstream, connection = await server.connect_for(context.client if needs is None else None)
         if needs is not None and _lacks(connection, needs):
             return {}
         answered = False
-        call, is_listing = _call(upstream.name, method), needs is not None
-        running = RelayedCall(call, upstream.on_input, connection.logs, is_listing=is_listing)
+        call = replace(_call(upstream.name, method), context=context)
+        running = RelayedCall(call, upstream.on_input, connection.logs, is_listing=needs is not None)
         upstream.began(running)
         try:
             with anyio.fail_after(upstream.patience):

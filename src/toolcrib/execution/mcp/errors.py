@@ -23,8 +23,8 @@ from toolcrib.errors import (
     ToolLoginRequiredError,
 )
 from toolcrib.errors.base import shown
+from toolcrib.execution.call import Call
 from toolcrib.execution.oauth.persons import login_reason
-from toolcrib.execution.records import Call
 from toolcrib.redaction import KnownSecrets
 
 _MAX_REASON = 2_000

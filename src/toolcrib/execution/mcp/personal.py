@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolcrib.errors import LoginRequiredError, RequestRefusedError, ServerUnavailableError
+from toolcrib.execution.call import CallContext
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.oauth.persons import SUBJECT_TOKEN, Person
+from toolcrib.execution.oauth.persons import Person
 from toolcrib.execution.principal import Principal
 
 if TYPE_CHECKING:
@@ -45,20 +46,21 @@ class PersonalUpstreams:
         """Return the upstreams to a server."""
         return [upstream for key, (_, upstream) in self._known.items() if key[0] == name]
 
-    def find(self, name: str, config: ServerConfig, principal: Principal | None) -> "Upstream":
-        """Return the upstream of a principal.
+    def find(self, name: str, config: ServerConfig, context: CallContext) -> "Upstream":
+        """Return the upstream of the principal who calls.
 
         Raises:
             LoginRequiredError: it is not known who that is, or there is no token to exchange.
             ServerUnavailableError: too many persons call at once.
         """
+        principal = context.principal
         if principal is None or not principal.issuer or not principal.subject:
             reason = "it wants a login of each person, and nobody says who calls: the operator has to give"
             raise LoginRequiredError(
                 name, f"{reason} clients their own tokens (gateway.tokens), or a login (gateway.auth)"
             )
         is_exchanged = _is_exchanged(config)
-        token = _subject_token(principal) if is_exchanged else None
+        token = _subject_token(context) if is_exchanged else None
         if is_exchanged and token is None:
             reason = "it is called in exchange for the token of a login, and there is none"
             raise LoginRequiredError(name, reason)
@@ -143,7 +145,7 @@ def _is_exchanged(config: ServerConfig) -> bool:
     return config.auth is not None and config.auth.mode == "exchange"
 
 
-def _subject_token(principal: Principal) -> str | None:
-    """Return the token of the request that is being answered, if it is that of the principal who calls."""
-    given = SUBJECT_TOKEN.get()
-    return given.token if given is not None and given.principal == principal else None
+def _subject_token(context: CallContext) -> str | None:
+    """Return the token of the request, if it names the principal who calls."""
+    given = context.subject_token
+    return given.token if given is not None and given.principal == context.principal else None

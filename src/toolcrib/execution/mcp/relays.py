@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 from weakref import ref
 
 import anyio
@@ -20,8 +20,8 @@ from mcp_types import (
 )
 
 from toolcrib.errors import ToolExecutionError
+from toolcrib.execution.call import Call, CallClient, Emit, PageNotifier, Update
 from toolcrib.execution.mcp.config import OnInput
-from toolcrib.execution.records import Call, Emit, Update
 
 LOG_LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
 """The levels of log messages, the most verbose first."""
@@ -136,76 +136,6 @@ def log_update(params: dict[str, Any]) -> LogUpdate:
     return LogUpdate(kind="progress", data={"message": message, "level": params.get("level")}, params=params)
 
 
-class CallClient(Protocol):
-    """The client behind a request, as far as servers may ask it and tell it something."""
-
-    @property
-    def peer(self) -> object:
-        """Equal for requests of the same client, where that can be known; answers go to no other peer."""
-        ...
-
-    @property
-    def capabilities(self) -> dict[str, Any]:
-        """The capabilities among elicitation, sampling and roots that it declares, as MCP has them."""
-        ...
-
-    @property
-    def takes_server_requests(self) -> bool:
-        """Whether a server asks it by requests of its own: it is of the handshake era, and can be asked."""
-        ...
-
-    @property
-    def extensions(self) -> dict[str, Any]:
-        """The extensions that it declares and that servers may make use of by way of a gateway."""
-        ...
-
-    @property
-    def takes_tasks(self) -> bool:
-        """Whether its request may be answered with a task, or is about one."""
-        ...
-
-    def note_task(self, call: Call, handle: dict[str, Any]) -> None:
-        """Take the task that a server has begun in place of an answer."""
-        ...
-
-    @property
-    def log_level(self) -> str | None:
-        """From which level on it wants log messages; None: none at all."""
-        ...
-
-    @property
-    def has_set_level(self) -> bool:
-        """Whether it named that level itself; else messages are for it where a server declares to log."""
-        ...
-
-    async def log(self, params: dict[str, Any]) -> None:
-        """Send it a log message, the parameters of `notifications/message`, unless its level is too low."""
-        ...
-
-    def lacks(self, error: MCPError) -> None:
-        """Note that a server refused, because the client has not a capability that it needs."""
-        ...
-
-    def resumed(self) -> dict[str, Any]:
-        """Return what a request that it makes again carries to the server: state and responses, once."""
-        ...
-
-    def pass_on(self, result: dict[str, Any]) -> bool:
-        """Take the question of a stateless server as the answer to its own request, if that can be.
-
-        It can where its request stands for one request to a server, and is made again with the responses.
-        """
-        ...
-
-    def page_notifier(self) -> "PageNotifier | None":
-        """Return what tells it at once that a page is done with, if it can be told; it keeps no request."""
-        ...
-
-
-PageNotifier = Callable[[str, bool], None]
-"""Told the id of an elicitation, and whether the request that it was for is still under way."""
-CLIENT: ContextVar[CallClient | None] = ContextVar("toolcrib_client", default=None)
-"""The client whose request is being answered."""
 _RUNNING: ContextVar["RelayedCall | None"] = ContextVar("toolcrib_running", default=None)
 """The call in whose task, or on whose HTTP stream, something is sent or received."""
 
@@ -220,7 +150,6 @@ class RelayedCall:
     """Whether the server declares that it logs."""
     is_listing: bool = False
     """Whether it asks for a list, which is nobody's: what a server asks and logs is about other requests."""
-    client: CallClient | None = field(default_factory=CLIENT.get)
     updates: Updates | None = None
     was_asked: bool = False
     """Whether the server has been given input, so that the answer is for this client alone."""
@@ -229,6 +158,11 @@ class RelayedCall:
     pause: Callable[[], AbstractContextManager[None]] = nullcontext
     """Stops the clock of the server's own limit."""
     token: Token["RelayedCall | None"] | None = None
+
+    @property
+    def client(self) -> CallClient | None:
+        """The client behind the request; a list is asked for in nobody's name."""
+        return None if self.is_listing else self.call.context.client
 
     def __post_init__(self) -> None:
         if self.call.emit is not None or self._client_logs:
@@ -285,12 +219,8 @@ class RelayedCall:
         """
         assert self.on_input is not None  # noqa: S101 - whoever asks has looked
         self.note_asked()
-        before = CLIENT.set(self.client)
-        try:
-            with self.call.pause() if self.call.pause else nullcontext(), self.pause():
-                return await self.on_input(self.call, requests)
-        finally:
-            CLIENT.reset(before)
+        with self.call.pause() if self.call.pause else nullcontext(), self.pause():
+            return await self.on_input(self.call, requests)
 
 
 class RunningCalls:

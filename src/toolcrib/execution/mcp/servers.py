@@ -22,6 +22,7 @@ from toolcrib.errors import (
     ServerUnavailableError,
     ValidationError,
 )
+from toolcrib.execution.call import Answer, Call, CallContext
 from toolcrib.execution.mcp.config import (
     ContentChange,
     OnContent,
@@ -36,7 +37,6 @@ from toolcrib.execution.mcp.personal import PersonalUpstreams, connect, person_k
 from toolcrib.execution.mcp.server_health import Breaker, ServerStatus
 from toolcrib.execution.oauth.persons import Person
 from toolcrib.execution.principal import Principal
-from toolcrib.execution.records import Answer, Call
 from toolcrib.model.backend import McpBackend, ToolBackend
 from toolcrib.model.plain import is_large, measure
 from toolcrib.model.suggest import did_you_mean
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _CLOSING = "toolcrib is closing"
+_NOBODY = CallContext()
 _STOP_WATCHING = 5.0
 """Seconds that it may take to tell a server that a resource is watched no more."""
 DRAIN_TIME = 30.0
@@ -218,8 +219,8 @@ class McpServers:
                 raise ServerUnavailableError(name, reason)
         return self._upstream(name)
 
-    async def upstream_of(self, name: str, principal: Principal | None) -> "Upstream":
-        """Return the upstream that a principal's requests to a server go to.
+    async def upstream_of(self, name: str, context: CallContext) -> "Upstream":
+        """Return the upstream that somebody's requests to a server go to.
 
         Raises:
             LoginRequiredError: each person has their own, and it is not known who this is.
@@ -227,7 +228,7 @@ class McpServers:
         """
         upstream = await self.upstream(name)
         config = upstream.config
-        return self._persons.find(name, config, principal) if config.is_personal else upstream
+        return self._persons.find(name, config, context) if config.is_personal else upstream
 
     def person_key(self, name: str, principal: Principal | None) -> Hashable | None:
         """Return whose the content is that a principal gets of a server; None where it is everybody's."""
@@ -269,7 +270,7 @@ class McpServers:
         return lambda: self._on_content.pop(key, None) and None
 
     async def watch(
-        self, name: str, uri: str, principal: Principal | None = None
+        self, name: str, uri: str, context: CallContext = _NOBODY
     ) -> Callable[[], Awaitable[None]]:
         """Have a server tell of a resource, after starting it if need be; returns what stops that.
 
@@ -279,7 +280,8 @@ class McpServers:
             RequestRefusedError: it does not tell, or too many are watched.
             ServerUnavailableError: it cannot be started.
         """
-        upstream = await self.upstream_of(name, principal)
+        principal = context.principal
+        upstream = await self.upstream_of(name, context)
         self._persons.admit_watcher(upstream)
         await upstream.watch(uri, principal)
         pending = [uri]
@@ -334,7 +336,7 @@ class McpServers:
 
         if upstream.config.is_personal:
             try:
-                upstream = self._persons.find(upstream.name, upstream.config, call.principal)
+                upstream = self._persons.find(upstream.name, upstream.config, call.context)
             except ServerUnavailableError as error:
                 raise unsent(call, error) from error
         result = await dispatch(upstream, call)

@@ -28,6 +28,7 @@ from mcp.shared.exceptions import MCPError
 from toolcrib.concurrency.fair_slots import FairSlots
 from toolcrib.concurrency.in_flight import InFlight
 from toolcrib.errors import ConfigError, LoginRequiredError, ServerUnavailableError
+from toolcrib.execution.call import CallClient
 from toolcrib.execution.mcp.change_listener import ChangeListener
 from toolcrib.execution.mcp.config import OnContent, OnInput, ServerConfig
 from toolcrib.execution.mcp.connection import Connection, ConnectionListeners, Start, open_link, transport_to
@@ -40,7 +41,7 @@ from toolcrib.execution.mcp.errors import (
     reason_of,
     refuses_handshake,
 )
-from toolcrib.execution.mcp.relays import CallClient, RelayedCall, RunningCalls
+from toolcrib.execution.mcp.relays import RelayedCall, RunningCalls
 from toolcrib.execution.mcp.server_health import Breaker, ServerHealth, ServerStatus
 from toolcrib.execution.mcp.tool_watcher import ToolListing, ToolListWatcher
 from toolcrib.execution.mcp.transport.environment import describe_withheld

@@ -14,9 +14,9 @@ from anyio.lowlevel import current_token
 from pydantic_core import from_json, to_json
 
 from toolcrib.errors import ValidationError
+from toolcrib.execution.call import Answer, Call
 from toolcrib.execution.middleware.compose import by_backend, require
 from toolcrib.execution.protocols import Next
-from toolcrib.execution.records import Answer, Call
 from toolcrib.model.plain import measure
 from toolcrib.model.toolid import ToolId
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.errors.base import shown
+from toolcrib.execution.call import Call
 from toolcrib.execution.protocols import Middleware, Next
-from toolcrib.execution.records import Call
 from toolcrib.execution.selection import label
 
 Key = Callable[[Call], Hashable]

@@ -7,10 +7,10 @@ from math import inf
 from anyio.lowlevel import current_token
 
 from toolcrib.concurrency.fair_slots import FairSlots
+from toolcrib.execution.call import Answer, Call
 from toolcrib.execution.middleware.compose import Key, by_backend, require
 from toolcrib.execution.principal import slot_owner
 from toolcrib.execution.protocols import Next
-from toolcrib.execution.records import Answer, Call
 
 
 class _Room:

@@ -10,9 +10,9 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from toolcrib.errors import BackendUnavailableError
+from toolcrib.execution.call import Answer, Call
 from toolcrib.execution.middleware.compose import Key, by_backend, require
 from toolcrib.execution.protocols import Next
-from toolcrib.execution.records import Answer, Call
 from toolcrib.execution.selection import label
 
 _TICK = 1e-6

@@ -9,9 +9,9 @@ import anyio
 
 from toolcrib.concurrency.backoff import Backoff
 from toolcrib.errors import BackendUnavailableError, ToolLoginRequiredError
+from toolcrib.execution.call import Answer, Call, Emit, Update
 from toolcrib.execution.middleware.compose import require
 from toolcrib.execution.protocols import Next
-from toolcrib.execution.records import Answer, Call, Emit, Update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,6 @@
 """Persons whose own access is used at servers that answer each of them for themselves."""
 
 import re
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,19 +11,6 @@ if TYPE_CHECKING:
 
 _COMMAND = re.compile(r"toolcrib login [\w.-]+")
 _OPERATOR = "only the operator of this gateway can log in"
-
-
-@dataclass(frozen=True, slots=True)
-class SubjectToken:
-    """The token that a client has called with, whose signature and audience were verified."""
-
-    principal: Principal
-    """Whom it names."""
-    token: str = field(repr=False)
-
-
-SUBJECT_TOKEN: ContextVar[SubjectToken | None] = ContextVar("toolcrib_subject_token", default=None)
-"""The token of the request that is being answered, for servers whose tokens it is exchanged for."""
 
 
 @dataclass(eq=False, slots=True)

@@ -9,10 +9,10 @@ from email.message import Message
 from typing import Any, Protocol
 
 from toolcrib.concurrency.turns import dense_pieces_in_parts
+from toolcrib.execution.call import Emit, Update
 from toolcrib.execution.provider.credentials import Veil
 from toolcrib.execution.provider.events import StreamDecoder, TextParts, parse_json_value, parts_of
 from toolcrib.execution.provider.inflate import Inflater, UnreadableError
-from toolcrib.execution.records import Emit, Update
 
 _MAX_FAILURE_BYTES = 64 * 1024
 _MAX_REASON = 500

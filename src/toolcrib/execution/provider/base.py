@@ -7,11 +7,11 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from toolcrib.errors import ConfigError, InvalidToolError, NoBackendError, Problem
 from toolcrib.errors.base import counted
+from toolcrib.execution.call import Answer, Call
 from toolcrib.execution.provider.addresses import is_odd_number
 from toolcrib.execution.provider.client import HttpClient, HttpOptions
 from toolcrib.execution.provider.credentials import Credentials
 from toolcrib.execution.provider.plan import RequestPlan
-from toolcrib.execution.records import Answer, Call
 from toolcrib.model.backend import ProviderBackend
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool

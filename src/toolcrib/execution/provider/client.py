@@ -20,6 +20,7 @@ from toolcrib.errors import (
     ToolExecutionError,
     ValidationError,
 )
+from toolcrib.execution.call import Answer, Call
 from toolcrib.execution.principal import slot_owner
 from toolcrib.execution.provider.addresses import Addresses, AddressRefusedError, Lookup
 from toolcrib.execution.provider.answers import public_headers, read_failure, read_value, reason_of
@@ -27,7 +28,6 @@ from toolcrib.execution.provider.assembly import Outgoing, assemble, is_token
 from toolcrib.execution.provider.credentials import Credentials, hide
 from toolcrib.execution.provider.inflate import ACCEPTED, UnreadableError
 from toolcrib.execution.provider.plan import RequestPlan, is_idempotent
-from toolcrib.execution.records import Answer, Call
 
 if TYPE_CHECKING:
     import httpx

@@ -26,9 +26,9 @@ from toolcrib.errors import (
     Unconfirmed,
     ValidationError,
 )
+from toolcrib.execution.call import Outcome
 from toolcrib.execution.middleware.cache import FROM_CACHE
 from toolcrib.execution.principal import Principal
-from toolcrib.execution.records import Outcome
 from toolcrib.execution.selection import label
 from toolcrib.execution.trace.levels import ProtocolLevel, ToolLevel, TransportLevel, code_of, levels_of
 from toolcrib.model.plain import copy_json, measure
@@ -128,6 +128,8 @@ class Audit:
         return partial(self._end, self.clock())
 
     def _end(self, began: float, outcome: Outcome) -> None:
+        if outcome.is_suspended:  # it is recorded when its client has made it again
+            return
         transport, protocol, tool = levels_of(outcome)
         error = outcome.error
         who = outcome.principal or Principal()

@@ -10,8 +10,8 @@ from os import PathLike
 from threading import Condition, Thread
 
 from toolcrib.errors import PolicyDeniedError
+from toolcrib.execution.call import Answer, Call
 from toolcrib.execution.protocols import Next
-from toolcrib.execution.records import Answer, Call
 from toolcrib.execution.trace.chained import ChainedLines, Sign
 from toolcrib.model.record import Record
 

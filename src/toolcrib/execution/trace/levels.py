@@ -12,8 +12,8 @@ from toolcrib.errors import (
     ToolTimeoutError,
     explain,
 )
+from toolcrib.execution.call import Outcome
 from toolcrib.execution.middleware.cache import FROM_CACHE
-from toolcrib.execution.records import Outcome
 
 TransportLevel = Literal["ok", "unreachable", "timeout", "cancelled", "none"]
 ProtocolLevel = Literal["ok", "refused", "invalid", "none"]

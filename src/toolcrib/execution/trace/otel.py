@@ -6,9 +6,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from toolcrib.errors import MissingExtraError
+from toolcrib.execution.call import Answer, Call, Outcome
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.protocols import Next
-from toolcrib.execution.records import Answer, Call, Outcome
 from toolcrib.model.backend import McpBackend
 
 if TYPE_CHECKING:

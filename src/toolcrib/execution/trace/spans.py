@@ -11,7 +11,7 @@ from opentelemetry.trace import Span, StatusCode, TracerProvider, get_tracer, se
 
 from toolcrib import __version__
 from toolcrib.errors import BackendUnavailableError, ToolExecutionError
-from toolcrib.execution.records import Outcome
+from toolcrib.execution.call import Outcome
 from toolcrib.execution.selection import label
 from toolcrib.execution.trace.audit import args_of, json_text, result_of
 from toolcrib.execution.trace.levels import code_of, rpc_code
@@ -106,7 +106,7 @@ class Spans:
         if outcome.backend is not None:
             span.set_attribute("gen_ai.tool.type", _type_of(outcome))
             span.set_attribute("toolcrib.backend", label(outcome.backend))
-        if outcome.error is not None:
+        if outcome.error is not None and not outcome.is_suspended:
             span.set_attribute("error.type", code_of(outcome.error))
             span.set_status(StatusCode.ERROR)
         if self._include_args:
@@ -115,6 +115,8 @@ class Spans:
             _set_json(span, "gen_ai.tool.call.result", result_of(outcome))
 
     def _measure(self, outcome: Outcome) -> None:
+        if outcome.is_suspended:
+            return
         attributes = {
             "gen_ai.operation.name": _OPERATION,
             "gen_ai.tool.name": _UNKNOWN if outcome.request is None else outcome.request.tool.name,

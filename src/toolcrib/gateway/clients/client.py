@@ -5,9 +5,8 @@ import json
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import mcp_types
@@ -20,8 +19,8 @@ from pydantic import ValidationError as PydanticError
 
 from toolcrib.errors import LimitExceededError, ToolExecutionError
 from toolcrib.errors.base import shown
-from toolcrib.execution.mcp.relays import APPS, CLIENT, LOG_LEVELS, PageNotifier
-from toolcrib.execution.records import Call
+from toolcrib.execution.call import Approval, Call, CallContext, PageNotifier
+from toolcrib.execution.mcp.relays import APPS, LOG_LEVELS
 from toolcrib.gateway.clients.confirmation_tokens import ConfirmationTokens
 from toolcrib.gateway.clients.input_requests import (
     UNSAFE_PAGE,
@@ -43,8 +42,7 @@ _Asked = mcp_types.InputRequest
 _REQUEST: TypeAdapter[_Asked] = TypeAdapter(_Asked)
 Ask = Callable[[Mapping[str, _Asked]], Awaitable[dict[str, dict[str, Any]]]]
 """Asks a client of the stateless era, whose request waits meanwhile, and returns its responses by key."""
-CURRENT = cast("ContextVar[RequestClient | None]", CLIENT)
-"""The client whose request is being answered."""
+_NOBODY_IS_ASKED = Approval()
 _LEVEL = "toolcrib.log_level"
 _PEER = "toolcrib.peer"
 _DEFAULT_LEVEL = "info"
@@ -110,6 +108,12 @@ class RequestClient:
         """The question of a server, to be the answer to this request."""
         self.lacking: MCPError | None = None
         """Why a server that needs input got none, such as a capability that the client has not."""
+
+    def context(self, approval: Approval = _NOBODY_IS_ASKED) -> CallContext:
+        """Return the context of a call that this request makes."""
+        request = self._context.request
+        token = None if request is None else request.scope.get("toolcrib.subject_token")
+        return CallContext(principal=self.principal, client=self, approval=approval, subject_token=token)
 
     def leave(self) -> None:
         """Note that the request was answered with a question, so that there is nobody to tell anything."""
@@ -228,7 +232,10 @@ class RequestClient:
 
     def note_task(self, call: Call, handle: dict[str, Any]) -> None:
         """Make the task of a server the answer to this request."""
-        self.task = StartedTask(replace(call, args={}, emit=None, pause=None, on_asked=None), handle)
+        # The task outlives this request, so nothing of the request is kept with it.
+        context = CallContext(principal=call.principal)
+        kept = replace(call, args={}, context=context, emit=None, pause=None, on_asked=None)
+        self.task = StartedTask(kept, handle)
 
     def resumed(self) -> dict[str, Any]:
         """Return the state and the responses for the server whose question was passed on, once."""
@@ -358,8 +365,8 @@ async def relay_input(call: Call, asked: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ToolExecutionError: there is no client, or it cannot answer.
     """
-    client = CURRENT.get()
-    if client is None:
+    client = call.context.client
+    if not isinstance(client, RequestClient):
         raise _failure(call, "there is no client to ask")
     requests: dict[str, _Asked] = {}
     for key, request in asked.items():

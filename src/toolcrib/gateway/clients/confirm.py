@@ -2,28 +2,20 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import anyio
-
 from toolcrib.crib import View
 from toolcrib.errors import (
-    BackendUnavailableError,
-    InputValidationError,
     PolicyDeniedError,
     ToolcribError,
-    ToolNotFoundError,
     Unconfirmed,
-    ValidationError,
 )
-from toolcrib.execution import Request
-from toolcrib.execution.pipeline import declined, read_arguments
-from toolcrib.execution.policy import Rules, approving
+from toolcrib.execution import CallContext, Request
+from toolcrib.execution.call import Approval, Decision
 from toolcrib.execution.progress import Progress, notify
 from toolcrib.execution.rule import is_destructive
 from toolcrib.gateway.frontend import CallingClient, Confirmation, ConfirmationResult
@@ -81,20 +73,6 @@ class _Why:
         return f"{begin} change the effect of the rule {self.rule!r}, which asks"
 
 
-@dataclass(frozen=True, slots=True)
-class _Agreed:
-    """What may run in the request at hand though it is destructive."""
-
-    tools: frozenset[str]
-    """What a person has agreed to."""
-    rules: Rules | None
-    """What else is consented to."""
-
-
-_AGREED: ContextVar[_Agreed | None] = ContextVar("toolcrib_agreed", default=None)
-"""None where no request of a client that can ask is active: then nobody is to be asked."""
-
-
 class ConfirmedCalls:
     """Runs single tools of a view for clients; a person agrees to a destructive one first."""
 
@@ -116,26 +94,26 @@ class ConfirmedCalls:
             InputNeeded: the client has to make the request again, with the answer.
             ToolError: as `View.run` has it.
         """
-        named: list[Tool] = []
-        refusal: PolicyDeniedError | None = None
-        tool = await self._resolved(reference, timeout) if client.can_ask else None
-        why = None if tool is None else self._why_ask(tool, args, client)
-        if tool is not None and why is not None:
-            self._check(tool, args)
-            named = [tool]
-            try:
-                await self._ask(client, named, args, why)
-            except PolicyDeniedError as error:
-                refusal = error
-        with declined(refusal), self.agreed(client, named):
-            return await self._view.run(
-                reference,
-                args,
-                timeout=timeout,
-                progress=progress_sender(client),
-                frame_progress=False,
-                principal=client.principal,
-            )
+        context = self.context(client)
+        if client.can_ask:
+            approval = replace(context.approval, ask=partial(self._ask_about_call, client))
+            context = replace(context, approval=approval)
+        return await self._view.run(
+            reference,
+            args,
+            timeout=timeout,
+            progress=progress_sender(client),
+            frame_progress=False,
+            context=context,
+        )
+
+    def context(self, client: CallingClient, granted: Iterable[Tool] = ()) -> CallContext:
+        """Return the context of calls for a client, whose user has agreed to some tools.
+
+        Further destructive tools need consent, where the client could have asked for it.
+        """
+        ids = frozenset(str(tool.id) for tool in granted)
+        return client.context(Approval(granted=ids, confirm_destructive=self._confirm and client.can_ask))
 
     async def agree(
         self, client: CallingClient, tools: Sequence[Tool], given: Any, what: str, places: Sequence[str] = ()
@@ -161,28 +139,11 @@ class ConfirmedCalls:
         try:
             await self._ask(client, tools, given, why, what, places)
         except PolicyDeniedError as refusal:
-            with declined(refusal):
-                for tool in tools:
-                    with suppress(ToolcribError):  # it is the refusal, which is raised below for all of them
-                        await self._view.run(str(tool.id), principal=client.principal)
+            refused = client.context(Approval(refusal=refusal))
+            for tool in tools:
+                with suppress(ToolcribError):  # it is the refusal, which is raised below for all of them
+                    await self._view.run(str(tool.id), context=refused)
             raise
-
-    @contextmanager
-    def agreed(self, client: CallingClient, tools: Iterable[Tool]) -> Iterator[None]:
-        """Let a request run these tools, which a person agreed to, and what the rules consent to.
-
-        Other destructive tools are refused, where its client could have asked about them.
-        """
-        agreed_on = frozenset(str(tool.id) for tool in tools)
-        with approving(lambda request, _: request.tool_id in agreed_on):
-            if not (self._confirm and client.can_ask):
-                yield
-                return
-            token = _AGREED.set(_Agreed(agreed_on, self._view.rules))
-            try:
-                yield
-            finally:
-                _AGREED.reset(token)
 
     def asked_about(self, client: CallingClient, tools: Iterable[Tool]) -> list[Tool]:
         """Return those tools that a person is asked about before they run with some arguments."""
@@ -201,21 +162,19 @@ class ConfirmedCalls:
         rules = self._view.rules
         return rules is None or not rules.grants(client.principal).always_consents(tool)
 
-    def _why_ask(self, tool: Tool, args: Any, client: CallingClient) -> _Why | None:
-        """Return why a person is asked about a call; None where nobody is, as where a rule refuses it."""
-        risk = _Why(_RISK, is_risk=True) if self._confirm and is_destructive(tool.annotations) else None
-        rules = self._view.rules
-        if rules is None:
-            return risk
-        read, _ = read_arguments(args, str(tool.id))
-        decision = rules.decide(Request(tool=tool, args=read, principal=client.principal))
-        if decision.rule is None or decision.effect == "deny":
-            return None
-        if decision.rule.consents_to(str(tool.id)):
-            return None
-        if risk is not None or decision.effect == "allow":
-            return risk
-        return _Why(decision.rule.reason or _RULED, is_risk=False, rule=decision.rule.name)
+    async def _ask_about_call(self, client: CallingClient, request: Request, decision: Decision) -> None:
+        """Ask whether one call may run.
+
+        Raises:
+            PolicyDeniedError: the person did not agree.
+            InputNeeded: the client has to make the request again, with the answer.
+        """
+        if decision.is_risky or decision.rule is None:
+            why = _Why(_RISK, is_risk=True)
+        else:
+            rule = decision.rule
+            why = _Why(rule.reason or _RULED, is_risk=False, rule=rule.name)
+        await self._ask(client, [request.tool], request.args, why)
 
     async def _ask(
         self,
@@ -249,53 +208,6 @@ class ConfirmedCalls:
         who = client.principal
         parts = [who.issuer, who.subject, who.client, version, *(tool.to_json() for tool in tools)]
         return json.dumps(parts, default=str)
-
-    async def _resolved(self, reference: str, limit: float | None) -> Tool | None:
-        """Return the tool that a reference means, once its server has listed its tools; None where none is.
-
-        Raises:
-            BackendUnavailableError: its server does not answer, or not within so many seconds.
-        """
-        try:
-            return self._view.index.resolve(reference)
-        except ToolcribError:  # it may be one of a server that has not; problems are reported below
-            with anyio.move_on_after(limit):
-                try:
-                    await self._view.describe(reference, "summary")
-                    return self._view.index.resolve(reference)
-                except ToolNotFoundError:  # the run says why
-                    return None
-        reason = f"it was not ready within {limit or 0.0:g} s"
-        raise BackendUnavailableError(tool_id=reference, op="resolve", reason=reason, sent=False)
-
-    def _check(self, tool: Tool, args: Any) -> None:
-        """Refuse arguments that do not fit: nobody is to be asked about a call that cannot be.
-
-        Raises:
-            InputValidationError: they do not.
-        """
-        try:
-            self._view.validator.validate_input(tool, args)
-        except ValidationError as error:
-            raise InputValidationError(error.problems, error.text, tool_id=str(tool.id)) from error
-
-
-def policy(request: Request) -> str | None:
-    """Refuse a destructive tool that nobody was asked about, in a request whose client could have asked.
-
-    It is the `policy` of the crib behind a gateway; where no such request is active it allows everything.
-    """
-    agreed_on = _AGREED.get()
-    if agreed_on is None or not is_destructive(request.tool.annotations):
-        return None
-    if request.tool_id in agreed_on.tools:
-        return None
-    if agreed_on.rules is not None and agreed_on.rules.consents(request):
-        return None
-    return (
-        "it may destroy something, and the user has to agree before the code begins; "
-        f"write its id {request.tool_id!r} in the code, or run it with run_tool"
-    )
 
 
 def progress_sender(client: CallingClient) -> Progress | None:

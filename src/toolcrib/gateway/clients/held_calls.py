@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from toolcrib.concurrency.background import Background
 from toolcrib.errors import LimitExceededError
-from toolcrib.gateway.clients.client import CURRENT, RequestClient
+from toolcrib.gateway.clients.client import RequestClient
 from toolcrib.gateway.clients.confirmation_tokens import ConfirmationTokens
 from toolcrib.gateway.clients.input_requests import limit_error, result_of
 from toolcrib.gateway.frontend import InputNeeded
@@ -85,18 +85,18 @@ class HeldCalls:
         if client.held is not None:
             given = await self._outcome(self._taken(client.held, context, params), within)
             return given
-        token = CURRENT.set(client)
-        try:
-            if client.is_stateless and (client.capabilities or within):  # else nobody can be asked that way
-                held = HeldCall(client, lambda: _answered(client, work), self._patience, self._check)
-                held.follow(context)
-                self._calls.add(held)
-                given = await self._outcome(held, within)
-            else:
-                given = await _answered(client, work)
-        finally:
-            CURRENT.reset(token)
+        if client.is_stateless and (client.capabilities or within):  # else nobody can be asked that way
+            held = HeldCall(client, lambda: _answered(client, work), self._patience, self._check)
+            held.follow(context)
+            self._calls.add(held)
+            given = await self._outcome(held, within)
+        else:
+            given = await _answered(client, work)
         return given
+
+    def client_of(self, context: _Context) -> RequestClient:
+        """Return the client behind a request that is not answered with a question."""
+        return RequestClient(context, mcp_types.InputResponseRequestParams(), self._tokens, self._patience)
 
     def _taken(self, key: str, context: _Context, params: mcp_types.InputResponseRequestParams) -> "HeldCall":
         """Return the call that waits for the responses of a request, which it is given."""

@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from toolcrib.concurrency.background import Background
 from toolcrib.crib.config.gateway import is_loopback
 from toolcrib.errors import LimitExceededError, explain
-from toolcrib.execution.mcp.relays import PageNotifier
+from toolcrib.execution.call import PageNotifier
 from toolcrib.mcp_internals import connection_of
 
 _NOTIFY_TIMEOUT = 5.0

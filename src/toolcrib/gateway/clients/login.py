@@ -12,11 +12,10 @@ from pydantic import ValidationError
 
 from toolcrib.errors import LoginRequiredError, ToolLoginRequiredError, Unconfirmed
 from toolcrib.execution import Principal
+from toolcrib.execution.call import Answer, Call, CallClient
 from toolcrib.execution.protocols import Next
-from toolcrib.execution.records import Answer, Call
-from toolcrib.gateway.clients.client import CURRENT, RequestClient
+from toolcrib.gateway.clients.client import RequestClient
 from toolcrib.gateway.http.connect import LoginLink
-from toolcrib.gateway.identity.principals import PRINCIPAL
 
 _PATIENCE = 300.0
 """Seconds that a person has for a login while the call waits."""
@@ -45,30 +44,35 @@ class LoginRequests:
         try:
             return await go_on(call)
         except ToolLoginRequiredError as error:
+            client = call.context.client
             with call.pause() if call.pause else nullcontext():
-                if not await self._is_logged_in(error, call.principal):
+                if not await self._is_logged_in(error, call.principal, client):
                     raise
         return await go_on(call)
 
-    async def answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def retry_after_login(self, ask: Callable[[], Awaitable[T]], client: RequestClient) -> T:
         """Return the answer to a request of a client for anything but a tool."""
         try:
             return await ask()
         except LoginRequiredError as error:
-            if not await self._is_logged_in(error, PRINCIPAL.get()):
+            if not await self._is_logged_in(error, client.principal, client):
                 raise
         return await ask()
 
     async def _is_logged_in(
-        self, error: LoginRequiredError | ToolLoginRequiredError, principal: Principal | None
+        self,
+        error: LoginRequiredError | ToolLoginRequiredError,
+        principal: Principal | None,
+        client: CallClient | None,
     ) -> bool:
         """Return whether a principal has logged in by now; if not, the error has the address of the page."""
         link = self._links.link(principal, error.server)
         if link is None:
             return False
         error.url = link.url
-        client = CURRENT.get()
-        if client is None or not await self._wait_for_login(error.server, link, client):
+        if not isinstance(client, RequestClient):
+            return False
+        if not await self._wait_for_login(error.server, link, client):
             return False
         error.answer = link.login.answer
         return link.login.done.is_set()

@@ -1,8 +1,7 @@
 """Resources and prompts of the servers behind a gateway, and the large results that it keeps itself."""
 
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -24,9 +23,10 @@ from toolcrib.execution import Principal
 from toolcrib.execution.mcp import Prompt
 from toolcrib.execution.mcp.config import ContentChange, OnContent
 from toolcrib.execution.mcp.content import ContentKind
-from toolcrib.execution.mcp.relays import APPS, CLIENT
+from toolcrib.execution.mcp.relays import APPS
 from toolcrib.execution.mcp.tool_watcher import mend_name
 from toolcrib.execution.oauth.persons import login_reason
+from toolcrib.gateway.clients.client import RequestClient
 from toolcrib.gateway.clients.input_requests import passed_error
 from toolcrib.gateway.clients.login import LoginRequests
 from toolcrib.gateway.content.addresses import (
@@ -119,19 +119,19 @@ class ContentHandlers:
         parts = [each[APPS] for each in declared if APPS in each]
         return {APPS: _together(parts)} if parts else {}
 
-    async def resources(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def resources(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
         """Return a page of what can be read; kept results are not listed, for their addresses are secrets."""
-        listed, fresh = await self._listed("resources")
+        listed, fresh = await self._listed("resources", client)
         return page("resources", self._addressed("uri", listed), params, partial(written, "uri")) | fresh
 
-    async def templates(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def templates(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
         """Return a page of the templates of further resources."""
-        listed, fresh = await self._listed("templates")
+        listed, fresh = await self._listed("templates", client)
         items = {_TEMPLATE["uriTemplate"]: _TEMPLATE, **self._addressed("uri_template", listed)}
         return page("resourceTemplates", items, params, partial(written, "uriTemplate")) | fresh
 
-    async def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the contents of a resource.
+    async def read(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
+        """Return the contents of a resource; `client` is whom its server may ask for input.
 
         Raises:
             MCPError: there is none, or its server does not give it.
@@ -139,8 +139,8 @@ class ContentHandlers:
         uri = str(params["uri"])
         if uri.startswith(PREFIX):
             return self._read_kept(uri)
-        server, own = await self.route(uri)
-        answer = await self._asked(server, "resources/read", {**params, "uri": own}, own)
+        server, own = await self.route(uri, client)
+        answer = await self._ask(client, server, "resources/read", {**params, "uri": own}, own)
         answer = {"ttlMs": 0, **answer, "cacheScope": "private"}  # others may not be let in here
         contents = answer.get("contents")
         if not isinstance(contents, list):
@@ -154,19 +154,19 @@ class ContentHandlers:
         ]
         return {**answer, "contents": named}
 
-    async def route(self, uri: str) -> tuple[str, str]:
+    async def route(self, uri: str, client: RequestClient) -> tuple[str, str]:
         """Return the server that has a resource, and what that calls it.
 
         Raises:
             MCPError: there is none.
         """
-        content = self._view_content(uri)
+        content = self._view_content(uri, client)
         named = self._named(content, uri)
         if named is not None:
             return named
         if not content.names:
             raise _no_resource(uri)
-        return await self._answered(partial(self._server_of, content, uri)), uri
+        return await self._with_login(client, partial(self._server_of, content, uri)), uri
 
     def _named(self, content: ViewContent, uri: str) -> tuple[str, str] | None:
         """Return the server that an address names, and what that calls it; None where it names none.
@@ -202,20 +202,19 @@ class ContentHandlers:
     def _addressed(self, field: str, listed: Sequence[Any]) -> dict[str, Any]:
         return {} if self._view is None else addressed(field, listed, self._view.settings)
 
-    async def watch(self, server: str, uri: str) -> Callable[[], Awaitable[None]]:
+    async def watch(self, server: str, uri: str, client: RequestClient) -> Callable[[], Awaitable[None]]:
         """Have a server tell of a resource; returns what stops that.
 
         Raises:
             MCPError: it does not.
         """
-        content = self._view_content(uri)
+        content = self._view_content(uri, client)
 
         async def watch() -> Callable[[], Awaitable[None]]:
-            with _unaccompanied():
-                admitted = await content.admit_address(server, uri)
+            admitted = await content.admit_address(server, uri)
             return await content.servers.watch(admitted, uri)
 
-        return await self._answered(watch)
+        return await self._with_login(client, watch)
 
     def on_change(self, callback: OnContent) -> Callable[[], None]:
         """Call back, in the event loop, with changed lists and resources; returns what stops that."""
@@ -235,7 +234,7 @@ class ContentHandlers:
         content = self.content()
         return None if content is None else content.servers.person_key(server, principal)
 
-    async def prompts(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def prompts(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
         """Return a page of the prompts, named as tools are.
 
         Raises:
@@ -243,28 +242,28 @@ class ContentHandlers:
         """
         if not self.declared().prompts:
             raise MCPError(mcp_types.METHOD_NOT_FOUND, "no server here has prompts")
-        listed, fresh = await self._listed("prompts")
+        listed, fresh = await self._listed("prompts", client)
         items: dict[str, Prompt] = {}
         for each in listed:
             items.setdefault(self._name(each), each)
         return page("prompts", items, params, partial(written, "name")) | fresh
 
-    async def prompt(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def prompt(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
         """Return a prompt, filled in.
 
         Raises:
             MCPError: there is none, or its server does not give it.
         """
         name = str(params["name"])
-        content = self.content()
+        content = self.content_of(client)
         if content is None:
             raise _no_prompt(name)
         server, own = await self._prompt(content, name)
-        answer = await self._asked(server, "prompts/get", {**params, "name": own}, own)
+        answer = await self._ask(client, server, "prompts/get", {**params, "name": own}, own)
         messages = place_messages(self._page_server(server), answer.get("messages"))
         return {**answer, "messages": messages} if "messages" in answer else answer
 
-    async def complete(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def complete(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
         """Return values for an argument of a prompt, or of a template of resources.
 
         Raises:
@@ -273,27 +272,26 @@ class ContentHandlers:
         ref = params["ref"]
         if ref["type"] == "ref/prompt":
             name = str(ref["name"])
-            content = self.content()
+            content = self.content_of(client)
             if content is None:
                 raise _no_prompt(name)
             server, own = await self._prompt(content, name)
             named = {**ref, "name": own}
         else:
             uri = str(ref["uri"])
-            content = self._view_content(uri)
+            content = self._view_content(uri, client)
             found = self._named(content, uri)
             if found is None:
-                found = await self._answered(partial(content.server_of_template, uri)), uri
+                found = await self._with_login(client, partial(content.server_of_template, uri)), uri
             server, own = found
             named = {**ref, "uri": own}
-        return await self._asked(server, "completion/complete", {**params, "ref": named}, own)
+        return await self._ask(client, server, "completion/complete", {**params, "ref": named}, own)
 
-    async def _listed(self, kind: ContentKind) -> tuple[Sequence[Any], dict[str, Any]]:
-        content = self.content()
+    async def _listed(self, kind: ContentKind, client: RequestClient) -> tuple[Sequence[Any], dict[str, Any]]:
+        content = self.content_of(client)
         if content is None:
             return (), {}
-        with _unaccompanied():
-            return await content.list_for_client(kind)
+        return await content.list_for_client(kind)
 
     def content(self) -> ViewContent | None:
         """Return what the servers have for whoever makes the request; None without a view."""
@@ -303,8 +301,14 @@ class ContentHandlers:
         """Return what the servers have for a principal, by the rules of this moment; None without a view."""
         return None if self._view is None else self._view.seen_by(principal).content
 
-    def _view_content(self, uri: str) -> ViewContent:
-        content = self.content()
+    def content_of(self, client: RequestClient) -> ViewContent | None:
+        """Return what the servers have for whoever makes the request; they may ask its client for input."""
+        if self._view is None:
+            return None
+        return self._view.seen_by(client.principal).content_for(client.context())
+
+    def _view_content(self, uri: str, client: RequestClient) -> ViewContent:
+        content = self.content_of(client)
         if content is None:
             raise _no_resource(uri)
         return content
@@ -312,8 +316,7 @@ class ContentHandlers:
     async def _server_of(self, content: ViewContent, uri: str) -> str:
         """Return the server of a resource; one that nobody lists is the only server's that has any."""
         try:
-            with _unaccompanied():
-                return await content.server_of(uri)
+            return await content.server_of(uri)
         except ResourceNotFoundError:
             declared = {name: content.servers.capabilities(name) for name in content.names}
             having = [name for name, each in declared.items() if each is not None and "resources" in each]
@@ -321,27 +324,34 @@ class ContentHandlers:
                 raise
             return having[0]
 
-    async def _asked(
-        self, server: str, method: str, params: Mapping[str, Any], subject: str
+    async def _ask(
+        self,
+        client: RequestClient,
+        server: str,
+        method: str,
+        params: Mapping[str, Any],
+        subject: str,
     ) -> dict[str, Any]:
-        content = self._view_content(subject)
+        """Return what a server answers to a request of a client, once the rules have let it be asked."""
+        content = self._view_content(subject, client)
         payload = {key: value for key, value in params.items() if key not in _OURS}
         is_prompt = method == "prompts/get" or payload.get("ref", {}).get("type") == "ref/prompt"
 
         async def ask() -> dict[str, Any]:
-            with _unaccompanied():
-                admitted = (
-                    content.admit(server, subject)
-                    if is_prompt
-                    else await content.admit_address(server, subject)
-                )
+            if is_prompt:
+                admitted = content.admit(server, subject)
+            else:
+                admitted = await content.admit_address(server, subject)
             return await content.servers.request(admitted, method, payload, subject)
 
-        answer = await self._answered(ask)
+        answer = await self._with_login(client, ask)
         return {**answer, "_meta": foreign_meta(answer)} if "_meta" in answer else answer
 
-    async def _answered(self, ask: Callable[[], Awaitable[_Item]]) -> _Item:
-        return await answered(ask if self._logins is None else partial(self._logins.answered, ask))
+    async def _with_login(self, client: RequestClient, ask: Callable[[], Awaitable[_Item]]) -> _Item:
+        """Return what a server answers; a person who lacks a login is asked to log in first."""
+        if self._logins is None:
+            return await answered(ask)
+        return await answered(partial(self._logins.retry_after_login, ask, client))
 
     def _read_kept(self, uri: str) -> dict[str, Any]:
         found = None if self._kept is None else self._kept.read(uri)
@@ -375,21 +385,10 @@ class ContentHandlers:
             if server is None:
                 raise _no_prompt(name)
             return server, parts[1]
-        with _unaccompanied():
-            found = await content.find_prompt(lambda each: self._name(each) == name)
+        found = await content.find_prompt(lambda each: self._name(each) == name)
         if found is None:
             raise _no_prompt(name)
         return found.server, found.name
-
-
-@contextmanager
-def _unaccompanied() -> Iterator[None]:
-    """Ask servers for lists in nobody's name: what a client answers is for the request that it makes."""
-    token = CLIENT.set(None)
-    try:
-        yield
-    finally:
-        CLIENT.reset(token)
 
 
 async def answered(ask: Callable[[], Awaitable[_Item]]) -> _Item:

@@ -15,6 +15,7 @@ from toolcrib.errors import LimitExceededError
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.change_listener import MAX_WATCHED
 from toolcrib.execution.mcp.config import ContentChange
+from toolcrib.gateway.clients.client import RequestClient
 from toolcrib.gateway.clients.input_requests import limit_error
 from toolcrib.gateway.content.handlers import ContentHandlers
 from toolcrib.gateway.identity.principals import PRINCIPAL, account_of
@@ -72,7 +73,7 @@ class Subscriptions:
         self._content, self._bus = content, bus
         self._watched: set[_Watched] = set()
 
-    async def subscribe(self, session: Connection, uri: str) -> None:
+    async def subscribe(self, session: Connection, uri: str, client: RequestClient) -> None:
         """Tell a session of a resource until it ends, or wants that no more.
 
         Raises:
@@ -83,7 +84,7 @@ class Subscriptions:
         if any(each.session is session and each.uri == uri for each in self._watched):
             return
         is_first = not any(each.session is session for each in self._watched)
-        await self._watch(uri, session)
+        await self._watch(uri, session, client)
         if is_first:
             session.exit_stack.push_async_callback(self._leave, session)
 
@@ -95,13 +96,13 @@ class Subscriptions:
         await self._end(each for each in self._watched if each.session is session)
 
     @asynccontextmanager
-    async def stream(self, uris: Iterable[str]) -> AsyncIterator[list[str]]:
+    async def stream(self, uris: Iterable[str], client: RequestClient) -> AsyncIterator[list[str]]:
         """Have servers tell of resources for the length of the block, and give those of which they do."""
         watched: list[_Watched] = []
         try:
             for uri in uris:
                 try:
-                    watched.append(await self._watch(uri, None))
+                    watched.append(await self._watch(uri, None, client))
                 except MCPError:  # it is left out of those that are acknowledged
                     continue
             yield [each.uri for each in watched]
@@ -144,15 +145,15 @@ class Subscriptions:
         for address in streamed:
             yield partial(self._bus.publish, ResourceUpdated(address), concerns)
 
-    async def _watch(self, uri: str, session: Connection | None) -> _Watched:
-        server, own = await self._content.route(uri)
-        principal = PRINCIPAL.get()
+    async def _watch(self, uri: str, session: Connection | None, client: RequestClient) -> _Watched:
+        server, own = await self._content.route(uri, client)
+        principal = client.principal
         account, owner = account_of(principal), self._content.person_key(server, principal)
         taken = sum(each.server == server and account_of(each.principal) == account for each in self._watched)
         if taken >= share_of(MAX_WATCHED, account):
             reason = f"{taken} resources of {server!r} are watched for you already; unsubscribe from some"
             raise limit_error(LimitExceededError("watched_resources", reason))
-        stop = await self._content.watch(server, own)
+        stop = await self._content.watch(server, own, client)
         watched = _Watched(uri, server, own, session, stop, principal, owner)
         self._watched.add(watched)
         return watched

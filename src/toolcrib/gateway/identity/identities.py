@@ -13,8 +13,7 @@ import jwt
 from toolcrib.crib.config.gateway import AuthSettings, GatewaySettings, TokenSettings
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution import Principal
-from toolcrib.execution.oauth.persons import SubjectToken
-from toolcrib.execution.principal import TOKENS
+from toolcrib.execution.principal import TOKENS, SubjectToken
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.identity.keys import SigningKeys
 

@@ -18,7 +18,6 @@ from mcp.server.context import ServerRequestContext
 
 from toolcrib.errors import InvalidCursorError
 from toolcrib.execution import Principal
-from toolcrib.execution.oauth.persons import SUBJECT_TOKEN
 from toolcrib.execution.principal import local_user
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.model.display import HIDDEN
@@ -124,15 +123,12 @@ def account_of(principal: Principal | None) -> Account | None:
 
 @contextmanager
 def request_of(context: ServerRequestContext[Any, Any]) -> Iterator[None]:
-    """Set `PRINCIPAL` to whoever makes a request, and `SUBJECT_TOKEN`, while it is being answered."""
-    request = context.request
-    subject = None if request is None else request.scope.get("toolcrib.subject_token")
-    token, subject_token = PRINCIPAL.set(principal_of(context)), SUBJECT_TOKEN.set(subject)
+    """Set `PRINCIPAL` to whoever makes a request, while it is being answered."""
+    token = PRINCIPAL.set(principal_of(context))
     try:
         yield
     finally:
         PRINCIPAL.reset(token)
-        SUBJECT_TOKEN.reset(subject_token)
 
 
 def bind_cursor(cursor: str) -> str:

@@ -3,12 +3,11 @@
 import typing
 
 from toolcrib import errors as _errors
-from toolcrib.gateway.clients.confirm import policy
 
 if typing.TYPE_CHECKING:
     from toolcrib.gateway.meta.tools import MetaTools
 
-__all__ = ["MetaTools", "policy"]
+__all__ = ["MetaTools"]
 
 
 def __getattr__(name: str) -> typing.Any:

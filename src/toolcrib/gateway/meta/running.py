@@ -76,18 +76,17 @@ class RunHandlers:
         named = await self._agreed_chain(call)
         timeout = self._seconds(call) or self._max_timeout  # else it would be as long as all its steps
         began = perf_counter()
-        with self._calls.agreed(client, named):
-            try:
-                result = await self._view.run_chain(
-                    args["steps"],
-                    timeout=timeout,
-                    progress=_step_progress(client),
-                    principal=client.principal,
-                )
-            except InvalidChainError:
-                raise
-            except ChainError as error:
-                return await self._broken(error, call.notes)
+        try:
+            result = await self._view.run_chain(
+                args["steps"],
+                timeout=timeout,
+                progress=_step_progress(client),
+                context=self._calls.context(client, named),
+            )
+        except InvalidChainError:
+            raise
+        except ChainError as error:
+            return await self._broken(error, call.notes)
         steps = await self._steps(result.results)
         is_last = bool(result.results) and result.final is result.results[-1].structured
         payload = {
@@ -105,13 +104,12 @@ class RunHandlers:
         args, client = call.args, call.client
         named = await self._agreed_code(call)
         most = self._view.settings.code.limits.max_tool_calls
-        with self._calls.agreed(client, named):
-            ran = await self._view.execute(
-                args["code"],
-                timeout=self._seconds(call),
-                limits={"max_tool_calls": min(args.get("max_tool_calls", most), most)},
-                principal=client.principal,
-            )
+        ran = await self._view.execute(
+            args["code"],
+            timeout=self._seconds(call),
+            limits={"max_tool_calls": min(args.get("max_tool_calls", most), most)},
+            context=self._calls.context(client, named),
+        )
         payload = {
             "value": ran.value,
             "stdout": ran.stdout,

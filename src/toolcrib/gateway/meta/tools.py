@@ -55,8 +55,7 @@ _GUIDE_PARTS = 2
 class MetaTools:
     """A `Frontend` over a view that shows eight tools in place of all that it has.
 
-    Destructive tools are asked about where the client can ask and the crib behind the view has
-    `toolcrib.gateway.meta.policy` among its policies.
+    A person is asked about destructive tools where the client can ask.
     """
 
     has_own_tasks = True

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import mcp_types
@@ -14,9 +15,10 @@ from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolcrib.execution import Principal
+from toolcrib.execution.call import Call
 from toolcrib.execution.mcp.relays import TASKS
 from toolcrib.execution.mcp.results import task_ttl_ms
-from toolcrib.execution.records import Call
+from toolcrib.gateway.clients.client import RequestClient
 from toolcrib.gateway.clients.held_calls import HeldCall, HeldCalls
 from toolcrib.gateway.content.handlers import ContentHandlers, answered
 from toolcrib.gateway.frontend import Frontend, StartedTask, TaskFrontend
@@ -195,8 +197,8 @@ class TaskHandlers:
             MCPError: it answered with an error, does not answer, or is not there any more.
         """
 
-        async def ask() -> dict[str, Any]:
-            content = self._content.content()
+        async def ask(client: RequestClient) -> dict[str, Any]:
+            content = self._content.content_of(client)
             if content is None:
                 raise _unknown()
             server, payload = content.check(task.server), {"taskId": task.own_id, **params}
@@ -206,7 +208,11 @@ class TaskHandlers:
         try:
             with request_of(context):
                 given: Any = await self._calls.answer(
-                    context, blank, lambda _: answered(ask), is_single=True, takes_tasks=True
+                    context,
+                    blank,
+                    lambda client: answered(partial(ask, client)),
+                    is_single=True,
+                    takes_tasks=True,
                 )
         except MCPError as error:
             if method == "tasks/get" and error.code == mcp_types.INVALID_PARAMS:

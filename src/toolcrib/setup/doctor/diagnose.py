@@ -16,7 +16,7 @@ from anyio import to_thread
 
 from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.settings import MEMORY, Settings
-from toolcrib.crib.scoped import scope_of
+from toolcrib.crib.visible import scope_of
 from toolcrib.discovery import Index
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
 from toolcrib.errors.base import counted

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 from toolcrib.errors import ConfigError, InvalidSchemaError, InvalidToolError
+from toolcrib.execution.call import Call
 from toolcrib.execution.provider.base import WebProvider, check_id
 from toolcrib.execution.provider.client import HttpOptions
 from toolcrib.execution.provider.credentials import Credentials, Secret
@@ -17,7 +18,6 @@ from toolcrib.execution.provider.openapi.schemas import Schemas
 from toolcrib.execution.provider.openapi.security import Vault, read_schemes
 from toolcrib.execution.provider.openapi.servers import Servers
 from toolcrib.execution.provider.plan import RequestPlan
-from toolcrib.execution.records import Call
 from toolcrib.model.schema.validator import DefaultValidator
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import MAX_NAME_LENGTH

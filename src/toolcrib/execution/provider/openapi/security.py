@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolcrib.errors import InvalidSchemaError, NoBackendError
+from toolcrib.execution.call import Call
 from toolcrib.execution.provider.assembly import is_token
 from toolcrib.execution.provider.base import config_error
 from toolcrib.execution.provider.credentials import Credentials, Scheme, Secret, reveal
 from toolcrib.execution.provider.openapi.references import follow
 from toolcrib.execution.provider.plan import RequestPlan
-from toolcrib.execution.records import Call
 from toolcrib.model.suggest import did_you_mean
 
 

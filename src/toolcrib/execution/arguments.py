@@ -1,0 +1,129 @@
+"""The arguments of a call: read, filled with defaults, and validated."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from toolcrib.concurrency.loop import in_thread
+from toolcrib.errors import InputValidationError, Op, Problem, ToolcribError, ToolError, ValidationError
+from toolcrib.model.plain import copy_json, is_large, parse_json
+from toolcrib.model.schema.validator import SchemaValidator
+from toolcrib.model.tool import Tool
+from toolcrib.redaction import error_text
+
+READ_FROM_TEXT = "the arguments came as JSON text and were read"
+_MAX_DEPTH = 32
+"""How deep defaults are looked for in a schema."""
+
+
+def read_arguments(args: Any, tool_id: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return arguments as an object, and what there is to note about it.
+
+    Models, and the clients that carry their calls, often send an object as the text of one.
+
+    >>> read_arguments('{"city": "Oslo"}', "weather:now")
+    ({'city': 'Oslo'}, ('the arguments came as JSON text and were read',))
+
+    Raises:
+        InputValidationError: they are neither an object nor the text of one.
+    """
+    if type(args) is dict:
+        return args, ()
+    if args is None:
+        return {}, ()
+    if isinstance(args, Mapping):
+        return dict(args), ()
+    if not isinstance(args, str | bytes | bytearray):
+        raise _input_error(tool_id, f"the arguments must be a JSON object, not {type(args).__name__}")
+    if not args.strip():
+        return {}, (READ_FROM_TEXT,)
+    try:
+        read = parse_json(args)
+    except ValueError as error:
+        raise _input_error(tool_id, f"the arguments are text that is not JSON: {error}") from error
+    if not isinstance(read, dict):
+        raise _input_error(
+            tool_id, f"the arguments must be a JSON object, not the text of {_type_name(read)}"
+        )
+    return read, (READ_FROM_TEXT,)
+
+
+async def validate_arguments(validator: SchemaValidator, tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of arguments that fit; the event loop turns meanwhile where they are large.
+
+    What was checked is what runs, and what is audited, whatever the caller does with its own meanwhile.
+
+    Raises:
+        InputValidationError: they do not fit.
+    """
+    try:
+        if is_large(args):
+            return await in_thread(_copy_and_check, validator, tool, args)
+        check_value(validator.validate_input, tool, args, "validate_input")
+    except ValidationError as error:
+        raise InputValidationError(error.problems, error.text, tool_id=str(tool.id)) from error
+    copied: dict[str, Any] = copy_json(args)
+    return copied
+
+
+def _copy_and_check(validator: SchemaValidator, tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments copied first: whoever gave them may change them while they are checked."""
+    try:
+        copied: dict[str, Any] = copy_json(args)
+    except ValueError as error:
+        raise ValidationError((Problem("", "size", f"the value: {error}; send a smaller one"),)) from error
+    check_value(validator.validate_input, tool, copied, "validate_input")
+    return copied
+
+
+def check_value(validate: Callable[[Tool, Any], object], tool: Tool, value: Any, op: Op) -> None:
+    """Check a value with a validator; one that fails, or returns something, refuses the value.
+
+    Raises:
+        ValidationError: the value does not fit.
+        ToolError: the validator failed, or is asynchronous.
+    """
+    try:
+        verdict = validate(tool, value)
+    except ToolcribError:
+        raise
+    except Exception as error:  # a validator is somebody else's code, as a policy is
+        reason = f"the validator failed: {error_text(error)}"
+        raise ToolError(tool_id=str(tool.id), op=op, reason=reason) from error
+    if verdict is not None:
+        if inspect.iscoroutine(verdict):
+            verdict.close()
+        reason = f"a validator returns None or raises, and this one returned {type(verdict).__name__}"
+        raise ToolError(tool_id=str(tool.id), op=op, reason=reason)
+
+
+def fill_defaults(tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments with the defaults that the input schema declares for what is missing.
+
+    Properties of the schema, and of the objects that are present or have a default themselves, are filled;
+    `$ref`, `allOf` and conditions are not followed.
+    """
+    return _fill_defaults(tool.shared("input_schema"), args, _MAX_DEPTH)
+
+
+def _fill_defaults(schema: Any, value: dict[str, Any], depth: int) -> dict[str, Any]:
+    declared = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(declared, dict) or depth == 0:
+        return value
+    filled = dict(value)
+    for name, inner in declared.items():
+        if not isinstance(inner, dict):
+            continue
+        if name not in filled and "default" in inner:
+            filled[name] = copy_json(inner["default"])
+        if isinstance(filled.get(name), dict):
+            filled[name] = _fill_defaults(inner, filled[name], depth - 1)
+    return filled
+
+
+def _type_name(value: Any) -> str:
+    return "null" if value is None else f"a {type(value).__name__}"
+
+
+def _input_error(tool_id: str, message: str) -> InputValidationError:
+    return InputValidationError((Problem("", "type", message[:500]),), tool_id=tool_id)

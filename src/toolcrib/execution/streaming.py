@@ -1,0 +1,73 @@
+"""The events of a call that is streamed."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
+
+from toolcrib.concurrency.background import Background
+from toolcrib.errors import ToolcribError, explain
+from toolcrib.execution.call import Emit, StreamEvent, Update
+from toolcrib.model.results import RunResult
+
+_BUFFER = 16
+"""How many updates a tool may be ahead of whoever reads them; at the next it waits."""
+
+
+async def stream_events(
+    ref: str, tool_id: Callable[[], str], run: Callable[[Emit], Awaitable[RunResult]]
+) -> AsyncGenerator[StreamEvent, None]:
+    """Yield the updates of a run as they come, and then how it ended, in one `done` or one `error`.
+
+    `ref` is what the caller asked for; `tool_id` returns the id of the tool once that is known. The run
+    starts with the first event asked for, waits while nobody takes its updates, and is cancelled when the
+    stream is left.
+    """
+    send, receive = anyio.create_memory_object_stream[Update](_BUFFER)
+    ending = _Ending()
+    task = Background(lambda: _follow(run, send, ending))
+    try:
+        async for update in receive:
+            found = tool_id()
+            named = None if ref == found else ref
+            yield StreamEvent.of_checked(kind=update.kind, tool_id=found, ref=named, data=update.data)
+        found = tool_id()
+        yield ending.event(found, None if ref == found else ref)
+    finally:
+        receive.close()
+        await task.stop()
+
+
+class _Ending:
+    """How a run ended: with a result, with an error, or, where it says neither, with neither."""
+
+    result: RunResult | None = None
+    error: ToolcribError | None = None
+    failure: BaseException | None = None
+
+    def event(self, tool_id: str, ref: str | None) -> StreamEvent:
+        if self.failure is not None:
+            raise self.failure
+        if self.error is not None:
+            return StreamEvent.of_checked(
+                kind="error", tool_id=tool_id, ref=ref, data=explain(self.error), error=self.error
+            )
+        result = self.result
+        value, backend = (None, None) if result is None else (result.structured, result.backend)
+        return StreamEvent.of_checked(kind="done", tool_id=tool_id, ref=ref, data=value, backend=backend)
+
+
+async def _follow(
+    run: Callable[[Emit], Awaitable[RunResult]], send: MemoryObjectSendStream[Update], ending: _Ending
+) -> None:
+    try:
+        ending.result = await run(send.send)
+    except ToolcribError as error:
+        ending.error = error
+    except anyio.get_cancelled_exc_class() as error:
+        ending.failure = error
+        raise
+    except BaseException as error:  # noqa: BLE001 - a mistake of ours, or an interrupt: the reader raises it
+        ending.failure = error
+    finally:
+        send.close()
