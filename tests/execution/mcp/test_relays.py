@@ -7,7 +7,8 @@ import pytest
 from execution.mcp.calling import call
 from execution.mcp.web import serving
 from mcp import MCPError
-from mcp_types import METHOD_NOT_FOUND
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types import METHOD_NOT_FOUND, ListRootsRequest, ListRootsResult
 from servers.asking import Asking, HandshakeOnly
 from waiting import until
 
@@ -147,3 +148,28 @@ async def test_a_question_about_a_call_that_was_given_up_is_not_asked_of_another
     await asking(later := running("bob"))
     calls.finish(later)
     assert asked == ["ann", "ann", "bob"]
+
+
+class AskingWhileItLists(Asking):
+    """A server that asks for something before it lists its resources."""
+
+    async def _resources(self, *params: Any) -> Any:
+        context = params[0]
+        related = ServerMessageMetadata(related_request_id=context.request_id)
+        await context.session.send_request(ListRootsRequest(), ListRootsResult, metadata=related)
+        return await super()._resources(*params)
+
+
+async def test_client_of_a_request_is_not_asked_about_the_list_that_it_needs() -> None:
+    asked: list[Any] = []
+
+    async def note(call: Call, requests: dict[str, Any]) -> dict[str, Any]:
+        asked.append(call.context.client)
+        return await answer(call, requests)
+
+    app: Any = AskingWhileItLists().server.streamable_http_app()
+    with serving(HandshakeOnly(app)) as url:
+        async with McpServers({"one": {"url": f"{url}/mcp"}}, on_input=note) as servers:
+            context = CallContext(client=Peer("ann", "roots"))  # type: ignore[arg-type]
+            assert await ServerContent(servers, context).resources("one")
+    assert asked == [None]

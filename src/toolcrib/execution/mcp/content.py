@@ -300,9 +300,12 @@ class ServerContent:
     async def _ask(
         self, server: str, method: str, params: dict[str, Any], subject: str, *, needs: str | None = None
     ) -> dict[str, Any]:
-        upstream = await self._servers.upstream_of(server, self._context)
-        async with upstream.slot(self._context.principal, within=upstream.patience):
-            return await _answer(upstream, self._context, method, params, subject, needs)
+        context = self._context
+        if needs is not None:  # a list is for all who ask: the client of one of them is not asked about it
+            context = replace(context, client=None)
+        upstream = await self._servers.upstream_of(server, context)
+        async with upstream.slot(context.principal, within=upstream.patience):
+            return await _answer(upstream, context, method, params, subject, needs)
 
 
 async def _answer(
@@ -326,7 +329,7 @@ async def _answer(
 
     lost = False
     while True:
-        upstream, connection = await server.connect_for(context.client if needs is None else None)
+        upstream, connection = await server.connect_for(context.client)
         if needs is not None and _lacks(connection, needs):
             return {}
         answered = False
