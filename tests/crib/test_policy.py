@@ -1,11 +1,14 @@
 """What a principal may not run, it does not find: list, search, describe, run, chain and code agree."""
 
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from execution.mcp.web import serving
 from hypothesis import given
 from hypothesis import strategies as st
+from servers.asking import Asking, HandshakeOnly
 from servers.launch import closed_port
 from tests.laws import law
 
@@ -198,3 +201,31 @@ async def test_code_finds_and_runs_what_its_principal_may() -> None:
     assert (await crib.execute(code.format("git.log"), principal=ANN)).value == "git:log"
     assert (await crib.execute(code.format("mail.send"), principal=ANN)).value == "refused"
     assert (await crib.execute(code.format("git.log"), principal=BOB)).value == "refused"
+
+
+async def test_tool_that_its_hints_allow_is_waited_for_though_it_is_new_since_the_last_run(
+    tmp_path: Path,
+) -> None:
+    class Growing(Asking):
+        """A server that has another tool with each run."""
+
+        names = ("count",)
+
+        async def _list(self, *params: Any) -> Any:
+            listed = await super()._list(*params)
+            kept = [each for each in listed.tools if each.name in self.names]
+            return listed.model_copy(update={"tools": kept})
+
+    server = Growing()
+    app: Any = server.server.streamable_http_app()
+    with serving(HandshakeOnly(app)) as url:
+        config = {
+            "servers": {"one": {"url": f"{url}/mcp"}},
+            "store": str(tmp_path / "catalogue.db"),
+            "policy": [{"name": "reads", "annotations": {"readOnlyHint": True}, "effect": "allow"}],
+        }
+        async with Crib(config) as crib:
+            assert (await crib.run("one:count", principal=ANN)).structured is not None
+        server.names = ("count", "log")
+        async with Crib(config) as crib:
+            assert (await crib.seen_by(ANN).run("one:log")).structured is not None

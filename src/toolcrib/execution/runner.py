@@ -18,6 +18,7 @@ from toolcrib.errors import (
     NoBackendError,
     Op,
     OutputValidationError,
+    PolicyDeniedError,
     StreamNotSupportedError,
     ToolCancelledError,
     ToolcribError,
@@ -407,7 +408,8 @@ class Runner:
         resolver, waited = state.context.tools or self._resolver, 0.0
         try:
             tool = resolver.resolve(ref)
-        except (ToolNotFoundError, BackendUnavailableError):
+        except (ToolNotFoundError, BackendUnavailableError, PolicyDeniedError):
+            # Rules may allow by its tags or hints what they refuse by its id, while no tool of it is known.
             if not isinstance(resolver, ToolSource):
                 raise
             began = anyio.current_time()
