@@ -25,6 +25,7 @@ from toolcrib.errors import (
     ToolNotFoundError,
     ToolTimeoutError,
 )
+from toolcrib.execution import CallContext, Principal
 
 pytestmark = pytest.mark.anyio
 # ruff: noqa: ASYNC240 - a look at a file
@@ -463,3 +464,30 @@ async def test_no_call_fails_however_often_its_server_changes(
                 is_over.set()
     assert all(value == {"result": "A"} for value in gave)
     assert caplog.messages == []
+
+
+async def test_rules_of_the_moment_say_what_code_may_name() -> None:
+    crib = Crib({"policy": [{"name": "all", "effect": "allow"}]})
+
+    @crib.add(namespace="shop")
+    async def order() -> str:
+        """Return an order."""
+        return "an order"
+
+    view = crib.seen_by(Principal(issuer="local", subject="ann"))
+    names = view.code_names
+    assert names.names("shop") == ("order",)
+    async with crib:
+        await crib.reload({"policy": [{"name": "none", "effect": "deny"}]})
+        assert names.names("shop") == ()
+        assert not names.tools(["shop:order"])
+        assert "shop" not in names.namespaces()
+
+
+async def test_content_is_that_of_whoever_a_view_is_for() -> None:
+    rules = [{"who": ["ann"], "effect": "deny"}, {"effect": "allow"}]
+    async with Crib({"policy": [{"name": f"r{at}", **rule} for at, rule in enumerate(rules)]}) as crib:
+        ann = crib.seen_by(Principal(issuer="local", subject="ann"))
+        assert not ann.content.admits("files", "file:///a")
+        assert not ann.content_for(CallContext()).admits("files", "file:///a")
+        assert crib.content_for(CallContext()).admits("files", "file:///a")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from toolcrib.crib.engine import Engine
 from toolcrib.discovery.docs import ObservedShape
 from toolcrib.errors import InvalidToolError, Problem, ToolcribError
-from toolcrib.execution import Principal, Request
+from toolcrib.execution import CallContext, Request
 from toolcrib.execution.chain import ChainResult, ChainStep, Steps
 from toolcrib.execution.chain.from_code import constants, with_constants
 from toolcrib.model import LocalBackend, Tool
@@ -44,11 +44,11 @@ class SavedTools(ABC):
     """The ids of those that are served."""
 
     @abstractmethod
-    async def execute(self, code: str, *, backend: str | None, principal: Principal | None) -> ExecuteResult:
+    async def execute(self, code: str, *, backend: str | None, context: CallContext | None) -> ExecuteResult:
         """Run code."""
 
     @abstractmethod
-    async def run_chain(self, steps: Steps, *, principal: Principal | None) -> ChainResult:
+    async def run_chain(self, steps: Steps, *, context: CallContext | None) -> ChainResult:
         """Run a chain."""
 
     def save_as_tool(
@@ -145,12 +145,12 @@ class SavedTools(ABC):
 
     def _serve(self, saved: _Saved) -> None:
         async def run(saved_tool_arguments: dict[str, Any], context: Context) -> Any:
-            principal = getattr(context, "principal", None)
+            nested = getattr(context, "nested", None)
             if saved.kind == "code":
                 code = with_constants(saved.code, saved_tool_arguments)
-                return (await self.execute(code, backend=saved.backend, principal=principal)).value
+                return (await self.execute(code, backend=saved.backend, context=nested)).value
             steps = _filled(list(saved.steps), saved.parameters, saved_tool_arguments)
-            return (await self.run_chain(steps, principal=principal)).final
+            return (await self.run_chain(steps, context=nested)).final
 
         backend = LocalBackend(name=str(saved.tool.id))
         self._engine.register(saved.tool, backend)

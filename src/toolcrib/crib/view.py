@@ -24,6 +24,7 @@ from toolcrib.errors import CribStateError, ToolcribError, ToolNotFoundError, Va
 from toolcrib.errors.base import counted
 from toolcrib.execution import CallContext, Request, RunResult, StreamEvent
 from toolcrib.execution.arguments import check_value
+from toolcrib.execution.call import NESTED_APPROVAL
 from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.chain.chain import invalid, read_chain
 from toolcrib.execution.mcp import (
@@ -112,7 +113,7 @@ class View:
         A crib runs whatever tool its rules allow, also one that they would not let the caller find.
         """
         self._check_open()
-        given = context or CallContext(principal=principal or self._principal)
+        given = context or CallContext(principal=principal or self._principal, approval=NESTED_APPROVAL.get())
         if given.principal is None and self._principal is not None:
             given = replace(given, principal=self._principal)
         if self._scope is None and self._principal is None:
@@ -369,7 +370,8 @@ class View:
     @property
     def code_names(self) -> CodeNames:
         """The tools that code may name, for those who run it by a `Runtime` of their own."""
-        return self._tools.code_names
+        self._check_open()
+        return CodeNames(lambda: self._shared.engine.visible(self._scope, self._principal))
 
     @property
     def _durable(self) -> DurableRuns:
@@ -444,6 +446,8 @@ class View:
 
     def content_for(self, context: CallContext) -> ViewContent:
         """Return the resources and prompts of the servers, asked for in the name of a caller."""
+        if context.principal is None:
+            context = replace(context, principal=self._principal)
         engine, tools = self._shared.engine, self._tools
         if engine.servers is None:
             raise CribStateError(f"the servers are not running: use them inside '{engine.way_in}'")

@@ -143,8 +143,8 @@ class VisibleTools:
         self._admission = None if self._grants is None else _admission(self._grants)
         self._made: tuple[Index, AvailabilityResolver, DocStore, ShapeLearning] | None = None
         self._outside: tuple[IndexView, int, frozenset[str]] | None = None
-        self.code_names = CodeNames(self)
-        """The names by which code reaches the tools."""
+        self._names_of: tuple[Index | IndexView, int] | None = None
+        self._names: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}
 
     def _parts(self) -> tuple[Index, AvailabilityResolver, DocStore, ShapeLearning]:
         """Return what belongs to the index of this moment: entering a crib may replace the whole of it."""
@@ -210,6 +210,19 @@ class VisibleTools:
     def backends(self, tool_id: str | ToolId) -> Sequence[ToolBackend]:
         """Return where a tool can run."""
         return self.index.backends(tool_id)
+
+    def names(self, namespace: str) -> tuple[tuple[str, ...], frozenset[str]]:
+        """Return the names of the tools in a namespace, each once for all versions: in order, as a set."""
+        index = self.index  # another one once the crib is entered
+        state = index, index.version
+        if self._names_of != state:
+            self._names_of, self._names = state, {}
+        if namespace not in self._names:
+            listed = tuple(dict.fromkeys(summary.name for summary in index.every(namespace=namespace)))
+            if not listed:  # code can make up any number of namespaces
+                return (), frozenset()
+            self._names[namespace] = listed, frozenset(listed)
+        return self._names[namespace]
 
     # Which servers may have more tools
 
@@ -343,40 +356,30 @@ class VisibleTools:
 class CodeNames:
     """The tools that code may name: all that a caller can see when they are asked for."""
 
-    def __init__(self, tools: VisibleTools) -> None:
+    def __init__(self, tools: Callable[[], VisibleTools]) -> None:
+        """Tell of the tools that are visible at each moment: a reload may bring other rules."""
         self._tools = tools
-        self._state: tuple[object, int] | None = None
-        self._names: dict[str, tuple[str, ...]] = {}
-        self._known: dict[str, frozenset[str]] = {}
 
     def namespaces(self) -> Sequence[str]:
         """Return the namespaces; an empty one stands for the tools without."""
-        return tuple(dict.fromkeys([*self._tools.index.namespaces(), *sorted(self._tools.server_names)]))
+        tools = self._tools()
+        return tuple(dict.fromkeys([*tools.index.namespaces(), *sorted(tools.server_names)]))
 
     def names(self, namespace: str) -> Sequence[str]:
         """Return the names of the tools in a namespace, each once, whatever their versions."""
-        index = self._tools.index  # another one once the crib is entered
-        state = index, index.version
-        if self._state != state:
-            self._state, self._names, self._known = state, {}, {}
-        if namespace not in self._names:
-            listed = dict.fromkeys(summary.name for summary in index.every(namespace=namespace))
-            if not listed:  # code can make up any number of namespaces
-                return ()
-            self._names[namespace], self._known[namespace] = tuple(listed), frozenset(listed)
-        return self._names[namespace]
+        return self._tools().names(namespace)[0]
 
     def tools(self, refs: Sequence[str]) -> Mapping[str, Tool]:
         """Return the tools that references mean, without those that are not there.
 
         A tool that declares no output schema has the one that was learnt of its results, if there is one.
         """
-        found = {}
+        found, tools = {}, self._tools()
         for ref in refs:
-            if not self._may_be(ref):
+            if not _may_be(tools, ref):
                 continue
             try:
-                found[ref] = self._with_output(self._tools.index.resolve(ref))
+                found[ref] = _with_output(tools, tools.index.resolve(ref))
             except ToolcribError:  # it is not there, or its name is none: code may mention anything
                 continue
         return found
@@ -397,20 +400,23 @@ class CodeNames:
 
     async def wait_for_code(self, code: str) -> None:
         """Wait for the servers and APIs whose names stand in the code."""
-        await self._tools.wait_for_code(code)
+        await self._tools().wait_for_code(code)
 
-    def _may_be(self, ref: str) -> bool:
-        """Return whether a reference may mean a tool: to look for what is nearest to it takes its time."""
-        namespace, _, name = ref.rpartition(":")
-        if ":" in namespace:  # with a version, which nobody asks for by the thousand
-            return True
-        return bool(self.names(namespace)) and name in self._known[namespace]
 
-    def _with_output(self, tool: Tool) -> Tool:
-        if tool.output_schema is not None:
-            return tool
-        learnt = self._tools.docs.describe(tool.id, "schema").observed_output
-        return tool if learnt is None else tool.replace(output_schema=_opened(learnt.json_schema))
+def _may_be(tools: VisibleTools, ref: str) -> bool:
+    """Return whether a reference may mean a tool: to look for what is nearest to it takes its time."""
+    namespace, _, name = ref.rpartition(":")
+    if ":" in namespace:  # with a version, which nobody asks for by the thousand
+        return True
+    return name in tools.names(namespace)[1]
+
+
+def _with_output(tools: VisibleTools, tool: Tool) -> Tool:
+    """Return a tool with the output schema that it declares, or else that was learnt of its results."""
+    if tool.output_schema is not None:
+        return tool
+    learnt = tools.docs.describe(tool.id, "schema").observed_output
+    return tool if learnt is None else tool.replace(output_schema=_opened(learnt.json_schema))
 
 
 def _opened(schema: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Container
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -141,6 +142,21 @@ class CallContext:
     """The tools that the call may reach; None: all of the runner's."""
     step: str = ""
     """Place of the call in a chain, such as `2.0`; no two calls of a chain have the same."""
+
+    def nested(self) -> "CallContext":
+        """Return the context of calls that the tool makes itself, in the name of its caller.
+
+        Nobody is asked in the middle of a tool, which would be run again for the answer: what needs the
+        consent of a person has it before the tool begins, or is refused.
+        """
+        return replace(self, approval=replace(self.approval, ask=None), tools=None, step="")
+
+
+NESTED_APPROVAL: ContextVar[Approval] = ContextVar("toolcrib_nested_approval", default=Approval())  # noqa: B039 - it is frozen
+"""The consent for calls that the function of a local tool makes of itself, and passes no context on.
+
+It holds nothing of the request, since tasks that the function starts may keep it.
+"""
 
 
 class CallSuspendedError(Exception):

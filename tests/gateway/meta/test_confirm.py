@@ -9,8 +9,9 @@ from mcp_types import InputRequiredResult
 from waiting import PATIENCE
 
 from toolcrib import Crib, tool
+from toolcrib.crib import Settings
 from toolcrib.execution.trace import Audit, AuditRecord
-from toolcrib.gateway import ConfirmationResult, InputNeeded
+from toolcrib.gateway import Confirmation, ConfirmationResult, InputNeeded
 from toolcrib.gateway.meta.running import mentioned_in
 from toolcrib.model import Tool, ToolAnnotations
 
@@ -483,3 +484,57 @@ def test_a_tool_is_named_by_its_id_or_by_what_stands_for_it(code: str, is_named:
 def test_a_tool_without_a_namespace_is_named_too(code: str) -> None:
     wipes = Tool(name="wipe-all", input_schema={})
     assert mentioned_in(code, [wipes]) == [wipes]
+
+
+async def test_saved_tool_runs_nothing_that_nobody_was_asked_about() -> None:
+    code = "number = 0\n__out = await shop.drop_order(number=number) if number else 'kept'"
+    crib = crib_of_tools()
+    crib.save_as_tool(await crib.execute(code), name="tidy")
+    call = {"tool_id": "tidy", "args": {"number": 1}}
+    face = face_of(crib)
+    error = await refused(face, "run_tool", call, Asking())
+    assert "the user has to agree before the code begins" in error["message"]
+    error = await refused(face, "run_chain", {"steps": [call]}, Asking())
+    assert "the user has to agree before the code begins" in error["message"]
+    error = await refused(face, "execute_code", {"code": "await tidy(number=1)"}, Asking())
+    assert "the user has to agree before the code begins" in error["message"]
+    both = "await tidy(number=1)  # shop:drop_order"
+    client = Asking()
+    await given(face, "execute_code", {"code": both}, client)
+    assert len(client.questions) == 1
+
+
+async def test_function_that_calls_tools_itself_needs_the_consent_that_its_caller_needs() -> None:
+    crib = crib_of_tools()
+
+    @crib.add
+    async def clean() -> str:
+        """Clean the shop."""
+        return str((await crib.run("shop:drop_order", {"number": 2})).structured)
+
+    @crib.add
+    async def clean_by_code() -> str:
+        """Clean the shop."""
+        return str((await crib.execute("__out = await shop.drop_order(number=2)")).value)
+
+    face = face_of(crib)
+    for name in ("clean", "clean_by_code"):
+        error = await refused(face, "run_tool", {"tool_id": name}, Asking())
+        assert "the user has to agree before the code begins" in error["message"]
+        ran = await given(face, "run_tool", {"tool_id": name}, Asking(can_ask=False))
+        assert ran["structured"] == "dropped 2"
+    assert (await crib.run("clean")).structured == "dropped 2"
+
+
+async def test_rule_that_comes_while_a_person_is_asked_holds_for_the_call() -> None:
+    crib = crib_of_tools({"policy": [ALL]})
+    closed = {"name": "closed", "effect": "deny", "tools": ["shop:drop_order"]}
+
+    class Thinking(Asking):
+        async def confirm(self, question: Confirmation) -> ConfirmationResult:
+            await crib.reload(Settings.model_validate({"policy": [closed, ALL]}))
+            return await super().confirm(question)
+
+    async with crib:
+        error = await refused(face_of(crib), "run_tool", DROP, Thinking())
+    assert error["message"] == "shop:drop_order was refused by the rule 'closed'"

@@ -21,7 +21,7 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.errors.base import either
-from toolcrib.execution.call import Answer, Call, Emit, Update
+from toolcrib.execution.call import NESTED_APPROVAL, Answer, Call, Emit, Update
 from toolcrib.execution.local.handler import Handler
 from toolcrib.model.backend import LocalBackend, ToolBackend
 from toolcrib.model.local import Context, LocalTool, LogLevel
@@ -49,8 +49,8 @@ class RunningCall(Context):
     def __init__(self, call: Call) -> None:
         self.tool_id = call.tool_id
         self.caller = None if call.principal is None else str(call.principal)
-        self.principal = call.principal
-        """Who calls, for handlers that make calls of their own."""
+        self.nested = call.context.nested()
+        """The context for handlers that make calls of their own."""
         self._emit: Emit | None = call.emit
         self._loop = None if call.emit is None else Loop()
         self._cancelled = False
@@ -186,11 +186,12 @@ class LocalHandlers:
         else:
             arguments = handler.arguments(call.tool, call.args, running)
         task = _Task(call, handler, running, *arguments)
-        ended = False
+        ended, token = False, NESTED_APPROVAL.set(running.nested.approval)
         try:
             value = await self._run(task)
             ended = True
         finally:
+            NESTED_APPROVAL.reset(token)
             running.end(cancelled=not ended)
         return Answer(structured=value)
 

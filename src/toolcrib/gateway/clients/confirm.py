@@ -16,6 +16,7 @@ from toolcrib.errors import (
 )
 from toolcrib.execution import CallContext, Request
 from toolcrib.execution.call import Approval, Decision
+from toolcrib.execution.policy import refusal_by
 from toolcrib.execution.progress import Progress, notify
 from toolcrib.execution.rule import is_destructive
 from toolcrib.gateway.frontend import CallingClient, Confirmation, ConfirmationResult
@@ -166,7 +167,7 @@ class ConfirmedCalls:
         """Ask whether one call may run.
 
         Raises:
-            PolicyDeniedError: the person did not agree.
+            PolicyDeniedError: the person did not agree, or the rules are others by now, and deny it.
             InputNeeded: the client has to make the request again, with the answer.
         """
         if decision.is_risky or decision.rule is None:
@@ -174,7 +175,13 @@ class ConfirmedCalls:
         else:
             rule = decision.rule
             why = _Why(rule.reason or _RULED, is_risk=False, rule=rule.name)
+        asked_under = self._view.rules
         await self._ask(client, [request.tool], request.args, why)
+        rules = self._view.rules
+        if rules is not None and rules is not asked_under:  # they were reloaded while the person thought
+            now = rules.decide(request)
+            if now.effect == "deny":
+                raise refusal_by(request.tool_id, now.rule)
 
     async def _ask(
         self,
