@@ -99,12 +99,13 @@ async def test_a_question_that_a_client_dismisses_is_told_from_a_no(
     [
         ({"tools": ["whole:erase"]}, 0),
         ({"annotations": {"destructiveHint": True}}, 0),
-        ({"tools": ["whole:*"]}, 1),
+        ({"tools": ["whole:*"]}, 0),
+        ({"tools": ["*"]}, 1),
         ({}, 1),
     ],
-    ids=["its id", "the hint", "a pattern", "everything"],
+    ids=["its id", "the hint", "a pattern", "a star", "everything"],
 )
-async def test_a_rule_that_allows_a_destructive_tool_explicitly_is_consent(
+async def test_rule_that_names_a_destructive_tool_is_consent(
     era: str, expose: str, rule: dict[str, Any], asks: int
 ) -> None:
     questions: list[str] = []
