@@ -46,3 +46,23 @@ def test_what_is_not_saved_is_not_deleted(toolcrib: Any, made: tuple[str, str]) 
     other = toolcrib("saved", "delete", "math:evaluate", "--demo")
     assert (other.exit_code, "was not saved from a run" in other.stderr) == (2, True)
     assert "there are no saved tools" in toolcrib("saved", "list", "--demo").stderr
+
+
+def test_yes_holds_for_what_a_saved_tool_calls(toolcrib: Any, made: tuple[str, str]) -> None:
+    path = Path(made[1])
+
+    async def make() -> None:
+        async with Crib(path) as crib:
+            result = await crib.execute("__out = await my.greet()")
+            crib.save_as_tool(result, namespace="my", name="welcome")
+
+    anyio.run(make)
+    path.write_text(
+        '[[policy]]\nname = "greetings"\ntools = ["my:greet"]\neffect = "ask"\n'
+        '[[policy]]\nname = "others"\neffect = "allow"\n',
+        encoding="utf-8",
+    )
+    refused = toolcrib("run", "my:welcome", *made)
+    assert refused.exit_code != 0
+    assert "run it again with --yes if you agree" in refused.stderr
+    assert toolcrib("run", "my:welcome", "--yes", *made).stdout == "Hello ann\n"

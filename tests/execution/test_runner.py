@@ -593,6 +593,17 @@ async def test_a_tool_that_says_nothing_may_destroy_something(given: Any, destru
     assert Request(tool=declared, args={}).destructive is destructive
 
 
+async def test_a_backend_has_its_own_deadline_where_calls_have_none() -> None:
+    @tool
+    async def sleep() -> None:
+        """Sleep."""
+        await anyio.sleep_forever()
+
+    runner = Runner(index_of(sleep), local=[sleep], timeout=math.inf, timeout_of=lambda _: 0.01)
+    with pytest.raises(ToolTimeoutError, match=r"0\.01 s"):
+        await runner.run("sleep")
+
+
 class Arriving:
     """A source of tools that are waited for."""
 

@@ -55,7 +55,7 @@ class State:
             reason = "; ".join(filter(None, [rule.reason, "run it again with --yes if you agree"]))
             raise PolicyDeniedError(tool_id=request.tool_id, reason=reason, rule=rule.name)
 
-        return CallContext(principal=local_principal(), approval=Approval(ask=ask))
+        return CallContext(principal=local_principal(), approval=Approval(ask=ask, ask_nested=ask))
 
     def config_file(self) -> str | None:
         """Return the configuration that is meant: the one named, else the one found; None without any."""

@@ -115,6 +115,8 @@ class Approval:
 
     ask: "Callable[[Request, Decision], Awaitable[None]] | None" = None
     """Asks a person about a call; raises `PolicyDeniedError` unless they agree. None: nobody can be asked."""
+    ask_nested: "Callable[[Request, Decision], Awaitable[None]] | None" = None
+    """The same for calls that a tool makes itself, in whose middle it never suspends the call."""
     granted: frozenset[str] = frozenset()
     """Ids of the tools that a person has agreed to."""
     confirm_destructive: bool = False
@@ -146,10 +148,11 @@ class CallContext:
     def nested(self) -> "CallContext":
         """Return the context of calls that the tool makes itself, in the name of its caller.
 
-        Nobody is asked in the middle of a tool, which would be run again for the answer: what needs the
+        A client is not asked in the middle of a tool, which would run again for the answer: what needs the
         consent of a person has it before the tool begins, or is refused.
         """
-        return replace(self, approval=replace(self.approval, ask=None), tools=None, step="")
+        approval = replace(self.approval, ask=self.approval.ask_nested)
+        return replace(self, approval=approval, tools=None, step="")
 
 
 NESTED_APPROVAL: ContextVar[Approval] = ContextVar("toolcrib_nested_approval", default=Approval())  # noqa: B039 - it is frozen

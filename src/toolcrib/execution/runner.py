@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import isfinite
 from time import perf_counter
 from typing import Any, Literal, overload
 
@@ -381,7 +382,8 @@ class Runner:
                 backends = candidates(tool, offered, self._executors, self._select)
                 server_limit = self._timeout_of(backends[0]) if own_limit is None else None
                 if server_limit is not None:
-                    scope.deadline, limit = scope.deadline - limit + server_limit, server_limit
+                    begun = scope.deadline - limit if isfinite(limit) else anyio.current_time()
+                    scope.deadline, limit = begun + server_limit, server_limit
 
                 call = Call(
                     tool=tool,
