@@ -70,11 +70,11 @@ class CallClient(Protocol):
         """Send it a log message, the parameters of `notifications/message`, unless its level is too low."""
         ...
 
-    def lacks(self, error: "MCPError") -> None:
+    def note_refusal(self, error: "MCPError") -> None:
         """Note that a server refused, because the client has not a capability that it needs."""
         ...
 
-    def resumed(self) -> dict[str, Any]:
+    def take_server_state(self) -> dict[str, Any]:
         """Return what a request that it makes again carries to the server: state and responses, once."""
         ...
 

@@ -89,11 +89,11 @@ class McpEndpoint:
         self._frontend, self._description = frontend, description
         self._content = ContentHandlers() if content is None else content
         self._bus = ChangeBus()
-        self._watched = Subscriptions(self._content, self._bus)
+        self._subscriptions = Subscriptions(self._content, self._bus)
         self._content_changes: dict[ContentChange, None] = {}
         security = security or RequestStateSecurity.ephemeral()
         self._calls = HeldCalls(ConfirmationTokens(security.ttl), patience, max_held)
-        self._tasks = TaskHandlers(self._content, self._calls, self._seen)
+        self._tasks = TaskHandlers(self._content, self._calls, self._frontend_seen_by)
         self._sessions: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()
         self.connections: WeakValueDictionary[str, Connection] = WeakValueDictionary()
         """Those of the clients of the handshake era over HTTP that have greeted, by their sessions."""
@@ -106,15 +106,15 @@ class McpEndpoint:
         self._announced: dict[int, tuple[Frontend, tuple[ToolDefinition, ...]]] = {}
         """The tools that clients know of, by the frontend that their principals see."""
         self._note_shown(frontend)
-        self._stop_hearing = frontend.on_change(self._note)
+        self._stop_hearing = frontend.on_change(self._note_change)
         self._stop_content = self._content.on_change(self.note_content)
         self.server = self._make_server()
         boundary = RequestStateBoundary(security, default_audience=f"toolcrib/{name}")
         spans = self.server.middleware
-        passing = PassOn(self._call, self.server.server_info_stamp, self._content.extensions)
-        self.server.middleware = [*map(_WhereTraced, spans), *middleware, boundary, passing]
+        passing = PassOn(self._call_tool, self.server.server_info_stamp, self._content.extensions)
+        self.server.middleware = [*map(_OptionalTracing, spans), *middleware, boundary, passing]
         self.server.add_notification_handler(
-            "notifications/initialized", mcp_types.NotificationParams, self._greet
+            "notifications/initialized", mcp_types.NotificationParams, self._register_session
         )
         self.server.add_request_handler("logging/setLevel", mcp_types.SetLevelRequestParams, set_log_level)
         self._tasks.add_to(self.server)
@@ -135,18 +135,18 @@ class McpEndpoint:
                 "resources/templates/list": CacheHint(_LIST_FRESH, "private"),
                 "prompts/list": CacheHint(_LIST_FRESH, "private"),
             },
-            get_tool_input_schema=self._schema,
-            on_list_tools=self._passed(self._list, {"tools": []}),
-            on_call_tool=self._called,
-            on_list_resources=self._passed(self._content.resources, {"resources": []}),
-            on_list_resource_templates=self._passed(self._content.templates, {"resourceTemplates": []}),
-            on_read_resource=self._passed(self._content.read, {"contents": []}),
-            on_list_prompts=self._passed(self._content.prompts, {"prompts": []}),
-            on_get_prompt=self._passed(self._content.prompt, {"messages": []}),
-            on_completion=self._passed(self._content.complete, {"completion": {"values": []}}),
+            get_tool_input_schema=self._header_schema,
+            on_list_tools=self._make_handler(self._list_tools, {"tools": []}),
+            on_call_tool=self._handle_call,
+            on_list_resources=self._make_handler(self._content.resources, {"resources": []}),
+            on_list_resource_templates=self._make_handler(self._content.templates, {"resourceTemplates": []}),
+            on_read_resource=self._make_handler(self._content.read, {"contents": []}),
+            on_list_prompts=self._make_handler(self._content.prompts, {"prompts": []}),
+            on_get_prompt=self._make_handler(self._content.prompt, {"messages": []}),
+            on_completion=self._make_handler(self._content.complete, {"completion": {"values": []}}),
             on_subscribe_resource=self._subscribe,
             on_unsubscribe_resource=self._unsubscribe,
-            on_subscriptions_listen=self._follow,
+            on_subscriptions_listen=self._stream_changes,
         )
 
     @property
@@ -157,10 +157,10 @@ class McpEndpoint:
     def replace(self, frontend: Frontend, description: str = "") -> None:
         """Show another frontend, to those that are here too."""
         self._stop_hearing()
-        self._frontend, self._stop_hearing = frontend, frontend.on_change(self._note)
+        self._frontend, self._stop_hearing = frontend, frontend.on_change(self._note_change)
         self._description = description
         self._announced = {}  # other rules may show the same tools to others
-        self._note()
+        self._note_change()
 
     def close(self) -> None:
         """Say that it is gone, and end the streams of those that listen."""
@@ -194,7 +194,7 @@ class McpEndpoint:
         self._content_changes[change] = None
         self._changed.set()
 
-    def _note(self) -> None:
+    def _note_change(self) -> None:
         """Note that the tools may have changed; it may be called from any thread, any number of times."""
         if self._is_noted:
             return
@@ -215,7 +215,7 @@ class McpEndpoint:
         changes, self._content_changes = self._content_changes, {}
 
         def sees_others(principal: Principal | None) -> bool:
-            frontend = self._seen(principal)
+            frontend = self._frontend_seen_by(principal)
             return before.get(id(frontend)) != self._note_shown(frontend)
 
         async with anyio.create_task_group() as tasks:
@@ -223,7 +223,7 @@ class McpEndpoint:
             for session in filter(lambda each: sees_others(sessions[each]), sessions):
                 tasks.start_soon(_notify, session.send_tool_list_changed)
             tasks.start_soon(self._bus.publish, ToolsListChanged(), sees_others)
-            for notify in self._watched.notifications(changes, sessions):
+            for notify in self._subscriptions.notifications(changes, sessions):
                 tasks.start_soon(_notify, notify)
 
     def _note_shown(self, frontend: Frontend) -> tuple[Frontend, tuple[ToolDefinition, ...]]:
@@ -234,19 +234,19 @@ class McpEndpoint:
         return self._announced[key]
 
     def _instructions(self) -> str:
-        about = self._seen(authenticated_principal()).about()
+        about = self._frontend_seen_by(authenticated_principal()).about()
         return f"{self._description} {about}".strip()
 
-    def _seen(self, principal: Principal | None) -> Frontend:
+    def _frontend_seen_by(self, principal: Principal | None) -> Frontend:
         """Return what a principal sees."""
         return self._frontend if self._frontend_of is None else self._frontend_of(principal, self._frontend)
 
-    def _schema(self, name: str) -> dict[str, Any] | None:
+    def _header_schema(self, name: str) -> dict[str, Any] | None:
         """Return the schema of a tool some of whose arguments are in headers too, for the SDK to compare.
 
         It is that of the tool as whoever makes the request sees it: of a hidden tool there is none.
         """
-        frontend = self._seen(authenticated_principal())
+        frontend = self._frontend_seen_by(authenticated_principal())
         key = id(frontend)  # which is nobody else's while the frontend is kept
         if key not in self._schemas:
             tools = map(wire, frontend.tools())
@@ -257,11 +257,11 @@ class McpEndpoint:
                 del self._schemas[next(iter(self._schemas))]
         return self._schemas[key][1].get(name)
 
-    async def _greet(self, context: _Context, _: mcp_types.NotificationParams) -> None:
+    async def _register_session(self, context: _Context, _: mcp_types.NotificationParams) -> None:
         connection = connection_of(context.session)
         if connection.has_standalone_channel:
             self._sessions[connection] = principal_of(context)
-            self._note_shown(self._seen(self._sessions[connection]))
+            self._note_shown(self._frontend_seen_by(self._sessions[connection]))
             if connection.session_id is not None:
                 self.connections[connection.session_id] = connection
             connection.exit_stack.callback(self._sessions.pop, connection, None)
@@ -274,7 +274,7 @@ class McpEndpoint:
             return
         self._sessions[connection] = principal
 
-    async def _follow(
+    async def _stream_changes(
         self, context: _Context, params: mcp_types.SubscriptionsListenRequestParams
     ) -> mcp_types.SubscriptionsListenResult:
         """Tell a client of what it wants to hear, as far as there is anybody to tell it."""
@@ -282,8 +282,8 @@ class McpEndpoint:
         subscribed = wanted.resource_subscriptions or ()
         mark_subscription(context)
         with request_of(context):
-            self._note_shown(self._seen(PRINCIPAL.get()))
-            async with self._watched.stream(subscribed, self._calls.client_of(context)) as uris:
+            self._note_shown(self._frontend_seen_by(PRINCIPAL.get()))
+            async with self._subscriptions.stream(subscribed, self._calls.client_of(context)) as uris:
                 heard = mcp_types.SubscriptionFilter(
                     tools_list_changed=wanted.tools_list_changed,
                     prompts_list_changed=wanted.prompts_list_changed if declared.prompts else None,
@@ -297,27 +297,27 @@ class McpEndpoint:
     ) -> mcp_types.EmptyResult:
         with request_of(context):
             client = self._calls.client_of(context)
-            await self._watched.subscribe(connection_of(context.session), str(params.uri), client)
+            await self._subscriptions.subscribe(connection_of(context.session), str(params.uri), client)
         return mcp_types.EmptyResult()
 
     async def _unsubscribe(
         self, context: _Context, params: mcp_types.UnsubscribeRequestParams
     ) -> mcp_types.EmptyResult:
-        await self._watched.unsubscribe(connection_of(context.session), str(params.uri))
+        await self._subscriptions.unsubscribe(connection_of(context.session), str(params.uri))
         return mcp_types.EmptyResult()
 
-    async def _list(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
-        frontend = self._seen(client.principal)
+    async def _list_tools(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
+        frontend = self._frontend_seen_by(client.principal)
         fresh = await frontend.settled() if isinstance(frontend, SettlingFrontend) else {}
         listed = page("tools", {tool["name"]: tool for tool in map(wire, frontend.tools())}, params) | fresh
         declared = self._gateways()
         return listed | {"_meta": declared} if declared else listed
 
-    async def _call(self, context: _Context, params: mcp_types.CallToolRequestParams) -> dict[str, Any]:
+    async def _call_tool(self, context: _Context, params: mcp_types.CallToolRequestParams) -> dict[str, Any]:
         """Return the result of a call, as the stateless era writes it."""
 
         async def call(client: RequestClient) -> dict[str, Any]:
-            frontend = self._seen(client.principal)
+            frontend = self._frontend_seen_by(client.principal)
             return wire(await frontend.call(params.name, params.arguments or {}, client))
 
         is_single = params.name not in COMPOSED
@@ -328,10 +328,12 @@ class McpEndpoint:
             )
             return self._tasks.begun(given, context, params.name)
 
-    async def _called(self, context: _Context, params: mcp_types.CallToolRequestParams) -> dict[str, Any]:
-        return pass_on(await self._call(context, params), {"content": []})
+    async def _handle_call(
+        self, context: _Context, params: mcp_types.CallToolRequestParams
+    ) -> dict[str, Any]:
+        return pass_on(await self._call_tool(context, params), {"content": []})
 
-    def _passed(self, answer: _Answer, blank: dict[str, Any]) -> _Handler:
+    def _make_handler(self, answer: _Answer, blank: dict[str, Any]) -> _Handler:
         """Return a handler whose answer goes to the client as it is, in the envelope of a blank one."""
 
         async def handle(context: _Context, params: Any) -> dict[str, Any]:
@@ -342,15 +344,17 @@ class McpEndpoint:
                     given = await self._calls.answer(
                         context, asked, lambda client: answer(payload, client), is_single=True
                     )
-                    return pass_on(self._kept(wire(given)), blank)
+                    return pass_on(self._mark_private(wire(given)), blank)
                 client = self._calls.client_of(context)
-                return pass_on(self._kept(await answer(payload, client)), blank)
+                return pass_on(self._mark_private(await answer(payload, client)), blank)
 
         return handle
 
-    def _kept(self, answer: dict[str, Any]) -> dict[str, Any]:
+    def _mark_private(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return an answer which nobody keeps for others, where those may not see the same."""
-        is_same = authenticated_principal() is None and self._seen(PRINCIPAL.get()) is self._frontend
+        is_same = (
+            authenticated_principal() is None and self._frontend_seen_by(PRINCIPAL.get()) is self._frontend
+        )
         return answer if is_same or "cacheScope" not in answer else answer | {"cacheScope": "private"}
 
 
@@ -419,7 +423,7 @@ class _Server(Server[Any]):
         return capabilities
 
 
-class _WhereTraced:
+class _OptionalTracing:
     """Does what a tracing middleware does, where spans go anywhere; else a call does not pay for them."""
 
     def __init__(self, middleware: ServerMiddleware[Any]) -> None:

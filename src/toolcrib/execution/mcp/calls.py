@@ -67,7 +67,7 @@ async def exchange(
     """
     client, params = running.client, dict(params)
     await _prepare(connection, running, params)
-    if client is not None and connection.modern and (resumed := client.resumed()):
+    if client is not None and connection.modern and (resumed := client.take_server_state()):
         params |= resumed
         running.note_asked()
     backoff, turn = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS), 0
@@ -77,7 +77,7 @@ async def exchange(
             result = await connection.request(method, params, headers=headers, on_progress=on_progress)
         except MCPError as error:
             if error.code == MISSING_REQUIRED_CLIENT_CAPABILITY and client is not None:
-                client.lacks(error)
+                client.note_refusal(error)
             raise
         kind = result.get("resultType", "complete")
         if kind == "complete" or (kind == TASK and running.takes_task(result)):

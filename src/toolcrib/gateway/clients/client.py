@@ -38,9 +38,8 @@ from toolcrib.mcp_internals import connection_of
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _FIELD = "confirm"
-_Asked = mcp_types.InputRequest
-_REQUEST: TypeAdapter[_Asked] = TypeAdapter(_Asked)
-Ask = Callable[[Mapping[str, _Asked]], Awaitable[dict[str, dict[str, Any]]]]
+_REQUEST: TypeAdapter[mcp_types.InputRequest] = TypeAdapter(mcp_types.InputRequest)
+Ask = Callable[[Mapping[str, mcp_types.InputRequest]], Awaitable[dict[str, dict[str, Any]]]]
 """Asks a client of the stateless era, whose request waits meanwhile, and returns its responses by key."""
 _NOBODY_IS_ASKED = Approval()
 _LEVEL = "toolcrib.log_level"
@@ -70,9 +69,9 @@ class RequestClient:
         "_tokens",
         "ask_later",
         "is_single",
-        "lacking",
-        "passed",
+        "passed_question",
         "principal",
+        "refusal",
         "takes_tasks",
         "task",
     )
@@ -104,9 +103,9 @@ class RequestClient:
         """Whether a server may begin a task in place of the answer, or is asked about one."""
         self.task: StartedTask | None = None
         """The task that it has begun."""
-        self.passed: mcp_types.InputRequiredResult | None = None
+        self.passed_question: mcp_types.InputRequiredResult | None = None
         """The question of a server, to be the answer to this request."""
-        self.lacking: MCPError | None = None
+        self.refusal: MCPError | None = None
         """Why a server that needs input got none, such as a capability that the client has not."""
 
     def context(self, approval: Approval = _NOBODY_IS_ASKED) -> CallContext:
@@ -206,9 +205,9 @@ class RequestClient:
         if not self.can_ask:
             return ConfirmationResult.UNASKED
         if not self.is_stateless:
-            return await self._answer(question)
+            return await self._elicit_answer(question)
         try:
-            return self._answered(question)
+            return self._redeem_answer(question)
         except InputNeeded as needed:
             if not self._is_away or self.ask_later is None:
                 raise
@@ -221,14 +220,14 @@ class RequestClient:
         return self._context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     @property
-    def held(self) -> str | None:
+    def held_key(self) -> str | None:
         """The key of the held call that this request continues."""
         held = self._state.get("held")
         return held if isinstance(held, str) else None
 
-    def lacks(self, error: MCPError) -> None:
+    def note_refusal(self, error: MCPError) -> None:
         """Note why a server got no input, to be the answer: such as a capability that the client has not."""
-        self.lacking = error
+        self.refusal = error
 
     def note_task(self, call: Call, handle: dict[str, Any]) -> None:
         """Make the task of a server the answer to this request."""
@@ -237,7 +236,7 @@ class RequestClient:
         kept = replace(call, args={}, context=context, emit=None, pause=None, on_asked=None)
         self.task = StartedTask(kept, handle)
 
-    def resumed(self) -> dict[str, Any]:
+    def take_server_state(self) -> dict[str, Any]:
         """Return the state and the responses for the server whose question was passed on, once."""
         if "passed" not in self._state:
             return {}
@@ -261,10 +260,10 @@ class RequestClient:
             return False
         requests = {key: without_context(request) for key, request in (asked.input_requests or {}).items()}
         state = self._tokens.issue({}, self._given, passed=asked.request_state)
-        self.passed = asked.model_copy(update={"input_requests": requests, "request_state": state})
+        self.passed_question = asked.model_copy(update={"input_requests": requests, "request_state": state})
         return True
 
-    async def ask(self, requests: Mapping[str, _Asked]) -> dict[str, dict[str, Any]]:
+    async def ask(self, requests: Mapping[str, mcp_types.InputRequest]) -> dict[str, dict[str, Any]]:
         """Return what the client answers to requests of another server's, as MCP has it.
 
         Raises:
@@ -274,13 +273,13 @@ class RequestClient:
         """
         for request in requests.values():
             if not is_able(self._session.client_capabilities, request):
-                self.lacking = missing(request)
+                self.refusal = missing(request)
                 raise LookupError(request.method)
         if self.ask_later is not None:
             return await self.ask_later(requests)
         if not self._session.can_send_request:
             raise LookupError(", ".join(request.method for request in requests.values()))
-        return {key: await self._send(request) for key, request in requests.items()}
+        return {key: await self._send_request(request) for key, request in requests.items()}
 
     @property
     def can_open_links(self) -> bool:
@@ -290,14 +289,14 @@ class RequestClient:
         can_be_sent = self.ask_later is not None or self._session.can_send_request
         return able is not None and able.url is not None and can_be_sent
 
-    async def opened(self, elicitation: str) -> None:
+    async def complete_elicitation(self, elicitation: str) -> None:
         """Tell it that what a link was for is done; the stateless era has no such message."""
         if not self.is_stateless:
             params = mcp_types.ElicitCompleteNotificationParams(elicitation_id=elicitation)
             notification = mcp_types.ElicitCompleteNotification(params=params)
             await self._session.send_notification(notification, self._context.request_id)
 
-    async def _send(self, request: _Asked) -> dict[str, Any]:
+    async def _send_request(self, request: mcp_types.InputRequest) -> dict[str, Any]:
         params = request.params
         if isinstance(params, mcp_types.ElicitRequestURLParams) and params.elicitation_id is None:
             named = params.model_copy(update={"elicitation_id": secrets.token_hex(16)})
@@ -307,7 +306,7 @@ class RequestClient:
             result = await self._session.send_request(request, result_of(request), metadata=related)
         return result.model_dump(by_alias=True, mode="json", exclude_none=True)
 
-    async def _answer(self, question: Confirmation) -> ConfirmationResult:
+    async def _elicit_answer(self, question: Confirmation) -> ConfirmationResult:
         """Return what the person says, waiting for it; a client that fails at asking has not asked."""
         with anyio.move_on_after(self._patience):
             try:
@@ -319,7 +318,7 @@ class RequestClient:
         _LOG.warning("a client did not answer a question within %g s", self._patience)
         return ConfirmationResult.UNANSWERED
 
-    def _answered(self, question: Confirmation) -> ConfirmationResult:
+    def _redeem_answer(self, question: Confirmation) -> ConfirmationResult:
         """Return the person's answer, if the client comes with it."""
         if self._asked is None:
             account = account_of(self.principal)
@@ -368,15 +367,15 @@ async def relay_input(call: Call, asked: dict[str, Any]) -> dict[str, Any]:
     client = call.context.client
     if not isinstance(client, RequestClient):
         raise _failure(call, "there is no client to ask")
-    requests: dict[str, _Asked] = {}
+    requests: dict[str, mcp_types.InputRequest] = {}
     for key, request in asked.items():
         try:
             requests[key] = without_context(_REQUEST.validate_python(request, by_name=False))
         except PydanticError as error:
-            raise _failure(call, f"it asks for {_method(request)}, which cannot be passed on") from error
+            raise _failure(call, f"it asks for {_method_of(request)}, which cannot be passed on") from error
         if not is_safe_page(requests[key]):
             raise _failure(call, UNSAFE_PAGE)
-    methods = ", ".join(sorted({_method(request) for request in asked.values()}))
+    methods = ", ".join(sorted({_method_of(request) for request in asked.values()}))
     try:
         return await client.ask(requests)
     except LookupError as error:
@@ -391,7 +390,7 @@ async def relay_input(call: Call, asked: dict[str, Any]) -> dict[str, Any]:
         raise _failure(call, f"it asks for {methods}, and the client refused: {error}") from error
 
 
-def _method(request: Any) -> str:
+def _method_of(request: Any) -> str:
     method = str(request.get("method")) if isinstance(request, dict) else "nothing known"
     return f"{method!r:.80}"
 

@@ -115,7 +115,7 @@ class ConfirmedCalls:
         ids = frozenset(str(tool.id) for tool in granted)
         return client.context(Approval(granted=ids, confirm_destructive=self._confirm and client.can_ask))
 
-    async def agree(
+    async def obtain_consent(
         self, client: CallingClient, tools: Sequence[Tool], given: Any, what: str, places: Sequence[str] = ()
     ) -> None:
         """Have a person agree to tools that something runs, all at once, before it begins.
@@ -145,7 +145,7 @@ class ConfirmedCalls:
                     await self._view.run(str(tool.id), context=refused)
             raise
 
-    def asked_about(self, client: CallingClient, tools: Iterable[Tool]) -> list[Tool]:
+    def filter_needing_consent(self, client: CallingClient, tools: Iterable[Tool]) -> list[Tool]:
         """Return those tools that a person is asked about before they run with some arguments."""
         rules = self._view.rules
         grants = None if rules is None else rules.grants(client.principal)
@@ -192,7 +192,7 @@ class ConfirmedCalls:
             InputNeeded: the client has to make the request again, with the answer.
         """
         names = [str(tool.id) for tool in tools]
-        bound = self._bound(client, tools)
+        bound = self._binding(client, tools)
         result = await client.confirm(_question(names, given, what, places, why.text, bound))
         if result not in _REFUSALS:
             return
@@ -201,7 +201,7 @@ class ConfirmedCalls:
             reason = f"{reason}; {why.remedy(names, has_rules=self._view.rules is not None)}"
         raise PolicyDeniedError(tool_id=", ".join(names), reason=reason, rule=why.rule, answer=answer)
 
-    def _bound(self, client: CallingClient, tools: Iterable[Tool]) -> str:
+    def _binding(self, client: CallingClient, tools: Iterable[Tool]) -> str:
         """Return what an answer holds for, beside the arguments: who asks, these very tools, these rules."""
         rules = self._view.rules
         version = "" if rules is None else rules.version
@@ -232,7 +232,7 @@ def _question(
     key = hashlib.sha256(content.encode()).hexdigest()
     text = ""
     if len(written) <= MAX_QUESTION:
-        text = visible(_text(tools, given, what, places, reason))
+        text = visible(_question_text(tools, given, what, places, reason))
     if not 0 < len(text) <= MAX_QUESTION:
         raise PolicyDeniedError(
             tool_id=", ".join(tools[:_MAX_NAMED]),
@@ -246,7 +246,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _text(tools: Sequence[str], given: Any, what: str, places: Sequence[str], reason: str) -> str:
+def _question_text(tools: Sequence[str], given: Any, what: str, places: Sequence[str], reason: str) -> str:
     """Return the question with the whole of what is decided on; what is short, or destroys, stands first.
 
     Nothing is cut or redacted, whatever its name looks like: it may be the target. These are the words of the

@@ -27,7 +27,6 @@ MAX_HELD = 1_000
 """How many calls wait for input at once."""
 _LONG = 2.0
 """After how many seconds a call of such a tool goes on as a task, where its client knows tasks."""
-_Asked = mcp_types.InputRequest
 _Context = ServerRequestContext[Any, Any]
 
 
@@ -82,23 +81,27 @@ class HeldCalls:
         )
         given: T | mcp_types.InputRequiredResult
         within = _LONG if takes_tasks and not is_single else None
-        if client.held is not None:
-            given = await self._outcome(self._taken(client.held, context, params), within)
+        if client.held_key is not None:
+            given = await self._wait_for_outcome(self._resume_held(client.held_key, context, params), within)
             return given
         if client.is_stateless and (client.capabilities or within):  # else nobody can be asked that way
-            held = HeldCall(client, lambda: _answered(client, work), self._patience, self._check)
-            held.follow(context)
+            held = HeldCall(
+                client, lambda: _run_for_client(client, work), self._patience, self._check_capacity
+            )
+            held.follow_request(context)
             self._calls.add(held)
-            given = await self._outcome(held, within)
+            given = await self._wait_for_outcome(held, within)
         else:
-            given = await _answered(client, work)
+            given = await _run_for_client(client, work)
         return given
 
     def client_of(self, context: _Context) -> RequestClient:
         """Return the client behind a request that is not answered with a question."""
         return RequestClient(context, mcp_types.InputResponseRequestParams(), self._tokens, self._patience)
 
-    def _taken(self, key: str, context: _Context, params: mcp_types.InputResponseRequestParams) -> "HeldCall":
+    def _resume_held(
+        self, key: str, context: _Context, params: mcp_types.InputResponseRequestParams
+    ) -> "HeldCall":
         """Return the call that waits for the responses of a request, which it is given."""
         held = self._held.pop(key, None)
         if held is None or held.is_over:
@@ -108,15 +111,15 @@ class HeldCalls:
             raise MCPError(mcp_types.INVALID_PARAMS, message, {"reason": "invalid_request_state"})
         held.key = None
         held.client.come_back(context)
-        held.follow(context)
-        held.take({key: wire(response) for key, response in (params.input_responses or {}).items()})
+        held.follow_request(context)
+        held.take_responses({key: wire(response) for key, response in (params.input_responses or {}).items()})
         return held
 
-    async def _outcome(self, held: "HeldCall", within: float | None) -> Any:
+    async def _wait_for_outcome(self, held: "HeldCall", within: float | None) -> Any:
         """Return what a call gives, or what it asks; itself, where it does neither within some seconds."""
         try:
             with anyio.move_on_after(within):
-                await held.settled()
+                await held.wait()
         except BaseException:  # whoever made the request has cancelled it, or is gone
             self._calls.discard(held)
             await held.stop()
@@ -136,7 +139,7 @@ class HeldCalls:
             input_requests=dict(held.asked), request_state=self._tokens.issue({}, {}, held=key)
         )
 
-    def _check(self, held: "HeldCall") -> None:
+    def _check_capacity(self, held: "HeldCall") -> None:
         """Refuse the question of a call, where too many wait for input already.
 
         Raises:
@@ -169,7 +172,7 @@ class HeldCall:
         self.client = client
         self.account = account_of(client.principal)
         """Whose it is, where somebody vouches for that."""
-        self.asked: dict[str, _Asked] = {}
+        self.asked: dict[str, mcp_types.InputRequest] = {}
         """The questions that wait for a response, by key."""
         self.key: str | None = None
         """The key that it is held under while its client is away."""
@@ -183,12 +186,12 @@ class HeldCall:
         self._work, self._patience, self._check = work, patience, check
         self._responses: dict[str, dict[str, Any]] = {}
         self._given: Any = None
-        self._stirred = anyio.Event()
-        self._answered = anyio.Event()
+        self._progressed = anyio.Event()
+        self._responses_arrived = anyio.Event()
         client.ask_later = self.ask
         self._task = Background(self._run)
 
-    def follow(self, context: _Context) -> None:
+    def follow_request(self, context: _Context) -> None:
         """Go on by the right of this request, the latest of its client, and end when its token is revoked."""
         self._leave_request()
         self._right = None if self.is_over else open_request(context)
@@ -211,7 +214,7 @@ class HeldCall:
         finally:
             self.is_over = True
             self._leave_request()
-            self._stirred.set()
+            self._progressed.set()
             self.on_end()
 
     def result(self) -> Any:
@@ -220,18 +223,18 @@ class HeldCall:
             raise self.failure
         return self._given
 
-    async def settled(self) -> None:
+    async def wait(self) -> None:
         """Wait until the work is over, or asks for something."""
         while not (self.is_over or self.asked):
-            self._stirred = anyio.Event()
-            await self._stirred.wait()
+            self._progressed = anyio.Event()
+            await self._progressed.wait()
 
     async def stop(self) -> None:
         """Cancel the work."""
         self.scope.cancel()
         await self._task.stop()
 
-    async def ask(self, requests: Mapping[str, _Asked]) -> dict[str, dict[str, Any]]:
+    async def ask(self, requests: Mapping[str, mcp_types.InputRequest]) -> dict[str, dict[str, Any]]:
         """Return the responses of the client, which is asked by the answer to its request.
 
         Raises:
@@ -241,17 +244,17 @@ class HeldCall:
         try:
             self._check(self)
         except LimitExceededError as error:
-            self.client.lacks(limit_error(error))
+            self.client.note_refusal(limit_error(error))
             raise
-        keys = {self._free(key): key for key in requests}
+        keys = {self._free_key(key): key for key in requests}
         for own, key in keys.items():
             self.asked[own] = _without_id(requests[key])
-        self._stirred.set()
+        self._progressed.set()
         try:
             with anyio.fail_after(self._patience):
                 while not keys.keys() <= self._responses.keys():
-                    self._answered = anyio.Event()
-                    await self._answered.wait()
+                    self._responses_arrived = anyio.Event()
+                    await self._responses_arrived.wait()
         except TimeoutError:
             self.scope.cancel()
             raise
@@ -261,7 +264,7 @@ class HeldCall:
                 self.asked.pop(own, None)
         return found
 
-    def _free(self, key: str) -> str:
+    def _free_key(self, key: str) -> str:
         """Return a key that no question has which is asked at the same time."""
         number, own = 1, key
         while own in self.asked or own in self._responses:
@@ -269,7 +272,7 @@ class HeldCall:
             own = f"{key}-{number}"
         return own
 
-    def take(self, responses: Mapping[str, Any]) -> None:
+    def take_responses(self, responses: Mapping[str, Any]) -> None:
         """Take the responses that fit a question; the others are asked again."""
         for key, payload in responses.items():
             request = self.asked.get(key)
@@ -277,10 +280,10 @@ class HeldCall:
                 continue
             del self.asked[key]
             self._responses[key] = payload
-        self._answered.set()
+        self._responses_arrived.set()
 
 
-def _fits(request: _Asked, payload: Any) -> bool:
+def _fits(request: mcp_types.InputRequest, payload: Any) -> bool:
     try:
         result_of(request).model_validate(payload, by_name=False)
     except ValidationError:
@@ -288,7 +291,7 @@ def _fits(request: _Asked, payload: Any) -> bool:
     return True
 
 
-def _without_id(request: _Asked) -> _Asked:
+def _without_id(request: mcp_types.InputRequest) -> mcp_types.InputRequest:
     """Return a request without the id of an elicitation, which the stateless era has not."""
     params = request.params
     if not isinstance(params, mcp_types.ElicitRequestURLParams) or params.elicitation_id is None:
@@ -296,22 +299,22 @@ def _without_id(request: _Asked) -> _Asked:
     return mcp_types.ElicitRequest(params=params.model_copy(update={"elicitation_id": None}))
 
 
-async def _answered(client: RequestClient, work: Callable[[RequestClient], Awaitable[T]]) -> Any:
+async def _run_for_client(client: RequestClient, work: Callable[[RequestClient], Awaitable[T]]) -> Any:
     """Return what the work gives, unless what a server asked or refused meanwhile is the answer."""
     try:
         given = await work(client)
     except InputNeeded as needed:
         return needed.result
     except Exception as error:
-        if client.passed is not None:
-            return client.passed
-        if client.lacking is not None and client.is_stateless and client.is_single:
-            raise client.lacking from error
+        if client.passed_question is not None:
+            return client.passed_question
+        if client.refusal is not None and client.is_stateless and client.is_single:
+            raise client.refusal from error
         raise
-    if client.passed is not None or client.task is not None:
-        return client.passed or client.task
+    if client.passed_question is not None or client.task is not None:
+        return client.passed_question or client.task
     failed = given.get("isError") if isinstance(given, dict) else getattr(given, "is_error", False)
     # What a chain or code has done before is in its own answer.
-    if client.lacking is not None and client.is_stateless and client.is_single and failed:
-        raise client.lacking
+    if client.refusal is not None and client.is_stateless and client.is_single and failed:
+        raise client.refusal
     return given

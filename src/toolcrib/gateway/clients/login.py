@@ -46,7 +46,7 @@ class LoginRequests:
         except ToolLoginRequiredError as error:
             client = call.context.client
             with call.pause() if call.pause else nullcontext():
-                if not await self._is_logged_in(error, call.principal, client):
+                if not await self._obtain_login(error, call.principal, client):
                     raise
         return await go_on(call)
 
@@ -55,11 +55,11 @@ class LoginRequests:
         try:
             return await ask()
         except LoginRequiredError as error:
-            if not await self._is_logged_in(error, client.principal, client):
+            if not await self._obtain_login(error, client.principal, client):
                 raise
         return await ask()
 
-    async def _is_logged_in(
+    async def _obtain_login(
         self,
         error: LoginRequiredError | ToolLoginRequiredError,
         principal: Principal | None,
@@ -113,5 +113,5 @@ class LoginRequests:
             await link.login.done.wait()
         if not link.login.done.is_set():
             return "unanswered"
-        await client.opened(elicitation)
+        await client.complete_elicitation(elicitation)
         return None

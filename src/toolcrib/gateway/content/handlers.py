@@ -117,17 +117,19 @@ class ContentHandlers:
         ]
         declared = [{APPS: {}} if each is None else each.get("extensions", {}) for each in known]
         parts = [each[APPS] for each in declared if APPS in each]
-        return {APPS: _together(parts)} if parts else {}
+        return {APPS: _merge_settings(parts)} if parts else {}
 
     async def resources(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
         """Return a page of what can be read; kept results are not listed, for their addresses are secrets."""
-        listed, fresh = await self._listed("resources", client)
-        return page("resources", self._addressed("uri", listed), params, partial(written, "uri")) | fresh
+        listed, fresh = await self._list_content("resources", client)
+        return (
+            page("resources", self._index_by_address("uri", listed), params, partial(written, "uri")) | fresh
+        )
 
     async def templates(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
         """Return a page of the templates of further resources."""
-        listed, fresh = await self._listed("templates", client)
-        items = {_TEMPLATE["uriTemplate"]: _TEMPLATE, **self._addressed("uri_template", listed)}
+        listed, fresh = await self._list_content("templates", client)
+        items = {_TEMPLATE["uriTemplate"]: _TEMPLATE, **self._index_by_address("uri_template", listed)}
         return page("resourceTemplates", items, params, partial(written, "uriTemplate")) | fresh
 
     async def read(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
@@ -161,14 +163,14 @@ class ContentHandlers:
             MCPError: there is none.
         """
         content = self._view_content(uri, client)
-        named = self._named(content, uri)
+        named = self._find_by_address(content, uri)
         if named is not None:
             return named
         if not content.names:
             raise _no_resource(uri)
-        return await self._with_login(client, partial(self._server_of, content, uri)), uri
+        return await self._ask_with_login(client, partial(self._find_server, content, uri)), uri
 
-    def _named(self, content: ViewContent, uri: str) -> tuple[str, str] | None:
+    def _find_by_address(self, content: ViewContent, uri: str) -> tuple[str, str] | None:
         """Return the server that an address names, and what that calls it; None where it names none.
 
         Raises:
@@ -199,7 +201,7 @@ class ContentHandlers:
     def _page_server(self, server: str) -> str | None:
         return None if self._view is None else page_server(self._view.settings, server)
 
-    def _addressed(self, field: str, listed: Sequence[Any]) -> dict[str, Any]:
+    def _index_by_address(self, field: str, listed: Sequence[Any]) -> dict[str, Any]:
         return {} if self._view is None else addressed(field, listed, self._view.settings)
 
     async def watch(self, server: str, uri: str, client: RequestClient) -> Callable[[], Awaitable[None]]:
@@ -214,7 +216,7 @@ class ContentHandlers:
             admitted = await content.admit_address(server, uri)
             return await content.servers.watch(admitted, uri)
 
-        return await self._with_login(client, watch)
+        return await self._ask_with_login(client, watch)
 
     def on_change(self, callback: OnContent) -> Callable[[], None]:
         """Call back, in the event loop, with changed lists and resources; returns what stops that."""
@@ -242,10 +244,10 @@ class ContentHandlers:
         """
         if not self.declared().prompts:
             raise MCPError(mcp_types.METHOD_NOT_FOUND, "no server here has prompts")
-        listed, fresh = await self._listed("prompts", client)
+        listed, fresh = await self._list_content("prompts", client)
         items: dict[str, Prompt] = {}
         for each in listed:
-            items.setdefault(self._name(each), each)
+            items.setdefault(self._public_name(each), each)
         return page("prompts", items, params, partial(written, "name")) | fresh
 
     async def prompt(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
@@ -258,7 +260,7 @@ class ContentHandlers:
         content = self.content_of(client)
         if content is None:
             raise _no_prompt(name)
-        server, own = await self._prompt(content, name)
+        server, own = await self._find_prompt(content, name)
         answer = await self._ask(client, server, "prompts/get", {**params, "name": own}, own)
         messages = place_messages(self._page_server(server), answer.get("messages"))
         return {**answer, "messages": messages} if "messages" in answer else answer
@@ -275,19 +277,21 @@ class ContentHandlers:
             content = self.content_of(client)
             if content is None:
                 raise _no_prompt(name)
-            server, own = await self._prompt(content, name)
+            server, own = await self._find_prompt(content, name)
             named = {**ref, "name": own}
         else:
             uri = str(ref["uri"])
             content = self._view_content(uri, client)
-            found = self._named(content, uri)
+            found = self._find_by_address(content, uri)
             if found is None:
-                found = await self._with_login(client, partial(content.server_of_template, uri)), uri
+                found = await self._ask_with_login(client, partial(content.server_of_template, uri)), uri
             server, own = found
             named = {**ref, "uri": own}
         return await self._ask(client, server, "completion/complete", {**params, "ref": named}, own)
 
-    async def _listed(self, kind: ContentKind, client: RequestClient) -> tuple[Sequence[Any], dict[str, Any]]:
+    async def _list_content(
+        self, kind: ContentKind, client: RequestClient
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
         content = self.content_of(client)
         if content is None:
             return (), {}
@@ -313,7 +317,7 @@ class ContentHandlers:
             raise _no_resource(uri)
         return content
 
-    async def _server_of(self, content: ViewContent, uri: str) -> str:
+    async def _find_server(self, content: ViewContent, uri: str) -> str:
         """Return the server of a resource; one that nobody lists is the only server's that has any."""
         try:
             return await content.server_of(uri)
@@ -344,14 +348,14 @@ class ContentHandlers:
                 admitted = await content.admit_address(server, subject)
             return await content.servers.request(admitted, method, payload, subject)
 
-        answer = await self._with_login(client, ask)
+        answer = await self._ask_with_login(client, ask)
         return {**answer, "_meta": foreign_meta(answer)} if "_meta" in answer else answer
 
-    async def _with_login(self, client: RequestClient, ask: Callable[[], Awaitable[_Item]]) -> _Item:
+    async def _ask_with_login(self, client: RequestClient, ask: Callable[[], Awaitable[_Item]]) -> _Item:
         """Return what a server answers; a person who lacks a login is asked to log in first."""
         if self._logins is None:
-            return await answered(ask)
-        return await answered(partial(self._logins.retry_after_login, ask, client))
+            return await translate_errors(ask)
+        return await translate_errors(partial(self._logins.retry_after_login, ask, client))
 
     def _read_kept(self, uri: str) -> dict[str, Any]:
         found = None if self._kept is None else self._kept.read(uri)
@@ -366,11 +370,11 @@ class ContentHandlers:
         contents = [{"uri": uri, "mimeType": found.mime_type, **held}]
         return {"contents": contents, "ttlMs": _KEPT_FRESH, "cacheScope": "private"}
 
-    def _name(self, prompt: Prompt) -> str:
+    def _public_name(self, prompt: Prompt) -> str:
         is_sole = self._view is not None and sole_source(self._view.settings) == prompt.server
         return prompt.name if is_sole else public_name(mend_name(prompt.server), prompt.name)
 
-    async def _prompt(self, content: ViewContent, name: str) -> tuple[str, str]:
+    async def _find_prompt(self, content: ViewContent, name: str) -> tuple[str, str]:
         """Return the server and the own name of a prompt.
 
         Raises:
@@ -385,13 +389,13 @@ class ContentHandlers:
             if server is None:
                 raise _no_prompt(name)
             return server, parts[1]
-        found = await content.find_prompt(lambda each: self._name(each) == name)
+        found = await content.find_prompt(lambda each: self._public_name(each) == name)
         if found is None:
             raise _no_prompt(name)
         return found.server, found.name
 
 
-async def answered(ask: Callable[[], Awaitable[_Item]]) -> _Item:
+async def translate_errors(ask: Callable[[], Awaitable[_Item]]) -> _Item:
     """Return what a server answers.
 
     Raises:
@@ -417,10 +421,10 @@ async def answered(ask: Callable[[], Awaitable[_Item]]) -> _Item:
         raise MCPError(mcp_types.INTERNAL_ERROR, hide_secrets(explain(error)["message"])) from error
 
 
-def _together(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _merge_settings(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the settings of an extension that several servers declare: lists with what each has in them.
 
-    >>> _together([{}, {"mimeTypes": ["a"]}, {"mimeTypes": ["b", "a"]}])
+    >>> _merge_settings([{}, {"mimeTypes": ["a"]}, {"mimeTypes": ["b", "a"]}])
     {'mimeTypes': ['a', 'b']}
     """
     found: dict[str, Any] = {}

@@ -30,7 +30,7 @@ _LISTS: dict[str, tuple[ServerEvent, Callable[[Connection], Awaitable[None]]]] =
 
 
 @dataclass(eq=False, slots=True)
-class _Watched:
+class _Watch:
     """A resource that one session or one stream hears of."""
 
     uri: str
@@ -71,7 +71,7 @@ class Subscriptions:
 
     def __init__(self, content: ContentHandlers, bus: ChangeBus) -> None:
         self._content, self._bus = content, bus
-        self._watched: set[_Watched] = set()
+        self._watches: set[_Watch] = set()
 
     async def subscribe(self, session: Connection, uri: str, client: RequestClient) -> None:
         """Tell a session of a resource until it ends, or wants that no more.
@@ -81,24 +81,24 @@ class Subscriptions:
         """
         if not session.has_standalone_channel:
             raise MCPError(INVALID_REQUEST, "this connection has no channel for notifications")
-        if any(each.session is session and each.uri == uri for each in self._watched):
+        if any(each.session is session and each.uri == uri for each in self._watches):
             return
-        is_first = not any(each.session is session for each in self._watched)
+        is_first = not any(each.session is session for each in self._watches)
         await self._watch(uri, session, client)
         if is_first:
-            session.exit_stack.push_async_callback(self._leave, session)
+            session.exit_stack.push_async_callback(self._end_session, session)
 
     async def unsubscribe(self, session: Connection, uri: str) -> None:
         """Tell a session of a resource no more."""
-        await self._end(each for each in self._watched if each.session is session and each.uri == uri)
+        await self._end(each for each in self._watches if each.session is session and each.uri == uri)
 
-    async def _leave(self, session: Connection) -> None:
-        await self._end(each for each in self._watched if each.session is session)
+    async def _end_session(self, session: Connection) -> None:
+        await self._end(each for each in self._watches if each.session is session)
 
     @asynccontextmanager
     async def stream(self, uris: Iterable[str], client: RequestClient) -> AsyncIterator[list[str]]:
         """Have servers tell of resources for the length of the block, and give those of which they do."""
-        watched: list[_Watched] = []
+        watched: list[_Watch] = []
         try:
             for uri in uris:
                 try:
@@ -133,7 +133,7 @@ class Subscriptions:
         """Yield what tells of a changed resource, under each address by which it is watched."""
         uri, concerns = change.uri or "", partial(self._concerns, [change])
         streamed: set[str] = set()
-        for each in self._watched:
+        for each in self._watches:
             is_part = uri == each.own or uri.startswith(f"{each.own.rstrip('/')}/")
             if (each.server, each.owner) != (change.server, change.owner) or not is_part:
                 continue
@@ -145,20 +145,20 @@ class Subscriptions:
         for address in streamed:
             yield partial(self._bus.publish, ResourceUpdated(address), concerns)
 
-    async def _watch(self, uri: str, session: Connection | None, client: RequestClient) -> _Watched:
+    async def _watch(self, uri: str, session: Connection | None, client: RequestClient) -> _Watch:
         server, own = await self._content.route(uri, client)
         principal = client.principal
         account, owner = account_of(principal), self._content.person_key(server, principal)
-        taken = sum(each.server == server and account_of(each.principal) == account for each in self._watched)
+        taken = sum(each.server == server and account_of(each.principal) == account for each in self._watches)
         if taken >= share_of(MAX_WATCHED, account):
             reason = f"{taken} resources of {server!r} are watched for you already; unsubscribe from some"
             raise limit_error(LimitExceededError("watched_resources", reason))
         stop = await self._content.watch(server, own, client)
-        watched = _Watched(uri, server, own, session, stop, principal, owner)
-        self._watched.add(watched)
+        watched = _Watch(uri, server, own, session, stop, principal, owner)
+        self._watches.add(watched)
         return watched
 
-    async def _end(self, watched: Iterable[_Watched]) -> None:
+    async def _end(self, watched: Iterable[_Watch]) -> None:
         for each in list(watched):
-            self._watched.discard(each)
+            self._watches.discard(each)
             await each.stop()
