@@ -93,11 +93,11 @@ class State:
         from toolcrib.crib import Crib  # noqa: PLC0415 - heavy, and not needed to ask for help
 
         crib = Crib(config, on_demand=True)
-        async with self.opened(crib, crib):
+        async with self.enter(crib, crib):
             yield crib
 
     @asynccontextmanager
-    async def opened(self, crib: "Crib", door: AbstractAsyncContextManager[object]) -> AsyncIterator[None]:
+    async def enter(self, crib: "Crib", door: AbstractAsyncContextManager[object]) -> AsyncIterator[None]:
         """Open a crib by its door, and add what is built in, where that is wanted."""
         if not self.demo:
             async with door:
@@ -115,7 +115,7 @@ class State:
             yield crib if self.toolset is None else crib.view(self.toolset)
 
     @asynccontextmanager
-    async def seen(self) -> "AsyncIterator[View]":
+    async def visible_view(self) -> "AsyncIterator[View]":
         """Open the same, as far as the user of this command may find it by the rules and by their logins."""
         async with self.view() as view:
             is_personal = any(config.is_personal for config in view.settings.servers.values())
@@ -148,38 +148,42 @@ def wait_for(work: Callable[[], Awaitable[T]]) -> T:
         return anyio.run(work)
 
 
-def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+def _store_option(context: click.Context, option: click.Parameter, value: Any) -> None:
     state = context.ensure_object(State)
     if value:
         setattr(state, option.name or "", value)
 
 
-def _keep_debug(context: click.Context, option: click.Parameter, value: Any) -> None:
-    _keep(context, option, value)
+def _store_debug(context: click.Context, option: click.Parameter, value: Any) -> None:
+    _store_option(context, option, value)
     if value:
         logging.getLogger().setLevel(logging.DEBUG)
 
 
-def _shared(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
-    return click.option(*names, expose_value=False, **{"callback": _keep, **settings})
+def _shared_option(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
+    return click.option(*names, expose_value=False, **{"callback": _store_option, **settings})
 
 
-_CONFIG = _shared("--config", metavar="FILE", help="The configuration, instead of the one that is found.")
-_JSON = _shared("--json", is_flag=True, help="Write one JSON document to standard output, failures too.")
-_TOOLSET = _shared(
+_CONFIG = _shared_option(
+    "--config", metavar="FILE", help="The configuration, instead of the one that is found."
+)
+_JSON = _shared_option(
+    "--json", is_flag=True, help="Write one JSON document to standard output, failures too."
+)
+_TOOLSET = _shared_option(
     "--toolset", metavar="NAME", shell_complete=toolset_names, help="See only the tools of this toolset."
 )
-_DEMO = _shared(
+_DEMO = _shared_option(
     "--demo",
     is_flag=True,
     help="Use a small built-in catalogue, with no configuration but one that --config names.",
 )
-_DEBUG = _shared(
-    "--debug", is_flag=True, callback=_keep_debug, help="Show what is logged, and the traceback of an error."
+_DEBUG = _shared_option(
+    "--debug", is_flag=True, callback=_store_debug, help="Show what is logged, and the traceback of an error."
 )
-_NO_DAEMON = _shared("--no-daemon", is_flag=True, help="Start servers, whether or not a gateway runs.")
+_NO_DAEMON = _shared_option("--no-daemon", is_flag=True, help="Start servers, whether or not a gateway runs.")
 
-YES = _shared("--yes", is_flag=True, help="Agree to calls that a rule of the policy asks about.")
+YES = _shared_option("--yes", is_flag=True, help="Agree to calls that a rule of the policy asks about.")
 """For verbs that run tools."""
 
 

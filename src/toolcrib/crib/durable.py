@@ -85,7 +85,7 @@ class DurableRuns:
 
     def _open(self, settings: Settings, *, keep: bool) -> tuple[Signer, RunStore]:
         """Return the store, which is opened where it is not yet, and what signs; to be called in a thread."""
-        signer = Signer(self._key(settings))
+        signer = Signer(self._read_key(settings))
         with self._opening:
             if self._store is not None:
                 return signer, self._store
@@ -95,7 +95,7 @@ class DurableRuns:
             self._store = store if keep else None
             return signer, store
 
-    def _key(self, settings: Settings) -> bytes:
+    def _read_key(self, settings: Settings) -> bytes:
         if settings.runs.key is None:
             return key_in(runs_key(self._environ))
         fill = Expansion(os.environ if self._environ is None else self._environ)
@@ -105,7 +105,7 @@ class DurableRuns:
         return checked_key(key.encode(), settings.origin)
 
 
-def journaled(journal: RunJournal) -> Around:
+def journal_calls(journal: RunJournal) -> Around:
     """Return what has each call of a chain written down."""
 
     def around(run: RunTool) -> RunTool:
@@ -117,20 +117,20 @@ def journaled(journal: RunJournal) -> Around:
     return around
 
 
-async def until_its_end(keeper: RunKeeper, journal: RunJournal, run: Callable[[], Awaitable[T]]) -> T:
+async def run_to_end(keeper: RunKeeper, journal: RunJournal, run: Callable[[], Awaitable[T]]) -> T:
     """Return what a run gives; one that breaks off for another reason than its own can be resumed."""
     async with keeper.held(journal):
         try:
             result = await run()
         except ToolcribError as error:
-            if _is_over(error, journal):
+            if _is_final(error, journal):
                 await journal.end("failed", str(error))
             raise
         await journal.end("done", result.model_dump(mode="json", by_alias=True))
         return result
 
 
-def _is_over(error: ToolcribError, journal: RunJournal) -> bool:
+def _is_final(error: ToolcribError, journal: RunJournal) -> bool:
     """Return whether to go on would only fail again."""
     if isinstance(error, LimitExceededError):
         return error.limit != "timeout"

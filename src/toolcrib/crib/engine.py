@@ -83,7 +83,7 @@ class Engine:
         """The one validator of the crib: it compiles each schema once, whoever asks."""
         self._depth, self._opened = 0, settings
         self._apis = Apis(settings, hooks.environ)
-        self._own: dict[str, tuple[Tool, ToolBackend]] = {}
+        self._local_tools: dict[str, tuple[Tool, ToolBackend]] = {}
         self.audit = open_audit(settings, hooks.environ)
         self.rules = make_rules(self.settings, self.hooks, self.validator)
         """Who may run what, where the settings say so."""
@@ -109,7 +109,7 @@ class Engine:
         self.store = store if isinstance(store, QueuedStore) else None
         """What keeps the catalogue of an open crib; None where it is not kept."""
         self._learning = Learning(self.discovery)
-        self.discovery.register_many(self._own.values())
+        self.discovery.register_many(self._local_tools.values())
 
     def visible(self, scope: Scope | None, principal: Principal | None) -> VisibleTools:
         """Return the tools that a scope and the rules let a principal reach.
@@ -150,14 +150,14 @@ class Engine:
     def register(self, tool: Tool, backend: ToolBackend) -> None:
         """Add a tool of this process."""
         self.discovery.register(tool, backend)
-        self._own[str(tool.id)] = tool, backend
+        self._local_tools[str(tool.id)] = tool, backend
 
     async def open(self) -> None:
         """Serve what was kept, and begin to ask all servers and APIs for their tools."""
         started = anyio.Event()
         async with self._changing:
             self._opened = self.settings
-            self._life = Background(partial(self._live, started))
+            self._life = Background(partial(self._run_until_closed, started))
             try:
                 await started.wait()
             except BaseException:
@@ -186,11 +186,11 @@ class Engine:
             observers = self._observers if same_audit else make_observers(settings, audit)
             former, self.audit = self.audit, audit
             if self.listing is None or self.servers is None:
-                self._become(settings, observers)
+                self._replace_settings(settings, observers)
                 on_switched()
                 return changes
             self._observers = observers
-            renewed, dropped = self._take_up(settings, changes, self.listing, self.servers)
+            renewed, dropped = self._switch_running(settings, changes, self.listing, self.servers)
             on_switched()
             await dropped.wait()
             if former is not None and former is not audit:
@@ -198,7 +198,7 @@ class Engine:
             changed = tuple(sorted({*changes.changed, *renewed}))
             return changes.replace(changed=changed, later=left_for_later(self._opened, settings))
 
-    def _become(self, settings: Settings, observers: Sequence[Observer]) -> None:
+    def _replace_settings(self, settings: Settings, observers: Sequence[Observer]) -> None:
         """Be as if made of other settings; nothing is running."""
         before, self.settings = self.settings, settings
         if settings.search != before.search:
@@ -212,7 +212,7 @@ class Engine:
         self._observers, self._middleware = observers, make_middleware(settings)
         self.runner = self._make_runner()
 
-    def _take_up(
+    def _switch_running(
         self, settings: Settings, reload: Reload, listing: ToolLister, servers: McpServers
     ) -> tuple[set[str], anyio.Event]:
         """Change everything in one step: no task runs meanwhile, and calls under way have what they need.
@@ -256,7 +256,7 @@ class Engine:
             _LOG.warning("the crib did not stop within %g s", _CLOSING_TIME)
             await self._life.stop()
 
-    async def _live(self, started: anyio.Event) -> None:
+    async def _run_until_closed(self, started: anyio.Event) -> None:
         try:
             async with AsyncExitStack() as stack:
                 await self._start(stack)
@@ -279,7 +279,7 @@ class Engine:
             gateway=self._gateway,
             environ=self.hooks.environ,
             max_result_bytes=self.settings.limits.result_bytes,
-            on_tools=self._note,
+            on_tools=self._note_tools,
             on_input=self.hooks.on_input,
         )
         origins = self._origins(servers).values()
@@ -416,7 +416,7 @@ class Engine:
         """Return the servers and APIs whose tools may be missing from lists and searches at this moment."""
         return () if self.listing is None else self.listing.absent()
 
-    def _note(self, name: str, tools: Tools) -> None:
+    def _note_tools(self, name: str, tools: Tools) -> None:
         if self.listing is not None:
             self.listing.note(name, tools)
         self.lists.note_tools(name)

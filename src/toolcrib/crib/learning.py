@@ -35,9 +35,9 @@ class Learning:
 
     def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
         """Return the callback for how the call ended."""
-        return self._ended
+        return self._learn
 
-    def _ended(self, outcome: Outcome) -> None:
+    def _learn(self, outcome: Outcome) -> None:
         if outcome.answer is None or outcome.request is None:
             return
         with self._lock:

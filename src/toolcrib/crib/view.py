@@ -12,7 +12,7 @@ from anyio import to_thread
 from toolcrib.crib.code import CODE, Named, Sandboxes
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.content import ViewContent
-from toolcrib.crib.durable import DurableRuns, journaled, until_its_end
+from toolcrib.crib.durable import DurableRuns, journal_calls, run_to_end
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.formats import convert, make_formats
 from toolcrib.crib.session import ToolSession
@@ -313,7 +313,7 @@ class View:
             return await runner.run_chain(steps, dry_run=True, context=context, limits=limits)
         if durable:
             options: dict[str, Any] = {"timeout": timeout, "progress": progress, "limits": limits}
-            return await self._run_steps_durably(steps, context, **options)
+            return await self._run_chain_durably(steps, context, **options)
         return await runner.run_chain(
             steps, timeout=timeout, progress=progress, context=context, limits=limits, around=around
         )
@@ -362,7 +362,7 @@ class View:
             view.code_names,
             allow_unsafe=self.settings.code.allow_unsafe,
             caller=slot_owner(context.principal),
-            keep=self._keeps,
+            keep=self._is_entered,
             journal=journal,
         )
 
@@ -377,7 +377,7 @@ class View:
         return self._shared.durable
 
     @property
-    def _keeps(self) -> bool:
+    def _is_entered(self) -> bool:
         return self._shared.state == "open"
 
     async def stubs(
@@ -434,7 +434,7 @@ class View:
         """
         self._check_open()
         formats = make_formats(self._shared.engine.hooks.adapters)
-        named = None if tools is None else [self._given(tool) for tool in tools]
+        named = None if tools is None else [self._tool_or_id(tool) for tool in tools]
         return convert(formats, self.index, target, named, **options)
 
     @property
@@ -527,7 +527,7 @@ class View:
         run = partial(self.run, timeout=timeout, principal=principal)
         return ToolSession(self.convert(target, tools=named, **options), run, target, {**options})
 
-    async def _repeatable(self, tool_id: str) -> bool:
+    async def _is_repeatable(self, tool_id: str) -> bool:
         """Return whether to run a tool twice does no more than to run it once."""
         await self._tools.wait_for(tool_id)
         try:
@@ -550,7 +550,7 @@ class View:
 
     async def runs(self, *, principal: Principal | None = None) -> tuple[RunRecord, ...]:
         """Return the durable runs, the latest first: those of a principal, or of the program itself."""
-        async with self._durable.keeper(keep=self._keeps) as keeper:
+        async with self._durable.keeper(keep=self._is_entered) as keeper:
             return await keeper.runs(principal or self._principal)
 
     async def resume(
@@ -584,11 +584,11 @@ class View:
         """
         context = self._context(principal, context)
         who = context.principal
-        async with self._durable.keeper(keep=self._keeps) as keeper:
+        async with self._durable.keeper(keep=self._is_entered) as keeper:
             run = await keeper.resume(
                 run_id,
                 who,
-                is_repeatable=self._repeatable,
+                is_repeatable=self._is_repeatable,
                 check_answer=self._check_answer,
                 repeat=repeat,
                 answers=answers,
@@ -597,22 +597,22 @@ class View:
             if run.journal is None:
                 return kind.from_json(run.result)
             if run.kind == "code":
-                return await self._go_on_with_code(keeper, run.journal, run.request, context)
-            return await self._go_on_with_chain(keeper, run.journal, run.request, context)
+                return await self._run_journaled_code(keeper, run.journal, run.request, context)
+            return await self._run_journaled_chain(keeper, run.journal, run.request, context)
 
     async def _execute_durably(self, request: ExecuteRequest, context: CallContext) -> ExecuteResult:
-        async with self._durable.keeper(keep=self._keeps) as keeper:
+        async with self._durable.keeper(keep=self._is_entered) as keeper:
             asked = request.model_dump(mode="json")
             journal = await keeper.begin("code", asked, context.principal)
-            return await self._go_on_with_code(keeper, journal, asked, context)
+            return await self._run_journaled_code(keeper, journal, asked, context)
 
-    async def _go_on_with_code(
+    async def _run_journaled_code(
         self, keeper: RunKeeper, journal: RunJournal, asked: dict[str, Any], context: CallContext
     ) -> ExecuteResult:
         run = partial(self._execute, ExecuteRequest(**asked), context, journal)
-        return await until_its_end(keeper, journal, run)
+        return await run_to_end(keeper, journal, run)
 
-    async def _run_steps_durably(
+    async def _run_chain_durably(
         self,
         steps: Steps,
         context: CallContext,
@@ -629,11 +629,11 @@ class View:
             "timeout": timeout,
             "limits": None if limits is None else asdict(limits),
         }
-        async with self._durable.keeper(keep=self._keeps) as keeper:
+        async with self._durable.keeper(keep=self._is_entered) as keeper:
             journal = await keeper.begin("chain", asked, context.principal)
-            return await self._go_on_with_chain(keeper, journal, asked, context, progress)
+            return await self._run_journaled_chain(keeper, journal, asked, context, progress)
 
-    async def _go_on_with_chain(
+    async def _run_journaled_chain(
         self,
         keeper: RunKeeper,
         journal: RunJournal,
@@ -650,11 +650,11 @@ class View:
                 progress=progress,
                 context=context,
                 limits=limits,
-                around=journaled(journal),
+                around=journal_calls(journal),
             )
             return result.replace(run_id=journal.run_id)
 
-        return await until_its_end(keeper, journal, run)
+        return await run_to_end(keeper, journal, run)
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
@@ -674,7 +674,7 @@ class View:
         named = summary.id if isinstance(summary, Summary) else summary
         return id_of(named, self._shared.engine.handlers)
 
-    def _given(self, tool: Named) -> str | ToolId | Tool:
+    def _tool_or_id(self, tool: Named) -> str | ToolId | Tool:
         return tool if isinstance(tool, Tool) else self._id_of(tool)
 
     def _check_open(self) -> None:

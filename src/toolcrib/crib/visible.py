@@ -1,6 +1,7 @@
 """The tools that a caller can see: looked up, waited for, and explained where they are missing."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from toolcrib.crib.config.gateway import ToolsetSettings
@@ -123,6 +124,17 @@ class ToolState(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The part of one index that callers can see."""
+
+    whole: Index
+    """The index that it is a part of."""
+    resolver: AvailabilityResolver
+    docs: DocStore
+    shapes: ShapeLearning
+
+
 class VisibleTools:
     """The tools that a scope and the rules let a principal reach; without either, all of an engine.
 
@@ -141,40 +153,41 @@ class VisibleTools:
         if not self._is_whole and engine.rules is not None:
             self._grants = engine.rules.grants(principal)
         self._admission = None if self._grants is None else _admission(self._grants)
-        self._made: tuple[Index, AvailabilityResolver, DocStore, ShapeLearning] | None = None
+        self._cached_part: _Part | None = None
         self._outside: tuple[IndexView, int, frozenset[str]] | None = None
         self.code_names = CodeNames(self)
         """The names by which code reaches the tools."""
 
-    def _parts(self) -> tuple[Index, AvailabilityResolver, DocStore, ShapeLearning]:
-        """Return what belongs to the index of this moment: entering a crib may replace the whole of it."""
+    @property
+    def _part(self) -> _Part:
+        """The part of the engine's present index; entering a crib may replace that index."""
         whole = self._engine.discovery.index
-        if self._made is None or self._made[0] is not whole:
+        if self._cached_part is None or self._cached_part.whole is not whole:
             view = whole.view(self._scope, self._admission)
             resolver = AvailabilityResolver(view, self._engine.why_absent, self._may_be_told)
             docs = self._engine.discovery.docs.apart(resolver)
-            self._made = whole, resolver, docs, ShapeLearning(docs)
-        return self._made
+            self._cached_part = _Part(whole, resolver, docs, ShapeLearning(docs))
+        return self._cached_part
 
     @property
     def resolver(self) -> AvailabilityResolver:
         """Looks tools up without a word of what the rules deny."""
-        return self._engine.resolver if self._is_whole else self._parts()[1]
+        return self._engine.resolver if self._is_whole else self._part.resolver
 
     @property
     def index(self) -> Index | IndexView:
         """The index of the tools."""
-        return self._engine.discovery.index if self._is_whole else self._parts()[1].index
+        return self._engine.discovery.index if self._is_whole else self._part.resolver.index
 
     @property
     def docs(self) -> DocStore:
         """Their documentation."""
-        return self._engine.discovery.docs if self._is_whole else self._parts()[2]
+        return self._engine.discovery.docs if self._is_whole else self._part.docs
 
     @property
     def shapes(self) -> ShapeLearning | None:
         """What learns the results of calls for these callers alone; None where the engine learns for all."""
-        return None if self._is_whole else self._parts()[3]
+        return None if self._is_whole else self._part.shapes
 
     def docs_for(self, tool_id: str | ToolId) -> DocStore:
         """Return the documentation, if it may be asked about a tool.
@@ -216,15 +229,16 @@ class VisibleTools:
     @property
     def server_names(self) -> frozenset[str]:
         """The namespaces of servers and APIs that may have a tool for the caller."""
-        return self._engine.names if self._is_whole else frozenset(filter(self._shows, self._engine.names))
+        names = self._engine.names
+        return names if self._is_whole else frozenset(filter(self._may_reveal, names))
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how those servers and APIs are doing."""
-        return {name: status for name, status in self._engine.status().items() if self._shows(name)}
+        return {name: status for name, status in self._engine.status().items() if self._may_reveal(name)}
 
     def absent(self) -> tuple[Absence, ...]:
         """Return which of them may be missing some of their tools."""
-        return tuple(absence for absence in self._engine.absent() if self._shows(absence.name))
+        return tuple(absence for absence in self._engine.absent() if self._may_reveal(absence.name))
 
     def content_servers(self) -> tuple[str, ...]:
         """Return the MCP servers whose resources and prompts belong here.
@@ -238,7 +252,7 @@ class VisibleTools:
         servers = self._engine.content_servers()
         return tuple(name for name in servers if scope.spaces is None or name in scope.spaces)
 
-    def _has(self, namespace: str) -> bool:
+    def _may_hold_tool(self, namespace: str) -> bool:
         """Return whether a namespace may have a tool of the scope.
 
         Where the scope does not name any, those whose tools are known and none of them is inside have not.
@@ -246,12 +260,12 @@ class VisibleTools:
         spaces = self._scope.spaces
         return namespace in spaces if spaces is not None else namespace not in self._namespaces_outside()
 
-    def _shows(self, namespace: str) -> bool:
+    def _may_reveal(self, namespace: str) -> bool:
         """Return whether the caller may find something in a namespace, so that its name is no secret."""
         if self._is_whole:
             return True
-        if self._grants is None or not self._has(namespace) or namespace in self.index.namespaces():
-            return self._has(namespace)
+        if self._grants is None or not self._may_hold_tool(namespace) or namespace in self.index.namespaces():
+            return self._may_hold_tool(namespace)
         return namespace not in self._namespaces_outside() and self._grants.may_find_in(namespace)
 
     def _namespaces_outside(self) -> frozenset[str]:
@@ -268,7 +282,7 @@ class VisibleTools:
         namespace = namespace_of(ref)
         if namespace not in self._engine.names:
             return False
-        return self._is_whole or (self._scope.may_admit(ref) and self._shows(namespace))
+        return self._is_whole or (self._scope.may_admit(ref) and self._may_reveal(namespace))
 
     def _may_be_told(self, ref: str) -> bool:
         """Return whether the caller may learn that the server of a reference is not there.
@@ -276,7 +290,7 @@ class VisibleTools:
         Where some of its tools are known, one that is outside must look like one that nobody has.
         """
         is_known = namespace_of(ref) in self._engine.discovery.index.namespaces()
-        return not is_known and self._scope.may_admit(ref) and self._shows(namespace_of(ref))
+        return not is_known and self._scope.may_admit(ref) and self._may_reveal(namespace_of(ref))
 
     # Waiting for them
 
@@ -292,7 +306,7 @@ class VisibleTools:
         """
         known = None
         while self._is_absent(ref):
-            namespace, listing = namespace_of(ref), self._listing()
+            namespace, listing = namespace_of(ref), self._started_lister()
             origin = listing.origins.get(namespace)
             if origin is known:  # it was waited for, and no other has come in its place
                 return
@@ -308,7 +322,7 @@ class VisibleTools:
         namespace = options.get("namespace")
         needed = [name for name in self.server_names if namespace is None or name == namespace]
         if needed and options.get("cursor") is None:
-            await self._listing().wait(sorted(needed), first=namespace is not None)
+            await self._started_lister().wait(sorted(needed), first=namespace is not None)
 
     async def wait_for_code(self, code: str) -> None:
         """Wait for the servers and APIs whose names stand in the code, as it spells them."""
@@ -319,7 +333,7 @@ class VisibleTools:
     async def wait_for_all(self, timeout: float | None) -> None:  # noqa: ASYNC109 - optional servers may be late
         """Wait until everything configured has answered or failed."""
         if self.server_names:
-            await self._listing().wait_all(timeout)
+            await self._started_lister().wait_all(timeout)
 
     def _is_absent(self, ref: str | ToolId) -> bool:
         """Return whether a tool is not there that a server or an API may still have."""
@@ -331,7 +345,7 @@ class VisibleTools:
             return True
         return False
 
-    def _listing(self) -> ToolLister:
+    def _started_lister(self) -> ToolLister:
         listing = self._engine.listing
         if listing is None:
             names = ", ".join(sorted(self.server_names))
@@ -373,10 +387,10 @@ class CodeNames:
         """
         found = {}
         for ref in refs:
-            if not self._may_be(ref):
+            if not self._may_mean_tool(ref):
                 continue
             try:
-                found[ref] = self._with_output(self._tools.index.resolve(ref))
+                found[ref] = self._add_learnt_output(self._tools.index.resolve(ref))
             except ToolcribError:  # it is not there, or its name is none: code may mention anything
                 continue
         return found
@@ -399,27 +413,27 @@ class CodeNames:
         """Wait for the servers and APIs whose names stand in the code."""
         await self._tools.wait_for_code(code)
 
-    def _may_be(self, ref: str) -> bool:
+    def _may_mean_tool(self, ref: str) -> bool:
         """Return whether a reference may mean a tool: to look for what is nearest to it takes its time."""
         namespace, _, name = ref.rpartition(":")
         if ":" in namespace:  # with a version, which nobody asks for by the thousand
             return True
         return bool(self.names(namespace)) and name in self._known[namespace]
 
-    def _with_output(self, tool: Tool) -> Tool:
+    def _add_learnt_output(self, tool: Tool) -> Tool:
         if tool.output_schema is not None:
             return tool
         learnt = self._tools.docs.describe(tool.id, "schema").observed_output
-        return tool if learnt is None else tool.replace(output_schema=_opened(learnt.json_schema))
+        return tool if learnt is None else tool.replace(output_schema=_allow_more(learnt.json_schema))
 
 
-def _opened(schema: Any) -> Any:
+def _allow_more(schema: Any) -> Any:
     """Return what was learnt of results as something that further results may go beyond."""
     if isinstance(schema, list):
-        return [_opened(member) for member in schema]
+        return [_allow_more(member) for member in schema]
     if not isinstance(schema, dict):
         return schema
-    opened = {name: _opened(member) for name, member in schema.items()}
+    opened = {name: _allow_more(member) for name, member in schema.items()}
     return {"additionalProperties": True, **opened} if "properties" in opened else opened
 
 
@@ -464,17 +478,17 @@ def scope_of(toolset: str | ToolsetSettings | Scope, settings: Settings) -> Scop
     if isinstance(toolset, Scope):
         return toolset
     if isinstance(toolset, ToolsetSettings):
-        return _admitted(toolset)
+        return _scope_of_settings(toolset)
     source = settings.source or _NO_FILE
     found = settings.toolsets.get(toolset)
     if found is None:
         names = ", ".join(sorted(settings.toolsets)) or "none"
         hint = did_you_mean(toolset, settings.toolsets) or f"; there are {names}"
         raise ConfigError(str(source), (Problem(f"/toolsets/{toolset}", "name", f"is not a toolset{hint}"),))
-    return _admitted(found)
+    return _scope_of_settings(found)
 
 
-def _admitted(toolset: ToolsetSettings) -> Scope:
+def _scope_of_settings(toolset: ToolsetSettings) -> Scope:
     annotations = {str(hint): value for hint, value in toolset.annotations.items()}
     return Scope(
         **toolset.model_dump(exclude={"description", "annotations", "expose"}), annotations=annotations

@@ -169,7 +169,7 @@ class Rules:
         """They say whom the names in the rules mean."""
         self._validator = DefaultValidator() if validator is None else validator
         self._conditions = {
-            id(rule): _condition(self._validator, rule.args)
+            id(rule): _compile_condition(self._validator, rule.args)
             for rule in self.rules
             if rule.shared("args") is not None
         }
@@ -177,19 +177,19 @@ class Rules:
         known = [sorted(self.issuers.tokens), self.issuers.authority]
         self.version = _digest([*(rule.to_json() for rule in self.rules), known])
         """Changes with the rules."""
-        self._grants = lru_cache(maxsize=_PRINCIPALS)(self._about)
-        self._covering = lru_cache(maxsize=_TOOLS)(self._about_tool)
+        self._grants = lru_cache(maxsize=_PRINCIPALS)(self._rules_about)
+        self._covering = lru_cache(maxsize=_TOOLS)(self._rules_covering)
 
     def grants(self, principal: Principal | None) -> "Grants":
         """Return what the rules say about a principal."""
         return self._grants(principal or Principal())
 
-    def _about(self, who: Principal) -> "Grants":
+    def _rules_about(self, who: Principal) -> "Grants":
         about = tuple(place for place, rule in enumerate(self.rules) if rule.is_about(who, self.issuers))
         key = f"{self.version}:{','.join(map(str, about))}"
         return Grants(key, tuple(self.rules[place] for place in about))
 
-    def _about_tool(self, who: Principal, facts: _Facts) -> tuple[tuple[Rule, _Condition | None], ...]:
+    def _rules_covering(self, who: Principal, facts: _Facts) -> tuple[tuple[Rule, _Condition | None], ...]:
         """Return the rules that cover a tool, each with its condition on the arguments."""
         tool_id, tags, hints, vouched = facts
         known, rules = dict(hints), self.grants(who).rules
@@ -238,7 +238,7 @@ class Grants:
     ) -> bool:
         """Return whether there can be arguments with which the tool may run, perhaps after asking."""
         covering = (rule for rule in self.rules if rule.covers(tool_id, tags, hints or {}, vouched=vouched))
-        return _may(("allow", "ask"), covering)
+        return _may_decide(("allow", "ask"), covering)
 
     def refusal(self, tool_id: str) -> PolicyDeniedError | None:
         """Return the refusal of an id that the rules deny, with any arguments, whatever tool has it.
@@ -316,7 +316,7 @@ class Grants:
 
     def may_ask(self, tool: Tool) -> bool:
         """Return whether there can be arguments with which somebody is asked before the tool runs."""
-        return _may(("ask",), (rule for rule in self.rules if rule.covers_tool(tool)))
+        return _may_decide(("ask",), (rule for rule in self.rules if rule.covers_tool(tool)))
 
     def always_consents(self, tool: Tool) -> bool:
         """Return whether the tool runs, whatever the arguments, only where a rule consents to it."""
@@ -335,7 +335,7 @@ def refusal_by(tool_id: str, rule: Rule | None) -> PolicyDeniedError:
     return PolicyDeniedError(tool_id=tool_id, reason=rule.reason, rule=rule.name)
 
 
-def _condition(validator: SchemaValidator, schema: Any) -> _Condition:
+def _compile_condition(validator: SchemaValidator, schema: Any) -> _Condition:
     """Return a condition on arguments; its schema is compiled once where that can be."""
     if type(validator) is DefaultValidator:
         return validator.compiled(schema).fits
@@ -350,7 +350,7 @@ def _condition(validator: SchemaValidator, schema: Any) -> _Condition:
     return fits
 
 
-def _may(effects: Collection[str], covering: Iterator[Rule]) -> bool:
+def _may_decide(effects: Collection[str], covering: Iterator[Rule]) -> bool:
     """Return whether one of these effects can be what the rules that cover a tool decide."""
     for rule in covering:
         if rule.effect in effects:

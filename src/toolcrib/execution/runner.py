@@ -191,10 +191,10 @@ class Runner:
         """
         state = _CallState(str(tool_id), args, context or CallContext(principal=principal))
         if progress is None:
-            return await self._run(state, tool_id, timeout, None, defaults=defaults)
+            return await self._run_reporting(state, tool_id, timeout, None, defaults=defaults)
         reporter = Reporter(progress, framed=frame_progress)
         async with reporter.around():
-            return await self._run(state, tool_id, timeout, reporter.emit, defaults=defaults)
+            return await self._run_reporting(state, tool_id, timeout, reporter.emit, defaults=defaults)
 
     async def stream(
         self,
@@ -214,7 +214,7 @@ class Runner:
         state = _CallState(str(tool_id), args, context, streamed=True)
 
         async def run(emit: Emit) -> RunResult:
-            return await self._run(state, tool_id, timeout, emit, defaults=defaults)
+            return await self._run_reporting(state, tool_id, timeout, emit, defaults=defaults)
 
         async with aclosing(stream_events(state.tool_id, lambda: state.tool_id, run)) as events:
             async for event in events:
@@ -280,7 +280,7 @@ class Runner:
 
         async def run(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> RunResult:
             state = _CallState(tool_id, args, replace(context, step=step))
-            return await self._run(state, tool_id, within, None, defaults=False)
+            return await self._run_reporting(state, tool_id, within, None, defaults=False)
 
         calling: RunTool = run if around is None else around(run)
         return await run_chain(chain, calling, timeout=limit, progress=progress, limits=limits, since=began)
@@ -297,7 +297,7 @@ class Runner:
             return steps if problems else chain
         raise _not_ready(tool_id, limit)
 
-    async def _run(
+    async def _run_reporting(
         self,
         state: _CallState,
         ref: str | ToolId,

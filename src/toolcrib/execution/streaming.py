@@ -25,7 +25,7 @@ async def stream_events(
     """
     send, receive = anyio.create_memory_object_stream[Update](_BUFFER)
     ending = _Ending()
-    task = Background(lambda: _follow(run, send, ending))
+    task = Background(lambda: _run_to_end(run, send, ending))
     try:
         async for update in receive:
             found = tool_id()
@@ -57,7 +57,7 @@ class _Ending:
         return StreamEvent.of_checked(kind="done", tool_id=tool_id, ref=ref, data=value, backend=backend)
 
 
-async def _follow(
+async def _run_to_end(
     run: Callable[[Emit], Awaitable[RunResult]], send: MemoryObjectSendStream[Update], ending: _Ending
 ) -> None:
     try:

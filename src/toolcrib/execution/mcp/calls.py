@@ -80,7 +80,7 @@ async def exchange(
                 client.note_refusal(error)
             raise
         kind = result.get("resultType", "complete")
-        if kind == "complete" or (kind == TASK and running.takes_task(result)):
+        if kind == "complete" or (kind == TASK and running.offer_task(result)):
             return result
         asked = result.get("inputRequests")
         is_in_vain = running.on_input is None or turn > _MAX_TURNS or not isinstance(asked, dict)
@@ -275,7 +275,7 @@ async def _noted(upstream: Upstream, connection: Connection, running: RelayedCal
     try:
         send = partial(send_call, connection, running, tool)
         updates = running.updates
-        result = await (send() if updates is None else updates.relay(running.deliver(), send))
+        result = await (send() if updates is None else updates.relay(running.make_emit(), send))
         answered = True
         if result.get("resultType") == TASK:
             upstream.keep_for(task_ttl_ms(result) / 1000)

@@ -53,14 +53,14 @@ class Updates:
 
     def __init__(self) -> None:
         self._waiting: deque[Update] = deque(maxlen=_ROOM)
-        self._stirred = anyio.Event()
+        self._wake = anyio.Event()
         self._over = False
 
     def put(self, update: Update) -> None:
         """Add an update; once the call is over, nothing is added any more."""
         if not self._over:
             self._waiting.append(update)
-            self._stirred.set()
+            self._wake.set()
 
     async def put_progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Add what a progress notification says."""
@@ -89,7 +89,7 @@ class Updates:
             except Exception as error:  # noqa: BLE001 - raised below, outside of the group that would wrap it
                 failures.append(error)
             self._over = True
-            self._stirred.set()
+            self._wake.set()
         if failures:
             raise failures[0]
         return outcome[0]
@@ -100,8 +100,8 @@ class Updates:
                 await emit(self._waiting.popleft())
             if self._over:
                 return
-            self._stirred = anyio.Event()
-            await self._stirred.wait()
+            self._wake = anyio.Event()
+            await self._wake.wait()
 
 
 def progress_update(progress: float, total: float | None, message: str | None) -> Update:
@@ -186,7 +186,7 @@ class RelayedCall:
         """Whoever is asked and told."""
         return None if self.client is None else self.client.peer
 
-    def deliver(self) -> Emit:
+    def make_emit(self) -> Emit:
         """Return what passes an update on: a log message to a client that takes those, all else as it is."""
         emit, client = self.call.emit, self.client
 
@@ -204,7 +204,7 @@ class RelayedCall:
         if self.call.on_asked is not None:
             self.call.on_asked()
 
-    def takes_task(self, handle: dict[str, Any]) -> bool:
+    def offer_task(self, handle: dict[str, Any]) -> bool:
         """Return whether the client takes the task that the server has begun, which it is given then."""
         if self.client is None or not self.client.takes_tasks:
             return False
@@ -256,7 +256,7 @@ class RunningCalls:
         for scope in running.questions:
             scope.cancel()
 
-    def _sender(self) -> RelayedCall | None:
+    def _find_sender(self) -> RelayedCall | None:
         """Return the request that the message in this task is about; None where it may be several."""
         own = _RUNNING.get()
         if own is not None:
@@ -272,7 +272,7 @@ class RunningCalls:
 
     def log(self, params: dict[str, Any], *, modern: bool) -> None:
         """Give a log message to the request that it must belong to; where several are possible, to none."""
-        running = self._sender()
+        running = self._find_sender()
         if modern and running is None:  # only a request that asked for messages gets any
             heard = [each for each in self._calls if each.updates is not None]
             running = heard[0] if len(heard) == 1 else None
@@ -303,7 +303,7 @@ class RunningCalls:
             MCPError: no request of a client is under way, it may be several, its client cannot answer, or is
                 asked too much at once.
         """
-        running, own = self._sender(), _RUNNING.get() is not None
+        running, own = self._find_sender(), _RUNNING.get() is not None
         if running is None or running.on_input is None:
             why = "requests of several clients run" if self._calls else "no request of a client runs"
             raise MCPError(INVALID_REQUEST, f"{method} cannot be passed on: {why}")
