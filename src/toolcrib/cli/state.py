@@ -32,7 +32,7 @@ _NOTHING = (
 
 @dataclass
 class State:
-    """What holds for the whole command line."""
+    """The global options of a command line."""
 
     config: str | None = None
     json: bool = False
@@ -43,7 +43,7 @@ class State:
     yes: bool = False
 
     def call_context(self) -> "CallContext":
-        """Return the context of calls of this command: they are the user's, who agrees by `--yes`."""
+        """Return the context of this command's calls: made by the local user, who consents with `--yes`."""
         from toolcrib.errors import PolicyDeniedError  # noqa: PLC0415 - only verbs that run tools need it
         from toolcrib.execution import CallContext  # noqa: PLC0415 - the same
         from toolcrib.execution.call import Approval, Decision, Request  # noqa: PLC0415 - the same
@@ -58,7 +58,7 @@ class State:
         return CallContext(principal=local_principal(), approval=Approval(ask=ask, ask_nested=ask))
 
     def config_file(self) -> str | None:
-        """Return the configuration that is meant: the one named, else the one found; None without any."""
+        """Return the path of the named configuration, else of the one found; None without any."""
         if self.config is not None or self.demo:
             return self.config
         from toolcrib.places import find_config  # noqa: PLC0415 - only verbs that need a crib load it
@@ -67,10 +67,10 @@ class State:
         return None if found is None else str(found)
 
     def source(self) -> str | None:
-        """Return the configuration to read, which is there; None without any, with a warning.
+        """Return the path of the configuration to read; without any, print a note and return None.
 
         Raises:
-            UsageError: the one that is named is not there.
+            UsageError: the named file does not exist.
         """
         if self.config is not None and not Path(self.config).expanduser().exists():
             raise click.UsageError(f"there is no configuration {self.config!r}")
@@ -84,7 +84,7 @@ class State:
 
     @asynccontextmanager
     async def crib(self) -> "AsyncIterator[Crib]":
-        """Open the crib that the command line means, or take that of the gateway which runs the command."""
+        """Open the crib of the configuration, or use that of the gateway that runs the command."""
         terminal = REMOTE.get()
         if terminal is not None:
             yield terminal.crib(self.config, demo=self.demo)
@@ -93,12 +93,12 @@ class State:
         from toolcrib.crib import Crib  # noqa: PLC0415 - heavy, and not needed to ask for help
 
         crib = Crib(config, on_demand=True)
-        async with self.opened(crib, crib):
+        async with self.enter(crib, crib):
             yield crib
 
     @asynccontextmanager
-    async def opened(self, crib: "Crib", door: AbstractAsyncContextManager[object]) -> AsyncIterator[None]:
-        """Open a crib by its door, and add what is built in, where that is wanted."""
+    async def enter(self, crib: "Crib", door: AbstractAsyncContextManager[object]) -> AsyncIterator[None]:
+        """Enter `door`, which opens a crib; with `--demo`, add the built-in catalogue."""
         if not self.demo:
             async with door:
                 yield
@@ -110,20 +110,20 @@ class State:
 
     @asynccontextmanager
     async def view(self) -> "AsyncIterator[View]":
-        """Open what the command line lets a verb see: a toolset of the crib, or all of it."""
+        """Open the view of `--toolset`, or of the whole crib."""
         async with self.crib() as crib:
             yield crib if self.toolset is None else crib.view(self.toolset)
 
     @asynccontextmanager
-    async def seen(self) -> "AsyncIterator[View]":
-        """Open the same, as far as the user of this command may find it by the rules and by their logins."""
+    async def visible_view(self) -> "AsyncIterator[View]":
+        """Open the same view, limited to what the rules and the logins let the local user find."""
         async with self.view() as view:
             is_personal = any(config.is_personal for config in view.settings.servers.values())
             yield view.seen_by(local_principal()) if view.settings.policy or is_personal else view
 
 
 def _describe_protection(config: str) -> str:
-    """Return what keeps others from the tools of a configuration; empty where nothing does."""
+    """Describe the rules, tokens and logins of a configuration; empty if it has none."""
     from toolcrib.crib import load  # noqa: PLC0415 - heavy, and not needed to ask for help
     from toolcrib.errors import ToolcribError  # noqa: PLC0415
 
@@ -138,7 +138,7 @@ def _describe_protection(config: str) -> str:
 
 
 def wait_for(work: Callable[[], Awaitable[T]]) -> T:
-    """Run an asynchronous function to its end; an interrupt cancels it, and what it has started."""
+    """Run an asynchronous function; an interrupt cancels it."""
     terminal = REMOTE.get()
     if terminal is not None:
         return terminal.run(work)
@@ -148,67 +148,70 @@ def wait_for(work: Callable[[], Awaitable[T]]) -> T:
         return anyio.run(work)
 
 
-def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+def _store_option(context: click.Context, option: click.Parameter, value: Any) -> None:
     state = context.ensure_object(State)
     if value:
         setattr(state, option.name or "", value)
 
 
-def _keep_debug(context: click.Context, option: click.Parameter, value: Any) -> None:
-    _keep(context, option, value)
+def _store_debug(context: click.Context, option: click.Parameter, value: Any) -> None:
+    _store_option(context, option, value)
     if value:
         logging.getLogger().setLevel(logging.DEBUG)
 
 
-def _shared(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
-    return click.option(*names, expose_value=False, **{"callback": _keep, **settings})
+def _shared_option(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
+    return click.option(*names, expose_value=False, **{"callback": _store_option, **settings})
 
 
-_CONFIG = _shared("--config", metavar="FILE", help="The configuration, instead of the one that is found.")
-_JSON = _shared("--json", is_flag=True, help="Write one JSON document to standard output, failures too.")
-_TOOLSET = _shared(
+_CONFIG = _shared_option(
+    "--config", metavar="FILE", help="The configuration, instead of the one that is found."
+)
+_JSON = _shared_option(
+    "--json", is_flag=True, help="Write one JSON document to standard output, failures too."
+)
+_TOOLSET = _shared_option(
     "--toolset", metavar="NAME", shell_complete=toolset_names, help="See only the tools of this toolset."
 )
-_DEMO = _shared(
+_DEMO = _shared_option(
     "--demo",
     is_flag=True,
     help="Use a small built-in catalogue, with no configuration but one that --config names.",
 )
-_DEBUG = _shared(
-    "--debug", is_flag=True, callback=_keep_debug, help="Show what is logged, and the traceback of an error."
+_DEBUG = _shared_option(
+    "--debug", is_flag=True, callback=_store_debug, help="Show what is logged, and the traceback of an error."
 )
-_NO_DAEMON = _shared("--no-daemon", is_flag=True, help="Start servers, whether or not a gateway runs.")
+_NO_DAEMON = _shared_option("--no-daemon", is_flag=True, help="Start servers, whether or not a gateway runs.")
 
-YES = _shared("--yes", is_flag=True, help="Agree to calls that a rule of the policy asks about.")
-"""For verbs that run tools."""
+YES = _shared_option("--yes", is_flag=True, help="Agree to calls that a rule of the policy asks about.")
+"""Option of verbs that run tools."""
 
 
 def common(command: _Command) -> _Command:
     """Add the options that every verb takes, also before its name; their values are in `State`.
 
-    Examples in the description of a verb are shown as they are written, a line to a line.
+    Examples in the docstring of a verb keep their line breaks in the help.
     """
     command.__doc__ = re.sub(r"^( *)(Examples?:)", "\\1\b\n\\1\\2", command.__doc__ or "", flags=re.MULTILINE)
     return _CONFIG(_JSON(_DEMO(_DEBUG(command))))
 
 
 def shared(command: _Command) -> _Command:
-    """Add the options of `common`, and those for verbs that look at tools."""
+    """Add the options of `common`, and those of verbs that use tools."""
     return _TOOLSET(_NO_DAEMON(common(command)))
 
 
 def local_principal() -> "Principal":
-    """Return the user of this command, as rules and audits know them."""
+    """Return the principal of the user who runs this command."""
     from toolcrib.execution.principal import local_user  # noqa: PLC0415 - as above
 
     return local_user("cli")
 
 
 def this_command(*, absolute: bool = False) -> str:
-    """Return how the running command is called from a shell here, or, `absolute`, from any folder.
+    """Return the shell command of this program, valid in the current folder, or with `absolute` in any.
 
-    That is its name where the PATH leads to it, else its path, as for one in a virtual environment that is
-    not activated.
+    That is its name if it is on the PATH, else its path, as in a virtual environment that is not activated.
     """
     started = Path(sys.argv[0])
     if started.name == "__main__.py":

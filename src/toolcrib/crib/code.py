@@ -1,4 +1,4 @@
-"""Runs code that calls the tools of a crib, in sandboxes that are kept warm."""
+"""Runs code that calls the tools of a crib, in warm sandboxes."""
 
 from collections.abc import Hashable, Sequence
 
@@ -11,16 +11,16 @@ from toolcrib.model.protocols import Journal, ToolGateway
 from toolcrib.runtime import ExecuteRequest, ExecuteResult, Runtime, Sandbox
 
 CODE = Principal(client="code")
-"""Who calls where code does, and nobody says who runs it."""
+"""Default principal of calls made by code."""
 Named = Ref | Summary | Result
-"""What a tool may be named by: its id, itself, or what a list or a search gives."""
+"""A reference to a tool, or an entry of a list or a search result."""
 
 
 class Sandboxes:
-    """The sandboxes of a crib and of all its views, kept warm from their first use until they are closed."""
+    """The sandboxes of a crib and its views; warm from their first use until `close`."""
 
     def __init__(self, given: Sequence[Sandbox] = ()) -> None:
-        """Have the built-in sandboxes, and the given ones in place of those of their kinds."""
+        """Use the built-in sandboxes; a given one replaces the built-in one of its kind."""
         self._given = given
         self._runtime: Runtime | None = None
         self._starting = anyio.Lock()
@@ -36,10 +36,9 @@ class Sandboxes:
         keep: bool,
         journal: Journal | None = None,
     ) -> ExecuteResult:
-        """Run code that calls the tools of a gateway, once the servers that it mentions have listed theirs.
+        """Run code that calls the tools of a gateway, after the servers that it mentions have listed theirs.
 
-        `keep` says whether the sandboxes are kept for the next run; somebody has to close them then. A run
-        with a journal is durable.
+        With `keep`, the sandboxes are kept for the next run, until `close`. A run with a journal is durable.
         """
 
         def serve(runtime: Runtime) -> Runtime:
@@ -52,14 +51,14 @@ class Sandboxes:
             return await serve(runtime).execute(request, journal=journal)
 
     async def _shared_runtime(self, gateway: ToolGateway) -> Runtime:
-        """Return the runtime that has them; the first gateway that it is asked for with is its own."""
+        """Return the runtime of the warm sandboxes; each run then sets its own gateway by `serving`."""
         async with self._starting:
             if self._runtime is None:
                 self._runtime = await Runtime(gateway, sandboxes=self._given).__aenter__()
         return self._runtime
 
     async def close(self) -> None:
-        """End every sandbox."""
+        """Close all sandboxes."""
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             await runtime.__aexit__(None, None, None)

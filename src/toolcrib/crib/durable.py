@@ -1,4 +1,4 @@
-"""Durable runs of a crib: begun, listed, and taken up again, also in another process."""
+"""Durable runs of a crib: they can be listed and resumed, also by another process."""
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -34,34 +34,34 @@ from toolcrib.runs.signing import Signer, checked_key, key_in
 
 T = TypeVar("T", bound=Record)
 _THREADS = 4
-"""How many durable runs wait for the store at once; the others wait for a thread."""
+"""Threads for calls of the store, which may block."""
 
 
 def runs_path(settings: Settings, environ: Mapping[str, str] | None = None) -> Path | None:
-    """Return the file that keeps the durable runs of a configuration; None where they are kept in memory."""
+    """Return the file of a configuration's durable runs; None if they are in memory."""
     if settings.runs.store is None:
         return runs_file(settings.source, environ)
     return None if settings.runs.store == MEMORY else Path(settings.runs.store).expanduser()
 
 
 class DurableRuns:
-    """The durable runs of a crib and of all its views; the store is opened when it is first needed."""
+    """The durable runs of a crib and its views; the store is opened at first use."""
 
     def __init__(self, settings: Callable[[], Settings], hooks: Hooks) -> None:
         self._settings = settings
         self._environ = hooks.environ
         self._given = hooks.run_store
         self._lasting = self._given or MemoryRunStore()
-        """A store that is not closed here."""
+        """A store of the program or in memory, which is not closed here."""
         self._opening = Lock()
         self._store: RunStore | None = None
         self._threads = Threads(_THREADS)
 
     @asynccontextmanager
     async def keeper(self, *, keep: bool) -> AsyncIterator[RunKeeper]:
-        """Give what keeps the runs; its store stays open where `keep` says that somebody will `close` it."""
+        """Yield the keeper of the runs; with `keep`, its store stays open until `close`."""
         settings = self._settings()
-        with anyio.CancelScope(shield=True):  # a store that is opened is closed below
+        with anyio.CancelScope(shield=True):  # else a store that the thread has opened would never be closed
             signer, store = await result_of(self._threads.submit(partial(self._open, settings, keep=keep)))
         kept = settings.runs
         try:
@@ -84,8 +84,8 @@ class DurableRuns:
                 await result_of(self._threads.submit(store.close))
 
     def _open(self, settings: Settings, *, keep: bool) -> tuple[Signer, RunStore]:
-        """Return the store, which is opened where it is not yet, and what signs; to be called in a thread."""
-        signer = Signer(self._key(settings))
+        """Return the signer and the store, opened if necessary; blocks, so it is called in a thread."""
+        signer = Signer(self._read_key(settings))
         with self._opening:
             if self._store is not None:
                 return signer, self._store
@@ -95,7 +95,7 @@ class DurableRuns:
             self._store = store if keep else None
             return signer, store
 
-    def _key(self, settings: Settings) -> bytes:
+    def _read_key(self, settings: Settings) -> bytes:
         if settings.runs.key is None:
             return key_in(runs_key(self._environ))
         fill = Expansion(os.environ if self._environ is None else self._environ)
@@ -105,8 +105,8 @@ class DurableRuns:
         return checked_key(key.encode(), settings.origin)
 
 
-def journaled(journal: RunJournal) -> Around:
-    """Return what has each call of a chain written down."""
+def journal_calls(journal: RunJournal) -> Around:
+    """Return a wrapper for chains that records each call in a journal."""
 
     def around(run: RunTool) -> RunTool:
         async def follow(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> Any:
@@ -117,23 +117,23 @@ def journaled(journal: RunJournal) -> Around:
     return around
 
 
-async def until_its_end(keeper: RunKeeper, journal: RunJournal, run: Callable[[], Awaitable[T]]) -> T:
-    """Return what a run gives; one that breaks off for another reason than its own can be resumed."""
+async def run_to_end(keeper: RunKeeper, journal: RunJournal, run: Callable[[], Awaitable[T]]) -> T:
+    """Run a durable run and record its end; a run that fails for an external reason stays resumable."""
     async with keeper.held(journal):
         try:
             result = await run()
         except ToolcribError as error:
-            if _is_over(error, journal):
+            if _is_final(error, journal):
                 await journal.end("failed", str(error))
             raise
         await journal.end("done", result.model_dump(mode="json", by_alias=True))
         return result
 
 
-def _is_over(error: ToolcribError, journal: RunJournal) -> bool:
-    """Return whether to go on would only fail again."""
+def _is_final(error: ToolcribError, journal: RunJournal) -> bool:
+    """Return whether a resumed run would fail with the same error."""
     if isinstance(error, LimitExceededError):
         return error.limit != "timeout"
-    if isinstance(error, RuntimeUnavailableError):  # with nothing done there is nothing to go on with
+    if isinstance(error, RuntimeUnavailableError):  # without a recorded call there is nothing to resume
         return not journal.changed
     return isinstance(error, CodeError | ChainError) and not journal.uncertain

@@ -1,4 +1,4 @@
-"""The engine behind a crib: its parts, composed again each time it is opened, and their task group."""
+"""The engine behind a crib: its parts, rebuilt when it is opened or reloaded, and their task group."""
 
 import logging
 from collections import OrderedDict
@@ -50,43 +50,43 @@ from toolcrib.model import DefaultValidator, McpBackend, SchemaValidator, Tool, 
 
 _LOG = logging.getLogger("toolcrib.crib")
 _CATALOGUE_LOG = logging.getLogger("toolcrib.crib.catalogue")
-"""What the command shows too."""
+"""The command shows this log as well."""
 _CLOSING_TIME = 15.0
-"""How many seconds everything together may take to stop."""
+"""Seconds that the whole engine may take to stop."""
 _WRITING_TIME, _FLUSHING_TIME = 10.0, 2.0
-"""How many of them the catalogue and the audit may take to be written."""
+"""Seconds, of these, for writing the catalogue and for flushing the audit."""
 _MAX_VISIBLE = 256
-"""For how many scopes and sets of rules it is kept what they let callers see."""
+"""Cached `VisibleTools`, one for each scope and set of rules."""
 
 
 class Engine:
     """The catalogue, the runner, and the connections that are open between `open` and `close`.
 
-    All that runs in the background belongs to one task of its own, so that it does not matter which task
-    opens and which one closes.
+    All background work belongs to one task of the engine, so that different tasks can open and close it: a
+    task group must be left by the task that entered it.
     """
 
     def __init__(self, settings: Settings, hooks: Hooks, way_in: str) -> None:
-        """Put the parts together; `way_in` is what a user writes to open it."""
+        """Create the engine; `way_in` is the code that a user writes to open it, for errors."""
         self.settings = settings
         self.way_in = way_in
-        """What a user writes to open it."""
+        """The code that a user writes to open it."""
         self.handlers = LocalHandlers()
         self.names = names_of(settings)
         """The namespaces whose tools come from servers and APIs; another set after a reload."""
         self.listing: ToolLister | None = None
         self.servers: McpServers | None = None
         self.lists = ContentLists()
-        """What servers list of resources and prompts."""
+        """The resources and prompts of the servers."""
         self.hooks = hooks
         self.validator: SchemaValidator = hooks.validator or DefaultValidator()
-        """The one validator of the crib: it compiles each schema once, whoever asks."""
+        """The one validator of the crib, so that each schema is compiled once."""
         self._depth, self._opened = 0, settings
         self._apis = Apis(settings, hooks.environ)
-        self._own: dict[str, tuple[Tool, ToolBackend]] = {}
+        self._local_tools: dict[str, tuple[Tool, ToolBackend]] = {}
         self.audit = open_audit(settings, hooks.environ)
         self.rules = make_rules(self.settings, self.hooks, self.validator)
-        """Who may run what, where the settings say so."""
+        """The rules of the settings about who may run which tools; None without rules."""
         self._observers = make_observers(settings, self.audit)
         self._middleware = make_middleware(settings)
         self._catalogue: CatalogueWriter | None = None
@@ -104,23 +104,23 @@ class Engine:
     def _set_catalogue(self, store: Store | None) -> None:
         index = make_index(self.settings, store, self.hooks.searcher, self.hooks.embedder, self.validator)
         self.resolver = AvailabilityResolver(index, self.why_absent)
-        owned = None if self.hooks.store is not None else store  # whoever gave a store prunes and closes it
+        owned = None if self.hooks.store is not None else store  # the program prunes and closes its own store
         self.discovery = Discovery(index, DocStore(self.resolver, texts=store), store=owned)
         self.store = store if isinstance(store, QueuedStore) else None
-        """What keeps the catalogue of an open crib; None where it is not kept."""
+        """The store of an open crib's catalogue; None if it is not stored."""
         self._learning = Learning(self.discovery)
-        self.discovery.register_many(self._own.values())
+        self.discovery.register_many(self._local_tools.values())
 
     def visible(self, scope: Scope | None, principal: Principal | None) -> VisibleTools:
         """Return the tools that a scope and the rules let a principal reach.
 
-        All principals whom the same rules are about share them.
+        Principals with the same rules share one object.
         """
         if scope is None and principal is None:
             return self.tools
         who = principal if self.rules is None else self.rules.grants(principal).key
-        # Two toolsets that admit the same tools still learn results apart, so the very scope is the key; it
-        # lives as long as the entry, so that no other has its id meanwhile.
+        # By identity: toolsets that admit the same tools still learn results separately. The entry keeps
+        # the scope alive, so that its id is not reused.
         key = id(scope), who
         found = self._visible.pop(key, None) or VisibleTools(self, scope, principal)
         self._visible[key] = found
@@ -150,14 +150,14 @@ class Engine:
     def register(self, tool: Tool, backend: ToolBackend) -> None:
         """Add a tool of this process."""
         self.discovery.register(tool, backend)
-        self._own[str(tool.id)] = tool, backend
+        self._local_tools[str(tool.id)] = tool, backend
 
     async def open(self) -> None:
-        """Serve what was kept, and begin to ask all servers and APIs for their tools."""
+        """Load the stored catalogue, and start to list the tools of all servers and APIs."""
         started = anyio.Event()
         async with self._changing:
             self._opened = self.settings
-            self._life = Background(partial(self._live, started))
+            self._life = Background(partial(self._run_until_closed, started))
             try:
                 await started.wait()
             except BaseException:
@@ -167,15 +167,15 @@ class Engine:
             raise self._failure
 
     async def reload(self, settings: Settings, on_switched: Callable[[], object] = lambda: None) -> Reload:
-        """Take up other settings, and return what differs; say so at once when they hold.
+        """Apply other settings, and return the differences; call `on_switched` as soon as they are in force.
 
-        Servers and APIs that stay as they are keep their connections and tools. The tools of those that are
-        gone, or are others, are not found any more; the calls that run on them may end, within a bounded
-        time. Before `open` nothing runs, and everything is taken up.
+        Unchanged servers and APIs keep their connections and tools. The tools of removed and changed ones are
+        not found any more; running calls on them have a bounded time to end. Before `open`, everything is
+        replaced.
 
         Raises:
-            CribStateError: it is closed.
-            StoreError: the audit cannot be written there; nothing has changed.
+            CribStateError: the engine is closed.
+            StoreError: the audit file cannot be written; nothing has changed.
         """
         async with self._changing:
             if self._closing.is_set() or self._ended.is_set():
@@ -186,11 +186,11 @@ class Engine:
             observers = self._observers if same_audit else make_observers(settings, audit)
             former, self.audit = self.audit, audit
             if self.listing is None or self.servers is None:
-                self._become(settings, observers)
+                self._replace_settings(settings, observers)
                 on_switched()
                 return changes
             self._observers = observers
-            renewed, dropped = self._take_up(settings, changes, self.listing, self.servers)
+            renewed, dropped = self._switch_running(settings, changes, self.listing, self.servers)
             on_switched()
             await dropped.wait()
             if former is not None and former is not audit:
@@ -198,8 +198,8 @@ class Engine:
             changed = tuple(sorted({*changes.changed, *renewed}))
             return changes.replace(changed=changed, later=left_for_later(self._opened, settings))
 
-    def _become(self, settings: Settings, observers: Sequence[Observer]) -> None:
-        """Be as if made of other settings; nothing is running."""
+    def _replace_settings(self, settings: Settings, observers: Sequence[Observer]) -> None:
+        """Replace the settings of an engine that is not open."""
         before, self.settings = self.settings, settings
         if settings.search != before.search:
             try:
@@ -212,18 +212,21 @@ class Engine:
         self._observers, self._middleware = observers, make_middleware(settings)
         self.runner = self._make_runner()
 
-    def _take_up(
+    def _switch_running(
         self, settings: Settings, reload: Reload, listing: ToolLister, servers: McpServers
     ) -> tuple[set[str], anyio.Event]:
-        """Change everything in one step: no task runs meanwhile, and calls under way have what they need.
+        """Replace the settings of an open engine without an `await`, so that no task sees a mixture.
 
-        Returns the APIs that are read again, and what is set when the tools of all that left are gone.
+        Running calls keep the objects that they began with. Returns the APIs that are read again, and an
+        event that is set once the tools of removed servers and APIs are gone.
         """
         before, self.settings = self.settings, settings
         self.names = names_of(settings)
         if settings.policy != before.policy or issuers_of(settings) != issuers_of(before):
             self.rules = make_rules(self.settings, self.hooks, self.validator)
-        if layers(settings) != layers(before) or reload.changed or reload.removed:  # what they gave is cached
+        if (
+            layers(settings) != layers(before) or reload.changed or reload.removed
+        ):  # the cache may have results of other servers
             self._middleware = make_middleware(settings)
         servers.max_result_bytes = settings.limits.result_bytes
         for name in before.servers.keys() - settings.servers.keys():
@@ -246,7 +249,7 @@ class Engine:
         return {**server_origins(self.settings, servers), **self._apis.origins()}
 
     async def close(self) -> None:
-        """Stop everything, within a bounded time."""
+        """Stop the engine, within a bounded time."""
         if self._life is None:
             return
         self._closing.set()
@@ -256,13 +259,13 @@ class Engine:
             _LOG.warning("the crib did not stop within %g s", _CLOSING_TIME)
             await self._life.stop()
 
-    async def _live(self, started: anyio.Event) -> None:
+    async def _run_until_closed(self, started: anyio.Event) -> None:
         try:
             async with AsyncExitStack() as stack:
                 await self._start(stack)
                 started.set()
                 await self._closing.wait()
-        except Exception as error:  # noqa: BLE001 - for whoever opens; after that it is logged
+        except Exception as error:  # noqa: BLE001 - `open` raises it; later it is logged
             self._failure = error
             if started.is_set():
                 _LOG.exception("the crib has stopped")
@@ -279,7 +282,7 @@ class Engine:
             gateway=self._gateway,
             environ=self.hooks.environ,
             max_result_bytes=self.settings.limits.result_bytes,
-            on_tools=self._note,
+            on_tools=self._note_tools,
             on_input=self.hooks.on_input,
         )
         origins = self._origins(servers).values()
@@ -304,7 +307,7 @@ class Engine:
         tasks.start_soon(self._learning.run)
 
     def _drop(self, origin: Origin) -> None:
-        """Forget what is kept of a server or an API that is gone."""
+        """Delete the stored tools and lists of a removed server or API."""
         if self._catalogue is not None:
             self._catalogue.drop(origin.key)
         store = self.discovery.index.store
@@ -332,13 +335,13 @@ class Engine:
 
     @property
     def _is_store_named(self) -> bool:
-        """Whether the user or the program says where the catalogue is kept, which then must work."""
+        """Whether the store was chosen explicitly; then a failure to open it is an error."""
         return self.settings.store is not None or self.hooks.store is not None
 
     def _read_or_rebuild(
         self, identities: Mapping[str, str]
     ) -> tuple[dict[str, StoredSource], frozenset[str], KeptLists]:
-        """Take up what the store holds; a file of our own that is damaged is moved aside first."""
+        """Load the stored catalogue; a damaged file in the default place is moved aside first."""
         try:
             return self._read_catalogue(identities)
         except StoreError as error:
@@ -351,7 +354,7 @@ class Engine:
     def _read_catalogue(
         self, identities: Mapping[str, str]
     ) -> tuple[dict[str, StoredSource], frozenset[str], KeptLists]:
-        """Take up what the store holds of these origins, if there is a store, and who did not answer it."""
+        """Load the stored tools of these origins, the origins that failed before, and the stored lists."""
         kept_in = self.hooks.store or open_store(self.settings, self.hooks.environ)
         if kept_in is None:
             return {}, frozenset(), {}
@@ -359,7 +362,7 @@ class Engine:
         try:
             kept, missed = keep_only(store, identities), missed_before(store, identities)
             lists = load_lists(store, shared_identities(self.settings))
-            kept_in.derived("any", ["any"])  # so that a table which is missing shows here
+            kept_in.derived("any", ["any"])  # fails here if a table is missing
             self._set_catalogue(store)
         except BaseException:
             store.close()
@@ -382,7 +385,7 @@ class Engine:
                 _LOG.warning("the catalogue is not written: %s", error)
 
     async def _flush_audit(self) -> None:
-        """Have everything written that is to be, within a bounded time."""
+        """Flush the audit, within a bounded time."""
         if self.audit is not None:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(self.audit.flush, _FLUSHING_TIME)
@@ -397,7 +400,7 @@ class Engine:
         return tuple(name for name, config in self.settings.servers.items() if not config.disabled)
 
     def status(self) -> dict[str, ServerStatus]:
-        """Return how the servers and APIs are doing, by name, without asking them anything."""
+        """Return the status of the servers and APIs by name, without a request to them."""
         servers = {} if self.servers is None else self.servers.status()
         if self.listing is None:
             return servers
@@ -407,28 +410,28 @@ class Engine:
         return known | {name: self._with_origin(status, origins[name]) for name, status in apis.items()}
 
     def _with_origin(self, status: ServerStatus, origin: Origin | None) -> ServerStatus:
-        """Return how a server is doing, with what the catalogue knows of it."""
+        """Add the catalogue's facts about a server to its status."""
         if origin is None or self._catalogue is None:
             return status
         return self._catalogue.described(status, origin)
 
     def absent(self) -> tuple[Absence, ...]:
-        """Return the servers and APIs whose tools may be missing from lists and searches at this moment."""
+        """Return the servers and APIs whose tools may be missing from lists and searches."""
         return () if self.listing is None else self.listing.absent()
 
-    def _note(self, name: str, tools: Tools) -> None:
+    def _note_tools(self, name: str, tools: Tools) -> None:
         if self.listing is not None:
             self.listing.note(name, tools)
         self.lists.note_tools(name)
 
     def why_absent(self, namespace: str) -> tuple[str, ServerUnavailableError] | None:
-        """Return which server or API does not give the tools of a namespace, and why; None where it does."""
+        """Return the backend of a namespace that has not listed its tools, and the failure; else None."""
         if namespace in self.settings.servers and namespace not in self.names:
             is_off = f"server {namespace!r} is disabled in the configuration"
             return f"mcp:{namespace}", ServerUnavailableError(namespace, is_off)
         origin = self.listing.origins.get(namespace) if self.listing else None
         if origin is None or self.listing is None or origin.is_well:
             return None
-        if origin.kept and origin.error is None:  # what it has is known, as far as anybody can tell
+        if origin.kept and origin.error is None:  # its stored tools are served until it answers
             return None
         return origin.key, self.listing.failure(origin)

@@ -1,4 +1,4 @@
-"""Learn from runs that went well: which tools are used, and what they give back."""
+"""Learns from successful calls: how often tools are used, and the shapes of their results."""
 
 import logging
 from collections import Counter
@@ -21,9 +21,9 @@ _PAUSE = 5.0
 
 
 class Learning:
-    """An observer that counts uses, and learns shapes for all of the catalogue.
+    """Observer that counts uses, and learns shapes for the whole catalogue.
 
-    Where there is a store, the counts are written from time to time by `run`, and by `flush`.
+    With a store, `run` writes the counts periodically, and `flush` at once.
     """
 
     def __init__(self, discovery: Discovery) -> None:
@@ -34,10 +34,10 @@ class Learning:
         self._lock = Lock()
 
     def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
-        """Return the callback for how the call ended."""
-        return self._ended
+        """Return the callback for the end of the call."""
+        return self._learn
 
-    def _ended(self, outcome: Outcome) -> None:
+    def _learn(self, outcome: Outcome) -> None:
         if outcome.answer is None or outcome.request is None:
             return
         with self._lock:
@@ -50,7 +50,7 @@ class Learning:
             tools.shapes.learn(outcome)
 
     def flush(self) -> None:
-        """Pass the counts on to the index."""
+        """Add the counts to the index."""
         with self._lock:
             uses, self._uses = self._uses, Counter()
         for tool_id, times in uses.items():
@@ -62,7 +62,7 @@ class Learning:
                 _LOG.warning("the uses of %s are not counted: %s", tool_id, error)
 
     async def run(self) -> None:
-        """Write the counts from time to time, until cancelled."""
+        """Write the counts periodically, until cancelled."""
         while True:
             await anyio.sleep(_PAUSE)
             if self._uses:

@@ -1,4 +1,4 @@
-"""The verbs of a crib, over all its tools or a part of them."""
+"""The operations of a crib, on all its tools or a part of them."""
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from anyio import to_thread
 from toolcrib.crib.code import CODE, Named, Sandboxes
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.content import ViewContent
-from toolcrib.crib.durable import DurableRuns, journaled, until_its_end
+from toolcrib.crib.durable import DurableRuns, journal_calls, run_to_end
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.formats import convert, make_formats
 from toolcrib.crib.session import ToolSession
@@ -59,15 +59,15 @@ if TYPE_CHECKING:
     from toolcrib.adapter import Conversion, ConversionOptions, SessionTarget, Target
 
 _SHOWN = 500
-"""How many characters of an output schema are shown to whoever gave an answer that does not fit it."""
+"""Characters of an output schema that an error shows for an answer that does not fit it."""
 _LARGE = 10_000
-"""From how many tools on a search by words goes to a worker thread, as one by meaning always does: it takes a
-millisecond or more, a thread 0.1."""
+"""Tools from which on a search by words runs in a worker thread, as one by meaning always does: it takes a
+millisecond or more, the thread 0.1."""
 
 
 @dataclass(slots=True)
 class SharedState:
-    """What a crib and its views have together."""
+    """The state that a crib and its views share."""
 
     engine: Engine
     sandboxes: Sandboxes = field(default_factory=Sandboxes)
@@ -79,38 +79,39 @@ class SharedState:
 
 
 class View:
-    """The tools of a crib that a scope admits; there are no others here, whatever is asked.
+    """The tools of a crib that a scope admits.
 
-    Searches and lists, descriptions, calls, chains, code and conversions all reach these tools alone, and
-    no answer reveals another. Nobody waits for a server that has none of them. It lives as long
-    as its crib, costs nothing to make, and is as safe to use.
+    Searches, lists, descriptions, calls, chains, code and conversions reach these tools only, and no result
+    reveals another. No operation waits for a server that has none of them. A view lives as long as its crib,
+    costs nothing to create, and is safe to use from many tasks at once.
     """
 
     def __init__(
         self, shared: SharedState, scope: Scope | None = None, principal: Principal | None = None
     ) -> None:
-        """See what a scope admits, or everything, for somebody; `Crib.view` and `seen_by` do this."""
+        """Create a view of a scope, or of everything, for a principal; use `Crib.view` and `seen_by`."""
         self._shared, self._scope, self._principal = shared, scope, principal
 
     def __repr__(self) -> str:
         return f"<View of {counted(len(self.index), 'tool')}, {self._shared.state}>"
 
     def seen_by(self, principal: Principal | None) -> "View":
-        """Return what somebody may find and run here, by the rules of the configuration; calls are theirs."""
+        """Return the view of a principal: its visible tools, by the rules, and calls in its name."""
         if principal is None or principal == self._principal:
             return self
         return View(self._shared, self._scope, principal)
 
     @property
     def _tools(self) -> VisibleTools:
-        """The tools of this view, unless the crib is closed."""
+        """The tools of this view; raises if the crib is closed."""
         self._check_open()
         return self._shared.engine.visible(self._scope, self._principal)
 
     def _context(self, principal: Principal | None, context: CallContext | None) -> CallContext:
-        """Return the context of a call that enters here: who makes it, and which tools it may reach.
+        """Return the context of a call that enters here, with its principal and its reachable tools.
 
-        A crib runs whatever tool its rules allow, also one that they would not let the caller find.
+        A whole crib leaves the tools open: it runs any tool that the rules allow, and the runner authorizes
+        each call. A view narrows them, so that hidden tools are not found.
         """
         self._check_open()
         given = context or CallContext(principal=principal or self._principal, approval=NESTED_APPROVAL.get())
@@ -134,16 +135,16 @@ class View:
 
     @property
     def rules(self) -> Rules | None:
-        """Who may find and run what, by the configuration; None where everybody may everything."""
+        """The rules of the configuration about who may find and run which tools; None without rules."""
         return self._shared.engine.rules
 
     @property
     def index(self) -> Index | IndexView:
-        """The catalogue; entering a crib replaces it where it is kept in a file."""
+        """The catalogue; entering a crib replaces it if it is stored in a file."""
         return self._shared.engine.visible(self._scope, self._principal).index
 
     def __contains__(self, tool_id: object) -> bool:
-        """Return whether a tool is known already by this id, as `crib[id]` finds it."""
+        """Return whether `crib[id]` finds a tool."""
         try:
             self[tool_id]  # type: ignore[index]
         except UNKNOWN:
@@ -151,19 +152,19 @@ class View:
         return True
 
     def __getitem__(self, tool_id: Ref) -> Tool:
-        """Return the tool that an id or a function means, if it is known already: nobody is waited for.
+        """Return the tool of an id or a function, if it is known; does not wait for servers.
 
         An id without a version means the highest one, as for `run`.
 
         Raises:
-            ToolNotFoundError: there is no such tool, with suggestions.
-            InvalidToolIdError: it is no id.
-            BackendUnavailableError: it may be one of a server that has not listed its tools.
+            ToolNotFoundError: there is no such tool; with suggestions.
+            InvalidToolIdError: the id is invalid.
+            BackendUnavailableError: its server has not listed its tools.
         """
         return self._tools.resolver.resolve(self._id_of(tool_id))
 
     __iter__ = None
-    """Ids are no numbers: without this, Python would ask for the tools 0, 1, 2, ..."""
+    """Not iterable: because of `__getitem__`, Python would try the ids 0, 1, 2, ..."""
 
     async def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
         """Return the tools that fit a question, best first, as `Index.search` does.
@@ -206,11 +207,11 @@ class View:
         return self._tools.docs_for(tool_id).examples(tool_id, max)
 
     def known(self, tool_id: str | ToolId, level: DetailLevel | DetailName = "schema") -> ToolDoc:
-        """Return what `describe` does, of what is known already: nobody is waited for.
+        """Return the documentation of a known tool, as `describe`; does not wait for servers.
 
         Raises:
-            ToolNotFoundError: there is no such tool, with suggestions.
-            BackendUnavailableError: it may be one of a server that has not listed its tools.
+            ToolNotFoundError: there is no such tool; with suggestions.
+            BackendUnavailableError: its server has not listed its tools.
             ValidationError: there is no such level.
         """
         return self._tools.docs_for(tool_id).describe(tool_id, level)
@@ -227,16 +228,16 @@ class View:
         context: CallContext | None = None,
         defaults: bool = False,
     ) -> RunResult:
-        """Run a tool and return what it gave, as `Runner.run` does.
+        """Run a tool and return its result, as `Runner.run` does.
 
         Waiting for its server counts towards `timeout`. Without `frame_progress` the callback gets only the
-        progress that the tool reports, without `started` and `completed`. `defaults` fills in what the input
-        schema declares for arguments that are missing. `context` is for programs that pass on the calls of
-        others: it says more of a call than who makes it, and stands in place of `principal`.
+        progress that the tool reports, without `started` and `completed`. `defaults` fills in missing
+        arguments from the input schema. `context` is for programs that relay calls of others: it has all
+        facts of the call, and replaces `principal`.
 
         Raises:
-            ToolNotFoundError: no tool answers to the reference.
-            ToolError: one of its leaves says what went wrong, on which backend, doing what.
+            ToolNotFoundError: no tool matches the reference.
+            ToolError: one of its subclasses, with the reason, the backend and the stage.
         """
         return await self._shared.engine.runner.run(
             self._id_of(tool_id),
@@ -258,7 +259,7 @@ class View:
         context: CallContext | None = None,
         defaults: bool = False,
     ) -> AsyncGenerator[StreamEvent, None]:
-        """Yield what a tool tells while it runs; the last event is one `done` or one `error`."""
+        """Yield the updates of a running tool; the last event is one `done` or one `error`."""
         tool_id, context = self._id_of(tool_id), self._context(principal, context)
         runner = self._shared.engine.runner
         events = runner.stream(tool_id, args, timeout=timeout, context=context, defaults=defaults)
@@ -299,13 +300,13 @@ class View:
         around: Around | None = None,
         durable: bool = False,
     ) -> ChainResult | Plan:
-        """Run steps one after another and return what each gave, as `Runner.run_chain` does.
+        """Run steps one after another and return their results, as `Runner.run_chain` does.
 
-        A durable chain writes down each call, and can be taken up by `resume`.
+        A durable chain records each call, and can be continued by `resume`.
 
         Raises:
-            InvalidChainError: they cannot work; nothing was run.
-            ChainError: a step failed; what the steps before it gave is in it.
+            InvalidChainError: the steps are invalid; nothing was run.
+            ChainError: a step failed; it has the results of the steps before.
             BackendUnavailableError: the server of a step did not list its tools in time; nothing was run.
         """
         context = self._context(principal, context)
@@ -314,7 +315,7 @@ class View:
             return await runner.run_chain(steps, dry_run=True, context=context, limits=limits)
         if durable:
             options: dict[str, Any] = {"timeout": timeout, "progress": progress, "limits": limits}
-            return await self._run_steps_durably(steps, context, **options)
+            return await self._run_chain_durably(steps, context, **options)
         return await runner.run_chain(
             steps, timeout=timeout, progress=progress, context=context, limits=limits, around=around
         )
@@ -334,16 +335,16 @@ class View:
     ) -> ExecuteResult:
         """Run code that calls tools, in a sandbox, as `Runtime.execute` does.
 
-        In the code each namespace is a name: `await github.create_issue(title="...")`. What it leaves in
-        `__out` is the value. What is not given here, each of the limits too, is as the configuration says
-        under `code`. A durable run is written down before and after each call, and can be taken up by
-        `resume`, in another process too.
+        In the code each namespace is a name: `await github.create_issue(title="...")`. The value of the run
+        is that of `__out`. Options that are not given, each of the limits too, are those of the section
+        `code` of the configuration. A durable run is recorded before and after each call, and can be
+        continued by `resume`, in another process too.
 
         Raises:
-            ValidationError: what is asked makes no sense.
-            CodeError: the code is wrong, or raised.
-            LimitExceededError: it used more than it was given, or took longer.
-            SandboxViolationError: it tried to break the rules.
+            ValidationError: the options are invalid.
+            CodeError: the code is invalid, or raised an error.
+            LimitExceededError: the code exceeded a limit or its timeout.
+            SandboxViolationError: the code tried something that the sandbox forbids.
             RuntimeUnavailableError: the sandbox cannot run here, with what to install; or it is busy with the
                 code of this caller and others, with when to try again.
         """
@@ -363,7 +364,7 @@ class View:
             view.code_names,
             allow_unsafe=self.settings.code.allow_unsafe,
             caller=slot_owner(context.principal),
-            keep=self._keeps,
+            keep=self._is_entered,
             journal=journal,
         )
 
@@ -379,7 +380,7 @@ class View:
         return self._shared.durable
 
     @property
-    def _keeps(self) -> bool:
+    def _is_entered(self) -> bool:
         return self._shared.state == "open"
 
     async def stubs(
@@ -402,7 +403,7 @@ class View:
         return self.code_names.stubs(named, namespace, budget)
 
     async def _wait_for_named(self, tools: list[str | ToolId] | None, namespace: str | None = None) -> None:
-        """Wait for the servers of tools that are named; where none are, of a namespace or all."""
+        """Wait for the servers of named tools; without names, for those of a namespace or all."""
         if tools is None:
             await self._tools.wait_for_listing({"namespace": namespace})
         for tool_id in tools or ():
@@ -436,7 +437,7 @@ class View:
         """
         self._check_open()
         formats = make_formats(self._shared.engine.hooks.adapters)
-        named = None if tools is None else [self._given(tool) for tool in tools]
+        named = None if tools is None else [self._tool_or_id(tool) for tool in tools]
         return convert(formats, self.index, target, named, **options)
 
     @property
@@ -531,8 +532,8 @@ class View:
         run = partial(self.run, timeout=timeout, principal=principal)
         return ToolSession(self.convert(target, tools=named, **options), run, target, {**options})
 
-    async def _repeatable(self, tool_id: str) -> bool:
-        """Return whether to run a tool twice does no more than to run it once."""
+    async def _is_repeatable(self, tool_id: str) -> bool:
+        """Return whether running a tool twice has the same effect as running it once."""
         await self._tools.wait_for(tool_id)
         try:
             return Request(tool=self.index.resolve(tool_id), args={}).repeatable
@@ -540,7 +541,7 @@ class View:
             return False
 
     async def _check_answer(self, key: str, tool_id: str, answer: Any) -> None:
-        """Refuse what a tool cannot have answered a call with: the code that goes on with it would fail."""
+        """Reject an answer that does not fit the output schema, before the code continues with it."""
         await self._tools.wait_for(tool_id)
         tool = self.index.resolve(tool_id)
         try:
@@ -554,7 +555,7 @@ class View:
 
     async def runs(self, *, principal: Principal | None = None) -> tuple[RunRecord, ...]:
         """Return the durable runs, the latest first: those of a principal, or of the program itself."""
-        async with self._durable.keeper(keep=self._keeps) as keeper:
+        async with self._durable.keeper(keep=self._is_entered) as keeper:
             return await keeper.runs(principal or self._principal)
 
     async def resume(
@@ -566,20 +567,20 @@ class View:
         principal: Principal | None = None,
         context: CallContext | None = None,
     ) -> ExecuteResult | ChainResult:
-        """Go on with a durable run, and return what came of it; of one that is done, what did.
+        """Continue a durable run and return its result; return the stored one if it is done.
 
-        Calls that were answered are not made again. Those that were begun, and whose answers are not known,
-        are made again where the tool is read-only or idempotent by its annotations.
+        Answered calls are not repeated. Calls that were begun, and have no known answer, are repeated if the
+        tool is annotated as read-only or idempotent.
 
         Args:
             run_id: the run, as `runs` lists it.
-            repeat: make the other calls again, too, that may have run.
-            answers: what such calls gave, by key: they are not made.
-            principal: whose run it is.
+            repeat: also repeat other calls that may have run.
+            answers: the results of such calls, by key, which are then not repeated.
+            principal: the owner of the run.
             context: as for `run`.
 
         Raises:
-            RunNotFoundError: there is none, or it is somebody else's.
+            RunNotFoundError: there is none, or it belongs to another principal.
             RunStateError: it is running, or it has failed; or it is done, and answers were given.
             ToolNotFoundError: an answer is for a tool that is not there; the run is as it was.
             ValidationError: an answer does not fit the output schema of its tool; the run is as it was.
@@ -588,11 +589,11 @@ class View:
         """
         context = self._context(principal, context)
         who = context.principal
-        async with self._durable.keeper(keep=self._keeps) as keeper:
+        async with self._durable.keeper(keep=self._is_entered) as keeper:
             run = await keeper.resume(
                 run_id,
                 who,
-                is_repeatable=self._repeatable,
+                is_repeatable=self._is_repeatable,
                 check_answer=self._check_answer,
                 repeat=repeat,
                 answers=answers,
@@ -601,22 +602,22 @@ class View:
             if run.journal is None:
                 return kind.from_json(run.result)
             if run.kind == "code":
-                return await self._go_on_with_code(keeper, run.journal, run.request, context)
-            return await self._go_on_with_chain(keeper, run.journal, run.request, context)
+                return await self._run_journaled_code(keeper, run.journal, run.request, context)
+            return await self._run_journaled_chain(keeper, run.journal, run.request, context)
 
     async def _execute_durably(self, request: ExecuteRequest, context: CallContext) -> ExecuteResult:
-        async with self._durable.keeper(keep=self._keeps) as keeper:
+        async with self._durable.keeper(keep=self._is_entered) as keeper:
             asked = request.model_dump(mode="json")
             journal = await keeper.begin("code", asked, context.principal)
-            return await self._go_on_with_code(keeper, journal, asked, context)
+            return await self._run_journaled_code(keeper, journal, asked, context)
 
-    async def _go_on_with_code(
+    async def _run_journaled_code(
         self, keeper: RunKeeper, journal: RunJournal, asked: dict[str, Any], context: CallContext
     ) -> ExecuteResult:
         run = partial(self._execute, ExecuteRequest(**asked), context, journal)
-        return await until_its_end(keeper, journal, run)
+        return await run_to_end(keeper, journal, run)
 
-    async def _run_steps_durably(
+    async def _run_chain_durably(
         self,
         steps: Steps,
         context: CallContext,
@@ -633,11 +634,11 @@ class View:
             "timeout": timeout,
             "limits": None if limits is None else asdict(limits),
         }
-        async with self._durable.keeper(keep=self._keeps) as keeper:
+        async with self._durable.keeper(keep=self._is_entered) as keeper:
             journal = await keeper.begin("chain", asked, context.principal)
-            return await self._go_on_with_chain(keeper, journal, asked, context, progress)
+            return await self._run_journaled_chain(keeper, journal, asked, context, progress)
 
-    async def _go_on_with_chain(
+    async def _run_journaled_chain(
         self,
         keeper: RunKeeper,
         journal: RunJournal,
@@ -654,11 +655,11 @@ class View:
                 progress=progress,
                 context=context,
                 limits=limits,
-                around=journaled(journal),
+                around=journal_calls(journal),
             )
             return result.replace(run_id=journal.run_id)
 
-        return await until_its_end(keeper, journal, run)
+        return await run_to_end(keeper, journal, run)
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
@@ -673,12 +674,12 @@ class View:
         return self._shared.engine.visible(self._scope, self._principal).absent()
 
     def _id_of(self, tool: Named) -> str | ToolId:
-        """Return the id of what stands for a tool."""
+        """Return the id of a reference to a tool."""
         summary = tool.summary if isinstance(tool, Result) else tool
         named = summary.id if isinstance(summary, Summary) else summary
         return id_of(named, self._shared.engine.handlers)
 
-    def _given(self, tool: Named) -> str | ToolId | Tool:
+    def _tool_or_id(self, tool: Named) -> str | ToolId | Tool:
         return tool if isinstance(tool, Tool) else self._id_of(tool)
 
     def _check_open(self) -> None:
@@ -687,7 +688,7 @@ class View:
 
 
 class CodeGateway:
-    """A view as code in a sandbox reaches it; calls are those of whoever runs the code."""
+    """The tools of a view for code in a sandbox; calls are made in the context of the run."""
 
     def __init__(self, view: View, context: CallContext) -> None:
         self._view = view

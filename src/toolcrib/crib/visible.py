@@ -1,6 +1,25 @@
-"""The tools that a caller can see: looked up, waited for, and explained where they are missing."""
+"""The tools that a caller can see: resolving them, waiting for them, and errors for missing ones.
+
+A caller sees the tools in its scope (a toolset) that its rules allow. `VisibleTools` is that part
+of an engine: a view of the index with documentation of its own. Calls carry it as `CallContext.tools`, so
+that one runner serves all callers.
+
+A hidden tool must look like one that does not exist. So suggestions come from the visible part of the index,
+shapes of results are learnt for each part by itself, and a failing server is named only to callers who may
+see one of its tools (`_may_reveal`). An id that the rules deny is refused with the rule, whether or not there
+is such a tool.
+
+Servers list their tools late, or never. A reference that is missing is therefore waited for, but only if it
+can mean a tool of a server in this part: a caller never waits for a server that it may not see. After that,
+`AvailabilityResolver` distinguishes an unknown tool from a tool whose server is unavailable.
+
+`Engine.visible` keeps one `VisibleTools` for each scope and set of rules, not for each principal; other rules
+after a reload make another one. All else is read from the engine at each use, since entering a crib replaces
+the index, and a reload replaces the servers.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from toolcrib.crib.config.gateway import ToolsetSettings
@@ -35,17 +54,17 @@ from toolcrib.runtime.stubs import identifier, render
 from toolcrib.runtime.surface import mentioned, named_tools
 
 Ref = str | ToolId | Tool | Callable[..., Any]
-"""What a verb takes for a tool: its id, the tool, or the function that `add` was given or has returned."""
+"""A reference to a tool: its id, the tool, or the function passed to or returned by `add`."""
 UNKNOWN = (InvalidToolIdError, InvalidConstraintError, ToolNotFoundError, BackendUnavailableError)
-"""Errors by which no tool is known here by a reference."""
+"""Errors for references that match no known tool."""
 _FOREIGN = frozenset({"backend=mcp", "backend=provider"})
-"""The facets of tools whose tags are somebody else's words."""
+"""Facets of tools whose tags were not written by the program, and so are not trusted."""
 _NO_FILE = "settings"
-"""What stands for the file where there is none."""
+"""Name in errors for settings that were not read from a file."""
 
 
 class AvailabilityResolver:
-    """A resolver over an index that tells a tool nobody has from one whose server is not there."""
+    """Resolver over an index; distinguishes an unknown tool from one whose server is unavailable."""
 
     def __init__(
         self,
@@ -53,25 +72,25 @@ class AvailabilityResolver:
         why_absent: Callable[[str], tuple[str, ServerUnavailableError] | None],
         may_be_told: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """Look tools up in an index.
+        """Create a resolver.
 
         Args:
-            index: has the tools that are known.
-            why_absent: says of a namespace which server or API does not answer, and why.
-            may_be_told: whether a caller may learn that the server of a reference is not there.
+            index: the known tools.
+            why_absent: returns the backend of a namespace that has not listed its tools, and the failure.
+            may_be_told: returns whether the caller may learn that the server of a reference is unavailable.
         """
         self.index = index
         self._why_absent, self._may_be_told = why_absent, may_be_told
         self.backends = index.backends
-        """Returns where a tool can run."""
+        """Returns the backends of a tool."""
 
     def resolve(self, ref: str | ToolId) -> Tool:
         """Return the tool that a reference means.
 
         Raises:
-            ToolNotFoundError: there is none, with the nearest ids.
-            BackendUnavailableError: it may be one of a server that has not listed its tools. What the server
-                has written is in its cause alone: a model may see this one.
+            ToolNotFoundError: there is none; with suggestions.
+            BackendUnavailableError: its server has not listed its tools. The output of the server is only in
+                the cause, since a model may read this error.
         """
         try:
             return self.index.resolve(ref)
@@ -91,27 +110,27 @@ class AvailabilityResolver:
 
 
 class ToolState(Protocol):
-    """The state of an engine that visible tools are read from, at each moment anew."""
+    """The state of an engine that `VisibleTools` reads, anew with each use."""
 
     discovery: Discovery
     """All tools and their documentation."""
     resolver: AvailabilityResolver
-    """Looks up all tools."""
+    """Resolves all tools."""
     rules: Rules | None
-    """Who may find and run what; None where everybody may everything."""
+    """The rules about who may find and run which tools; None without rules."""
     names: frozenset[str]
     """The namespaces whose tools come from servers and APIs."""
     listing: ToolLister | None
-    """Asks them for their tools; None while they are not started."""
+    """Lists the tools of servers and APIs; None until they are started."""
     way_in: str
-    """What a user writes to start them."""
+    """The code that a user writes to start them, for errors."""
 
     def status(self) -> dict[str, ServerStatus]:
-        """Return how the servers and APIs are doing."""
+        """Return the status of the servers and APIs, by name."""
         ...
 
     def absent(self) -> tuple[Absence, ...]:
-        """Return which of them may be missing some of their tools."""
+        """Return the servers and APIs whose tools may be incomplete."""
         ...
 
     def content_servers(self) -> tuple[str, ...]:
@@ -119,16 +138,25 @@ class ToolState(Protocol):
         ...
 
     def why_absent(self, namespace: str) -> tuple[str, ServerUnavailableError] | None:
-        """Return which server or API does not give the tools of a namespace, and why; None where it does."""
+        """Return the backend of a namespace that has not listed its tools, and the failure; else None."""
         ...
 
 
-class VisibleTools:
-    """The tools that a scope and the rules let a principal reach; without either, all of an engine.
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The part of one index that callers can see."""
 
-    It is the `ToolSource` of calls: it resolves their references, and lets each of them wait for the first
-    answers of the servers whose tools it needs, and for nobody else. The engine has one for each scope and
-    set of rules that callers have in common; another set of rules means another one.
+    whole: Index
+    """The index that it is a part of."""
+    resolver: AvailabilityResolver
+    docs: DocStore
+    shapes: ShapeLearning
+
+
+class VisibleTools:
+    """The tools that a scope and the rules let a principal reach; without either, all tools of an engine.
+
+    It is the `ToolSource` of calls: it resolves their references, and waits for the servers that they need.
     """
 
     def __init__(
@@ -141,61 +169,62 @@ class VisibleTools:
         if not self._is_whole and engine.rules is not None:
             self._grants = engine.rules.grants(principal)
         self._admission = None if self._grants is None else _admission(self._grants)
-        self._made: tuple[Index, AvailabilityResolver, DocStore, ShapeLearning] | None = None
+        self._cached_part: _Part | None = None
         self._outside: tuple[IndexView, int, frozenset[str]] | None = None
         self._names_of: tuple[Index | IndexView, int] | None = None
         self._names: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}
 
-    def _parts(self) -> tuple[Index, AvailabilityResolver, DocStore, ShapeLearning]:
-        """Return what belongs to the index of this moment: entering a crib may replace the whole of it."""
+    @property
+    def _part(self) -> _Part:
+        """The part of the engine's present index; entering a crib may replace that index."""
         whole = self._engine.discovery.index
-        if self._made is None or self._made[0] is not whole:
+        if self._cached_part is None or self._cached_part.whole is not whole:
             view = whole.view(self._scope, self._admission)
             resolver = AvailabilityResolver(view, self._engine.why_absent, self._may_be_told)
             docs = self._engine.discovery.docs.apart(resolver)
-            self._made = whole, resolver, docs, ShapeLearning(docs)
-        return self._made
+            self._cached_part = _Part(whole, resolver, docs, ShapeLearning(docs))
+        return self._cached_part
 
     @property
     def resolver(self) -> AvailabilityResolver:
-        """Looks tools up without a word of what the rules deny."""
-        return self._engine.resolver if self._is_whole else self._parts()[1]
+        """Resolves visible tools; does not distinguish denied ids from unknown ones."""
+        return self._engine.resolver if self._is_whole else self._part.resolver
 
     @property
     def index(self) -> Index | IndexView:
         """The index of the tools."""
-        return self._engine.discovery.index if self._is_whole else self._parts()[1].index
+        return self._engine.discovery.index if self._is_whole else self._part.resolver.index
 
     @property
     def docs(self) -> DocStore:
         """Their documentation."""
-        return self._engine.discovery.docs if self._is_whole else self._parts()[2]
+        return self._engine.discovery.docs if self._is_whole else self._part.docs
 
     @property
     def shapes(self) -> ShapeLearning | None:
-        """What learns the results of calls for these callers alone; None where the engine learns for all."""
-        return None if self._is_whole else self._parts()[3]
+        """Learns the results of these callers' calls; None for the whole, where the engine learns."""
+        return None if self._is_whole else self._part.shapes
 
     def docs_for(self, tool_id: str | ToolId) -> DocStore:
-        """Return the documentation, if it may be asked about a tool.
+        """Return the documentation, after a check that a tool is visible.
 
         Raises:
-            ToolNotFoundError: the tool is none of these, be it documented or not.
+            ToolNotFoundError: it is not, even if it has documentation.
         """
         if not self._is_whole:
             self.resolver.resolve(tool_id)
         return self.docs
 
     def resolve(self, ref: str | ToolId) -> Tool:
-        """Return the tool that a call means.
+        """Return the tool of a reference in a call.
 
-        An id that the rules deny is refused whether or not there is a tool of that id. A tool that its tags
-        or annotations hide is not found, as an id that no tool has.
+        An id that the rules deny is refused whether or not such a tool exists. A tool that is hidden for its
+        tags or annotations is not found, like an unknown id.
 
         Raises:
             PolicyDeniedError: the rules deny every tool of this id.
-            ToolNotFoundError: there is none that may be found, with the nearest ids of those that may.
-            BackendUnavailableError: it may be one of a server that has not listed its tools.
+            ToolNotFoundError: there is no visible tool; with suggestions among the visible ones.
+            BackendUnavailableError: its server has not listed its tools.
         """
         try:
             return self.resolver.resolve(ref)
@@ -208,7 +237,7 @@ class VisibleTools:
             raise refusal from None
 
     def backends(self, tool_id: str | ToolId) -> Sequence[ToolBackend]:
-        """Return where a tool can run."""
+        """Return the backends of a tool."""
         return self.index.backends(tool_id)
 
     def names(self, namespace: str) -> tuple[tuple[str, ...], frozenset[str]]:
@@ -228,22 +257,23 @@ class VisibleTools:
 
     @property
     def server_names(self) -> frozenset[str]:
-        """The namespaces of servers and APIs that may have a tool for the caller."""
-        return self._engine.names if self._is_whole else frozenset(filter(self._shows, self._engine.names))
+        """The namespaces of servers and APIs that may have a visible tool."""
+        names = self._engine.names
+        return names if self._is_whole else frozenset(filter(self._may_reveal, names))
 
     def status(self) -> dict[str, ServerStatus]:
-        """Return how those servers and APIs are doing."""
-        return {name: status for name, status in self._engine.status().items() if self._shows(name)}
+        """Return the status of those servers and APIs."""
+        return {name: status for name, status in self._engine.status().items() if self._may_reveal(name)}
 
     def absent(self) -> tuple[Absence, ...]:
-        """Return which of them may be missing some of their tools."""
-        return tuple(absence for absence in self._engine.absent() if self._shows(absence.name))
+        """Return those of them whose tools may be incomplete."""
+        return tuple(absence for absence in self._engine.absent() if self._may_reveal(absence.name))
 
     def content_servers(self) -> tuple[str, ...]:
-        """Return the MCP servers whose resources and prompts belong here.
+        """Return the MCP servers whose resources and prompts are visible.
 
-        These are the servers of the namespaces that the scope names as a whole. A scope that picks single
-        tools, by id, tag or annotation, has no resources and prompts.
+        These are the servers of namespaces that the scope includes as a whole. A scope that selects single
+        tools, by id, tag or annotation, includes no resources and prompts.
         """
         scope = self._scope
         if scope.ids is not None or scope.tags is not None or scope.annotations:
@@ -251,24 +281,24 @@ class VisibleTools:
         servers = self._engine.content_servers()
         return tuple(name for name in servers if scope.spaces is None or name in scope.spaces)
 
-    def _has(self, namespace: str) -> bool:
+    def _may_hold_tool(self, namespace: str) -> bool:
         """Return whether a namespace may have a tool of the scope.
 
-        Where the scope does not name any, those whose tools are known and none of them is inside have not.
+        A scope without namespaces excludes only those whose tools are known and all outside of it.
         """
         spaces = self._scope.spaces
         return namespace in spaces if spaces is not None else namespace not in self._namespaces_outside()
 
-    def _shows(self, namespace: str) -> bool:
-        """Return whether the caller may find something in a namespace, so that its name is no secret."""
+    def _may_reveal(self, namespace: str) -> bool:
+        """Return whether the caller may learn the name of a namespace: it may have a visible tool."""
         if self._is_whole:
             return True
-        if self._grants is None or not self._has(namespace) or namespace in self.index.namespaces():
-            return self._has(namespace)
+        if self._grants is None or not self._may_hold_tool(namespace) or namespace in self.index.namespaces():
+            return self._may_hold_tool(namespace)
         return namespace not in self._namespaces_outside() and self._grants.may_find_in(namespace)
 
     def _namespaces_outside(self) -> frozenset[str]:
-        """Return the namespaces that have tools, but none for the caller."""
+        """Return the namespaces that have tools, but no visible one."""
         whole, index = self._engine.discovery.index, self.index
         version = whole.version
         if self._outside is None or self._outside[:2] != (index, version):
@@ -277,37 +307,37 @@ class VisibleTools:
         return self._outside[2]  # type: ignore[index]
 
     def _may_have(self, ref: str) -> bool:
-        """Return whether a reference may mean a tool of a server or an API for the caller."""
+        """Return whether a reference may mean a visible tool of a server or an API."""
         namespace = namespace_of(ref)
         if namespace not in self._engine.names:
             return False
-        return self._is_whole or (self._scope.may_admit(ref) and self._shows(namespace))
+        return self._is_whole or (self._scope.may_admit(ref) and self._may_reveal(namespace))
 
     def _may_be_told(self, ref: str) -> bool:
-        """Return whether the caller may learn that the server of a reference is not there.
+        """Return whether the caller may learn that the server of a reference is unavailable.
 
-        Where some of its tools are known, one that is outside must look like one that nobody has.
+        If some of its tools are known, a hidden tool of it must look like an unknown one.
         """
         is_known = namespace_of(ref) in self._engine.discovery.index.namespaces()
-        return not is_known and self._scope.may_admit(ref) and self._shows(namespace_of(ref))
+        return not is_known and self._scope.may_admit(ref) and self._may_reveal(namespace_of(ref))
 
     # Waiting for them
 
     async def wait_for(self, ref: str | ToolId) -> None:
-        """Wait until it is known whether there is a tool.
+        """Wait until it is known whether a tool exists.
 
-        What was kept of an earlier run says that a tool is there, and not that one is missing: a server may
-        have learnt it since, and in a process that runs one tool and ends nobody else would ask. So a name
-        that is mistyped costs a start of its server, once; after its first answer it is refused at once.
+        The stored catalogue of an earlier run proves that a tool exists, never that it does not: the server
+        may have added it since. So a mistyped name starts its server, once; after the first answer of the
+        server, it fails at once.
 
         Raises:
-            CribStateError: the tool can only be one of a server, and none is started.
+            CribStateError: it could only be a tool of a server, and the servers are not started.
         """
         known = None
         while self._is_absent(ref):
-            namespace, listing = namespace_of(ref), self._listing()
+            namespace, listing = namespace_of(ref), self._started_lister()
             origin = listing.origins.get(namespace)
-            if origin is known:  # it was waited for, and no other has come in its place
+            if origin is known:  # it was waited for, and a reload has not replaced it
                 return
             known = origin
             await listing.wait([namespace], first=True)
@@ -315,27 +345,27 @@ class VisibleTools:
                 await listing.wait_again(namespace)
 
     async def wait_for_listing(self, options: Mapping[str, Any]) -> None:
-        """Wait for what a list or a search needs; a page that is not the first needs nobody."""
+        """Wait for the servers that a list or a search needs; further pages need none."""
         if not self._engine.names:
             return
         namespace = options.get("namespace")
         needed = [name for name in self.server_names if namespace is None or name == namespace]
         if needed and options.get("cursor") is None:
-            await self._listing().wait(sorted(needed), first=namespace is not None)
+            await self._started_lister().wait(sorted(needed), first=namespace is not None)
 
     async def wait_for_code(self, code: str) -> None:
-        """Wait for the servers and APIs whose names stand in the code, as it spells them."""
+        """Wait for the servers and APIs whose names the code mentions."""
         words = mentioned(code)
         for name in sorted(name for name in self.server_names if identifier(name) in words):
             await self.wait_for_listing({"namespace": name})
 
     async def wait_for_all(self, timeout: float | None) -> None:  # noqa: ASYNC109 - optional servers may be late
-        """Wait until everything configured has answered or failed."""
+        """Wait until all visible servers and APIs have listed their tools or failed."""
         if self.server_names:
-            await self._listing().wait_all(timeout)
+            await self._started_lister().wait_all(timeout)
 
     def _is_absent(self, ref: str | ToolId) -> bool:
-        """Return whether a tool is not there that a server or an API may still have."""
+        """Return whether a tool is unknown that a server or an API may still list."""
         if not self._may_have(str(ref)):
             return False
         try:
@@ -344,7 +374,7 @@ class VisibleTools:
             return True
         return False
 
-    def _listing(self) -> ToolLister:
+    def _started_lister(self) -> ToolLister:
         listing = self._engine.listing
         if listing is None:
             names = ", ".join(sorted(self.server_names))
@@ -354,7 +384,7 @@ class VisibleTools:
 
 
 class CodeNames:
-    """The tools that code may name: all that a caller can see when they are asked for."""
+    """The visible tools by the names that code uses, as of each use."""
 
     def __init__(self, tools: Callable[[], VisibleTools]) -> None:
         """Tell of the tools that are visible at each moment: a reload may bring other rules."""
@@ -370,22 +400,22 @@ class CodeNames:
         return self._tools().names(namespace)[0]
 
     def tools(self, refs: Sequence[str]) -> Mapping[str, Tool]:
-        """Return the tools that references mean, without those that are not there.
+        """Return the tools of references; unknown ones are left out.
 
-        A tool that declares no output schema has the one that was learnt of its results, if there is one.
+        A tool without an output schema gets the one learnt from its results, if any.
         """
         found, tools = {}, self._tools()
         for ref in refs:
-            if not _may_be(tools, ref):
+            if not _may_mean_tool(tools, ref):
                 continue
             try:
-                found[ref] = _with_output(tools, tools.index.resolve(ref))
+                found[ref] = _add_learnt_output(tools, tools.index.resolve(ref))
             except ToolcribError:  # it is not there, or its name is none: code may mention anything
                 continue
         return found
 
     def stubs(self, tools: Iterable[str | ToolId] | None, namespace: str | None, budget: int | None) -> str:
-        """Return the signatures of tools: those named, those of a namespace, or all."""
+        """Return the signatures of the named tools, of a namespace, or of all tools."""
         spaces = self.namespaces() if namespace is None else (namespace,)
         refs = (
             [f"{space}:{name}" if space else name for space in spaces for name in self.names(space)]
@@ -403,7 +433,7 @@ class CodeNames:
         await self._tools().wait_for_code(code)
 
 
-def _may_be(tools: VisibleTools, ref: str) -> bool:
+def _may_mean_tool(tools: VisibleTools, ref: str) -> bool:
     """Return whether a reference may mean a tool: to look for what is nearest to it takes its time."""
     namespace, _, name = ref.rpartition(":")
     if ":" in namespace:  # with a version, which nobody asks for by the thousand
@@ -411,21 +441,21 @@ def _may_be(tools: VisibleTools, ref: str) -> bool:
     return name in tools.names(namespace)[1]
 
 
-def _with_output(tools: VisibleTools, tool: Tool) -> Tool:
+def _add_learnt_output(tools: VisibleTools, tool: Tool) -> Tool:
     """Return a tool with the output schema that it declares, or else that was learnt of its results."""
     if tool.output_schema is not None:
         return tool
     learnt = tools.docs.describe(tool.id, "schema").observed_output
-    return tool if learnt is None else tool.replace(output_schema=_opened(learnt.json_schema))
+    return tool if learnt is None else tool.replace(output_schema=_allow_more(learnt.json_schema))
 
 
-def _opened(schema: Any) -> Any:
-    """Return what was learnt of results as something that further results may go beyond."""
+def _allow_more(schema: Any) -> Any:
+    """Return a learnt schema that allows further properties, since later results may have more."""
     if isinstance(schema, list):
-        return [_opened(member) for member in schema]
+        return [_allow_more(member) for member in schema]
     if not isinstance(schema, dict):
         return schema
-    opened = {name: _opened(member) for name, member in schema.items()}
+    opened = {name: _allow_more(member) for name, member in schema.items()}
     return {"additionalProperties": True, **opened} if "properties" in opened else opened
 
 
@@ -438,11 +468,11 @@ def _admission(grants: Grants) -> Admission:
 
 
 def id_of(ref: Ref, handlers: LocalHandlers) -> str | ToolId:
-    """Return the id of what stands for a tool; functions are those that have handlers.
+    """Return the id of a reference to a tool.
 
     Raises:
-        ToolNotFoundError: it is a function that was not added.
-        InvalidToolIdError: it is a function that was added as several tools.
+        ToolNotFoundError: a function that was not added.
+        InvalidToolIdError: a function that was added as several tools.
     """
     if isinstance(ref, Tool):
         return ref.id
@@ -462,25 +492,25 @@ def id_of(ref: Ref, handlers: LocalHandlers) -> str | ToolId:
 
 
 def scope_of(toolset: str | ToolsetSettings | Scope, settings: Settings) -> Scope:
-    """Return what a toolset admits.
+    """Return the scope of a toolset.
 
     Raises:
-        ConfigError: no toolset is called that.
+        ConfigError: there is no toolset of this name.
     """
     if isinstance(toolset, Scope):
         return toolset
     if isinstance(toolset, ToolsetSettings):
-        return _admitted(toolset)
+        return _scope_of_settings(toolset)
     source = settings.source or _NO_FILE
     found = settings.toolsets.get(toolset)
     if found is None:
         names = ", ".join(sorted(settings.toolsets)) or "none"
         hint = did_you_mean(toolset, settings.toolsets) or f"; there are {names}"
         raise ConfigError(str(source), (Problem(f"/toolsets/{toolset}", "name", f"is not a toolset{hint}"),))
-    return _admitted(found)
+    return _scope_of_settings(found)
 
 
-def _admitted(toolset: ToolsetSettings) -> Scope:
+def _scope_of_settings(toolset: ToolsetSettings) -> Scope:
     annotations = {str(hint): value for hint, value in toolset.annotations.items()}
     return Scope(
         **toolset.model_dump(exclude={"description", "annotations", "expose"}), annotations=annotations

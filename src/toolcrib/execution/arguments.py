@@ -13,19 +13,19 @@ from toolcrib.redaction import error_text
 
 READ_FROM_TEXT = "the arguments came as JSON text and were read"
 _MAX_DEPTH = 32
-"""How deep defaults are looked for in a schema."""
+"""Deepest level of a schema at which defaults are filled in."""
 
 
 def read_arguments(args: Any, tool_id: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return arguments as an object, and what there is to note about it.
+    """Return arguments as an object, and notes for the caller.
 
-    Models, and the clients that carry their calls, often send an object as the text of one.
+    Models, and the clients that carry their calls, often send an object as JSON text.
 
     >>> read_arguments('{"city": "Oslo"}', "weather:now")
     ({'city': 'Oslo'}, ('the arguments came as JSON text and were read',))
 
     Raises:
-        InputValidationError: they are neither an object nor the text of one.
+        InputValidationError: they are neither an object nor the JSON text of one.
     """
     if type(args) is dict:
         return args, ()
@@ -49,9 +49,9 @@ def read_arguments(args: Any, tool_id: str) -> tuple[dict[str, Any], tuple[str, 
 
 
 async def validate_arguments(validator: SchemaValidator, tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of arguments that fit; the event loop turns meanwhile where they are large.
+    """Return a validated copy of arguments; large ones are validated in a thread.
 
-    What was checked is what runs, and what is audited, whatever the caller does with its own meanwhile.
+    The copy is what runs and what is audited, even if the caller changes its own object meanwhile.
 
     Raises:
         InputValidationError: they do not fit.
@@ -67,7 +67,7 @@ async def validate_arguments(validator: SchemaValidator, tool: Tool, args: dict[
 
 
 def _copy_and_check(validator: SchemaValidator, tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments copied first: whoever gave them may change them while they are checked."""
+    """Copy arguments, then validate the copy: in a thread, the caller may change its object at any time."""
     try:
         copied: dict[str, Any] = copy_json(args)
     except ValueError as error:
@@ -77,7 +77,7 @@ def _copy_and_check(validator: SchemaValidator, tool: Tool, args: dict[str, Any]
 
 
 def check_value(validate: Callable[[Tool, Any], object], tool: Tool, value: Any, op: Op) -> None:
-    """Check a value with a validator; one that fails, or returns something, refuses the value.
+    """Check a value with a validator; one that fails, or returns anything but None, rejects the value.
 
     Raises:
         ValidationError: the value does not fit.
@@ -87,7 +87,7 @@ def check_value(validate: Callable[[Tool, Any], object], tool: Tool, value: Any,
         verdict = validate(tool, value)
     except ToolcribError:
         raise
-    except Exception as error:  # a validator is somebody else's code, as a policy is
+    except Exception as error:  # validators may be user code, which can raise anything
         reason = f"the validator failed: {error_text(error)}"
         raise ToolError(tool_id=str(tool.id), op=op, reason=reason) from error
     if verdict is not None:
@@ -98,10 +98,10 @@ def check_value(validate: Callable[[Tool, Any], object], tool: Tool, value: Any,
 
 
 def fill_defaults(tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with the defaults that the input schema declares for what is missing.
+    """Return arguments with missing properties set to the defaults of the input schema.
 
-    Properties of the schema, and of the objects that are present or have a default themselves, are filled;
-    `$ref`, `allOf` and conditions are not followed.
+    This includes the properties of nested objects that are present or have a default themselves; `$ref`,
+    `allOf` and conditions are not followed.
     """
     return _fill_defaults(tool.shared("input_schema"), args, _MAX_DEPTH)
 

@@ -1,4 +1,4 @@
-"""The records of a call: its context, what was asked, what came back, and the events of a stream."""
+"""The records of a call: its context, request, answer and outcome, and the events of a stream."""
 
 from collections.abc import Awaitable, Callable, Container
 from contextlib import AbstractContextManager
@@ -22,86 +22,89 @@ if TYPE_CHECKING:
 
 
 PageNotifier = Callable[[str, bool], None]
-"""Told the id of an elicitation, and whether the request that it was for is still under way."""
+"""Takes the id of a completed elicitation, and whether the request that it belongs to is still running."""
 
 
 class CallClient(Protocol):
-    """The client behind a request, as far as servers may ask it and tell it something."""
+    """The MCP client behind a request, as servers reach it: for input, logs and tasks."""
 
     @property
     def peer(self) -> object:
-        """Equal for requests of the same client, where that can be known; answers go to no other peer."""
+        """Identity of the client's connection: equal for requests of the same client alone."""
         ...
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        """The capabilities among elicitation, sampling and roots that it declares, as MCP has them."""
+        """The capabilities that it declares among elicitation, sampling and roots, as in MCP."""
         ...
 
     @property
     def takes_server_requests(self) -> bool:
-        """Whether a server asks it by requests of its own: it is of the handshake era, and can be asked."""
+        """Whether servers may send it requests: it is of the handshake era and declares such a capability."""
         ...
 
     @property
     def extensions(self) -> dict[str, Any]:
-        """The extensions that it declares and that servers may make use of by way of a gateway."""
+        """The extensions that it declares and that a gateway relays."""
         ...
 
     @property
     def takes_tasks(self) -> bool:
-        """Whether its request may be answered with a task, or is about one."""
+        """Whether its request may be answered with a task, or concerns one."""
         ...
 
     def note_task(self, call: "Call", handle: dict[str, Any]) -> None:
-        """Take the task that a server has begun in place of an answer."""
+        """Store the task that a server has begun in place of an answer."""
         ...
 
     @property
     def log_level(self) -> str | None:
-        """From which level on it wants log messages; None: none at all."""
+        """Least severe level of the log messages that it wants; None for no messages."""
         ...
 
     @property
     def has_set_level(self) -> bool:
-        """Whether it named that level itself; else messages are for it where a server declares to log."""
+        """Whether it chose that level itself; by default, only servers that declare logging send messages."""
         ...
 
     async def log(self, params: dict[str, Any]) -> None:
-        """Send it a log message, the parameters of `notifications/message`, unless its level is too low."""
+        """Send it the parameters of a `notifications/message`, unless they are below its level."""
         ...
 
-    def lacks(self, error: "MCPError") -> None:
-        """Note that a server refused, because the client has not a capability that it needs."""
+    def note_refusal(self, error: "MCPError") -> None:
+        """Store the refusal of a server that needs a capability which the client does not declare."""
         ...
 
-    def resumed(self) -> dict[str, Any]:
-        """Return what a request that it makes again carries to the server: state and responses, once."""
+    def take_server_state(self) -> dict[str, Any]:
+        """Return the state and the responses of a repeated request, for the server, once."""
         ...
 
     def pass_on(self, result: dict[str, Any]) -> bool:
-        """Take the question of a stateless server as the answer to its own request, if that can be.
+        """Answer its request with the question of a stateless server; return whether that is possible.
 
-        It can where its request stands for one request to a server, and is made again with the responses.
+        It is where its request maps to one request to a server: the client repeats it with the responses.
         """
         ...
 
     def page_notifier(self) -> PageNotifier | None:
-        """Return what tells it at once that a page is done with, if it can be told; it keeps no request."""
+        """Return a callback that reports a completed elicitation; None if the client takes no such message.
+
+        The callback holds no reference to the request.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision about a call."""
+    """The decision of the rules and the policy about a call."""
 
     effect: Effect
     rule: Rule | None = None
-    """The rule that decides; None where none does."""
+    """The rule that matched; None if none did."""
     is_risky: bool = False
-    """Whether a person has to agree because the tool may destroy something, and no rule consents to it."""
+    """Whether a person has to agree, because the tool may destroy something and no rule consents to it."""
     allowed_by: str | None = None
-    """The name of the rule that allows it, or what the policy of the program names; for the audit."""
+    """Name of the rule that allows the call, or the name returned by the program's policy; for the audit."""
 
     @property
     def needs_person(self) -> bool:
@@ -111,10 +114,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """Consent of a person to the calls of one request: given, refused, or still to be asked for."""
+    """Consent of a person to the calls of one request: given, refused, or still to be requested."""
 
     ask: "Callable[[Request, Decision], Awaitable[None]] | None" = None
-    """Asks a person about a call; raises `PolicyDeniedError` unless they agree. None: nobody can be asked."""
+    """Asks a person; raises `PolicyDeniedError` without consent. None: no person can be asked."""
     ask_nested: "Callable[[Request, Decision], Awaitable[None]] | None" = None
     """The same for calls that a tool makes itself, in whose middle it never suspends the call."""
     granted: frozenset[str] = frozenset()
@@ -122,26 +125,26 @@ class Approval:
     confirm_destructive: bool = False
     """Whether a destructive tool needs consent even where no rule asks for it."""
     refusal: PolicyDeniedError | None = None
-    """The refusal of a person, to be recorded for each call that they were asked about."""
+    """A refusal by the person; every call of this context fails with it, so that observers record each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """Facts about one call, made once where it enters and passed down to its executor.
+    """Facts about one call, created where it enters and passed down to its executor.
 
-    A chain and code pass the context of their own call on to each call that they make.
+    Chains and code pass their own context on to each call that they make.
     """
 
     principal: Principal | None = None
-    """Who calls, where that is known."""
+    """The caller; None if unknown."""
     client: CallClient | None = None
-    """The MCP client behind the call: servers may ask it for input, and send it progress and logs."""
+    """The MCP client behind the call: servers may ask it for input and send it logs."""
     approval: Approval = Approval()
-    """What a person has agreed to, and whether one can be asked."""
+    """Consent that a person has given, and the way to ask for more."""
     subject_token: SubjectToken | None = None
-    """The token of the request, for servers whose tokens it is exchanged for."""
+    """The token of the request, for servers whose tokens are obtained by token exchange."""
     tools: ToolSource | None = None
-    """The tools that the call may reach; None: all of the runner's."""
+    """The tools that the call may reach; None for all tools of the runner."""
     step: str = ""
     """Place of the call in a chain, such as `2.0`; no two calls of a chain have the same."""
 
@@ -163,61 +166,61 @@ It holds nothing of the request, since tasks that the function starts may keep i
 
 
 class CallSuspendedError(Exception):
-    """The call stops before it begins: its client makes the request again, with the answer of a person."""
+    """Stops a call before it is dispatched: the client repeats the request with the answer of a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A tool and the arguments to run it with, before it is known where."""
+    """A tool and its arguments, before a backend is chosen."""
 
     tool: Tool
     """The tool to run."""
     args: dict[str, Any]
-    """To be read only: the caller's own object may be in it."""
+    """Read-only: it may contain objects of the caller."""
     context: CallContext = CallContext()
-    """Who asks, and how."""
+    """The facts of the call."""
 
     @property
     def principal(self) -> Principal | None:
-        """Return who asks, where it is known: part of the cache key, the policy's question and the audit."""
+        """The caller, if known: part of the cache key, of the decision and of the audit."""
         return self.context.principal
 
     @property
     def tool_id(self) -> str:
-        """Return the id of the tool."""
+        """The id of the tool."""
         return str(self.tool.id)
 
     @property
     def read_only(self) -> bool:
-        """Return whether the tool says that it changes nothing."""
+        """Whether the tool is annotated as read-only."""
         hints = self.tool.annotations
         return hints is not None and hints.read_only_hint is True
 
     @property
     def destructive(self) -> bool:
-        """Return whether the tool may destroy something: it says so, or does not deny it."""
+        """Whether the tool may destroy something, by its annotations; without any it may, as in MCP."""
         hints = self.tool.annotations
         return not self.read_only and (hints is None or hints.destructive_hint is not False)
 
     @property
     def repeatable(self) -> bool:
-        """Return whether running it twice does no more than running it once."""
+        """Whether running the tool twice has the same effect as running it once."""
         hints = self.tool.annotations
         return hints is not None and (hints.read_only_hint is True or hints.idempotent_hint is True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """Something that a tool tells while it runs."""
+    """Progress, or a part of the result, that a tool reports while it runs."""
 
     kind: Literal["progress", "chunk"]
-    """Whether it is progress or a part of the result."""
+    """Progress, or a part of the result."""
     data: Any
     """Of a chunk a part of the result; of progress `{progress?, total?, message?, level?}`."""
 
 
 Emit = Callable[[Update], Awaitable[None]]
-"""Passes an update on; it returns when there is room for the next one, and that is the back-pressure."""
+"""Passes an update on, and returns when there is room for the next one: this is the back-pressure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,33 +228,33 @@ class Call(Request):
     """A request on its way to one backend."""
 
     backend: ToolBackend
-    """Where the call goes."""
+    """The backend that runs the tool."""
     emit: Emit | None = None
-    """Where updates go; None where nobody listens."""
+    """Takes the updates; None without a listener."""
     streamed: bool = False
     """Whether the caller reads a stream, and not the result alone."""
     deadline: float = inf
-    """When its time is over, on the clock of the event loop."""
+    """Time at which the call is cancelled, on the clock of the event loop."""
     pause: Callable[[], AbstractContextManager[None]] | None = None
-    """Stops the clock while the client behind it is asked; None where its caller gave it so many seconds."""
+    """Stops the deadline while the client is asked for input; None if the caller chose the timeout."""
     on_asked: Callable[[], None] | None = None
-    """Called when the client behind it is asked for something: nobody else may have its answer then."""
+    """Called when the client is asked for input: the answer must not be shared with other callers then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a backend gave back for one call."""
+    """The result of one call on a backend."""
 
     structured: Any = None
     """The value, as JSON, never wrapped."""
     mcp_result: Any = None
-    """The raw result, where it came from an MCP server."""
+    """The raw result, if it came from an MCP server."""
     notes: tuple[str, ...] = ()
-    """What the caller should know of how it came about, such as an answer from the cache."""
+    """Remarks for the caller, such as that the answer came from the cache."""
     is_personal: bool = False
-    """Whether the client behind the call was asked for something, so that it is nobody else's answer."""
+    """Whether the client was asked for input, so that the answer must not be shared."""
     is_task: bool = False
-    """Whether the tool goes on as a task of its server: the raw result is its handle, and has no value."""
+    """Whether the tool continues as a task of its server: the raw result is the handle, without a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,11 +262,11 @@ class Outcome:
     """How one call ended: with an answer, or with an error."""
 
     tool_id: str
-    """The id of the tool, or the reference that no tool answers to."""
+    """The id of the tool, or the reference if it was not found."""
     request: Request | None
-    """None where the tool was not found."""
+    """The request; None if the tool was not found or the arguments are no object."""
     backend: ToolBackend | None
-    """The last one that was tried; None where it did not come to that."""
+    """The last backend that was tried; None if the call ended before."""
     answer: Answer | None
     """The answer; None with an error."""
     error: BaseException | None
@@ -271,35 +274,35 @@ class Outcome:
     duration: float
     """Seconds."""
     principal: Principal | None = None
-    """Who asked, where that is known."""
+    """The caller, if known."""
     is_allowed: bool = False
-    """Whether the policy let it run, or there is none."""
+    """Whether the call was authorized."""
     rule: str | None = None
-    """The rule of the policy that let it run, where a rule did."""
+    """The rule that allowed it, if one did."""
     raw_args: Any = field(default=None, repr=False)
-    """The arguments as they came, which need not even be an object."""
+    """The arguments as the caller passed them, of any type."""
 
     @property
     def is_suspended(self) -> bool:
-        """Whether the call only waits for its client to make the request again, so that nothing has ended."""
+        """Whether the call waits for its client to repeat the request, so that it has not ended."""
         return isinstance(self.error, CallSuspendedError)
 
 
 class StreamEvent(Record):
-    """One thing that a running tool tells; the last is the one `done` or the one `error`."""
+    """An event of a streamed call; the last one is `done` or `error`."""
 
     kind: Literal["progress", "chunk", "done", "error"]
-    """What it is."""
+    """The kind of event."""
     tool_id: str
-    """The id of the tool; the reference as it was asked for, until the tool is found."""
+    """The id of the tool; until the tool is found, the reference."""
     ref: str | None = None
-    """What was asked for, where that is not the id: an id without its version, or with a constraint."""
+    """The reference, if it differs from the id: an id without its version, or with a constraint."""
     data: Any = None
-    """Of `done` the value, of `error` what `toolcrib.errors.explain` says, else as in `Update`."""
+    """For `done` the value, for `error` the result of `toolcrib.errors.explain`, else as in `Update`."""
     backend: AnyBackend | None = None
-    """Where it ran, once that is known."""
+    """The backend that ran the tool, once known."""
     error: ToolcribError | None = Field(default=None, exclude=True, repr=False)
-    """The exception itself, for callers in this process; it is not part of the JSON."""
+    """The exception itself, for callers in this process; not part of the JSON."""
 
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
         """Return the event as JSON, without the exception."""

@@ -1,7 +1,7 @@
-"""Authorization: the rules that say who may run what, and the one place where a call is decided on.
+"""Authorization: the rules about who may run which tools, and the one place that decides about calls.
 
-Rules are ordered, the first that fits decides, and without one the answer is no. `Authorizer` joins them with
-the policy of the program and with the consent of a person.
+Rules are ordered: the first match decides, and a call without a match is denied. `Authorizer` combines them
+with the policy of the program and the consent of a person.
 """
 
 import json
@@ -26,27 +26,24 @@ from toolcrib.model.tool import Tool
 from toolcrib.redaction import error_text
 
 Approver = Callable[[Request, Rule], Any]
-"""Says whether somebody agreed to a request that a rule wants a person asked about, sync or async: True, or a
-text that says why not."""
+"""Asks a person about a request, as a rule requires, sync or async; returns True, or a reason against it."""
 _Facts = tuple[str, tuple[str, ...], tuple[tuple[str, bool], ...], bool]
-"""The id, the tags and the hints of a tool, and whether the tags are the program's own."""
+"""Id, tags and hints of a tool, and whether the tags can be trusted because the program wrote them."""
 _Condition = Callable[[Any], bool]
-"""Says whether arguments fit the schema of a rule."""
+"""Returns whether arguments fit the schema of a rule."""
 _PRINCIPALS = 256
-"""For how many principals it is kept which rules are about them."""
+"""Principals whose rules are cached."""
 _ANY = "\0" * 65
-"""A name that no tool has; a rule that covers it is about most names, if not all."""
+"""A name that no tool can have: a rule that covers it covers almost every name."""
 _TOOLS = 4_096
-"""For how many tools of principals it is kept which rules are about them."""
+"""Pairs of principal and tool whose rules are cached."""
 _MAX_NAME = 8_192
-"""Characters of the longest address that rules decide about; servers of HTTP take no longer ones either."""
+"""Longest address, in characters, that rules decide about; HTTP servers accept no longer ones either."""
 _MAX_NESTED = 4
-"""How many gateways, one behind the other, an address may lead through."""
+"""Chained gateways that an address may lead through."""
 _MAX_SHOWN = 200
 _NO_RULE = "no rule allows it"
 _NOBODY = "a person has to agree, and nobody could be asked"
-
-
 _UNCONFIRMED = (
     "it may destroy something, and the user has to agree before the code begins; "
     "write its id {!r} in the code, or run it with run_tool"
@@ -56,15 +53,17 @@ _UNCONFIRMED = (
 class Authorizer:
     """Decides whether a call may run.
 
-    The rules of the configuration come first, then the policy of the program. A person has the last word,
-    where a rule asks for that, or where the tool may destroy something and the client can ask somebody.
+    The rules of the configuration are evaluated first, then the policy of the program. A person decides last,
+    if a rule requires it, or if the tool may destroy something and the client can ask its user.
+
+    `authorize` and `obtain_consent` are separate so that the arguments can be validated in between.
     """
 
     def __init__(self, rules: "Rules | None" = None, policy: Policy | None = None) -> None:
         self._rules, self._policy = rules, policy
 
     def decide(self, request: Request) -> Decision:
-        """Return what the rules and the hints of the tool say about a call; nobody is asked."""
+        """Return the decision of the rules and the tool's hints, without calling the policy or a person."""
         decision = Decision("allow") if self._rules is None else self._rules.decide(request)
         if decision.effect == "deny" or not request.context.approval.confirm_destructive:
             return decision
@@ -75,10 +74,10 @@ class Authorizer:
         return replace(decision, is_risky=True)
 
     async def authorize(self, request: Request) -> Decision:
-        """Return the decision about a call that may run, perhaps only once a person agrees.
+        """Return the decision about a call that may run, at once or with the consent of a person.
 
         Raises:
-            PolicyDeniedError: the rules, the policy, or a person asked before have refused it.
+            PolicyDeniedError: the rules or the policy deny it, or a person has refused it already.
         """
         if (refusal := request.context.approval.refusal) is not None:
             raise replace(refusal, tool_id=request.tool_id)
@@ -89,11 +88,11 @@ class Authorizer:
         return replace(decision, allowed_by=named if decision.rule is None else decision.rule.name)
 
     async def obtain_consent(self, request: Request, decision: Decision) -> None:
-        """Return once a person has agreed to a call.
+        """Obtain the consent of a person to a call, unless it was given before.
 
         Raises:
-            PolicyDeniedError: nobody did.
-            CallSuspendedError: the client makes the request again, with the answer.
+            PolicyDeniedError: the person refused, or there is no person to ask.
+            CallSuspendedError: the client repeats the request with the answer.
         """
         approval = request.context.approval
         if request.tool_id in approval.granted:
@@ -108,10 +107,10 @@ class Authorizer:
 
 
 async def _ask_policy(policy: Policy, request: Request) -> str | None:
-    """Ask the policy of the program, and return what it names as allowing the call.
+    """Call the policy of the program; return the name of its rule that allows the call, if it gives one.
 
     Raises:
-        PolicyDeniedError: it refuses, or fails.
+        PolicyDeniedError: it denies the call, or fails.
     """
     try:
         verdict = policy(request)
@@ -124,7 +123,7 @@ async def _ask_policy(policy: Policy, request: Request) -> str | None:
             raise
         reason = "the policy failed: what it waited for was cancelled"
         raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
-    except Exception as error:  # a policy is somebody else's code, and its failure must not open the door
+    except Exception as error:  # a policy is user code; a failure must deny the call
         reason = f"the policy failed: {error_text(error)}"
         raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
     if isinstance(verdict, Allowed):
@@ -135,9 +134,9 @@ async def _ask_policy(policy: Policy, request: Request) -> str | None:
 
 
 class Rules:
-    """Says who may run what: the first rule that fits decides; where none does, the answer is no.
+    """Ordered rules about who may run which tools: the first match decides; without a match, it is denied.
 
-    What a principal may run with some arguments at least is also what it may find.
+    A principal can find the tools that it may run with at least some arguments.
 
     >>> from toolcrib.execution import CallContext
     >>> from toolcrib.model import Tool
@@ -156,41 +155,41 @@ class Rules:
         approve: Approver | None = None,
         issuers: Issuers | None = None,
     ) -> None:
-        """Take rules in their order.
+        """Create rules.
 
         Args:
-            rules: the first that fits decides.
-            validator: says whether arguments fit the schema of a rule.
-            approve: says whether a person agreed, where a rule asks; without it, nobody did.
-            issuers: say whom the names in the rules mean.
+            rules: the first match decides.
+            validator: validates arguments against the schema of a rule.
+            approve: asks a person where a rule requires it; without it, such calls are denied.
+            issuers: the issuers of tokens, which resolve the names in the rules.
         """
         self.rules = tuple(rules)
         self.issuers = issuers or Issuers()
-        """They say whom the names in the rules mean."""
+        """The issuers of tokens, which resolve the names in the rules."""
         self._validator = DefaultValidator() if validator is None else validator
         self._conditions = {
-            id(rule): _condition(self._validator, rule.args)
+            id(rule): _compile_condition(self._validator, rule.args)
             for rule in self.rules
             if rule.shared("args") is not None
         }
         self._approve = approve
         known = [sorted(self.issuers.tokens), self.issuers.authority]
         self.version = _digest([*(rule.to_json() for rule in self.rules), known])
-        """Changes with the rules."""
-        self._grants = lru_cache(maxsize=_PRINCIPALS)(self._about)
-        self._covering = lru_cache(maxsize=_TOOLS)(self._about_tool)
+        """Digest of the rules."""
+        self._grants = lru_cache(maxsize=_PRINCIPALS)(self._rules_about)
+        self._covering = lru_cache(maxsize=_TOOLS)(self._rules_covering)
 
     def grants(self, principal: Principal | None) -> "Grants":
-        """Return what the rules say about a principal."""
+        """Return the rules that apply to a principal."""
         return self._grants(principal or Principal())
 
-    def _about(self, who: Principal) -> "Grants":
+    def _rules_about(self, who: Principal) -> "Grants":
         about = tuple(place for place, rule in enumerate(self.rules) if rule.is_about(who, self.issuers))
         key = f"{self.version}:{','.join(map(str, about))}"
         return Grants(key, tuple(self.rules[place] for place in about))
 
-    def _about_tool(self, who: Principal, facts: _Facts) -> tuple[tuple[Rule, _Condition | None], ...]:
-        """Return the rules that cover a tool, each with its condition on the arguments."""
+    def _rules_covering(self, who: Principal, facts: _Facts) -> tuple[tuple[Rule, _Condition | None], ...]:
+        """Return the rules of a principal that cover a tool, with their conditions on the arguments."""
         tool_id, tags, hints, vouched = facts
         known, rules = dict(hints), self.grants(who).rules
         covering = (rule for rule in rules if rule.covers(tool_id, tags, known, vouched=vouched))
@@ -206,10 +205,10 @@ class Rules:
         return Decision("deny")
 
     async def approve(self, request: Request, rule: Rule) -> None:
-        """Return if somebody agreed to a request that a rule asks a person about.
+        """Ask a person about a request, as a rule requires.
 
         Raises:
-            PolicyDeniedError: nobody did.
+            PolicyDeniedError: the person did not agree, or there is no person to ask.
         """
         verdict = None if self._approve is None else self._approve(request, rule)
         if isawaitable(verdict):
@@ -222,10 +221,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """The rules about one principal."""
+    """The rules that apply to one principal."""
 
     key: str
-    """The same for all principals that the same rules are about."""
+    """Equal for principals with the same rules."""
     rules: tuple[Rule, ...]
 
     def may_find(
@@ -236,14 +235,14 @@ class Grants:
         *,
         vouched: bool = True,
     ) -> bool:
-        """Return whether there can be arguments with which the tool may run, perhaps after asking."""
+        """Return whether the tool may run with some arguments, possibly with consent."""
         covering = (rule for rule in self.rules if rule.covers(tool_id, tags, hints or {}, vouched=vouched))
-        return _may(("allow", "ask"), covering)
+        return _may_decide(("allow", "ask"), covering)
 
     def refusal(self, tool_id: str) -> PolicyDeniedError | None:
-        """Return the refusal of an id that the rules deny, with any arguments, whatever tool has it.
+        """Return the error for an id that the rules deny with any arguments; None if it could be allowed.
 
-        None where a tool of this id, without tags and annotations, could run.
+        The tool may be unknown: it is judged as one without tags and annotations.
         """
         if self.may_find(tool_id):
             return None
@@ -252,7 +251,7 @@ class Grants:
         return refusal_by(tool_id, rule)
 
     def may_find_in(self, namespace: str) -> bool:
-        """Return whether a server or an API of which no tool is known may have one that may be found."""
+        """Return whether a server or an API that has not listed its tools could have a visible one."""
         for rule in self.rules:
             if (
                 rule.effect == "deny"
@@ -265,13 +264,13 @@ class Grants:
         return False
 
     def admit(self, name: str) -> None:
-        """Let something without arguments be used: a resource as `server:address`, a prompt as `server:name`.
+        """Authorize a resource, as `server:address`, or a prompt, as `server:name`.
 
-        An address must be allowed as it is written and as correct servers read it, and no other way in which
-        a server may read it may be denied.
+        An address must be allowed as written and as conforming servers normalize it, and no other reading
+        that a server could choose may be denied.
 
         Raises:
-            PolicyDeniedError: no rule allows it; one that asks does not, for nobody is asked about content.
+            PolicyDeniedError: no rule allows it. A rule that asks does not: no person is asked about content.
         """
         nested = name.count(ROUTE)
         longest = _MAX_NAME // (1 + nested)  # each gateway has its own readings of what follows it
@@ -289,14 +288,14 @@ class Grants:
             raise PolicyDeniedError(tool_id=name, reason=reason, rule=by)
 
     def _decide_content(self, name: str) -> Decision:
-        """Return the decision about one reading of a name."""
+        """Return the decision about one normalized form of a name."""
         for rule in self.rules:
             if rule.shared("args") is None and rule.covers_content(name):
                 return Decision(rule.effect, rule)
         return Decision("deny", None)
 
     def tells_addresses_apart(self, server: str) -> bool:
-        """Return whether the rules can decide differently about two addresses of a server."""
+        """Return whether the rules can treat two addresses of a server differently."""
         for rule in self.rules:
             if rule.shared("args") is not None or rule.shared("annotations"):
                 continue
@@ -307,7 +306,7 @@ class Grants:
         return False
 
     def admits(self, name: str) -> bool:
-        """Return whether `admit` would let it be used."""
+        """Return whether `admit` authorizes a name."""
         try:
             self.admit(name)
         except PolicyDeniedError:
@@ -315,11 +314,11 @@ class Grants:
         return True
 
     def may_ask(self, tool: Tool) -> bool:
-        """Return whether there can be arguments with which somebody is asked before the tool runs."""
-        return _may(("ask",), (rule for rule in self.rules if rule.covers_tool(tool)))
+        """Return whether a person is asked about the tool with some arguments."""
+        return _may_decide(("ask",), (rule for rule in self.rules if rule.covers_tool(tool)))
 
     def always_consents(self, tool: Tool) -> bool:
-        """Return whether the tool runs, whatever the arguments, only where a rule consents to it."""
+        """Return whether every rule that can allow the tool counts as consent to it."""
         for rule in (rule for rule in self.rules if rule.covers_tool(tool)):
             if rule.effect != "deny" and not rule.consents_to(str(tool.id)):
                 return False
@@ -329,14 +328,14 @@ class Grants:
 
 
 def refusal_by(tool_id: str, rule: Rule | None) -> PolicyDeniedError:
-    """Return the refusal by a rule, or by the lack of one that allows it."""
+    """Return the error for a denial by a rule, or for the lack of a rule that allows the call."""
     if rule is None:
         return PolicyDeniedError(tool_id=tool_id, reason=_NO_RULE)
     return PolicyDeniedError(tool_id=tool_id, reason=rule.reason, rule=rule.name)
 
 
-def _condition(validator: SchemaValidator, schema: Any) -> _Condition:
-    """Return a condition on arguments; its schema is compiled once where that can be."""
+def _compile_condition(validator: SchemaValidator, schema: Any) -> _Condition:
+    """Return a predicate for arguments; the built-in validator compiles its schema only once."""
     if type(validator) is DefaultValidator:
         return validator.compiled(schema).fits
 
@@ -350,8 +349,8 @@ def _condition(validator: SchemaValidator, schema: Any) -> _Condition:
     return fits
 
 
-def _may(effects: Collection[str], covering: Iterator[Rule]) -> bool:
-    """Return whether one of these effects can be what the rules that cover a tool decide."""
+def _may_decide(effects: Collection[str], covering: Iterator[Rule]) -> bool:
+    """Return whether rules can decide with one of these effects, for some arguments."""
     for rule in covering:
         if rule.effect in effects:
             return True

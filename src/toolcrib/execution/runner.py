@@ -1,4 +1,19 @@
-"""Runs every call in the same stages: resolve, authorize, validate, select, dispatch, check, report."""
+"""Runs every call in the same stages: resolve, authorize, validate, select, dispatch, check, report.
+
+`Runner._run_with_deadline` has all stages in one function, so that their order can be read. It matters:
+
+- The rules decide before the arguments are validated, so that a denied caller learns nothing of a schema.
+- The arguments are validated and copied before a person is asked. A person should not be asked about a call
+  that must fail, nor about arguments that the caller may still change.
+- Backends are tried one after another. Each try goes through the whole middleware, so that caching, rates and
+  retries count per backend. The next is tried only if the tool cannot have run, or may run twice.
+- Results are checked inside of the middleware, so that the cache stores only what fits the output schema.
+
+A single cancel scope limits all stages. It stops while a person answers, since their time is not the tool's.
+What a call has reached is kept in a `_CallState`, not in the exception: observers are notified in `finally`
+and report the last stage even of a call that was cancelled. Observers may fail without harm to the call; a
+policy, a validator or an executor that fails makes the call fail with a typed error.
+"""
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -71,7 +86,7 @@ from toolcrib.model.toolid import ToolId
 from toolcrib.redaction import error_text
 
 DEFAULT_TIMEOUT = 60.0
-"""Seconds that a call may take where nobody says otherwise."""
+"""Seconds that a call may take, unless the caller or the backend sets another limit."""
 _NEGLIGIBLE_WAIT = 0.005
 """Waits of fewer seconds do not extend the deadline."""
 _LOG = logging.getLogger("toolcrib")
@@ -80,25 +95,25 @@ _Finish = Callable[[Outcome], None]
 
 @dataclass(slots=True)
 class _CallState:
-    """How far one call has come: what its errors, its result and its observers have to know."""
+    """The progress of one call, for its errors, its result and its observers."""
 
     tool_id: str
-    """The id of the tool; until that is known, the reference of the caller."""
+    """The id of the tool; until it is resolved, the reference of the caller."""
     args: Any
     context: CallContext
     streamed: bool = False
     op: Op = "resolve"
-    """The stage that the call is in, as errors name it."""
+    """The current stage, as errors name it."""
     request: Request | None = None
     is_allowed: bool = False
     rule: str | None = None
-    """The rule that allows it."""
+    """Name of the rule that allows the call."""
     backend: ToolBackend | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
     def place(self) -> str | None:
-        """The backend as errors name it."""
+        """The current backend, as errors name it."""
         return None if self.backend is None else label(self.backend)
 
 
@@ -116,10 +131,10 @@ class Runner:
     >>> anyio.run(Runner(index, local=[add]).run, "add", {"a": 1, "b": 2}).structured
     3
 
-    Everything is safe to use from many tasks at once. Nothing here has to be closed; what it is given does.
+    Runners are safe to use from many tasks at once. They own nothing: the caller closes their executors.
     """
 
-    def __init__(  # noqa: PLR0913 - what a runner is put together from, each with a default
+    def __init__(  # noqa: PLR0913 - the parts of a runner, each with a default
         self,
         resolver: Resolver,
         *,
@@ -135,22 +150,22 @@ class Runner:
         timeout: float = DEFAULT_TIMEOUT,
         timeout_of: Callable[[ToolBackend], float | None] = lambda _: None,
     ) -> None:
-        """Put a runner together.
+        """Create a runner from its parts.
 
         Args:
-            resolver: knows the tools and their backends; an `Index` does. A `ToolSource` is also waited for
-                where a tool is not there yet.
+            resolver: finds tools and their backends, such as an `Index`. Of a `ToolSource`, a tool that is
+                missing is waited for.
             local: runs local backends: `LocalHandlers`, functions by name, or tools made of functions.
             mcp: runs MCP backends: `McpServers`.
             providers: run provider backends, by their ids.
-            validator: says whether values fit schemas.
-            rules: say who may run what, and when a person is asked.
-            policy: says whether a request may run that the rules allow.
+            validator: validates arguments and results against schemas.
+            rules: decide who may run what, and when a person is asked.
+            policy: decides about requests that the rules allow.
             select: chooses among several backends of a tool.
-            middleware: stands around each call to a backend, the first outermost.
-            observers: see the beginning and the end of each call.
-            timeout: seconds that a call may take where nobody says otherwise.
-            timeout_of: the same for the tools of one backend, None where there is nothing to say.
+            middleware: wraps each call to a backend, the first outermost.
+            observers: are notified of the beginning and the end of each call.
+            timeout: seconds that a call may take by default.
+            timeout_of: returns the same for one backend; None for the default.
         """
         self._resolver = resolver
         handlers = local if isinstance(local, LocalHandlers) else LocalHandlers(local)
@@ -180,23 +195,23 @@ class Runner:
         context: CallContext | None = None,
         defaults: bool = False,
     ) -> RunResult:
-        """Run a tool and return what it gave.
+        """Run a tool and return its result.
 
         `timeout` is in seconds, `math.inf` for none; `progress` is called with `(progress, total, message)`,
         sync or async, also at the start and at the end unless `frame_progress` is off; `defaults` fills in
-        what the input schema declares for arguments that are missing. `context` has more facts than the
-        principal, and stands in its place.
+        missing arguments from the input schema. `context` has all facts of the call, and replaces
+        `principal`.
 
         Raises:
-            ToolNotFoundError: no tool answers to the reference.
-            ToolError: one of its leaves says what went wrong, on which backend, doing what.
+            ToolNotFoundError: no tool matches the reference.
+            ToolError: one of its subclasses, with the reason, the backend and the stage.
         """
         state = _CallState(str(tool_id), args, context or CallContext(principal=principal))
         if progress is None:
-            return await self._run(state, tool_id, timeout, None, defaults=defaults)
+            return await self._run_reporting(state, tool_id, timeout, None, defaults=defaults)
         reporter = Reporter(progress, framed=frame_progress)
         async with reporter.around():
-            return await self._run(state, tool_id, timeout, reporter.emit, defaults=defaults)
+            return await self._run_reporting(state, tool_id, timeout, reporter.emit, defaults=defaults)
 
     async def stream(
         self,
@@ -208,15 +223,15 @@ class Runner:
         context: CallContext | None = None,
         defaults: bool = False,
     ) -> AsyncGenerator[StreamEvent, None]:
-        """Yield what a tool tells while it runs; the last event is one `done` or one `error`.
+        """Yield the updates of a running tool; the last event is one `done` or one `error`.
 
-        Leaving the stream cancels the tool. A provider that cannot stream gives a `StreamNotSupportedError`.
+        Closing the stream cancels the tool. A provider that cannot stream gives a `StreamNotSupportedError`.
         """
         context = context or CallContext(principal=principal)
         state = _CallState(str(tool_id), args, context, streamed=True)
 
         async def run(emit: Emit) -> RunResult:
-            return await self._run(state, tool_id, timeout, emit, defaults=defaults)
+            return await self._run_reporting(state, tool_id, timeout, emit, defaults=defaults)
 
         async with aclosing(stream_events(state.tool_id, lambda: state.tool_id, run)) as events:
             async for event in events:
@@ -258,15 +273,15 @@ class Runner:
         limits: ChainLimits | None = None,
         around: Around | None = None,
     ) -> ChainResult | Plan:
-        """Run steps one after another and return what each gave; with `dry_run`, what they would do.
+        """Run steps one after another and return their results; with `dry_run`, return the plan.
 
-        Every step runs as a call by itself does. `timeout` is for all of them together; each has its own
-        besides. `around` is given what runs a tool, and returns what is used in its place for each call.
+        Every step runs as a single call does. `timeout` limits all of them together, besides the limit of
+        each. `around` takes the function that runs a tool, and returns one to use in its place.
 
         Raises:
-            InvalidChainError: they cannot work; nothing was run.
-            ChainError: a step failed; `results` are those that were done, and that one.
-            BackendUnavailableError: its tools were not there in time; nothing was run.
+            InvalidChainError: the steps are invalid; nothing was run.
+            ChainError: a step failed; `results` has the steps up to that one.
+            BackendUnavailableError: the tools were not listed in time; nothing was run.
         """
         began = anyio.current_time()
         limit = checked_timeout(timeout)
@@ -282,7 +297,7 @@ class Runner:
 
         async def run(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> RunResult:
             state = _CallState(tool_id, args, replace(context, step=step))
-            return await self._run(state, tool_id, within, None, defaults=False)
+            return await self._run_reporting(state, tool_id, within, None, defaults=False)
 
         calling: RunTool = run if around is None else around(run)
         return await run_chain(chain, calling, timeout=limit, progress=progress, limits=limits, since=began)
@@ -290,7 +305,7 @@ class Runner:
     async def _wait_for_steps(
         self, steps: Steps, tools: ToolSource, limit: float, limits: ChainLimits | None
     ) -> Steps:
-        """Wait for the tools of a chain, for some seconds, and return the steps, read if they can be."""
+        """Wait up to `limit` seconds for the tools of a chain; return the parsed steps, if they are valid."""
         chain, problems = await beside(steps, partial(read_chain, steps, limits))
         tool_id = ""
         with anyio.move_on_after(limit):
@@ -299,7 +314,7 @@ class Runner:
             return steps if problems else chain
         raise _not_ready(tool_id, limit)
 
-    async def _run(
+    async def _run_reporting(
         self,
         state: _CallState,
         ref: str | ToolId,
@@ -308,13 +323,13 @@ class Runner:
         *,
         defaults: bool,
     ) -> RunResult:
-        """Run a call, and report to the observers how it ended."""
+        """Run a call, and notify the observers of its beginning and its end."""
         started = perf_counter()
         watchers = self._notify_begin(state)
         answer, failure = None, None
         try:
             answer = await self._run_with_deadline(state, ref, timeout, emit, defaults=defaults)
-            assert state.request is not None  # noqa: S101 - a call that was answered was resolved
+            assert state.request is not None  # noqa: S101 - set before a backend is called
             return RunResult.of_checked(
                 tool=state.request.tool,
                 backend=state.backend,
@@ -331,13 +346,13 @@ class Runner:
                 _report(watchers, state, answer, failure, perf_counter() - started)
 
     def _notify_begin(self, state: _CallState) -> list[_Finish]:
-        """Tell the observers that a call begins, and return what they want called at its end."""
+        """Notify the observers that a call begins, and return their callbacks for its end."""
         watchers: list[_Finish] = []
         for observer in self._observers:
             try:
                 if (finish := observer.begin(state.tool_id, state.context.principal)) is not None:
                     watchers.append(finish)
-            except Exception:  # noqa: BLE001 - an observer is somebody else's code, and may not harm what it watches
+            except Exception:  # noqa: BLE001 - observers may be user code, and must not break the call
                 _LOG.exception("the observer %r failed", observer)
         return watchers
 
@@ -350,11 +365,11 @@ class Runner:
         *,
         defaults: bool,
     ) -> Answer:
-        """Take a call through its stages, and return the answer, if there is one before its deadline.
+        """Run the stages of a call within its deadline, and return the answer.
 
-        A deadline that the caller named holds in any case, but for the time in which a person is asked
-        whether the call may run. One that they did not name is also extended by waiting for the server to
-        list its tools, and stops while the server asks the client for input.
+        The time in which a person is asked for consent never counts. Only a default deadline, which the
+        caller did not choose, is also extended by waiting for the server to list its tools, and stops while
+        the server asks the client for input.
         """
         own_limit = checked_timeout(timeout)
         limit = self._timeout if own_limit is None else own_limit
@@ -373,7 +388,7 @@ class Runner:
 
                 checked = await validate_arguments(self._validator, tool, request.args)
                 request = state.request = replace(request, args=checked)
-                if decision.needs_person:  # nobody is asked about arguments that do not fit
+                if decision.needs_person:  # after the validation: see the top of this module
                     with clock.paused():
                         await self._authorizer.obtain_consent(request, decision)
                     state.is_allowed, state.rule = True, decision.allowed_by
@@ -406,7 +421,7 @@ class Runner:
         raise ToolTimeoutError(tool_id=state.tool_id, op=state.op, backend=state.place, timeout=limit)
 
     async def _resolve(self, state: _CallState, ref: str | ToolId) -> tuple[Tool, float]:
-        """Return the tool that a reference means, and for how many seconds its server was waited for."""
+        """Resolve a reference; return the tool, and the seconds spent waiting for its server."""
         resolver, waited = state.context.tools or self._resolver, 0.0
         try:
             tool = resolver.resolve(ref)
@@ -422,7 +437,7 @@ class Runner:
         return tool, waited
 
     async def _try_backends(self, state: _CallState, call: Call, backends: Sequence[ToolBackend]) -> Answer:
-        """Return the answer of the first backend that gives one."""
+        """Call the backends in order until one is available, and return its answer."""
         tried = 0
         while True:
             state.backend, state.op = backends[tried], "execute"
@@ -436,7 +451,7 @@ class Runner:
             call = replace(call, backend=backends[tried])
 
     async def _dispatch(self, call: Call) -> Answer:
-        """Run a call on its backend and check its value, with every failure as one of the typed errors."""
+        """Run a call on its backend and check its value; convert every failure to a typed error."""
         try:
             answer = await self._executors[call.backend.kind].call(call)
             if is_large(answer.structured):
@@ -448,7 +463,7 @@ class Runner:
             raise
         except ToolcribError:
             raise
-        except Exception as error:  # an executor is somebody else's code
+        except Exception as error:  # executors may be user code, which can raise anything
             reason, place = error_text(error, call.args), label(call.backend)
             raise ToolExecutionError(tool_id=call.tool_id, backend=place, reason=reason) from error
         return answer
@@ -467,7 +482,7 @@ class Runner:
 
 
 def _read_request(state: _CallState, tool: Tool, *, defaults: bool) -> Request:
-    """Return the request, with its arguments as an object."""
+    """Read the arguments of a call, and store its request in the state."""
     args, notes = read_arguments(state.args, state.tool_id)
     state.notes += notes
     filled = fill_defaults(tool, args) if defaults else args
@@ -482,7 +497,7 @@ def _report(
     error: BaseException | None,
     duration: float,
 ) -> None:
-    """Tell the observers of a call how it ended, in the reverse of the order in which they began."""
+    """Notify the observers of the end of a call, the last first, as contexts are left."""
     outcome = Outcome(
         tool_id=state.tool_id,
         request=state.request,
@@ -498,7 +513,7 @@ def _report(
     for finish in reversed(watchers):
         try:
             finish(outcome)
-        except Exception:  # noqa: BLE001 - an observer is somebody else's code
+        except Exception:  # noqa: BLE001 - observers may be user code
             _LOG.exception("the observer behind %r failed", finish)
 
 
@@ -509,23 +524,23 @@ def _not_ready(tool_id: str, limit: float) -> BackendUnavailableError:
 
 
 class _ProviderRoutes:
-    """The executor of every provider backend: it hands a call to the provider that the backend names.
+    """Executor of the provider backends: calls the provider that the backend names.
 
-    The mapping is looked at with every call, so that providers may come and go.
+    The mapping is read with every call, so that providers can be added and removed.
     """
 
     def __init__(self, providers: Mapping[str, ProviderExecutor]) -> None:
         self._providers = providers
 
     def missing(self, backend: ToolBackend) -> str | None:
-        """Return why a backend cannot run here: no provider of its id is known."""
+        """Return why a backend cannot run, if its provider is unknown; else None."""
         name = _provider_of(backend)
         if name in self._providers:
             return None
         return f"no provider is named {name!r}{did_you_mean(name, self._providers)}"
 
     async def call(self, call: Call) -> Answer:
-        """Run the tool with its provider."""
+        """Run a tool with its provider."""
         executor = self._providers.get(_provider_of(call.backend))
         if executor is None:
             raise NoBackendError(tool_id=call.tool_id, reason=self.missing(call.backend) or "")

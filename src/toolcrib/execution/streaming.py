@@ -1,4 +1,4 @@
-"""The events of a call that is streamed."""
+"""The events of a streamed call."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
@@ -11,21 +11,21 @@ from toolcrib.execution.call import Emit, StreamEvent, Update
 from toolcrib.model.results import RunResult
 
 _BUFFER = 16
-"""How many updates a tool may be ahead of whoever reads them; at the next it waits."""
+"""Updates that a tool may be ahead of the reader; with more, it waits."""
 
 
 async def stream_events(
     ref: str, tool_id: Callable[[], str], run: Callable[[Emit], Awaitable[RunResult]]
 ) -> AsyncGenerator[StreamEvent, None]:
-    """Yield the updates of a run as they come, and then how it ended, in one `done` or one `error`.
+    """Yield the updates of a run as they come, then one `done` or one `error`.
 
-    `ref` is what the caller asked for; `tool_id` returns the id of the tool once that is known. The run
-    starts with the first event asked for, waits while nobody takes its updates, and is cancelled when the
-    stream is left.
+    `ref` is the reference of the caller; `tool_id` returns the id of the tool once it is known. The run
+    starts when the first event is requested, waits while its updates are not read, and is cancelled when the
+    generator is closed.
     """
     send, receive = anyio.create_memory_object_stream[Update](_BUFFER)
     ending = _Ending()
-    task = Background(lambda: _follow(run, send, ending))
+    task = Background(lambda: _run_to_end(run, send, ending))
     try:
         async for update in receive:
             found = tool_id()
@@ -39,7 +39,7 @@ async def stream_events(
 
 
 class _Ending:
-    """How a run ended: with a result, with an error, or, where it says neither, with neither."""
+    """The end of a run: a result, an error of the call, or a failure that the reader has to raise."""
 
     result: RunResult | None = None
     error: ToolcribError | None = None
@@ -57,7 +57,7 @@ class _Ending:
         return StreamEvent.of_checked(kind="done", tool_id=tool_id, ref=ref, data=value, backend=backend)
 
 
-async def _follow(
+async def _run_to_end(
     run: Callable[[Emit], Awaitable[RunResult]], send: MemoryObjectSendStream[Update], ending: _Ending
 ) -> None:
     try:
@@ -67,7 +67,7 @@ async def _follow(
     except anyio.get_cancelled_exc_class() as error:
         ending.failure = error
         raise
-    except BaseException as error:  # noqa: BLE001 - a mistake of ours, or an interrupt: the reader raises it
+    except BaseException as error:  # noqa: BLE001 - a bug or an interrupt: the reader raises it
         ending.failure = error
     finally:
         send.close()

@@ -1,4 +1,4 @@
-"""One MCP server over a frontend: what clients of one address talk to, in both eras of the protocol."""
+"""The MCP server of one address, for clients of both eras of the protocol."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -43,27 +43,27 @@ from toolcrib.mcp_internals import connection_of
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _PATIENCE = 300.0
-"""For how many seconds a person may think about a question."""
+"""Seconds to wait for the answer of a person."""
 _DEBOUNCE = 0.1
-"""For how many seconds changes are gathered before clients are notified."""
+"""Seconds for which changes are collected before clients are notified."""
 _NOTIFY_TIMEOUT = 5.0
-"""Within how many seconds a client must take a notification."""
+"""Seconds that a client has to accept a notification."""
 _LIST_FRESH = 60_000
-"""For how many milliseconds a client may keep a list; those that listen are notified of changes."""
+"""Milliseconds for which a client may cache a list; clients that listen are notified of changes."""
 _MAX_SCHEMAS = 64
-"""Of how many frontends the arguments in headers are known."""
+"""Frontends whose schemas with arguments in headers are cached."""
 _Context = ServerRequestContext[Any, Any]
 _Answer = Callable[[Mapping[str, Any], RequestClient], Awaitable[dict[str, Any]]]
 _Handler = Callable[[_Context, Any], Awaitable[Any]]
 
 
 class McpEndpoint:
-    """The MCP server that clients of one address talk to, over a frontend that may be exchanged.
+    """The MCP server of one address, over a frontend that can be replaced.
 
-    `run` tells clients that the tools have changed, for as long as it runs.
+    `run` notifies clients of changes, while it runs.
     """
 
-    def __init__(  # noqa: PLR0913 - each is a part that only the gateway puts together
+    def __init__(  # noqa: PLR0913 - parts that only the gateway combines
         self,
         frontend: Frontend,
         *,
@@ -77,44 +77,44 @@ class McpEndpoint:
         frontend_of: FrontendOf | None = None,
         gateways: Callable[[], dict[str, dict[str, Any]]] = dict,
     ) -> None:
-        """Make the server; the name is that of its address, the description the toolset's.
+        """Create the server; `name` is of its address, `description` of its toolset.
 
-        `frontend_of` says what a principal sees, where that is not the frontend; `gateways` what is declared
-        of gateways, for a toolcrib that is a client.
+        `frontend_of` returns the frontend of a principal; without it, all use `frontend`. `gateways` returns
+        the ids of gateways to declare, by which nested gateways find cycles.
         """
         self._frontend_of, self._gateways = frontend_of, gateways
         self.name = name
         self.closed = anyio.Event()
-        """Set when it is gone: its address answers no more, and what runs may end."""
+        """Set when the endpoint is closed: its address refuses requests, and running ones may end."""
         self._frontend, self._description = frontend, description
         self._content = ContentHandlers() if content is None else content
         self._bus = ChangeBus()
-        self._watched = Subscriptions(self._content, self._bus)
+        self._subscriptions = Subscriptions(self._content, self._bus)
         self._content_changes: dict[ContentChange, None] = {}
         security = security or RequestStateSecurity.ephemeral()
         self._calls = HeldCalls(ConfirmationTokens(security.ttl), patience, max_held)
-        self._tasks = TaskHandlers(self._content, self._calls, self._seen)
+        self._tasks = TaskHandlers(self._content, self._calls, self._frontend_seen_by)
         self._sessions: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()
         self.connections: WeakValueDictionary[str, Connection] = WeakValueDictionary()
-        """Those of the clients of the handshake era over HTTP that have greeted, by their sessions."""
+        """Initialized connections of the handshake era over HTTP, by session id."""
         self._listen = ListenHandler(self._bus, max_subscriptions=MAX_STREAMS)
         self._changed = anyio.Event()
         self._is_noted = False
         self._loop: Loop | None = None
         self._schemas: dict[int, tuple[Frontend, dict[str, dict[str, Any]]]] = {}
-        """The schemas of tools whose arguments are in headers too, by the frontend that has them."""
+        """Schemas of tools with arguments in headers, by the id of the frontend."""
         self._announced: dict[int, tuple[Frontend, tuple[ToolDefinition, ...]]] = {}
-        """The tools that clients know of, by the frontend that their principals see."""
+        """The tools last shown to clients, by the id of the frontend."""
         self._note_shown(frontend)
-        self._stop_hearing = frontend.on_change(self._note)
+        self._stop_hearing = frontend.on_change(self._note_change)
         self._stop_content = self._content.on_change(self.note_content)
         self.server = self._make_server()
         boundary = RequestStateBoundary(security, default_audience=f"toolcrib/{name}")
         spans = self.server.middleware
-        passing = PassOn(self._call, self.server.server_info_stamp, self._content.extensions)
-        self.server.middleware = [*map(_WhereTraced, spans), *middleware, boundary, passing]
+        passing = PassOn(self._call_tool, self.server.server_info_stamp, self._content.extensions)
+        self.server.middleware = [*map(_OptionalTracing, spans), *middleware, boundary, passing]
         self.server.add_notification_handler(
-            "notifications/initialized", mcp_types.NotificationParams, self._greet
+            "notifications/initialized", mcp_types.NotificationParams, self._register_session
         )
         self.server.add_request_handler("logging/setLevel", mcp_types.SetLevelRequestParams, set_log_level)
         self._tasks.add_to(self.server)
@@ -135,35 +135,35 @@ class McpEndpoint:
                 "resources/templates/list": CacheHint(_LIST_FRESH, "private"),
                 "prompts/list": CacheHint(_LIST_FRESH, "private"),
             },
-            get_tool_input_schema=self._schema,
-            on_list_tools=self._passed(self._list, {"tools": []}),
-            on_call_tool=self._called,
-            on_list_resources=self._passed(self._content.resources, {"resources": []}),
-            on_list_resource_templates=self._passed(self._content.templates, {"resourceTemplates": []}),
-            on_read_resource=self._passed(self._content.read, {"contents": []}),
-            on_list_prompts=self._passed(self._content.prompts, {"prompts": []}),
-            on_get_prompt=self._passed(self._content.prompt, {"messages": []}),
-            on_completion=self._passed(self._content.complete, {"completion": {"values": []}}),
+            get_tool_input_schema=self._header_schema,
+            on_list_tools=self._make_handler(self._list_tools, {"tools": []}),
+            on_call_tool=self._handle_call,
+            on_list_resources=self._make_handler(self._content.resources, {"resources": []}),
+            on_list_resource_templates=self._make_handler(self._content.templates, {"resourceTemplates": []}),
+            on_read_resource=self._make_handler(self._content.read, {"contents": []}),
+            on_list_prompts=self._make_handler(self._content.prompts, {"prompts": []}),
+            on_get_prompt=self._make_handler(self._content.prompt, {"messages": []}),
+            on_completion=self._make_handler(self._content.complete, {"completion": {"values": []}}),
             on_subscribe_resource=self._subscribe,
             on_unsubscribe_resource=self._unsubscribe,
-            on_subscriptions_listen=self._follow,
+            on_subscriptions_listen=self._stream_changes,
         )
 
     @property
     def sessions(self) -> int:
-        """How many clients of the handshake era are there."""
+        """Number of connected clients of the handshake era."""
         return len(self._sessions)
 
     def replace(self, frontend: Frontend, description: str = "") -> None:
-        """Show another frontend, to those that are here too."""
+        """Replace the frontend, also for connected clients."""
         self._stop_hearing()
-        self._frontend, self._stop_hearing = frontend, frontend.on_change(self._note)
+        self._frontend, self._stop_hearing = frontend, frontend.on_change(self._note_change)
         self._description = description
-        self._announced = {}  # other rules may show the same tools to others
-        self._note()
+        self._announced = {}  # with other rules, clients may see other tools
+        self._note_change()
 
     def close(self) -> None:
-        """Say that it is gone, and end the streams of those that listen."""
+        """Close the endpoint, and end its streams."""
         self._stop_hearing()
         self._stop_content()
         self.end_listening()
@@ -171,20 +171,20 @@ class McpEndpoint:
         self.closed.set()
 
     def end_listening(self) -> None:
-        """End the streams of those that listen, which else never end."""
+        """End the streams of clients that listen, which never end by themselves."""
         self._listen.close()
 
     async def run(self) -> None:
-        """Tell clients of changes, a moment after the first of several, whatever goes wrong with one."""
+        """Notify clients of changes, until cancelled; changes within a short time are sent together."""
         self._loop = Loop()
         while True:
             await self._changed.wait()
             await anyio.sleep(_DEBOUNCE)
             self._changed = anyio.Event()
-            self._is_noted = False  # before the look: what changes after it is noted again
+            self._is_noted = False  # before the comparison, so that a later change is noted again
             try:
                 await self._notify_changes()
-            except Exception:  # noqa: BLE001 - frontends are foreign, and the next change must be sent all the same
+            except Exception:  # noqa: BLE001 - frontends may be user code; later changes must still be sent
                 _LOG.exception(
                     "the clients of %s could not be notified of a change", self.name or "the gateway"
                 )
@@ -194,7 +194,7 @@ class McpEndpoint:
         self._content_changes[change] = None
         self._changed.set()
 
-    def _note(self) -> None:
+    def _note_change(self) -> None:
         """Note that the tools may have changed; it may be called from any thread, any number of times."""
         if self._is_noted:
             return
@@ -209,13 +209,13 @@ class McpEndpoint:
         self._changed.set()
 
     async def _notify_changes(self) -> None:
-        """Tell clients, if what they see has changed."""
+        """Notify the clients whose visible tools or content have changed."""
         self._schemas = {}
         before, self._announced = self._announced, {}
         changes, self._content_changes = self._content_changes, {}
 
         def sees_others(principal: Principal | None) -> bool:
-            frontend = self._seen(principal)
+            frontend = self._frontend_seen_by(principal)
             return before.get(id(frontend)) != self._note_shown(frontend)
 
         async with anyio.create_task_group() as tasks:
@@ -223,31 +223,31 @@ class McpEndpoint:
             for session in filter(lambda each: sees_others(sessions[each]), sessions):
                 tasks.start_soon(_notify, session.send_tool_list_changed)
             tasks.start_soon(self._bus.publish, ToolsListChanged(), sees_others)
-            for notify in self._watched.notifications(changes, sessions):
+            for notify in self._subscriptions.notifications(changes, sessions):
                 tasks.start_soon(_notify, notify)
 
     def _note_shown(self, frontend: Frontend) -> tuple[Frontend, tuple[ToolDefinition, ...]]:
-        """Note the tools of a frontend as those that its clients know of, where none are noted."""
-        key = id(frontend)  # which is nobody else's while the frontend is noted
+        """Store the tools of a frontend as known to its clients, unless some are stored; return them."""
+        key = id(frontend)  # unique while the frontend is stored
         if key not in self._announced:
             self._announced[key] = frontend, tuple(frontend.tools())
         return self._announced[key]
 
     def _instructions(self) -> str:
-        about = self._seen(authenticated_principal()).about()
+        about = self._frontend_seen_by(authenticated_principal()).about()
         return f"{self._description} {about}".strip()
 
-    def _seen(self, principal: Principal | None) -> Frontend:
-        """Return what a principal sees."""
+    def _frontend_seen_by(self, principal: Principal | None) -> Frontend:
+        """Return the frontend of a principal."""
         return self._frontend if self._frontend_of is None else self._frontend_of(principal, self._frontend)
 
-    def _schema(self, name: str) -> dict[str, Any] | None:
-        """Return the schema of a tool some of whose arguments are in headers too, for the SDK to compare.
+    def _header_schema(self, name: str) -> dict[str, Any] | None:
+        """Return the schema of a tool with arguments in headers, which the SDK compares with the body.
 
-        It is that of the tool as whoever makes the request sees it: of a hidden tool there is none.
+        A tool that is hidden from the principal of the request has none.
         """
-        frontend = self._seen(authenticated_principal())
-        key = id(frontend)  # which is nobody else's while the frontend is kept
+        frontend = self._frontend_seen_by(authenticated_principal())
+        key = id(frontend)  # unique while the frontend is stored
         if key not in self._schemas:
             tools = map(wire, frontend.tools())
             schemas = {tool["name"]: tool["inputSchema"] for tool in tools}
@@ -257,33 +257,33 @@ class McpEndpoint:
                 del self._schemas[next(iter(self._schemas))]
         return self._schemas[key][1].get(name)
 
-    async def _greet(self, context: _Context, _: mcp_types.NotificationParams) -> None:
+    async def _register_session(self, context: _Context, _: mcp_types.NotificationParams) -> None:
         connection = connection_of(context.session)
         if connection.has_standalone_channel:
             self._sessions[connection] = principal_of(context)
-            self._note_shown(self._seen(self._sessions[connection]))
+            self._note_shown(self._frontend_seen_by(self._sessions[connection]))
             if connection.session_id is not None:
                 self.connections[connection.session_id] = connection
             connection.exit_stack.callback(self._sessions.pop, connection, None)
 
     def refresh_principal(self, session_id: str, principal: Principal | None) -> None:
-        """Note the groups and scopes that the latest token of a session's account has."""
+        """Store the groups and scopes of the latest token of a session's account."""
         connection = self.connections.get(session_id)
         known = None if connection is None else self._sessions.get(connection)
         if connection is None or principal is None or account_of(known) != account_of(principal):
             return
         self._sessions[connection] = principal
 
-    async def _follow(
+    async def _stream_changes(
         self, context: _Context, params: mcp_types.SubscriptionsListenRequestParams
     ) -> mcp_types.SubscriptionsListenResult:
-        """Tell a client of what it wants to hear, as far as there is anybody to tell it."""
+        """Send a client the changes that it requests, as far as the servers support them."""
         wanted, declared = params.notifications, self._content.declared()
         subscribed = wanted.resource_subscriptions or ()
         mark_subscription(context)
         with request_of(context):
-            self._note_shown(self._seen(PRINCIPAL.get()))
-            async with self._watched.stream(subscribed, self._calls.client_of(context)) as uris:
+            self._note_shown(self._frontend_seen_by(PRINCIPAL.get()))
+            async with self._subscriptions.stream(subscribed, self._calls.client_of(context)) as uris:
                 heard = mcp_types.SubscriptionFilter(
                     tools_list_changed=wanted.tools_list_changed,
                     prompts_list_changed=wanted.prompts_list_changed if declared.prompts else None,
@@ -297,27 +297,27 @@ class McpEndpoint:
     ) -> mcp_types.EmptyResult:
         with request_of(context):
             client = self._calls.client_of(context)
-            await self._watched.subscribe(connection_of(context.session), str(params.uri), client)
+            await self._subscriptions.subscribe(connection_of(context.session), str(params.uri), client)
         return mcp_types.EmptyResult()
 
     async def _unsubscribe(
         self, context: _Context, params: mcp_types.UnsubscribeRequestParams
     ) -> mcp_types.EmptyResult:
-        await self._watched.unsubscribe(connection_of(context.session), str(params.uri))
+        await self._subscriptions.unsubscribe(connection_of(context.session), str(params.uri))
         return mcp_types.EmptyResult()
 
-    async def _list(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
-        frontend = self._seen(client.principal)
+    async def _list_tools(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
+        frontend = self._frontend_seen_by(client.principal)
         fresh = await frontend.settled() if isinstance(frontend, SettlingFrontend) else {}
         listed = page("tools", {tool["name"]: tool for tool in map(wire, frontend.tools())}, params) | fresh
         declared = self._gateways()
         return listed | {"_meta": declared} if declared else listed
 
-    async def _call(self, context: _Context, params: mcp_types.CallToolRequestParams) -> dict[str, Any]:
-        """Return the result of a call, as the stateless era writes it."""
+    async def _call_tool(self, context: _Context, params: mcp_types.CallToolRequestParams) -> dict[str, Any]:
+        """Call a tool, and return the result in the format of the stateless era."""
 
         async def call(client: RequestClient) -> dict[str, Any]:
-            frontend = self._seen(client.principal)
+            frontend = self._frontend_seen_by(client.principal)
             return wire(await frontend.call(params.name, params.arguments or {}, client))
 
         is_single = params.name not in COMPOSED
@@ -328,11 +328,13 @@ class McpEndpoint:
             )
             return self._tasks.begun(given, context, params.name)
 
-    async def _called(self, context: _Context, params: mcp_types.CallToolRequestParams) -> dict[str, Any]:
-        return pass_on(await self._call(context, params), {"content": []})
+    async def _handle_call(
+        self, context: _Context, params: mcp_types.CallToolRequestParams
+    ) -> dict[str, Any]:
+        return pass_on(await self._call_tool(context, params), {"content": []})
 
-    def _passed(self, answer: _Answer, blank: dict[str, Any]) -> _Handler:
-        """Return a handler whose answer goes to the client as it is, in the envelope of a blank one."""
+    def _make_handler(self, answer: _Answer, blank: dict[str, Any]) -> _Handler:
+        """Return a handler that relays results unchanged; the SDK sees the empty `blank` in their place."""
 
         async def handle(context: _Context, params: Any) -> dict[str, Any]:
             payload = context.params or {}
@@ -342,23 +344,25 @@ class McpEndpoint:
                     given = await self._calls.answer(
                         context, asked, lambda client: answer(payload, client), is_single=True
                     )
-                    return pass_on(self._kept(wire(given)), blank)
+                    return pass_on(self._mark_private(wire(given)), blank)
                 client = self._calls.client_of(context)
-                return pass_on(self._kept(await answer(payload, client)), blank)
+                return pass_on(self._mark_private(await answer(payload, client)), blank)
 
         return handle
 
-    def _kept(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Return an answer which nobody keeps for others, where those may not see the same."""
-        is_same = authenticated_principal() is None and self._seen(PRINCIPAL.get()) is self._frontend
+    def _mark_private(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Mark a result as private to its client, unless all principals see the same."""
+        is_same = (
+            authenticated_principal() is None and self._frontend_seen_by(PRINCIPAL.get()) is self._frontend
+        )
         return answer if is_same or "cacheScope" not in answer else answer | {"cacheScope": "private"}
 
 
 def _input_params(context: _Context, params: Any) -> mcp_types.InputResponseRequestParams | None:
-    """Return the input that a request brings, where a server may ask for some; None where none may.
+    """Return the responses in a request; None if servers cannot ask for input during such a request.
 
-    In the stateless era some requests can be answered with a question. In the handshake era a server sends
-    its question, also while it completes a value.
+    In the stateless era some requests can be answered with a question. In the handshake era a server can send
+    its question during any relayed request, including completions.
     """
     if isinstance(params, mcp_types.InputResponseRequestParams):
         return params
@@ -368,7 +372,7 @@ def _input_params(context: _Context, params: Any) -> mcp_types.InputResponseRequ
 
 
 class _Server(Server[Any]):
-    """The SDK's server, which says of itself what is so at the moment: what servers declare, and tools."""
+    """The SDK's server, with instructions and capabilities that are computed for each request."""
 
     def __init__(
         self,
@@ -390,7 +394,7 @@ class _Server(Server[Any]):
 
     @instructions.setter
     def instructions(self, value: str | None) -> None:
-        """Set nothing: the SDK would keep what was so at the start."""
+        """Ignore the SDK's assignment: instructions change with the catalogue."""
 
     def get_capabilities(
         self,
@@ -400,7 +404,7 @@ class _Server(Server[Any]):
         *,
         protocol_version: str | None = None,
     ) -> mcp_types.ServerCapabilities:
-        """Return what clients may ask for."""
+        """Return the capabilities of the servers at this moment."""
         capabilities = super().get_capabilities(
             notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
         )
@@ -419,8 +423,8 @@ class _Server(Server[Any]):
         return capabilities
 
 
-class _WhereTraced:
-    """Does what a tracing middleware does, where spans go anywhere; else a call does not pay for them."""
+class _OptionalTracing:
+    """Runs a tracing middleware only if a tracer provider is set, since spans cost time."""
 
     def __init__(self, middleware: ServerMiddleware[Any]) -> None:
         self._middleware = middleware
@@ -433,4 +437,4 @@ class _WhereTraced:
 
 async def _notify(send: Callable[[], Awaitable[None]]) -> None:
     with anyio.move_on_after(_NOTIFY_TIMEOUT):
-        await send()  # a session that is broken makes it do nothing
+        await send()  # does nothing for a broken session

@@ -37,10 +37,10 @@ class ToolSource(Resolver, Protocol):
 
 @runtime_checkable
 class ToolGateway(Protocol):
-    """The four things that code in a sandbox may do with tools.
+    """The four operations on tools that code in a sandbox may use.
 
-    Every call takes the same way as one from outside: policy, validation, deadline, audit. Failures are the
-    `ToolcribError`s of that way. Implementations are safe to call from many tasks at once.
+    Calls run through the same stages as calls from outside: policy, validation, deadline, audit. They raise
+    the same `ToolcribError`s. Implementations are safe to call from many tasks at once.
     """
 
     async def search(self, query: str, *, limit: int = 10) -> Any:

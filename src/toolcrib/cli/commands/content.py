@@ -28,7 +28,7 @@ def resources(state: State) -> None:
     """
 
     async def work() -> None:
-        async with state.seen() as view:
+        async with state.visible_view() as view:
             with waiting("asking the servers"):
                 found = await view.resources()
                 templates = await view.resource_templates()
@@ -72,7 +72,7 @@ def read(state: State, uri: str, server: str | None) -> None:
     """
 
     async def work() -> None:
-        async with state.seen() as view:
+        async with state.visible_view() as view:
             with waiting("reading"):
                 contents = await view.read(uri, server=server)
             if state.json:
@@ -107,7 +107,7 @@ def prompts(state: State) -> None:
     """
 
     async def work() -> None:
-        async with state.seen() as view:
+        async with state.visible_view() as view:
             with waiting("asking the servers"):
                 found = await view.prompts()
             _note_failed(view)
@@ -146,7 +146,7 @@ def prompt(state: State, name: str, pairs: tuple[str, ...]) -> None:
         args[key] = value
 
     async def work() -> None:
-        async with state.seen() as view:
+        async with state.visible_view() as view:
             with waiting("asking the server"):
                 found = await view.prompt(name, args)
             if state.json:

@@ -51,7 +51,7 @@ def describe(state: State, tool_id: str, level: "DetailName") -> None:
     """
 
     async def work() -> None:
-        async with state.seen() as view:
+        async with state.visible_view() as view:
             with waiting("asking the servers"):
                 (meant_id,) = await resolve_ids(view, [tool_id])
                 doc = await view.describe(meant_id, level)

@@ -60,7 +60,7 @@ def search(
         options["min_confidence"] = min_confidence
 
     async def work() -> None:
-        async with state.seen() as view:
+        async with state.visible_view() as view:
             with waiting("searching"):
                 page = await view.search(asked, **options)
                 message = await _about(view, asked, page)
@@ -142,7 +142,7 @@ def list_(
     options: dict[str, Any] = {"namespace": namespace, "tags": tags or None, "backend": backend}
 
     async def work() -> None:
-        async with state.seen() as view:
+        async with state.visible_view() as view:
             with waiting("asking the servers"):
                 await view.tools(**options, limit=1)
             found = view.index.every(**options)

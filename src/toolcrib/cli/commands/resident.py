@@ -178,7 +178,7 @@ async def _stay(state: State, address: Address) -> None:
     digest = address.digest()
     gateway = Gateway(address.config)
     try:
-        async with memory_upkeep(), state.opened(gateway.crib, gateway):
+        async with memory_upkeep(), state.enter(gateway.crib, gateway):
             gc.freeze()  # as `serve` does
             async with resident(gateway, address, digest, "up"), stop_signals() as stop:
                 await stop.asked.wait()

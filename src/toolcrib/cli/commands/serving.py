@@ -110,7 +110,7 @@ async def _serve_with(
     shared_at: tuple[Address, str] | None,
 ) -> None:
     """Serve over HTTP at a place, or over stdio where there is none."""
-    async with state.opened(gateway.crib, gateway):
+    async with state.enter(gateway.crib, gateway):
         gc.freeze()  # what was loaded until now stays, and need not be looked through again and again
         if not gateway.crib.status() and not len(gateway.crib.index):
             adding = f"`{this_command()} add` adds a server"

@@ -60,7 +60,7 @@ def convert(state: State, ids: tuple[str, ...], target: str, strict: bool, optio
     _check_target(target)
 
     async def work() -> None:
-        async with state.seen() as view:
+        async with state.visible_view() as view:
             with waiting("asking the servers"):
                 found = await _be_there(view, ids)
             conversions = view.convert(target, tools=found or None, **chosen)
@@ -149,7 +149,7 @@ def stubs(state: State, ids: tuple[str, ...], namespace: str | None, budget: int
     """
 
     async def work() -> None:
-        async with state.seen() as view:
+        async with state.visible_view() as view:
             with waiting("asking the servers"):
                 found = await _be_there(view, ids, namespace)
                 text = await view.stubs(found or None, namespace=namespace, budget=budget)

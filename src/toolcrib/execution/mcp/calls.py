@@ -67,7 +67,7 @@ async def exchange(
     """
     client, params = running.client, dict(params)
     await _prepare(connection, running, params)
-    if client is not None and connection.modern and (resumed := client.resumed()):
+    if client is not None and connection.modern and (resumed := client.take_server_state()):
         params |= resumed
         running.note_asked()
     backoff, turn = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS), 0
@@ -77,10 +77,10 @@ async def exchange(
             result = await connection.request(method, params, headers=headers, on_progress=on_progress)
         except MCPError as error:
             if error.code == MISSING_REQUIRED_CLIENT_CAPABILITY and client is not None:
-                client.lacks(error)
+                client.note_refusal(error)
             raise
         kind = result.get("resultType", "complete")
-        if kind == "complete" or (kind == TASK and running.takes_task(result)):
+        if kind == "complete" or (kind == TASK and running.offer_task(result)):
             return result
         asked = result.get("inputRequests")
         is_in_vain = running.on_input is None or turn > _MAX_TURNS or not isinstance(asked, dict)
@@ -275,7 +275,7 @@ async def _noted(upstream: Upstream, connection: Connection, running: RelayedCal
     try:
         send = partial(send_call, connection, running, tool)
         updates = running.updates
-        result = await (send() if updates is None else updates.relay(running.deliver(), send))
+        result = await (send() if updates is None else updates.relay(running.make_emit(), send))
         answered = True
         if result.get("resultType") == TASK:
             upstream.keep_for(task_ttl_ms(result) / 1000)

@@ -341,7 +341,7 @@ async def _answer(
                 headers = _headers(connection, subject)
                 send = partial(exchange, connection, running, method, params, headers=headers)
                 updates = running.updates
-                answer = await (send() if updates is None else updates.relay(running.deliver(), send))
+                answer = await (send() if updates is None else updates.relay(running.make_emit(), send))
             answered = True
         except TimeoutError:
             raise upstream.unanswered(method) from None

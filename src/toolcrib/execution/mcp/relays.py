@@ -1,4 +1,20 @@
-"""Relays what a server asks and reports during a request to the client behind that request."""
+"""Relays the questions, progress and logs of a server during a request to the client behind that request.
+
+The difficulty is to find that client. Many clients share a connection to a server, and MCP does not name the
+request that a question or a log message belongs to:
+
+- Over streamable HTTP, the stream that carries a message identifies the request: its task has set `_RUNNING`.
+- On a pipe, nothing does. A message is relayed only if all running requests are of one client. Requests that
+  were abandoned count for a while too, since the server may not have noticed. Else a question is refused and
+  a log message is dropped: it could show one user's data to another.
+- Progress needs no search: its token belongs to one request.
+
+A list belongs to no client: on a pipe, no message is attributed to it, and it makes none ambiguous.
+
+An answer that depends on a client's input must not be shared: `note_asked` marks it before the client is
+asked, so that no other call waits for it or gets it from the cache. `Updates` separates the reader of the
+connection from slow listeners.
+"""
 
 import json
 import time
@@ -32,45 +48,45 @@ TASKS = "io.modelcontextprotocol/tasks"
 """The extension by which a server may answer a call with a task, which goes on without a request."""
 _Result = TypeVar("_Result")
 _MAX_QUESTIONS = 16
-"""How many questions of a server about one request wait for an answer at once."""
+"""Pending questions of a server about one request, at most."""
 _GIVEN_UP_SECONDS = 60.0
-"""So long may a server go on with a request that was given up."""
+"""Seconds in which a server may still send messages about a request that was abandoned."""
 _MAX_GIVEN_UP = 1_000
 _MAX_PAGES = 256
-"""Of so many pages that clients were sent to it is known for which request."""
+"""Pages opened by clients whose requests are remembered."""
 _MAX_PAGE_ID_LENGTH = 1_000
 _ROOM = 64
-"""How many updates wait for a slow listener; of more, the oldest are dropped."""
+"""Updates buffered for a slow listener; beyond that, the oldest are dropped."""
 
 
 class Updates:
-    """The updates of one call that its listener has not yet taken.
+    """The buffered updates of one call.
 
-    The connection's reader puts them here and never waits, since it serves other calls too; the listener
-    takes them at its own pace. One that is slower than the server loses the oldest, because of progress only
-    the latest counts, and memory stays bounded.
+    The reader of the connection must not wait for one listener, since it serves other calls too: it adds
+    updates here, and the listener takes them at its own pace. A slow listener loses the oldest ones. Only the
+    latest progress matters, and memory stays bounded.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[Update] = deque(maxlen=_ROOM)
-        self._stirred = anyio.Event()
+        self._wake = anyio.Event()
         self._over = False
 
     def put(self, update: Update) -> None:
-        """Add an update; once the call is over, nothing is added any more."""
+        """Add an update, unless the call has ended."""
         if not self._over:
             self._waiting.append(update)
-            self._stirred.set()
+            self._wake.set()
 
     async def put_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Add what a progress notification says."""
+        """Add the update of a progress notification."""
         self.put(progress_update(progress, total, message))
 
     async def relay(self, emit: Emit, work: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Return what the work gives, and pass updates on while it runs, all of them before this returns.
+        """Run the work and return its result; deliver its updates meanwhile, all of them before the return.
 
         Raises:
-            Exception: what the work raised, or what the listener did, in which case the work is cancelled.
+            Exception: from the work, or from the listener, which cancels the work.
         """
         outcome: list[_Result] = []
         failures: list[Exception] = []
@@ -78,7 +94,7 @@ class Updates:
         async def deliver() -> None:
             try:
                 await self._pass_on(emit)
-            except Exception as error:  # noqa: BLE001 - the listener is the caller's code: it is raised below
+            except Exception as error:  # noqa: BLE001 - the listener is user code; raised below
                 failures.append(error)
                 tasks.cancel_scope.cancel()
 
@@ -89,7 +105,7 @@ class Updates:
             except Exception as error:  # noqa: BLE001 - raised below, outside of the group that would wrap it
                 failures.append(error)
             self._over = True
-            self._stirred.set()
+            self._wake.set()
         if failures:
             raise failures[0]
         return outcome[0]
@@ -100,8 +116,8 @@ class Updates:
                 await emit(self._waiting.popleft())
             if self._over:
                 return
-            self._stirred = anyio.Event()
-            await self._stirred.wait()
+            self._wake = anyio.Event()
+            await self._wake.wait()
 
 
 def progress_update(progress: float, total: float | None, message: str | None) -> Update:
@@ -116,14 +132,14 @@ def progress_update(progress: float, total: float | None, message: str | None) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogUpdate(Update):
-    """A log message; as progress it is its text and its level."""
+    """A log message; as progress it has a text and a level."""
 
     params: dict[str, Any]
-    """The parameters of the notification, as they came."""
+    """The parameters of the notification, unchanged."""
 
 
 def log_update(params: dict[str, Any]) -> LogUpdate:
-    """Return the update for a log notification, whose data may be anything.
+    """Return the update for a log notification, whose data may be any JSON.
 
     >>> log_update({"level": "info", "data": {"msg": "half way", "extra": None}}).data
     {'message': 'half way', 'level': 'info'}
@@ -137,31 +153,31 @@ def log_update(params: dict[str, Any]) -> LogUpdate:
 
 
 _RUNNING: ContextVar["RelayedCall | None"] = ContextVar("toolcrib_running", default=None)
-"""The call in whose task, or on whose HTTP stream, something is sent or received."""
+"""The call of the current task or HTTP stream. The SDK's callbacks for messages take no argument for it."""
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class RelayedCall:
-    """A request to a server that is under way."""
+    """A request to a server that is running."""
 
     call: Call
     on_input: OnInput | None = None
     logs: bool = False
     """Whether the server declares that it logs."""
     is_listing: bool = False
-    """Whether it asks for a list, which is nobody's: what a server asks and logs is about other requests."""
+    """Whether it lists content. A list has no client: questions and logs belong to other requests."""
     updates: Updates | None = None
     was_asked: bool = False
-    """Whether the server has been given input, so that the answer is for this client alone."""
+    """Whether the server has received input, so that the answer must not be shared."""
     questions: set[anyio.CancelScope] = field(default_factory=set)
-    """What the server waits for an answer to."""
+    """The pending questions of the server; cancelled when the request ends."""
     pause: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Stops the clock of the server's own limit."""
+    """Stops the timeout of the server's configuration."""
     token: Token["RelayedCall | None"] | None = None
 
     @property
     def client(self) -> CallClient | None:
-        """The client behind the request; a list is asked for in nobody's name."""
+        """The client behind the request; None for lists."""
         return None if self.is_listing else self.call.context.client
 
     def __post_init__(self) -> None:
@@ -170,24 +186,24 @@ class RelayedCall:
 
     @property
     def _client_logs(self) -> bool:
-        """Whether log messages are for the client, and may come."""
+        """Whether the client wants log messages and the server may send some."""
         client = self.client
         return client is not None and client.log_level is not None and (self.logs or client.has_set_level)
 
     @property
     def log_level(self) -> str | None:
-        """Which messages the server is asked for; None: none."""
+        """The level of the messages to request from the server; None for no messages."""
         if self.updates is None:
             return None
         return _DEFAULT_LEVEL if self.client is None else self.client.log_level
 
     @property
     def peer(self) -> object:
-        """Whoever is asked and told."""
+        """Identity of the client's connection."""
         return None if self.client is None else self.client.peer
 
-    def deliver(self) -> Emit:
-        """Return what passes an update on: a log message to a client that takes those, all else as it is."""
+    def make_emit(self) -> Emit:
+        """Return the function that delivers updates: log messages to the client, others to `emit`."""
         emit, client = self.call.emit, self.client
 
         async def deliver(update: Update) -> None:
@@ -199,55 +215,51 @@ class RelayedCall:
         return deliver
 
     def note_asked(self) -> None:
-        """Note that the answer depends on what the client says."""
+        """Record that the answer depends on input of the client, so that it is not shared."""
         self.was_asked = True
         if self.call.on_asked is not None:
             self.call.on_asked()
 
-    def takes_task(self, handle: dict[str, Any]) -> bool:
-        """Return whether the client takes the task that the server has begun, which it is given then."""
+    def offer_task(self, handle: dict[str, Any]) -> bool:
+        """Give the client the task that the server has begun; return False if it does not support tasks."""
         if self.client is None or not self.client.takes_tasks:
             return False
         self.client.note_task(self.call, handle)
         return True
 
     async def ask(self, requests: dict[str, Any]) -> dict[str, Any]:
-        """Return what the client answers, by the same keys.
+        """Ask the client, and return its responses by the same keys.
 
         Raises:
-            ToolExecutionError: nobody can answer.
+            ToolExecutionError: the client cannot answer.
         """
-        assert self.on_input is not None  # noqa: S101 - whoever asks has looked
+        assert self.on_input is not None  # noqa: S101 - checked by both callers
         self.note_asked()
         with self.call.pause() if self.call.pause else nullcontext(), self.pause():
             return await self.on_input(self.call, requests)
 
 
 class RunningCalls:
-    """The requests to one server that are under way, and which of them a message of the server is about.
-
-    Over streamable HTTP the stream that a message comes on says it. On a pipe nothing does: there a message
-    is only relayed where all requests under way are of one client, and those that were given up of late.
-    """
+    """The running requests to one server; finds the request that a message of the server belongs to."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._calls: dict[RelayedCall, None] = {}
         self._clock = clock
         self._given_up: deque[tuple[float, object]] = deque(maxlen=_MAX_GIVEN_UP)
-        """Until when the server may still ask about requests that it did not answer, and their clients."""
+        """Clients of abandoned requests, and until when the server may send messages about them."""
         self._pages: OrderedDict[str, tuple[ref[RelayedCall], PageNotifier]] = OrderedDict()
-        """Nothing of a request is kept: a server need not be done with the pages that it sends clients to."""
+        """Pages by elicitation id. Weak references, since a server need not ever complete an elicitation."""
 
     def __len__(self) -> int:
         return len(self._calls)
 
     def begin(self, running: RelayedCall) -> None:
-        """Note that a request runs, in the task that sends it."""
+        """Add a request; called in the task that sends it."""
         self._calls[running] = None
         running.token = _RUNNING.set(running)
 
     def finish(self, running: RelayedCall, *, answered: bool = True) -> None:
-        """Note that it has ended, and whether the server answered; its questions need no answer any more."""
+        """Remove a request that has ended, and cancel its questions; `answered` unless it was abandoned."""
         del self._calls[running]
         if not answered and not running.is_listing:
             self._given_up.append((self._clock() + _GIVEN_UP_SECONDS, running.peer))
@@ -256,8 +268,8 @@ class RunningCalls:
         for scope in running.questions:
             scope.cancel()
 
-    def _sender(self) -> RelayedCall | None:
-        """Return the request that the message in this task is about; None where it may be several."""
+    def _find_sender(self) -> RelayedCall | None:
+        """Return the request that the current message belongs to; None if several are possible."""
         own = _RUNNING.get()
         if own is not None:
             return own if own in self._calls else None
@@ -271,8 +283,8 @@ class RunningCalls:
         return [each for each in self._calls if not each.is_listing]
 
     def log(self, params: dict[str, Any], *, modern: bool) -> None:
-        """Give a log message to the request that it must belong to; where several are possible, to none."""
-        running = self._sender()
+        """Relay a log message to its request; drop it if several are possible."""
+        running = self._find_sender()
         if modern and running is None:  # only a request that asked for messages gets any
             heard = [each for each in self._calls if each.updates is not None]
             running = heard[0] if len(heard) == 1 else None
@@ -282,7 +294,7 @@ class RunningCalls:
         running.updates.put(log_update(params))
 
     def _note_page(self, elicitation_id: Any, running: RelayedCall) -> None:
-        """Note for which request a client is sent to a page."""
+        """Store which request a page belongs to that a client is asked to open."""
         is_id = isinstance(elicitation_id, str) and len(elicitation_id) <= _MAX_PAGE_ID_LENGTH
         notify = running.client.page_notifier() if is_id and running.client is not None else None
         if notify is not None:
@@ -291,19 +303,19 @@ class RunningCalls:
                 self._pages.popitem(last=False)
 
     def complete(self, elicitation_id: str) -> None:
-        """Tell the client that was sent to a page that it is done with."""
+        """Notify the client that opened a page of the completed elicitation."""
         if elicitation_id in self._pages:
             running, notify = self._pages.pop(elicitation_id)
             notify(elicitation_id, running() in self._calls)
 
     async def answer(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return what the client answers to a request of a server of the handshake era.
+        """Relay a request of a server of the handshake era to the client, and return its response.
 
         Raises:
-            MCPError: no request of a client is under way, it may be several, its client cannot answer, or is
-                asked too much at once.
+            MCPError: no request of a client is running, or those of several clients are; the client cannot
+                answer; or too many questions are pending.
         """
-        running, own = self._sender(), _RUNNING.get() is not None
+        running, own = self._find_sender(), _RUNNING.get() is not None
         if running is None or running.on_input is None:
             why = "requests of several clients run" if self._calls else "no request of a client runs"
             raise MCPError(INVALID_REQUEST, f"{method} cannot be passed on: {why}")
@@ -312,7 +324,7 @@ class RunningCalls:
             raise MCPError(INVALID_REQUEST, f"{method} is not passed on: {waiting}")
         client = running.client
         if method == "roots/list" and not own and client is not None and "roots" not in client.capabilities:
-            running.note_asked()  # though some servers ask once they are started: no failure of the call
+            running.note_asked()  # some servers ask for roots at their start: the call must not fail for it
             raise MCPError(METHOD_NOT_FOUND, "the client does not declare roots")
         request = {"method": method} | ({} if params is None else {"params": dict(params)})
         self._note_page((params or {}).get("elicitationId"), running)
@@ -328,7 +340,7 @@ class RunningCalls:
 
 
 def _refusal(error: ToolExecutionError) -> MCPError:
-    """Return the error that a server gets for its question: the client's own, if it gave one."""
+    """Return the error for the server: the client's own, if it sent one."""
     cause = error.__cause__
     if isinstance(cause, MCPError):
         return MCPError(cause.code, cause.message, cause.data)

@@ -1,4 +1,4 @@
-"""The client behind one request: sent progress and logs, and asked in the way of its protocol's era."""
+"""The client behind one request: sends it progress and logs, and asks it as its protocol's era requires."""
 
 import hashlib
 import json
@@ -38,10 +38,9 @@ from toolcrib.mcp_internals import connection_of
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _FIELD = "confirm"
-_Asked = mcp_types.InputRequest
-_REQUEST: TypeAdapter[_Asked] = TypeAdapter(_Asked)
-Ask = Callable[[Mapping[str, _Asked]], Awaitable[dict[str, dict[str, Any]]]]
-"""Asks a client of the stateless era, whose request waits meanwhile, and returns its responses by key."""
+_REQUEST: TypeAdapter[mcp_types.InputRequest] = TypeAdapter(mcp_types.InputRequest)
+Ask = Callable[[Mapping[str, mcp_types.InputRequest]], Awaitable[dict[str, dict[str, Any]]]]
+"""Asks a client of the stateless era while its call is held, and returns its responses by key."""
 _NOBODY_IS_ASKED = Approval()
 _LEVEL = "toolcrib.log_level"
 _PEER = "toolcrib.peer"
@@ -55,7 +54,7 @@ _FORM: dict[str, Any] = {
 
 
 class RequestClient:
-    """The client behind one request; see `CallingClient` and `toolcrib.execution.mcp.relays.CallClient`."""
+    """The client behind one request; implements `CallingClient` and `toolcrib.execution.call.CallClient`."""
 
     __slots__ = (
         "_asked",
@@ -70,9 +69,9 @@ class RequestClient:
         "_tokens",
         "ask_later",
         "is_single",
-        "lacking",
-        "passed",
+        "passed_question",
         "principal",
+        "refusal",
         "takes_tasks",
         "task",
     )
@@ -87,27 +86,27 @@ class RequestClient:
         is_single: bool = False,
         takes_tasks: bool = False,
     ) -> None:
-        """Take what the SDK tells of a request; an answer is waited for so many seconds."""
+        """Wrap a request of the SDK; `patience` is how many seconds to wait for an answer."""
         self._context, self._session, self._params = context, context.session, params
         self.principal = principal_of(context)
-        """Who calls: whom the token names; else the client by the name that it gives itself."""
+        """The caller: the subject of the token, else the client by its self-declared name."""
         self._tokens, self._patience, self._mark = tokens, patience, object()
         self._asked: dict[str, str] | None = None
         self._given: dict[str, str] = {}
         self._is_away = False
         self._state: dict[str, Any] = json.loads(params.request_state) if params.request_state else {}
         self.ask_later: Ask | None = None
-        """Asks a client of the stateless era while its request is held."""
+        """Asks a client of the stateless era while its call is held."""
         self.is_single = is_single
-        """Whether its request stands for one request to a server, and can be made again as a whole."""
+        """Whether its request maps to one request to a server, and can be repeated as a whole."""
         self.takes_tasks = is_single and takes_tasks
-        """Whether a server may begin a task in place of the answer, or is asked about one."""
+        """Whether a server may begin a task in place of the answer, or the request concerns one."""
         self.task: StartedTask | None = None
-        """The task that it has begun."""
-        self.passed: mcp_types.InputRequiredResult | None = None
-        """The question of a server, to be the answer to this request."""
-        self.lacking: MCPError | None = None
-        """Why a server that needs input got none, such as a capability that the client has not."""
+        """The task that a server has begun."""
+        self.passed_question: mcp_types.InputRequiredResult | None = None
+        """The question of a server, which is the answer to this request."""
+        self.refusal: MCPError | None = None
+        """The error of a server that got no input, such as for a capability that the client lacks."""
 
     def context(self, approval: Approval = _NOBODY_IS_ASKED) -> CallContext:
         """Return the context of a call that this request makes."""
@@ -116,11 +115,11 @@ class RequestClient:
         return CallContext(principal=self.principal, client=self, approval=approval, subject_token=token)
 
     def leave(self) -> None:
-        """Note that the request was answered with a question, so that there is nobody to tell anything."""
+        """Stop sending: the request was answered with a question, so its channel is closed."""
         self._is_away = True
 
     def come_back(self, context: ServerRequestContext[Any, Any]) -> None:
-        """Note that the client has made the request again, which carries its notifications from now on."""
+        """Continue on the repeated request, which carries the notifications from then on."""
         self._context, self._session, self._is_away = context, context.session, False
         self.principal = principal_of(context)
 
@@ -131,19 +130,19 @@ class RequestClient:
         return meta is not None and meta.get("progress_token") is not None
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Tell it how far the request is; nothing happens where it did not ask for that."""
+        """Send a progress notification, if it requested them."""
         if not self._is_away:
             await self._session.report_progress(progress, total, message)
 
     @property
     def peer(self) -> object:
-        """A mark of its connection, which holds nothing of it; in the stateless era, of the request."""
+        """Identity of its connection; in the stateless era, of the request. Keeps neither alive."""
         kept = {} if self.is_stateless else connection_of(self._session).state
         return kept.setdefault(_PEER, self._mark)
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        """Which of elicitation, sampling and roots it declares."""
+        """The capabilities that it declares among elicitation, sampling and roots."""
         declared = self._session.client_capabilities
         found = {name: getattr(declared, name, None) for name in _RELAYED}
         return {
@@ -154,7 +153,7 @@ class RequestClient:
 
     @property
     def takes_server_requests(self) -> bool:
-        """Whether a server asks it by requests of its own: it is of the handshake era, and can be asked."""
+        """Whether servers may send it requests: it is of the handshake era and declares such a capability."""
         if self.is_stateless:
             return False
         declared = self._session.client_capabilities
@@ -162,14 +161,14 @@ class RequestClient:
 
     @property
     def extensions(self) -> dict[str, Any]:
-        """What it declares of MCP Apps, where it shows pages."""
+        """The MCP Apps extension, if it declares that."""
         declared = self._session.client_capabilities
         found = {} if declared is None else declared.extensions or {}
         return {APPS: found[APPS]} if APPS in found else {}
 
     @property
     def log_level(self) -> str | None:
-        """The least severe log messages that it wants: of this request, or as it has set for all."""
+        """Least severe level of the log messages that it wants: from this request, or from its session."""
         if not self.is_stateless:
             return str(connection_of(self._session).state.get(_LEVEL, _DEFAULT_LEVEL))
         level = (self._context.meta or {}).get(mcp_types.LOG_LEVEL_META_KEY)
@@ -177,11 +176,11 @@ class RequestClient:
 
     @property
     def has_set_level(self) -> bool:
-        """Whether it named that level itself."""
+        """Whether it chose that level itself."""
         return self.is_stateless or _LEVEL in connection_of(self._session).state
 
     async def log(self, params: dict[str, Any]) -> None:
-        """Send it a log message, unless it is below its level."""
+        """Send it a log message, unless that is below its level."""
         level = self.log_level
         if level is None or self._is_away or params.get("level") not in LOG_LEVELS:
             return
@@ -191,24 +190,24 @@ class RequestClient:
             await self._session.send_notification(notification, self._context.request_id)
 
     def page_notifier(self) -> PageNotifier | None:
-        """Return what tells it that a page is done with; the stateless era has no word for that."""
+        """Return a callback that reports a completed elicitation; None in the stateless era."""
         return None if self.is_stateless else page_notifier(self._session, self._context.request_id)
 
     @property
     def can_ask(self) -> bool:
-        """Whether it can ask a person; without asking anything."""
+        """Whether it can ask a person to fill in a form."""
         return can_fill_forms(self._session.client_capabilities) and (
             self.is_stateless or self._session.can_send_request
         )
 
     async def confirm(self, question: Confirmation) -> ConfirmationResult:
-        """Ask a person, and return the answer; in the stateless era it may leave with `InputNeeded`."""
+        """Ask a person, and return the answer; in the stateless era this may raise `InputNeeded`."""
         if not self.can_ask:
             return ConfirmationResult.UNASKED
         if not self.is_stateless:
-            return await self._answer(question)
+            return await self._elicit_answer(question)
         try:
-            return self._answered(question)
+            return self._redeem_answer(question)
         except InputNeeded as needed:
             if not self._is_away or self.ask_later is None:
                 raise
@@ -217,18 +216,18 @@ class RequestClient:
 
     @property
     def is_stateless(self) -> bool:
-        """Whether it is of the stateless era, which is asked by way of the answer to its request."""
+        """Whether it is of the stateless era, in which a question is the answer to its request."""
         return self._context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     @property
-    def held(self) -> str | None:
+    def held_key(self) -> str | None:
         """The key of the held call that this request continues."""
         held = self._state.get("held")
         return held if isinstance(held, str) else None
 
-    def lacks(self, error: MCPError) -> None:
-        """Note why a server got no input, to be the answer: such as a capability that the client has not."""
-        self.lacking = error
+    def note_refusal(self, error: MCPError) -> None:
+        """Store the error of a server that got no input; it becomes the answer to the request."""
+        self.refusal = error
 
     def note_task(self, call: Call, handle: dict[str, Any]) -> None:
         """Make the task of a server the answer to this request."""
@@ -237,8 +236,8 @@ class RequestClient:
         kept = replace(call, args={}, context=context, emit=None, pause=None, on_asked=None)
         self.task = StartedTask(kept, handle)
 
-    def resumed(self) -> dict[str, Any]:
-        """Return the state and the responses for the server whose question was passed on, once."""
+    def take_server_state(self) -> dict[str, Any]:
+        """Return the state and the responses for the server whose question was relayed, once."""
         if "passed" not in self._state:
             return {}
         state = self._state.pop("passed")
@@ -247,7 +246,7 @@ class RequestClient:
         return {name: value for name, value in found.items() if value is not None}
 
     def pass_on(self, result: dict[str, Any]) -> bool:
-        """Make the question of a server the answer to this request, if the client can answer it."""
+        """Answer this request with a server's question; return False if the client cannot answer that."""
         if not (self.is_single and self.is_stateless):
             return False
         try:
@@ -261,54 +260,56 @@ class RequestClient:
             return False
         requests = {key: without_context(request) for key, request in (asked.input_requests or {}).items()}
         state = self._tokens.issue({}, self._given, passed=asked.request_state)
-        self.passed = asked.model_copy(update={"input_requests": requests, "request_state": state})
+        self.passed_question = asked.model_copy(update={"input_requests": requests, "request_state": state})
         return True
 
-    async def ask(self, requests: Mapping[str, _Asked]) -> dict[str, dict[str, Any]]:
-        """Return what the client answers to requests of another server's, as MCP has it.
+    async def ask(self, requests: Mapping[str, mcp_types.InputRequest]) -> dict[str, dict[str, Any]]:
+        """Relay the requests of a server to the client, and return its responses by the same keys.
 
         Raises:
-            LookupError: it cannot be asked that.
+            LookupError: it does not support such a request.
             TimeoutError: it did not answer.
             MCPError: it answered with an error.
         """
         for request in requests.values():
             if not is_able(self._session.client_capabilities, request):
-                self.lacking = missing(request)
+                self.refusal = missing(request)
                 raise LookupError(request.method)
         if self.ask_later is not None:
             return await self.ask_later(requests)
         if not self._session.can_send_request:
             raise LookupError(", ".join(request.method for request in requests.values()))
-        return {key: await self._send(request) for key, request in requests.items()}
+        return {key: await self._send_request(request) for key, request in requests.items()}
 
     @property
     def can_open_links(self) -> bool:
-        """Whether it can ask a person to open an address in a browser."""
+        """Whether it can ask a person to open a URL."""
         declared = self._session.client_capabilities
         able = None if declared is None else declared.elicitation
         can_be_sent = self.ask_later is not None or self._session.can_send_request
         return able is not None and able.url is not None and can_be_sent
 
-    async def opened(self, elicitation: str) -> None:
-        """Tell it that what a link was for is done; the stateless era has no such message."""
+    async def complete_elicitation(self, elicitation: str) -> None:
+        """Notify it of a completed URL elicitation; the stateless era has no such message."""
         if not self.is_stateless:
             params = mcp_types.ElicitCompleteNotificationParams(elicitation_id=elicitation)
             notification = mcp_types.ElicitCompleteNotification(params=params)
             await self._session.send_notification(notification, self._context.request_id)
 
-    async def _send(self, request: _Asked) -> dict[str, Any]:
+    async def _send_request(self, request: mcp_types.InputRequest) -> dict[str, Any]:
         params = request.params
         if isinstance(params, mcp_types.ElicitRequestURLParams) and params.elicitation_id is None:
             named = params.model_copy(update={"elicitation_id": secrets.token_hex(16)})
-            request = mcp_types.ElicitRequest(params=named)  # which the era of the server does without
+            request = mcp_types.ElicitRequest(
+                params=named
+            )  # which the stateless era of the server does not have
         related = ServerMessageMetadata(related_request_id=self._context.request_id)
         with anyio.fail_after(self._patience):
             result = await self._session.send_request(request, result_of(request), metadata=related)
         return result.model_dump(by_alias=True, mode="json", exclude_none=True)
 
-    async def _answer(self, question: Confirmation) -> ConfirmationResult:
-        """Return what the person says, waiting for it; a client that fails at asking has not asked."""
+    async def _elicit_answer(self, question: Confirmation) -> ConfirmationResult:
+        """Send a form and wait for the answer; a client that fails has not asked its user."""
         with anyio.move_on_after(self._patience):
             try:
                 answer = await self._session.elicit_form(question.text, _FORM, self._context.request_id)
@@ -319,8 +320,8 @@ class RequestClient:
         _LOG.warning("a client did not answer a question within %g s", self._patience)
         return ConfirmationResult.UNANSWERED
 
-    def _answered(self, question: Confirmation) -> ConfirmationResult:
-        """Return the person's answer, if the client comes with it."""
+    def _redeem_answer(self, question: Confirmation) -> ConfirmationResult:
+        """Return the answer from the request or its sealed state; raise `InputNeeded` if there is none."""
         if self._asked is None:
             account = account_of(self.principal)
             self._asked, self._given = self._tokens.redeem(self._params.request_state, account)
@@ -354,13 +355,13 @@ def _verdict(answer: mcp_types.ElicitResult) -> ConfirmationResult:
 async def set_log_level(
     context: ServerRequestContext[Any, Any], params: mcp_types.SetLevelRequestParams
 ) -> mcp_types.EmptyResult:
-    """Note from which level on a client of the handshake era wants log messages of servers."""
+    """Store the log level that a client of the handshake era wants."""
     connection_of(context.session).state[_LEVEL] = params.level
     return mcp_types.EmptyResult()
 
 
 async def relay_input(call: Call, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return what the client behind a call answers to the requests of a server, by their keys.
+    """Relay the requests of a server to the client behind a call, and return its responses by their keys.
 
     Raises:
         ToolExecutionError: there is no client, or it cannot answer.
@@ -368,15 +369,15 @@ async def relay_input(call: Call, asked: dict[str, Any]) -> dict[str, Any]:
     client = call.context.client
     if not isinstance(client, RequestClient):
         raise _failure(call, "there is no client to ask")
-    requests: dict[str, _Asked] = {}
+    requests: dict[str, mcp_types.InputRequest] = {}
     for key, request in asked.items():
         try:
             requests[key] = without_context(_REQUEST.validate_python(request, by_name=False))
         except PydanticError as error:
-            raise _failure(call, f"it asks for {_method(request)}, which cannot be passed on") from error
+            raise _failure(call, f"it asks for {_method_of(request)}, which cannot be passed on") from error
         if not is_safe_page(requests[key]):
             raise _failure(call, UNSAFE_PAGE)
-    methods = ", ".join(sorted({_method(request) for request in asked.values()}))
+    methods = ", ".join(sorted({_method_of(request) for request in asked.values()}))
     try:
         return await client.ask(requests)
     except LookupError as error:
@@ -391,7 +392,7 @@ async def relay_input(call: Call, asked: dict[str, Any]) -> dict[str, Any]:
         raise _failure(call, f"it asks for {methods}, and the client refused: {error}") from error
 
 
-def _method(request: Any) -> str:
+def _method_of(request: Any) -> str:
     method = str(request.get("method")) if isinstance(request, dict) else "nothing known"
     return f"{method!r:.80}"
 

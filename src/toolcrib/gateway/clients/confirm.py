@@ -1,4 +1,4 @@
-"""Running tools for clients: a destructive one only when a person has agreed to it."""
+"""Runs tools for clients; destructive ones only with the consent of a person."""
 
 import hashlib
 import json
@@ -24,11 +24,11 @@ from toolcrib.model import RunResult, Tool
 from toolcrib.model.display import visible
 
 MAX_QUESTION = 32_000
-"""How many characters a question may have; what takes more is refused, since nothing may be left out."""
+"""Longest question, in characters; a longer one is refused, since nothing of it may be left out."""
 _SHORT = 400
-"""Up to how many characters arguments, steps or code stand in one line of a question."""
+"""Longest arguments, steps or code, in characters, that are shown on one line."""
 _MAX_NAMED = 10
-"""How many tools an error names."""
+"""Tools that an error names, at most."""
 _REFUSALS: dict[ConfirmationResult, tuple[Unconfirmed, str]] = {
     ConfirmationResult.DECLINED: (
         "declined",
@@ -50,17 +50,17 @@ _FIRST_RULE = "; where there is a rule, what no rule allows is refused"
 
 @dataclass(frozen=True, slots=True)
 class _Why:
-    """Why a person is asked: a tool may destroy something, or a rule says so."""
+    """The reason why a person is asked: a destructive tool, or a rule."""
 
     text: str
-    """What the person reads."""
+    """The text for the person."""
     is_risk: bool
     """Whether `gateway.confirm` is the reason."""
     rule: str | None = None
-    """The rule that is the reason, where it is one."""
+    """Name of the rule, if one is the reason."""
 
     def remedy(self, tools: Sequence[str], *, has_rules: bool) -> str:
-        """Return how the operator of the gateway lets these tools run without a question."""
+        """Return how the operator of the gateway can let these tools run without a question."""
         begin = "to let it run without a question, the operator of the gateway can"
         if self.is_risk:
             named = ", ".join(tools[:_MAX_NAMED])
@@ -75,7 +75,7 @@ class _Why:
 
 
 class ConfirmedCalls:
-    """Runs single tools of a view for clients; a person agrees to a destructive one first."""
+    """Runs single tools of a view for clients, and obtains the consent of their users."""
 
     def __init__(self, view: View, *, confirm: bool) -> None:
         self._view = view
@@ -91,9 +91,9 @@ class ConfirmedCalls:
         """Run the tool that a reference means.
 
         Raises:
-            PolicyDeniedError: the person declined, or gave no answer; or the arguments are too long to show.
-            InputNeeded: the client has to make the request again, with the answer.
-            ToolError: as `View.run` has it.
+            PolicyDeniedError: the person did not agree, or the arguments are too long to show.
+            InputNeeded: the client has to repeat the request with the answer.
+            ToolError: as for `View.run`.
         """
         context = self.context(client)
         if client.can_ask:
@@ -109,29 +109,29 @@ class ConfirmedCalls:
         )
 
     def context(self, client: CallingClient, granted: Iterable[Tool] = ()) -> CallContext:
-        """Return the context of calls for a client, whose user has agreed to some tools.
+        """Return the context of calls for a client whose user has agreed to the granted tools.
 
-        Further destructive tools need consent, where the client could have asked for it.
+        Other destructive tools need consent still, if the client can ask its user.
         """
         ids = frozenset(str(tool.id) for tool in granted)
         return client.context(Approval(granted=ids, confirm_destructive=self._confirm and client.can_ask))
 
-    async def agree(
+    async def obtain_consent(
         self, client: CallingClient, tools: Sequence[Tool], given: Any, what: str, places: Sequence[str] = ()
     ) -> None:
-        """Have a person agree to tools that something runs, all at once, before it begins.
+        """Ask a person once about all tools of a chain or a program, before it begins.
 
         Args:
-            client: who is asked.
-            tools: where there are none nobody is asked.
-            given: what a person should see of how they run: steps or code.
-            what: what runs them, a `chain` or a `program`.
-            places: what a person should see of it first, where it is long: the calls of these tools.
+            client: whose user is asked.
+            tools: the tools that need consent; without any, no question is asked.
+            given: the steps or the code.
+            what: `chain` or `program`.
+            places: the calls of these tools, which a long question shows first.
 
         Raises:
-            PolicyDeniedError: the person did not agree, or it is too long to be shown to one; observers have
-                seen a refused call of each tool.
-            InputNeeded: the client has to make the request again, with the answer.
+            PolicyDeniedError: the person did not agree, or the question is too long; observers have seen a
+                refused call of each tool.
+            InputNeeded: the client has to repeat the request with the answer.
         """
         if not tools:
             return
@@ -146,8 +146,8 @@ class ConfirmedCalls:
                     await self._view.run(str(tool.id), context=refused)
             raise
 
-    def asked_about(self, client: CallingClient, tools: Iterable[Tool]) -> list[Tool]:
-        """Return those tools that a person is asked about before they run with some arguments."""
+    def filter_needing_consent(self, client: CallingClient, tools: Iterable[Tool]) -> list[Tool]:
+        """Return the tools that need the consent of a person with some arguments."""
         rules = self._view.rules
         grants = None if rules is None else rules.grants(client.principal)
         return [
@@ -157,14 +157,14 @@ class ConfirmedCalls:
         ]
 
     def _needs_consent(self, client: CallingClient, tool: Tool) -> bool:
-        """Return whether a tool is destructive, and may run with arguments that no rule consents to."""
+        """Return whether a tool is destructive, and can be called without the consent of a rule."""
         if not (self._confirm and is_destructive(tool.annotations)):
             return False
         rules = self._view.rules
         return rules is None or not rules.grants(client.principal).always_consents(tool)
 
     async def _ask_about_call(self, client: CallingClient, request: Request, decision: Decision) -> None:
-        """Ask whether one call may run.
+        """Ask a person about one call.
 
         Raises:
             PolicyDeniedError: the person did not agree, or the rules are others by now, and deny it.
@@ -192,14 +192,14 @@ class ConfirmedCalls:
         what: str = "",
         places: Sequence[str] = (),
     ) -> None:
-        """Ask whether tools may run; `what` runs them, unless one runs by itself.
+        """Ask a person about tools, which `what` runs; it is empty for a single call.
 
         Raises:
             PolicyDeniedError: the person did not agree.
-            InputNeeded: the client has to make the request again, with the answer.
+            InputNeeded: the client has to repeat the request with the answer.
         """
         names = [str(tool.id) for tool in tools]
-        bound = self._bound(client, tools)
+        bound = self._binding(client, tools)
         result = await client.confirm(_question(names, given, what, places, why.text, bound))
         if result not in _REFUSALS:
             return
@@ -208,8 +208,8 @@ class ConfirmedCalls:
             reason = f"{reason}; {why.remedy(names, has_rules=self._view.rules is not None)}"
         raise PolicyDeniedError(tool_id=", ".join(names), reason=reason, rule=why.rule, answer=answer)
 
-    def _bound(self, client: CallingClient, tools: Iterable[Tool]) -> str:
-        """Return what an answer holds for, beside the arguments: who asks, these very tools, these rules."""
+    def _binding(self, client: CallingClient, tools: Iterable[Tool]) -> str:
+        """Return what an answer is bound to besides the arguments: the caller, the definitions, the rules."""
         rules = self._view.rules
         version = "" if rules is None else rules.version
         who = client.principal
@@ -218,9 +218,9 @@ class ConfirmedCalls:
 
 
 def progress_sender(client: CallingClient) -> Progress | None:
-    """Return a callback that sends a client progress; None where it did not ask for any.
+    """Return a callback that sends progress to a client; None if it did not request any.
 
-    Where it cannot be sent, that is logged, and the call goes on.
+    A failure to send is logged, and does not fail the call.
     """
     return partial(notify, client.progress, work_done=True) if client.wants_progress else None
 
@@ -228,18 +228,18 @@ def progress_sender(client: CallingClient) -> Progress | None:
 def _question(
     tools: Sequence[str], given: Any, what: str, places: Sequence[str], reason: str, bound: str
 ) -> Confirmation:
-    """Return the question, the same each time it is about the same tools and arguments.
+    """Return the question; its key is equal for equal tools, arguments and bindings.
 
     Raises:
-        PolicyDeniedError: it would be too long to be shown as a whole.
+        PolicyDeniedError: the question would be too long.
     """
     written = given if isinstance(given, str) else _json(given)
-    # The whole digest, and of each character: whoever writes the calls must not find two of one key.
+    # A whole digest of all characters: a model that writes the calls must not find two with the same key.
     content = json.dumps([what, *tools, written, bound])
     key = hashlib.sha256(content.encode()).hexdigest()
     text = ""
     if len(written) <= MAX_QUESTION:
-        text = visible(_text(tools, given, what, places, reason))
+        text = visible(_question_text(tools, given, what, places, reason))
     if not 0 < len(text) <= MAX_QUESTION:
         raise PolicyDeniedError(
             tool_id=", ".join(tools[:_MAX_NAMED]),
@@ -253,11 +253,11 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _text(tools: Sequence[str], given: Any, what: str, places: Sequence[str], reason: str) -> str:
-    """Return the question with the whole of what is decided on; what is short, or destroys, stands first.
+def _question_text(tools: Sequence[str], given: Any, what: str, places: Sequence[str], reason: str) -> str:
+    """Return the text of a question with all arguments; short and destructive parts come first.
 
-    Nothing is cut or redacted, whatever its name looks like: it may be the target. These are the words of the
-    client that asks, and no secrets of this machine.
+    Nothing is cut or redacted, even if it looks like a secret: it may be the target of the call. The text
+    comes from the client that is asked, and has no secrets of this machine.
     """
     written = given if isinstance(given, str) and what else _json(given)
     is_short = len(written) <= _SHORT and "\n" not in written
@@ -273,7 +273,7 @@ def _text(tools: Sequence[str], given: Any, what: str, places: Sequence[str], re
     if is_short:
         return f"{begin} The {what}: {written}"
     called = ["It uses them here:", *(f"- {each}" for each in places)] if places else []
-    # Numbers, so that no line of it can pass for a line of the question.
+    # Line numbers, so that no line of the code can pass for one of the question.
     parts = given.split("\n") if isinstance(given, str) else [_json(step) for step in given]
     first = 1 if isinstance(given, str) else 0
     return "\n".join(

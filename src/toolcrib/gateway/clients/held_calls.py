@@ -1,4 +1,20 @@
-"""Calls of stateless clients that wait for input, from the answer that asks for it to the request with it."""
+"""Calls that wait for input of their clients, across the requests of a stateless client.
+
+A server of the handshake era sends its question to the client while the call runs, so the call simply waits.
+A client of the stateless era cannot be sent anything: it gets the question as the answer to its request, and
+repeats the request with the response. The call must survive in between, with its connection to the server,
+its deadline and the results of a chain so far. So it runs in a task of its own, a `HeldCall`, and each
+request only waits for its next outcome: the result, a question, or a task that goes on.
+
+The repeated request finds its call by a random key in `requestState`. The endpoint seals that state and binds
+it to the method, the tool, the arguments and the principal, so that another client's answer cannot reach the
+call. A work that maps to a single request to a stateless server is not held: its question is relayed, and the
+server keeps the state (`RequestClient.pass_on`).
+
+Held calls cost memory and slots of servers. A client that does not come back is abandoned after `patience`
+seconds, each principal has a share of `max_held`, and a call ends when the token is revoked of the latest
+request that it goes on for (`follow_request`).
+"""
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,37 +38,29 @@ from toolcrib.gateway.passing import wire
 
 T = TypeVar("T")
 COMPOSED = frozenset({"execute_code", "run_chain"})
-"""Tools that make several calls: what they have done must not be done again, so they are held in any case."""
+"""Tools that make several calls. They are always held: to repeat them would repeat the calls made so far."""
 MAX_HELD = 1_000
-"""How many calls wait for input at once."""
+"""Calls that may wait for input at once."""
 _LONG = 2.0
-"""After how many seconds a call of such a tool goes on as a task, where its client knows tasks."""
-_Asked = mcp_types.InputRequest
+"""Seconds after which a call of such a tool becomes a task, if its client supports tasks."""
 _Context = ServerRequestContext[Any, Any]
 
 
 class HeldCalls:
-    """Answers requests that servers may ask their clients about, in both eras.
-
-    A server of the handshake era asks by a request of its own, and its call waits for the answer. A client of
-    the stateless era is asked by the answer to its request, and makes that again. Between the two the call is
-    held here, in a task of its own, under a secret that goes with the question in `requestState`. The
-    endpoint seals that, and binds it to the method, the tool, the arguments and the principal, so that nobody
-    else's answer reaches the call. One that is not come back to in time is cancelled.
-    """
+    """Answers requests during which servers may ask for input, for clients of both eras."""
 
     def __init__(self, tokens: ConfirmationTokens, patience: float, max_held: int = MAX_HELD) -> None:
-        """Hold a call for as many seconds as a person may take to answer."""
+        """Hold at most `max_held` calls; each waits `patience` seconds for an answer."""
         self._tokens, self._patience, self._max_held = tokens, patience, max_held
         self._held: dict[str, HeldCall] = {}
         self._calls: set[HeldCall] = set()
 
     def __len__(self) -> int:
-        """Return how many calls wait for input."""
+        """Return how many calls wait for a repeated request."""
         return len(self._held)
 
     def close(self) -> None:
-        """Cancel all that are held."""
+        """Cancel all calls."""
         for call in list(self._calls):
             call.scope.cancel()
 
@@ -65,41 +73,48 @@ class HeldCalls:
         is_single: bool = False,
         takes_tasks: bool = False,
     ) -> T | mcp_types.InputRequiredResult:
-        """Return what the work gives, or what the client is to be asked before it goes on.
+        """Run the work for a request, and return its result or a question for the client.
 
-        It may be used for each request that may be answered with `input_required`: `tools/call`,
-        `prompts/get` and `resources/read`. `is_single` says that the work stands for one request to a server
-        and can be done again: then the question of a stateless server is passed on, and nothing is held.
-        `takes_tasks` says that the server may begin a task instead: then a `StartedTask` is returned. Work
-        that is not single and takes long goes on, and the `HeldCall` that it is in is returned.
+        It serves each request that may be answered with `input_required`: `tools/call`, `prompts/get` and
+        `resources/read`. `is_single`: the work maps to one request to a server and can be repeated, so the
+        question of a stateless server is relayed. `takes_tasks`: the client supports tasks. Then a
+        `StartedTask` is returned if the server begins one, and the `HeldCall` if work that is not single
+        takes long.
 
         Raises:
-            MCPError: the call that this request goes on with is over; the client lacks a capability that the
-                server needs; or whatever the work raises.
+            MCPError: the call that this request continues is over, or the client lacks a capability that the
+                server needs.
+            Exception: any error of the work.
         """
         client = RequestClient(
             context, params, self._tokens, self._patience, is_single=is_single, takes_tasks=takes_tasks
         )
         given: T | mcp_types.InputRequiredResult
         within = _LONG if takes_tasks and not is_single else None
-        if client.held is not None:
-            given = await self._outcome(self._taken(client.held, context, params), within)
+        if client.held_key is not None:
+            given = await self._wait_for_outcome(self._resume_held(client.held_key, context, params), within)
             return given
-        if client.is_stateless and (client.capabilities or within):  # else nobody can be asked that way
-            held = HeldCall(client, lambda: _answered(client, work), self._patience, self._check)
-            held.follow(context)
+        if client.is_stateless and (
+            client.capabilities or within
+        ):  # else there can be no question, and no task
+            held = HeldCall(
+                client, lambda: _run_for_client(client, work), self._patience, self._check_capacity
+            )
+            held.follow_request(context)
             self._calls.add(held)
-            given = await self._outcome(held, within)
+            given = await self._wait_for_outcome(held, within)
         else:
-            given = await _answered(client, work)
+            given = await _run_for_client(client, work)
         return given
 
     def client_of(self, context: _Context) -> RequestClient:
-        """Return the client behind a request that is not answered with a question."""
+        """Return the client of a request that cannot be answered with a question."""
         return RequestClient(context, mcp_types.InputResponseRequestParams(), self._tokens, self._patience)
 
-    def _taken(self, key: str, context: _Context, params: mcp_types.InputResponseRequestParams) -> "HeldCall":
-        """Return the call that waits for the responses of a request, which it is given."""
+    def _resume_held(
+        self, key: str, context: _Context, params: mcp_types.InputResponseRequestParams
+    ) -> "HeldCall":
+        """Give the responses of a request to the call that waits for them, and return the call."""
         held = self._held.pop(key, None)
         if held is None or held.is_over:
             message = (
@@ -108,16 +123,16 @@ class HeldCalls:
             raise MCPError(mcp_types.INVALID_PARAMS, message, {"reason": "invalid_request_state"})
         held.key = None
         held.client.come_back(context)
-        held.follow(context)
-        held.take({key: wire(response) for key, response in (params.input_responses or {}).items()})
+        held.follow_request(context)
+        held.take_responses({key: wire(response) for key, response in (params.input_responses or {}).items()})
         return held
 
-    async def _outcome(self, held: "HeldCall", within: float | None) -> Any:
-        """Return what a call gives, or what it asks; itself, where it does neither within some seconds."""
+    async def _wait_for_outcome(self, held: "HeldCall", within: float | None) -> Any:
+        """Return the result or the question of a call; the call itself if there is neither in time."""
         try:
             with anyio.move_on_after(within):
-                await held.settled()
-        except BaseException:  # whoever made the request has cancelled it, or is gone
+                await held.wait()
+        except BaseException:  # the client has cancelled the request, or has disconnected
             self._calls.discard(held)
             await held.stop()
             raise
@@ -136,11 +151,11 @@ class HeldCalls:
             input_requests=dict(held.asked), request_state=self._tokens.issue({}, {}, held=key)
         )
 
-    def _check(self, held: "HeldCall") -> None:
-        """Refuse the question of a call, where too many wait for input already.
+    def _check_capacity(self, held: "HeldCall") -> None:
+        """Check that one more call may wait for input.
 
         Raises:
-            LimitExceededError: too many of its principal do, or of all.
+            LimitExceededError: too many calls of its principal wait already, or of all principals.
         """
         asking = [call for call in self._calls if call.asked and call is not held]
         own = sum(call.account == held.account for call in asking)
@@ -151,13 +166,13 @@ class HeldCalls:
             raise LimitExceededError("held_calls", reason)
 
     def _forget(self, held: "HeldCall") -> None:
-        if held.key is not None:  # nobody has come back to it
+        if held.key is not None:  # the request was not repeated
             self._held.pop(held.key, None)
             self._calls.discard(held)
 
 
 class HeldCall:
-    """One call in a task of its own, and what its client is asked."""
+    """A call in its own task, with the pending questions for its client."""
 
     def __init__(
         self,
@@ -168,28 +183,28 @@ class HeldCall:
     ) -> None:
         self.client = client
         self.account = account_of(client.principal)
-        """Whose it is, where somebody vouches for that."""
-        self.asked: dict[str, _Asked] = {}
-        """The questions that wait for a response, by key."""
+        """The account of its principal; None if that is not authenticated."""
+        self.asked: dict[str, mcp_types.InputRequest] = {}
+        """The questions without a response, by key."""
         self.key: str | None = None
-        """The key that it is held under while its client is away."""
+        """The key in `requestState`, while no request waits for it."""
         self.scope = anyio.CancelScope()
         self.is_over = False
         self.failure: BaseException | None = None
-        """What the work raised, once it is over."""
+        """The error of the work, once it is over."""
         self.on_end: Callable[[], None] = lambda: None
         self._right: OpenRequest | None = None
-        """The request by whose right it goes on."""
+        """The request whose token the call runs under."""
         self._work, self._patience, self._check = work, patience, check
         self._responses: dict[str, dict[str, Any]] = {}
         self._given: Any = None
-        self._stirred = anyio.Event()
-        self._answered = anyio.Event()
+        self._progressed = anyio.Event()
+        self._responses_arrived = anyio.Event()
         client.ask_later = self.ask
         self._task = Background(self._run)
 
-    def follow(self, context: _Context) -> None:
-        """Go on by the right of this request, the latest of its client, and end when its token is revoked."""
+    def follow_request(self, context: _Context) -> None:
+        """Run under the token of this request, the latest of the client: the call ends when it is revoked."""
         self._leave_request()
         self._right = None if self.is_over else open_request(context)
         if self._right is not None:
@@ -204,54 +219,54 @@ class HeldCall:
             with self.scope:
                 try:
                     self._given = await self._work()
-                except Exception as error:  # noqa: BLE001 - raised where the call is waited for
+                except Exception as error:  # noqa: BLE001 - raised by `result`
                     self.failure = error
             if self.scope.cancelled_caught:
                 self.failure = MCPError(mcp_types.INTERNAL_ERROR, "the call was cancelled")
         finally:
             self.is_over = True
             self._leave_request()
-            self._stirred.set()
+            self._progressed.set()
             self.on_end()
 
     def result(self) -> Any:
-        """Return what the work gave, or raise what it raised."""
+        """Return the result of the work, or raise its error."""
         if self.failure is not None:
             raise self.failure
         return self._given
 
-    async def settled(self) -> None:
-        """Wait until the work is over, or asks for something."""
+    async def wait(self) -> None:
+        """Wait until the work is over or has a question."""
         while not (self.is_over or self.asked):
-            self._stirred = anyio.Event()
-            await self._stirred.wait()
+            self._progressed = anyio.Event()
+            await self._progressed.wait()
 
     async def stop(self) -> None:
         """Cancel the work."""
         self.scope.cancel()
         await self._task.stop()
 
-    async def ask(self, requests: Mapping[str, _Asked]) -> dict[str, dict[str, Any]]:
-        """Return the responses of the client, which is asked by the answer to its request.
+    async def ask(self, requests: Mapping[str, mcp_types.InputRequest]) -> dict[str, dict[str, Any]]:
+        """Ask the client by the answer to its request, and return the responses of the repeated request.
 
         Raises:
             LimitExceededError: too many calls wait for input.
-            TimeoutError: it did not come back in time; the call is cancelled.
+            TimeoutError: the request was not repeated in time; the call is cancelled.
         """
         try:
             self._check(self)
         except LimitExceededError as error:
-            self.client.lacks(limit_error(error))
+            self.client.note_refusal(limit_error(error))
             raise
-        keys = {self._free(key): key for key in requests}
+        keys = {self._free_key(key): key for key in requests}
         for own, key in keys.items():
             self.asked[own] = _without_id(requests[key])
-        self._stirred.set()
+        self._progressed.set()
         try:
             with anyio.fail_after(self._patience):
                 while not keys.keys() <= self._responses.keys():
-                    self._answered = anyio.Event()
-                    await self._answered.wait()
+                    self._responses_arrived = anyio.Event()
+                    await self._responses_arrived.wait()
         except TimeoutError:
             self.scope.cancel()
             raise
@@ -261,26 +276,26 @@ class HeldCall:
                 self.asked.pop(own, None)
         return found
 
-    def _free(self, key: str) -> str:
-        """Return a key that no question has which is asked at the same time."""
+    def _free_key(self, key: str) -> str:
+        """Return the key, with a number if a pending question has it."""
         number, own = 1, key
         while own in self.asked or own in self._responses:
             number += 1
             own = f"{key}-{number}"
         return own
 
-    def take(self, responses: Mapping[str, Any]) -> None:
-        """Take the responses that fit a question; the others are asked again."""
+    def take_responses(self, responses: Mapping[str, Any]) -> None:
+        """Store the responses that fit their questions; the others remain pending."""
         for key, payload in responses.items():
             request = self.asked.get(key)
             if request is None or not _fits(request, payload):
                 continue
             del self.asked[key]
             self._responses[key] = payload
-        self._answered.set()
+        self._responses_arrived.set()
 
 
-def _fits(request: _Asked, payload: Any) -> bool:
+def _fits(request: mcp_types.InputRequest, payload: Any) -> bool:
     try:
         result_of(request).model_validate(payload, by_name=False)
     except ValidationError:
@@ -288,30 +303,30 @@ def _fits(request: _Asked, payload: Any) -> bool:
     return True
 
 
-def _without_id(request: _Asked) -> _Asked:
-    """Return a request without the id of an elicitation, which the stateless era has not."""
+def _without_id(request: mcp_types.InputRequest) -> mcp_types.InputRequest:
+    """Return a request without the id of a URL elicitation, which the stateless era does not have."""
     params = request.params
     if not isinstance(params, mcp_types.ElicitRequestURLParams) or params.elicitation_id is None:
         return request
     return mcp_types.ElicitRequest(params=params.model_copy(update={"elicitation_id": None}))
 
 
-async def _answered(client: RequestClient, work: Callable[[RequestClient], Awaitable[T]]) -> Any:
-    """Return what the work gives, unless what a server asked or refused meanwhile is the answer."""
+async def _run_for_client(client: RequestClient, work: Callable[[RequestClient], Awaitable[T]]) -> Any:
+    """Return the result of the work, or a server's question, task or refusal that replaces it."""
     try:
         given = await work(client)
     except InputNeeded as needed:
         return needed.result
     except Exception as error:
-        if client.passed is not None:
-            return client.passed
-        if client.lacking is not None and client.is_stateless and client.is_single:
-            raise client.lacking from error
+        if client.passed_question is not None:
+            return client.passed_question
+        if client.refusal is not None and client.is_stateless and client.is_single:
+            raise client.refusal from error
         raise
-    if client.passed is not None or client.task is not None:
-        return client.passed or client.task
+    if client.passed_question is not None or client.task is not None:
+        return client.passed_question or client.task
     failed = given.get("isError") if isinstance(given, dict) else getattr(given, "is_error", False)
-    # What a chain or code has done before is in its own answer.
-    if client.lacking is not None and client.is_stateless and client.is_single and failed:
-        raise client.lacking
+    # Of single requests only: the result of a chain or of code reports the calls made before the refusal.
+    if client.refusal is not None and client.is_stateless and client.is_single and failed:
+        raise client.refusal
     return given

@@ -1,4 +1,4 @@
-"""Has the client behind a request ask its user to log in to a server, and goes on when that is done."""
+"""Asks the user of a client to log in to a server, and continues the request afterwards."""
 
 import secrets
 from collections.abc import Awaitable, Callable
@@ -18,54 +18,54 @@ from toolcrib.gateway.clients.client import RequestClient
 from toolcrib.gateway.http.connect import LoginLink
 
 _PATIENCE = 300.0
-"""Seconds that a person has for a login while the call waits."""
+"""Seconds that a call waits for a login."""
 _KEY = "login"
 T = TypeVar("T")
 
 
 class _Links(Protocol):
-    """Where persons log in."""
+    """Creates the pages on which persons log in."""
 
     def link(self, principal: Principal | None, server: str) -> LoginLink | None: ...
 
 
 class LoginRequests:
-    """Middleware that asks for a missing login with URL elicitation, in the way of the client's era.
+    """Middleware that requests a missing login by URL elicitation.
 
-    Calls of one person that miss the same login wait for one question. Where the client cannot ask, or its
-    user does not log in, the call fails with the address of the page, which the user may open all the same.
+    Calls of one person that need the same login share one question. If the client cannot ask, or its user
+    does not log in, the call fails with the URL of the page, which the user can still open.
     """
 
     def __init__(self, links: _Links, *, patience: float = _PATIENCE) -> None:
         self._links, self._patience = links, patience
 
     async def __call__(self, call: Call, go_on: Next, /) -> Answer:
-        """Return the answer to a call."""
+        """Run a call, and once more after a login."""
         try:
             return await go_on(call)
         except ToolLoginRequiredError as error:
             client = call.context.client
             with call.pause() if call.pause else nullcontext():
-                if not await self._is_logged_in(error, call.principal, client):
+                if not await self._obtain_login(error, call.principal, client):
                     raise
         return await go_on(call)
 
     async def retry_after_login(self, ask: Callable[[], Awaitable[T]], client: RequestClient) -> T:
-        """Return the answer to a request of a client for anything but a tool."""
+        """Send a request for anything but a tool, and once more after a login."""
         try:
             return await ask()
         except LoginRequiredError as error:
-            if not await self._is_logged_in(error, client.principal, client):
+            if not await self._obtain_login(error, client.principal, client):
                 raise
         return await ask()
 
-    async def _is_logged_in(
+    async def _obtain_login(
         self,
         error: LoginRequiredError | ToolLoginRequiredError,
         principal: Principal | None,
         client: CallClient | None,
     ) -> bool:
-        """Return whether a principal has logged in by now; if not, the error has the address of the page."""
+        """Request a login; return False if there was none, with the URL of the page in the error."""
         link = self._links.link(principal, error.server)
         if link is None:
             return False
@@ -78,9 +78,10 @@ class LoginRequests:
         return link.login.done.is_set()
 
     async def _wait_for_login(self, server: str, link: LoginLink, client: RequestClient) -> bool:
-        """Wait until the one question about a login has ended, and ask it if nobody has; False if none can.
+        """Wait for the shared question about a login, and ask it first if necessary.
 
-        It has ended when the person has logged in, or `answer` of the login says why not.
+        Returns False if the client cannot ask. Afterwards either `done` of the login is set, or `answer` has
+        the reason why not.
         """
         login = link.login
         if login.asking is not None:
@@ -90,7 +91,7 @@ class LoginRequests:
             return False
         login.asking = asking = anyio.Event()
         try:
-            login.answer = "unanswered"  # unless it ends otherwise
+            login.answer = "unanswered"  # if the question fails or is cancelled
             login.answer = await self._ask_to_log_in(server, link, client)
         finally:
             login.asking = None
@@ -98,7 +99,7 @@ class LoginRequests:
         return True
 
     async def _ask_to_log_in(self, server: str, link: LoginLink, client: RequestClient) -> Unconfirmed | None:
-        """Ask the person to log in, and return how that ended; None if they have."""
+        """Ask the person to log in; return None if they did, else the reason."""
         elicitation = secrets.token_hex(16)
         message = f"This needs your account of the server {server!r}. Log in there with your browser?"
         params = mcp_types.ElicitRequestURLParams(message=message, url=link.url, elicitation_id=elicitation)
@@ -113,5 +114,5 @@ class LoginRequests:
             await link.login.done.wait()
         if not link.login.done.is_set():
             return "unanswered"
-        await client.opened(elicitation)
+        await client.complete_elicitation(elicitation)
         return None

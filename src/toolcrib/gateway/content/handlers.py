@@ -1,4 +1,4 @@
-"""Resources and prompts of the servers behind a gateway, and the large results that it keeps itself."""
+"""Requests for resources and prompts of the servers behind a gateway, and for its own stored results."""
 
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
@@ -54,41 +54,42 @@ _TEMPLATE = {
 }
 _MAX_SHOWN = 200
 _OURS = frozenset({"_meta", "inputResponses", "requestState"})
-"""What a request says to the gateway alone."""
+"""Fields of a request that are for the gateway and are not relayed."""
 _KEPT_FRESH = 600_000
-"""For how many milliseconds a client may keep a result, which never changes."""
+"""Milliseconds for which a client may cache a result, which never changes."""
 _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The capabilities of all servers together; one that was not started yet may have every one."""
+    """The combined capabilities of all servers; a server that is not started counts as having all."""
 
     prompts: bool
     completions: bool
     changes: bool
-    """Whether lists may change: the gateway tells of it, also for servers that do not."""
+    """Whether lists may change: the gateway notifies of it, even for servers that do not."""
     subscribe: bool
-    """Whether any tells of changes of single resources."""
+    """Whether any server supports subscriptions to resources."""
     logging: bool
 
 
 class ContentHandlers:
-    """Answers requests of clients for resources, prompts and completion, as MCP writes the answers.
+    """Answers requests for resources, prompts and completions with results of MCP.
 
-    What a server gives is passed on as it came. Without a view there are the kept results alone.
+    Results of servers are relayed unchanged, except for addresses. Without a view, only stored results can be
+    read.
     """
 
     def __init__(
         self, view: View | None = None, kept: KeptResults | None = None, logins: LoginRequests | None = None
     ) -> None:
-        """Serve a view; `logins` asks persons for the login of a server that they miss."""
+        """Serve a view; `logins` requests missing logins of persons."""
         self._view = view
         self._kept = kept
         self._logins = logins
 
     def declared(self) -> Declared:
-        """Return what clients may ask for."""
+        """Return the capabilities to declare to clients."""
         content = self.content()
         known = [] if content is None else [content.servers.capabilities(name) for name in content.names]
 
@@ -107,7 +108,7 @@ class ContentHandlers:
         )
 
     def extensions(self) -> dict[str, dict[str, Any]]:
-        """Return MCP Apps, where servers of tools declare it; one that was not started yet may do so."""
+        """Return the MCP Apps extension if a server of tools declares it, or may once it is started."""
         content = self.content()
         if self._view is None or content is None:
             return {}
@@ -117,31 +118,37 @@ class ContentHandlers:
         ]
         declared = [{APPS: {}} if each is None else each.get("extensions", {}) for each in known]
         parts = [each[APPS] for each in declared if APPS in each]
-        return {APPS: _together(parts)} if parts else {}
+        return {APPS: _merge_settings(parts)} if parts else {}
 
     async def resources(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
-        """Return a page of what can be read; kept results are not listed, for their addresses are secrets."""
-        listed, fresh = await self._listed("resources", client)
-        return page("resources", self._addressed("uri", listed), params, partial(written, "uri")) | fresh
+        """Return a page of resources, without stored results: their addresses are secrets."""
+        listed, fresh = await self._list_content("resources", client)
+        return (
+            page("resources", self._index_by_address("uri", listed), params, partial(written, "uri")) | fresh
+        )
 
     async def templates(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
-        """Return a page of the templates of further resources."""
-        listed, fresh = await self._listed("templates", client)
-        items = {_TEMPLATE["uriTemplate"]: _TEMPLATE, **self._addressed("uri_template", listed)}
+        """Return a page of resource templates."""
+        listed, fresh = await self._list_content("templates", client)
+        items = {_TEMPLATE["uriTemplate"]: _TEMPLATE, **self._index_by_address("uri_template", listed)}
         return page("resourceTemplates", items, params, partial(written, "uriTemplate")) | fresh
 
     async def read(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
-        """Return the contents of a resource; `client` is whom its server may ask for input.
+        """Return the contents of a resource; its server may ask the client for input.
 
         Raises:
-            MCPError: there is none, or its server does not give it.
+            MCPError: there is no such resource, or its server refuses.
         """
         uri = str(params["uri"])
         if uri.startswith(PREFIX):
             return self._read_kept(uri)
         server, own = await self.route(uri, client)
         answer = await self._ask(client, server, "resources/read", {**params, "uri": own}, own)
-        answer = {"ttlMs": 0, **answer, "cacheScope": "private"}  # others may not be let in here
+        answer = {
+            "ttlMs": 0,
+            **answer,
+            "cacheScope": "private",
+        }  # another principal may not be allowed to read it
         contents = answer.get("contents")
         if not isinstance(contents, list):
             return answer
@@ -155,24 +162,24 @@ class ContentHandlers:
         return {**answer, "contents": named}
 
     async def route(self, uri: str, client: RequestClient) -> tuple[str, str]:
-        """Return the server that has a resource, and what that calls it.
+        """Return the server of a resource, and the URI at that server.
 
         Raises:
-            MCPError: there is none.
+            MCPError: there is no such resource.
         """
         content = self._view_content(uri, client)
-        named = self._named(content, uri)
+        named = self._find_by_address(content, uri)
         if named is not None:
             return named
         if not content.names:
             raise _no_resource(uri)
-        return await self._with_login(client, partial(self._server_of, content, uri)), uri
+        return await self._ask_with_login(client, partial(self._find_server, content, uri)), uri
 
-    def _named(self, content: ViewContent, uri: str) -> tuple[str, str] | None:
-        """Return the server that an address names, and what that calls it; None where it names none.
+    def _find_by_address(self, content: ViewContent, uri: str) -> tuple[str, str] | None:
+        """Return the server that an address names, and the URI at that server; None if it names none.
 
         Raises:
-            MCPError: it names one that is not here, or a page without saying whose.
+            MCPError: it names an unknown server, or is a page of no server.
         """
         server, own = route(uri)
         if self._view is None or sole_source(self._view.settings) is not None or not is_page(own):
@@ -190,8 +197,8 @@ class ContentHandlers:
         return found
 
     def _is_tools_page(self, server: str, uri: str) -> bool:
-        """Return whether a tool names a page of its server, though nothing else of that is here."""
-        assert self._view is not None  # noqa: S101 - whoever asks has looked
+        """Return whether a visible tool names a page, although the content of its server is not visible."""
+        assert self._view is not None  # noqa: S101 - checked by the caller
         index = self._view.seen_by(PRINCIPAL.get()).index
         tools = index.every(namespace=mend_name(server))
         return any(uri in named_pages(index.get(each.id)) for each in tools)
@@ -199,14 +206,14 @@ class ContentHandlers:
     def _page_server(self, server: str) -> str | None:
         return None if self._view is None else page_server(self._view.settings, server)
 
-    def _addressed(self, field: str, listed: Sequence[Any]) -> dict[str, Any]:
+    def _index_by_address(self, field: str, listed: Sequence[Any]) -> dict[str, Any]:
         return {} if self._view is None else addressed(field, listed, self._view.settings)
 
     async def watch(self, server: str, uri: str, client: RequestClient) -> Callable[[], Awaitable[None]]:
-        """Have a server tell of a resource; returns what stops that.
+        """Subscribe to a resource at its server; return a function to unsubscribe.
 
         Raises:
-            MCPError: it does not.
+            MCPError: the server refuses or does not support it.
         """
         content = self._view_content(uri, client)
 
@@ -214,15 +221,15 @@ class ContentHandlers:
             admitted = await content.admit_address(server, uri)
             return await content.servers.watch(admitted, uri)
 
-        return await self._with_login(client, watch)
+        return await self._ask_with_login(client, watch)
 
     def on_change(self, callback: OnContent) -> Callable[[], None]:
-        """Call back, in the event loop, with changed lists and resources; returns what stops that."""
+        """Call back, in the event loop, with changed lists and resources; return a function to stop."""
         content = self.content()
         return (lambda: None) if content is None else content.lists.on_change(callback)
 
     def may_hear(self, change: ContentChange, principal: Principal | None) -> bool:
-        """Return whether a principal may know of a change: it could list or read it at this moment."""
+        """Return whether a principal may know of a change: it may list or read the content."""
         content = self.content_for(principal)
         if content is None:
             return False
@@ -230,41 +237,41 @@ class ContentHandlers:
         return is_everywhere or content.may_hear(change, content.servers.person_key(change.server, principal))
 
     def person_key(self, server: str, principal: Principal | None) -> Hashable | None:
-        """Return whose the content of a server is that a principal gets; None where it is everybody's."""
+        """Return the account whose login a principal reads a server with; None if all share one."""
         content = self.content()
         return None if content is None else content.servers.person_key(server, principal)
 
     async def prompts(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
-        """Return a page of the prompts, named as tools are.
+        """Return a page of prompts, named like tools.
 
         Raises:
             MCPError: no server declares any, so there is no such method.
         """
         if not self.declared().prompts:
             raise MCPError(mcp_types.METHOD_NOT_FOUND, "no server here has prompts")
-        listed, fresh = await self._listed("prompts", client)
+        listed, fresh = await self._list_content("prompts", client)
         items: dict[str, Prompt] = {}
         for each in listed:
-            items.setdefault(self._name(each), each)
+            items.setdefault(self._public_name(each), each)
         return page("prompts", items, params, partial(written, "name")) | fresh
 
     async def prompt(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
         """Return a prompt, filled in.
 
         Raises:
-            MCPError: there is none, or its server does not give it.
+            MCPError: there is no such prompt, or its server refuses.
         """
         name = str(params["name"])
         content = self.content_of(client)
         if content is None:
             raise _no_prompt(name)
-        server, own = await self._prompt(content, name)
+        server, own = await self._find_prompt(content, name)
         answer = await self._ask(client, server, "prompts/get", {**params, "name": own}, own)
         messages = place_messages(self._page_server(server), answer.get("messages"))
         return {**answer, "messages": messages} if "messages" in answer else answer
 
     async def complete(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
-        """Return values for an argument of a prompt, or of a template of resources.
+        """Return completions for an argument of a prompt or of a resource template.
 
         Raises:
             MCPError: there is no such prompt or template, or its server does not complete it.
@@ -275,34 +282,36 @@ class ContentHandlers:
             content = self.content_of(client)
             if content is None:
                 raise _no_prompt(name)
-            server, own = await self._prompt(content, name)
+            server, own = await self._find_prompt(content, name)
             named = {**ref, "name": own}
         else:
             uri = str(ref["uri"])
             content = self._view_content(uri, client)
-            found = self._named(content, uri)
+            found = self._find_by_address(content, uri)
             if found is None:
-                found = await self._with_login(client, partial(content.server_of_template, uri)), uri
+                found = await self._ask_with_login(client, partial(content.server_of_template, uri)), uri
             server, own = found
             named = {**ref, "uri": own}
         return await self._ask(client, server, "completion/complete", {**params, "ref": named}, own)
 
-    async def _listed(self, kind: ContentKind, client: RequestClient) -> tuple[Sequence[Any], dict[str, Any]]:
+    async def _list_content(
+        self, kind: ContentKind, client: RequestClient
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
         content = self.content_of(client)
         if content is None:
             return (), {}
         return await content.list_for_client(kind)
 
     def content(self) -> ViewContent | None:
-        """Return what the servers have for whoever makes the request; None without a view."""
+        """Return the content visible to the principal of the current request; None without a view."""
         return self.content_for(PRINCIPAL.get() or authenticated_principal())
 
     def content_for(self, principal: Principal | None) -> ViewContent | None:
-        """Return what the servers have for a principal, by the rules of this moment; None without a view."""
+        """Return the content visible to a principal by the current rules; None without a view."""
         return None if self._view is None else self._view.seen_by(principal).content
 
     def content_of(self, client: RequestClient) -> ViewContent | None:
-        """Return what the servers have for whoever makes the request; they may ask its client for input."""
+        """Return the content visible to a client, which the servers may ask for input."""
         if self._view is None:
             return None
         return self._view.seen_by(client.principal).content_for(client.context())
@@ -313,8 +322,8 @@ class ContentHandlers:
             raise _no_resource(uri)
         return content
 
-    async def _server_of(self, content: ViewContent, uri: str) -> str:
-        """Return the server of a resource; one that nobody lists is the only server's that has any."""
+    async def _find_server(self, content: ViewContent, uri: str) -> str:
+        """Return the server that lists a resource; if none does, the only server that has resources."""
         try:
             return await content.server_of(uri)
         except ResourceNotFoundError:
@@ -332,7 +341,7 @@ class ContentHandlers:
         params: Mapping[str, Any],
         subject: str,
     ) -> dict[str, Any]:
-        """Return what a server answers to a request of a client, once the rules have let it be asked."""
+        """Authorize a request of a client, send it to a server, and return the result."""
         content = self._view_content(subject, client)
         payload = {key: value for key, value in params.items() if key not in _OURS}
         is_prompt = method == "prompts/get" or payload.get("ref", {}).get("type") == "ref/prompt"
@@ -344,14 +353,14 @@ class ContentHandlers:
                 admitted = await content.admit_address(server, subject)
             return await content.servers.request(admitted, method, payload, subject)
 
-        answer = await self._with_login(client, ask)
+        answer = await self._ask_with_login(client, ask)
         return {**answer, "_meta": foreign_meta(answer)} if "_meta" in answer else answer
 
-    async def _with_login(self, client: RequestClient, ask: Callable[[], Awaitable[_Item]]) -> _Item:
-        """Return what a server answers; a person who lacks a login is asked to log in first."""
+    async def _ask_with_login(self, client: RequestClient, ask: Callable[[], Awaitable[_Item]]) -> _Item:
+        """Send a request to a server, requesting a missing login of the person first."""
         if self._logins is None:
-            return await answered(ask)
-        return await answered(partial(self._logins.retry_after_login, ask, client))
+            return await translate_errors(ask)
+        return await translate_errors(partial(self._logins.retry_after_login, ask, client))
 
     def _read_kept(self, uri: str) -> dict[str, Any]:
         found = None if self._kept is None else self._kept.read(uri)
@@ -366,12 +375,12 @@ class ContentHandlers:
         contents = [{"uri": uri, "mimeType": found.mime_type, **held}]
         return {"contents": contents, "ttlMs": _KEPT_FRESH, "cacheScope": "private"}
 
-    def _name(self, prompt: Prompt) -> str:
+    def _public_name(self, prompt: Prompt) -> str:
         is_sole = self._view is not None and sole_source(self._view.settings) == prompt.server
         return prompt.name if is_sole else public_name(mend_name(prompt.server), prompt.name)
 
-    async def _prompt(self, content: ViewContent, name: str) -> tuple[str, str]:
-        """Return the server and the own name of a prompt.
+    async def _find_prompt(self, content: ViewContent, name: str) -> tuple[str, str]:
+        """Return the server of a prompt, and its name at that server.
 
         Raises:
             MCPError: there is none of this name.
@@ -385,17 +394,17 @@ class ContentHandlers:
             if server is None:
                 raise _no_prompt(name)
             return server, parts[1]
-        found = await content.find_prompt(lambda each: self._name(each) == name)
+        found = await content.find_prompt(lambda each: self._public_name(each) == name)
         if found is None:
             raise _no_prompt(name)
         return found.server, found.name
 
 
-async def answered(ask: Callable[[], Awaitable[_Item]]) -> _Item:
-    """Return what a server answers.
+async def translate_errors(ask: Callable[[], Awaitable[_Item]]) -> _Item:
+    """Send a request to a server; convert the errors of toolcrib to errors of MCP.
 
     Raises:
-        MCPError: it answered with an error, which is passed on, or does not answer.
+        MCPError: the server refused, with its own error, or is unavailable.
     """
     try:
         return await ask()
@@ -413,14 +422,14 @@ async def answered(ask: Callable[[], Awaitable[_Item]]) -> _Item:
     except PromptNotFoundError as error:
         raise MCPError(mcp_types.INVALID_PARAMS, str(error)) from error
     except ToolcribError as error:
-        # Without the server's stderr, which `explain` leaves out: it is for the operator.
+        # `explain` leaves out the server's stderr, which is for the operator.
         raise MCPError(mcp_types.INTERNAL_ERROR, hide_secrets(explain(error)["message"])) from error
 
 
-def _together(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the settings of an extension that several servers declare: lists with what each has in them.
+def _merge_settings(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge the settings of an extension that several servers declare; lists are united.
 
-    >>> _together([{}, {"mimeTypes": ["a"]}, {"mimeTypes": ["b", "a"]}])
+    >>> _merge_settings([{}, {"mimeTypes": ["a"]}, {"mimeTypes": ["b", "a"]}])
     {'mimeTypes': ['a', 'b']}
     """
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The resources whose changes clients want to hear of, in both eras of the protocol."""
+"""Subscriptions of clients to changes of resources, in both eras of the protocol."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -26,84 +26,85 @@ _LISTS: dict[str, tuple[ServerEvent, Callable[[Connection], Awaitable[None]]]] =
     "resources": (ResourcesListChanged(), Connection.send_resource_list_changed),
     "prompts": (PromptsListChanged(), Connection.send_prompt_list_changed),
 }
-"""How streams and sessions are told that a list has changed."""
+"""For each kind of list, the event for streams and the notification for sessions."""
 
 
 @dataclass(eq=False, slots=True)
-class _Watched:
-    """A resource that one session or one stream hears of."""
+class _Watch:
+    """The subscription of one session or stream to one resource."""
 
     uri: str
     server: str
     own: str
-    """Its address at its server."""
+    """Its URI at its server."""
     session: Connection | None
-    """None for a stream, which the bus of the endpoint notifies."""
+    """None for a stream, which is notified through the bus."""
     stop: Callable[[], Awaitable[None]]
     principal: Principal | None
-    """Who subscribed to it."""
+    """The subscriber."""
     owner: Hashable | None
-    """Whose the resource is; None where it is everybody's."""
+    """The account whose login the resource was read with; None if it is shared by all."""
 
 
 class ChangeBus:
-    """Carries what has changed to the streams of those whom it concerns."""
+    """Publishes changes to the streams of the principals that may know of them."""
 
     def __init__(self) -> None:
         self._listeners: dict[object, tuple[Principal | None, Callable[[ServerEvent], None]]] = {}
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        """Have a listener hear what concerns whoever makes the request; returns what stops that."""
+        """Subscribe a listener for the principal of the current request; return a function to unsubscribe."""
         key = object()
         self._listeners[key] = PRINCIPAL.get(), listener
         return lambda: self._listeners.pop(key, None) and None
 
     async def publish(self, event: ServerEvent, concerns: Concerns = lambda _: True) -> None:
-        """Have the listeners of those whom it concerns hear of something."""
+        """Publish an event to the listeners of the principals for which `concerns` is true."""
         for principal, listener in list(self._listeners.values()):
             if concerns(principal):
                 listener(event)
-        await anyio.lowlevel.checkpoint()  # so that streams send what they have before there is more
+        await anyio.lowlevel.checkpoint()  # lets the streams send this event before the next one
 
 
 class Subscriptions:
-    """Has servers tell of the resources that clients subscribe to, for as long as those want it."""
+    """Subscribes to resources at servers for as long as clients are subscribed here."""
 
     def __init__(self, content: ContentHandlers, bus: ChangeBus) -> None:
         self._content, self._bus = content, bus
-        self._watched: set[_Watched] = set()
+        self._watches: set[_Watch] = set()
 
     async def subscribe(self, session: Connection, uri: str, client: RequestClient) -> None:
-        """Tell a session of a resource until it ends, or wants that no more.
+        """Subscribe a session to a resource, until it unsubscribes or ends.
 
         Raises:
-            MCPError: there is no such resource, its server tells nothing of it, or no session can be told.
+            MCPError: there is no such resource, its server does not support subscriptions, or the session has
+                no channel for notifications.
         """
         if not session.has_standalone_channel:
             raise MCPError(INVALID_REQUEST, "this connection has no channel for notifications")
-        if any(each.session is session and each.uri == uri for each in self._watched):
+        if any(each.session is session and each.uri == uri for each in self._watches):
             return
-        is_first = not any(each.session is session for each in self._watched)
+        is_first = not any(each.session is session for each in self._watches)
         await self._watch(uri, session, client)
         if is_first:
-            session.exit_stack.push_async_callback(self._leave, session)
+            session.exit_stack.push_async_callback(self._end_session, session)
 
     async def unsubscribe(self, session: Connection, uri: str) -> None:
-        """Tell a session of a resource no more."""
-        await self._end(each for each in self._watched if each.session is session and each.uri == uri)
+        """Unsubscribe a session from a resource."""
+        await self._end(each for each in self._watches if each.session is session and each.uri == uri)
 
-    async def _leave(self, session: Connection) -> None:
-        await self._end(each for each in self._watched if each.session is session)
+    async def _end_session(self, session: Connection) -> None:
+        await self._end(each for each in self._watches if each.session is session)
 
     @asynccontextmanager
     async def stream(self, uris: Iterable[str], client: RequestClient) -> AsyncIterator[list[str]]:
-        """Have servers tell of resources for the length of the block, and give those of which they do."""
-        watched: list[_Watched] = []
+        """Subscribe a stream to resources for the duration of the block; yield those that succeed."""
+        watched: list[_Watch] = []
         try:
             for uri in uris:
                 try:
                     watched.append(await self._watch(uri, None, client))
-                except MCPError:  # it is left out of those that are acknowledged
+                except MCPError:  # left out of the acknowledged ones
                     continue
             yield [each.uri for each in watched]
         finally:
@@ -112,7 +113,7 @@ class Subscriptions:
     def notifications(
         self, changes: Iterable[ContentChange], sessions: Mapping[Connection, Principal]
     ) -> Iterator[Callable[[], Awaitable[None]]]:
-        """Yield what tells sessions and streams of changes, each of those that its principal may know of."""
+        """Yield the notifications of changes, for sessions and streams whose principals may know of them."""
         changes = list(changes)
         for kind, (event, send) in _LISTS.items():
             concerns = partial(self._concerns, [change for change in changes if change.kind == kind])
@@ -130,10 +131,10 @@ class Subscriptions:
     def _updates(
         self, change: ContentChange, sessions: Mapping[Connection, Principal]
     ) -> Iterator[Callable[[], Awaitable[None]]]:
-        """Yield what tells of a changed resource, under each address by which it is watched."""
+        """Yield the notifications of a changed resource, under each URI that clients have subscribed to."""
         uri, concerns = change.uri or "", partial(self._concerns, [change])
         streamed: set[str] = set()
-        for each in self._watched:
+        for each in self._watches:
             is_part = uri == each.own or uri.startswith(f"{each.own.rstrip('/')}/")
             if (each.server, each.owner) != (change.server, change.owner) or not is_part:
                 continue
@@ -145,20 +146,20 @@ class Subscriptions:
         for address in streamed:
             yield partial(self._bus.publish, ResourceUpdated(address), concerns)
 
-    async def _watch(self, uri: str, session: Connection | None, client: RequestClient) -> _Watched:
+    async def _watch(self, uri: str, session: Connection | None, client: RequestClient) -> _Watch:
         server, own = await self._content.route(uri, client)
         principal = client.principal
         account, owner = account_of(principal), self._content.person_key(server, principal)
-        taken = sum(each.server == server and account_of(each.principal) == account for each in self._watched)
+        taken = sum(each.server == server and account_of(each.principal) == account for each in self._watches)
         if taken >= share_of(MAX_WATCHED, account):
             reason = f"{taken} resources of {server!r} are watched for you already; unsubscribe from some"
             raise limit_error(LimitExceededError("watched_resources", reason))
         stop = await self._content.watch(server, own, client)
-        watched = _Watched(uri, server, own, session, stop, principal, owner)
-        self._watched.add(watched)
+        watched = _Watch(uri, server, own, session, stop, principal, owner)
+        self._watches.add(watched)
         return watched
 
-    async def _end(self, watched: Iterable[_Watched]) -> None:
+    async def _end(self, watched: Iterable[_Watch]) -> None:
         for each in list(watched):
-            self._watched.discard(each)
+            self._watches.discard(each)
             await each.stop()

@@ -73,7 +73,7 @@ class RunHandlers:
     async def run_chain(self, call: MetaCall) -> Reply:
         """Run tools one after another."""
         args, client = call.args, call.client
-        named = await self._agreed_chain(call)
+        named = await self._ask_about_chain(call)
         timeout = self._seconds(call) or self._max_timeout  # else it would be as long as all its steps
         began = perf_counter()
         try:
@@ -102,7 +102,7 @@ class RunHandlers:
         if self._no_code:
             raise PolicyDeniedError(tool_id="execute_code", reason=self._no_code)
         args, client = call.args, call.client
-        named = await self._agreed_code(call)
+        named = await self._ask_about_code(call)
         most = self._view.settings.code.limits.max_tool_calls
         ran = await self._view.execute(
             args["code"],
@@ -133,17 +133,17 @@ class RunHandlers:
         call.notes.append(f"timeout_ms was cut to {most}, the most that this gateway lets a client ask for")
         return self._max_timeout
 
-    async def _agreed_chain(self, call: MetaCall) -> list[Tool]:
+    async def _ask_about_chain(self, call: MetaCall) -> list[Tool]:
         """Ask about the destructive tools of a chain, and return them."""
         client = call.client
         if not (self._may_ask and client.can_ask):
             return []
         plan = await self._view.run_chain(call.args["steps"], dry_run=True)
         named = dict.fromkeys(step.tool_id for step in _calls_of(plan) if step.tool_id is not None)
-        found = self._calls.asked_about(client, map(self._view.index.resolve, named))
+        found = self._calls.filter_needing_consent(client, map(self._view.index.resolve, named))
         steps = call.args["steps"]
         places = calls_in_chain(steps, plan, found) if found else []
-        await self._calls.agree(client, found, steps, "chain", places)
+        await self._calls.obtain_consent(client, found, steps, "chain", places)
         return found
 
     @property
@@ -151,7 +151,7 @@ class RunHandlers:
         """Whether there is anything that a person would be asked about."""
         return self._confirm or self._view.rules is not None
 
-    async def _agreed_code(self, call: MetaCall) -> list[Tool]:
+    async def _ask_about_code(self, call: MetaCall) -> list[Tool]:
         """Ask about the destructive tools that code names, and return them."""
         client = call.client
         if not (self._may_ask and client.can_ask):
@@ -162,8 +162,10 @@ class RunHandlers:
         if self._view.rules is not None:
             tools = (index.get(each.id) for each in index.every())
         code = call.args["code"]
-        found, places = await to_thread.run_sync(_mentions, code, self._calls.asked_about(client, tools))
-        await self._calls.agree(client, found, code, "program", places)
+        found, places = await to_thread.run_sync(
+            _mentions, code, self._calls.filter_needing_consent(client, tools)
+        )
+        await self._calls.obtain_consent(client, found, code, "program", places)
         return found
 
     async def _broken(self, error: ChainError, notes: Iterable[str]) -> Reply:

@@ -20,7 +20,7 @@ from toolcrib.execution.mcp.relays import TASKS
 from toolcrib.execution.mcp.results import task_ttl_ms
 from toolcrib.gateway.clients.client import RequestClient
 from toolcrib.gateway.clients.held_calls import HeldCall, HeldCalls
-from toolcrib.gateway.content.handlers import ContentHandlers, answered
+from toolcrib.gateway.content.handlers import ContentHandlers, translate_errors
 from toolcrib.gateway.frontend import Frontend, StartedTask, TaskFrontend
 from toolcrib.gateway.identity.principals import authenticated_principal, principal_of, request_of
 from toolcrib.gateway.passing import wire
@@ -210,7 +210,7 @@ class TaskHandlers:
                 given: Any = await self._calls.answer(
                     context,
                     blank,
-                    lambda client: answered(partial(ask, client)),
+                    lambda client: translate_errors(partial(ask, client)),
                     is_single=True,
                     takes_tasks=True,
                 )

@@ -70,12 +70,12 @@ class OwnTask:
     def update(self, responses: Mapping[str, Any]) -> None:
         """Take answers to what it asks; those that fit nothing are asked for again."""
         if self._held is not None:
-            self._held.take(responses)
+            self._held.take_responses(responses)
 
     def follow(self, context: ServerRequestContext[Any, Any]) -> None:
         """Go on by the right of this request, which its owner has made."""
         if self._held is not None:
-            self._held.follow(context)
+            self._held.follow_request(context)
 
     def cancel(self) -> None:
         """Stop it; nothing happens where it has ended."""
