@@ -142,8 +142,6 @@ class CallContext:
     """The token of the request, for servers whose tokens are obtained by token exchange."""
     tools: ToolSource | None = None
     """The tools that the call may reach; None for all tools of the runner."""
-    step: str = ""
-    """Place of the call in a chain, such as `2.0`; no two calls of a chain have the same."""
 
 
 class CallSuspendedError(Exception):
