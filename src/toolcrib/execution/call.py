@@ -145,8 +145,6 @@ class CallContext:
     """The token of the request, for servers whose tokens are obtained by token exchange."""
     tools: ToolSource | None = None
     """The tools that the call may reach; None for all tools of the runner."""
-    step: str = ""
-    """Place of the call in a chain, such as `2.0`; no two calls of a chain have the same."""
 
     def nested(self) -> "CallContext":
         """Return the context of calls that the tool makes itself, in the name of its caller.
@@ -155,7 +153,7 @@ class CallContext:
         consent of a person has it before the tool begins, or is refused.
         """
         approval = replace(self.approval, ask=self.approval.ask_nested)
-        return replace(self, approval=approval, tools=None, step="")
+        return replace(self, approval=approval, tools=None)
 
 
 NESTED_APPROVAL: ContextVar[Approval] = ContextVar("toolcrib_nested_approval", default=Approval())  # noqa: B039 - it is frozen

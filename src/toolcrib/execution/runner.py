@@ -295,8 +295,8 @@ class Runner:
         if dry_run:
             return plan_chain(chain, resolver)
 
-        async def run(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> RunResult:
-            state = _CallState(tool_id, args, replace(context, step=step))
+        async def run(tool_id: str, args: dict[str, Any], within: float | None, _step: str) -> RunResult:
+            state = _CallState(tool_id, args, context)
             return await self._run_reporting(state, tool_id, within, None, defaults=False)
 
         calling: RunTool = run if around is None else around(run)
