@@ -47,7 +47,7 @@ async def settings(url: str, context: dict[str, Any], folder: Path) -> dict[str,
         key.write_text(context["private_key_pem"])
         auth["private_key"] = str(key)
     if "client_secret" in auth:
-        async with oauth_client() as client:
+        async with oauth_client("server", url, None) as client:
             auth["issuer"] = (await discover(client, "server", url)).issuer
     if "client-credentials" in scenario:
         auth["mode"] = "client_credentials"
