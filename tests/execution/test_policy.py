@@ -22,7 +22,7 @@ def request_of(
 
 
 async def authorize(rules: Rules, request: Request) -> None:
-    authorizer = Authorizer(rules)
+    authorizer = Authorizer(lambda: rules)
     decision = await authorizer.authorize(request)
     if decision.needs_person:
         await authorizer.obtain_consent(request, decision)
@@ -264,6 +264,22 @@ async def test_asking_needs_somebody_who_agrees() -> None:
             await authorize(Rules([ask], approve=lambda *_, odd=odd: odd), request_of("shop:order"))
 
 
+async def test_rules_that_come_while_a_person_is_asked_hold_for_the_call() -> None:
+    ask, deny = (Rule(name=effect, effect=effect) for effect in ("ask", "deny"))
+    present: list[Rules] = []
+
+    def agree_after_a_reload(*_: Any) -> bool:
+        present.append(Rules([deny]))
+        return True
+
+    present.append(Rules([ask], approve=agree_after_a_reload))
+    authorizer, request = Authorizer(lambda: present[-1]), request_of("shop:order")
+    decision = await authorizer.authorize(request)
+    with pytest.raises(PolicyDeniedError) as refused:
+        await authorizer.obtain_consent(request, decision)
+    assert refused.value.rule == "deny"
+
+
 async def test_arguments_that_a_rule_cannot_judge_are_refused() -> None:
     """A rule that refuses some arguments must not be got around with arguments that are hard to check."""
     schema = {"properties": {"text": {"pattern": "(a+)+(b+)+$"}}, "required": ["text"]}
@@ -274,7 +290,9 @@ async def test_arguments_that_a_rule_cannot_judge_are_refused() -> None:
         ]
     )
     with pytest.raises(PolicyDeniedError):
-        await Authorizer(rules, lambda _: None).authorize(request_of("git:log", {"text": "a" * 40 + "b"}))
+        await Authorizer(lambda: rules, lambda _: None).authorize(
+            request_of("git:log", {"text": "a" * 40 + "b"})
+        )
 
 
 def test_rules_have_a_version_that_changes_with_them() -> None:

@@ -135,7 +135,7 @@ class Engine:
             mcp=self.servers if self.settings.servers else None,
             providers=self._apis.executors,
             validator=self.validator,
-            rules=self.rules,
+            rules=lambda: self.rules,
             policy=self.hooks.policy,
             middleware=(*must_write(self.audit), *self._middleware, *self.hooks.middleware),
             observers=(*self._observers, self._learning, *self.hooks.observers),

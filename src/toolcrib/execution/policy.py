@@ -56,15 +56,19 @@ class Authorizer:
     The rules of the configuration are evaluated first, then the policy of the program. A person decides last,
     if a rule requires it, or if the tool may destroy something and the client can ask its user.
 
-    `authorize` and `obtain_consent` are separate so that the arguments can be validated in between.
+    `authorize` and `obtain_consent` are separate so that the arguments can be validated in between. The rules
+    are read at each use, and again after a person has answered: they may be reloaded in the meantime.
     """
 
-    def __init__(self, rules: "Rules | None" = None, policy: Policy | None = None) -> None:
+    def __init__(
+        self, rules: "Callable[[], Rules | None]" = lambda: None, policy: Policy | None = None
+    ) -> None:
         self._rules, self._policy = rules, policy
 
     def decide(self, request: Request) -> Decision:
         """Return the decision of the rules and the tool's hints, without calling the policy or a person."""
-        decision = Decision("allow") if self._rules is None else self._rules.decide(request)
+        rules = self._rules()
+        decision = Decision("allow") if rules is None else rules.decide(request)
         if decision.effect == "deny" or not request.context.approval.confirm_destructive:
             return decision
         rule = decision.rule
@@ -81,9 +85,7 @@ class Authorizer:
         """
         if (refusal := request.context.approval.refusal) is not None:
             raise replace(refusal, tool_id=request.tool_id)
-        decision = self.decide(request)
-        if decision.effect == "deny":
-            raise refusal_by(request.tool_id, decision.rule)
+        decision = self._decide_or_raise(request)
         named = None if self._policy is None else await _ask_policy(self._policy, request)
         return replace(decision, allowed_by=named if decision.rule is None else decision.rule.name)
 
@@ -91,7 +93,7 @@ class Authorizer:
         """Obtain the consent of a person to a call, unless it was given before.
 
         Raises:
-            PolicyDeniedError: the person refused, or there is no person to ask.
+            PolicyDeniedError: the person refused, there is no person to ask, or the rules now deny the call.
             CallSuspendedError: the client repeats the request with the answer.
         """
         approval = request.context.approval
@@ -99,11 +101,20 @@ class Authorizer:
             return
         if approval.ask is not None:
             await approval.ask(request, decision)
-            return
-        if decision.effect == "ask" and decision.rule is not None and self._rules is not None:
-            await self._rules.approve(request, decision.rule)
-        if decision.is_risky:
-            raise PolicyDeniedError(tool_id=request.tool_id, reason=_UNCONFIRMED.format(request.tool_id))
+        else:
+            rules = self._rules()
+            if decision.effect == "ask" and decision.rule is not None and rules is not None:
+                await rules.approve(request, decision.rule)
+            if decision.is_risky:
+                reason = _UNCONFIRMED.format(request.tool_id)
+                raise PolicyDeniedError(tool_id=request.tool_id, reason=reason)
+        self._decide_or_raise(request)
+
+    def _decide_or_raise(self, request: Request) -> Decision:
+        decision = self.decide(request)
+        if decision.effect == "deny":
+            raise refusal_by(request.tool_id, decision.rule)
+        return decision
 
 
 async def _ask_policy(policy: Policy, request: Request) -> str | None:

@@ -142,7 +142,7 @@ class Runner:
         mcp: Executor | None = None,
         providers: Mapping[str, ProviderExecutor] | None = None,
         validator: SchemaValidator | None = None,
-        rules: Rules | None = None,
+        rules: Callable[[], Rules | None] = lambda: None,
         policy: Policy | None = None,
         select: Selector = by_kind,
         middleware: Sequence[Middleware] = (),
@@ -159,7 +159,7 @@ class Runner:
             mcp: runs MCP backends: `McpServers`.
             providers: run provider backends, by their ids.
             validator: validates arguments and results against schemas.
-            rules: decide who may run what, and when a person is asked.
+            rules: returns the present rules about who may run which tools, and when a person is asked.
             policy: decides about requests that the rules allow.
             select: chooses among several backends of a tool.
             middleware: wraps each call to a backend, the first outermost.

@@ -16,7 +16,6 @@ from toolcrib.errors import (
 )
 from toolcrib.execution import CallContext, Request
 from toolcrib.execution.call import Approval, Decision
-from toolcrib.execution.policy import refusal_by
 from toolcrib.execution.progress import Progress, notify
 from toolcrib.execution.rule import is_destructive
 from toolcrib.gateway.frontend import CallingClient, Confirmation, ConfirmationResult
@@ -167,21 +166,15 @@ class ConfirmedCalls:
         """Ask a person about one call.
 
         Raises:
-            PolicyDeniedError: the person did not agree, or the rules are others by now, and deny it.
-            InputNeeded: the client has to make the request again, with the answer.
+            PolicyDeniedError: the person did not agree.
+            InputNeeded: the client has to repeat the request with the answer.
         """
         if decision.is_risky or decision.rule is None:
             why = _Why(_RISK, is_risk=True)
         else:
             rule = decision.rule
             why = _Why(rule.reason or _RULED, is_risk=False, rule=rule.name)
-        asked_under = self._view.rules
         await self._ask(client, [request.tool], request.args, why)
-        rules = self._view.rules
-        if rules is not None and rules is not asked_under:  # they were reloaded while the person thought
-            now = rules.decide(request)
-            if now.effect == "deny":
-                raise refusal_by(request.tool_id, now.rule)
 
     async def _ask(
         self,
