@@ -46,7 +46,7 @@ from turns import turns
 
 from toolcrib import Crib
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.runtime.wasm.module import build_module, find_module
+from toolcrib.runtime.sandboxes.wasm.module import build_module, find_module
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "code-measurements.md"

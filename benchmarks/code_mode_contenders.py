@@ -19,9 +19,9 @@ from toolcrib import Crib
 from toolcrib.crib.view import CodeGateway
 from toolcrib.execution import CallContext
 from toolcrib.runs import SqliteRunStore
-from toolcrib.runtime.choice import make_sandbox
 from toolcrib.runtime.protocols import Sandbox
 from toolcrib.runtime.records import ExecuteRequest
+from toolcrib.runtime.registry import make_sandbox
 from toolcrib.runtime.runtime import Runtime
 from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import Surface
@@ -155,7 +155,7 @@ def ours(crib: Crib, backend: str, **options: Any) -> Callable[[], Opened]:
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Run]:
-        from toolcrib.runtime.monty import MontySandbox  # noqa: PLC0415
+        from toolcrib.runtime.sandboxes.monty import MontySandbox  # noqa: PLC0415
 
         sandbox = MontySandbox(**options) if options else make_sandbox(backend)
         async with Runtime(CodeGateway(crib, CallContext()), crib.code_names, sandboxes=[sandbox]) as runtime:

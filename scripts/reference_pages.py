@@ -33,11 +33,12 @@ PACKAGES = (
     "toolcrib.discovery",
     "toolcrib.discovery.evaluation",
     "toolcrib.execution",
-    "toolcrib.execution.chain",
+    "toolcrib.execution.chains",
     "toolcrib.execution.mcp",
     "toolcrib.execution.middleware",
-    "toolcrib.execution.provider",
-    "toolcrib.execution.trace",
+    "toolcrib.execution.http",
+    "toolcrib.execution.audit",
+    "toolcrib.execution.tracing",
     "toolcrib.runtime",
     "toolcrib.runs",
     "toolcrib.crib",
@@ -51,7 +52,7 @@ PACKAGES = (
     "toolcrib",
 )
 """Where public names are imported from; a name of several of them is described on the page of the first."""
-INNER = ("toolcrib.cli", "toolcrib.places")
+INNER = ("toolcrib.cli", "toolcrib.paths")
 """Packages whose names are not for programs."""
 NOTICE = "<!-- Made by scripts/reference_pages.py; do not edit it by hand. -->"
 INDEX = """\

@@ -11,8 +11,8 @@ from toolcrib.discovery import Index
 from toolcrib.execution import Principal, Rule
 from toolcrib.execution.policy import Rules
 from toolcrib.model import Tool
-from toolcrib.runtime.check.clash import arms
-from toolcrib.runtime.check.vocabulary import read_stub
+from toolcrib.runtime.typecheck.clash import arms
+from toolcrib.runtime.typecheck.vocabulary import read_stub
 
 ANN = Principal(issuer="https://login.example", subject="ann")
 GRANTS = Rules(

@@ -33,8 +33,8 @@ from servers.launch import TOOLCRIB, closed_port
 from waiting import PATIENCE, wait_until
 
 from toolcrib.errors import UnsupportedPackageError
-from toolcrib.gateway.content.handlers import ContentHandlers
-from toolcrib.gateway.content.subscriptions import ChangeBus, Subscriptions
+from toolcrib.gateway.resources.handlers import ContentHandlers
+from toolcrib.gateway.resources.subscriptions import ChangeBus, Subscriptions
 from toolcrib.mcp_internals import check_version, connection_of
 
 Edit = tuple[str, str]
@@ -63,7 +63,7 @@ def test_another_version_is_refused_with_what_to_install(version: str) -> None:
     "use",
     [
         "from toolcrib.gateway import Gateway",
-        "from toolcrib.execution.mcp.servers import _load; _load()",
+        "from toolcrib.execution.mcp.pool import _load; _load()",
     ],
     ids=["the gateway", "a call of a server"],
 )

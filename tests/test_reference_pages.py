@@ -33,7 +33,7 @@ from toolcrib.model.plain import MAX_DEPTH, MAX_NODES
 from toolcrib.model.schema.graph import MAX_SCHEMA_NODES
 from toolcrib.model.tool import MAX_TAG_LENGTH, MAX_TAGS
 from toolcrib.model.toolid import MAX_NAME_LENGTH
-from toolcrib.runtime import bridge, queue
+from toolcrib.runtime import bridge, scheduler
 from toolcrib.runtime.records import MAX_CODE
 from toolcrib.setup.lint.tools import MAX_FIRST_SENTENCE
 from toolcrib.version.constraint import MAX_CONSTRAINT_LENGTH
@@ -138,7 +138,7 @@ def test_what_is_missing_in_the_reference_is_found(copy: Path) -> None:
         ),
         (
             "gateway.md",
-            f"| {queue._MAX_WAITING_OF_ONE} runs of each client, {queue._MAX_WAITING} in all, in each sandbox |",
+            f"| {scheduler._MAX_WAITING_OF_ONE} runs of each client, {scheduler._MAX_WAITING} in all, in each sandbox |",
         ),
         ("code-mode.md", f"runs up to {bridge._MAX_PARALLEL:,} calls side by side"),
         ("code-mode.md", f"bounded too, by {bridge._MAX_LOOKUPS:,} in a run"),

@@ -11,7 +11,7 @@ from toolcrib import SyncCrib
 from toolcrib.crib import load
 from toolcrib.discovery import Index
 from toolcrib.errors import ToolcribError
-from toolcrib.execution.chain.check import check_chain
+from toolcrib.execution.chains.check import check_chain
 from toolcrib.model import DefaultValidator, McpBackend, Tool
 
 MANY = 60_000

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from toolcrib.errors import Problem, ToolcribError
 from toolcrib.model.plain import parse_json, walk
-from toolcrib.places import HOME
+from toolcrib.paths import HOME
 
 _MAX_LENGTH = 2000
 _MAX_VALUES = 10_000

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.execution.trace.chained import FIRST, chained_line
+from toolcrib.execution.audit.hash_chain import FIRST, chained_line
 
 
 @pytest.fixture

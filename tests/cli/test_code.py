@@ -12,7 +12,7 @@ from runtime.wasm.modules import like_cpython
 from toolcrib import Crib
 from toolcrib.cli.state import local_principal
 from toolcrib.execution import Request
-from toolcrib.places import runs_file
+from toolcrib.paths import runs_file
 from toolcrib.setup.demo import open_with_demo
 
 CODE = 'print("working")\n__out = await math.evaluate(expression="6 * 7")\n'

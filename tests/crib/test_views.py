@@ -26,7 +26,7 @@ from toolcrib.errors import (
     ToolNotFoundError,
 )
 from toolcrib.model import ToolAnnotations, ToolGateway
-from toolcrib.runtime.unsafe import UnsafeSandboxWarning
+from toolcrib.runtime.sandboxes.unsafe import UnsafeSandboxWarning
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from toolcrib.adapter import Conversion
 from toolcrib.crib import SyncToolSession, ToolSession
 from toolcrib.discovery import DetailLevel, Page, Result, Summary
 from toolcrib.execution import StreamEvent
-from toolcrib.execution.chain import ChainResult, Plan
+from toolcrib.execution.chains import ChainResult, Plan
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.model import LocalTool, RunResult, ToolDoc
 from toolcrib.runs import RunRecord

@@ -13,8 +13,8 @@ from servers.webapi import WebApi, served
 from waiting import PATIENCE
 
 from toolcrib.execution import Call, LocalHandlers
+from toolcrib.execution.http import Endpoint, HttpProvider, OpenApiProvider
 from toolcrib.execution.mcp import McpServers
-from toolcrib.execution.provider import Endpoint, HttpProvider, OpenApiProvider
 from toolcrib.model import Context, LocalBackend, McpBackend, ProviderBackend, Tool, ToolBackend
 
 NAMES = ("add", "keep", "fail", "hang", "meet", "progress")

@@ -17,10 +17,10 @@ from waiting import PATIENCE, until
 
 from toolcrib.errors import LimitExceededError, ToolExecutionError
 from toolcrib.execution import Call
-from toolcrib.gateway.clients import confirmation_tokens
-from toolcrib.gateway.clients.confirmation_tokens import ConfirmationTokens
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.gateway import relay_input
+from toolcrib.gateway.request import confirmation_tokens
+from toolcrib.gateway.request.confirmation_tokens import ConfirmationTokens
 from toolcrib.model import McpBackend, Tool
 
 pytestmark = pytest.mark.anyio

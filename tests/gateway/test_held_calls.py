@@ -15,8 +15,8 @@ from waiting import PATIENCE, until
 from toolcrib.errors import ToolExecutionError
 from toolcrib.execution import Call
 from toolcrib.gateway import Gateway
-from toolcrib.gateway.clients.client import relay_input
 from toolcrib.gateway.endpoint import McpEndpoint
+from toolcrib.gateway.request.client import relay_input
 from toolcrib.model import McpBackend, Tool
 
 pytestmark = pytest.mark.anyio

@@ -10,44 +10,44 @@ from zlib import crc32
 from runtime.workbench import Bench
 
 from toolcrib.runtime import Sandbox
-from toolcrib.runtime.process.pool import PooledSandbox
+from toolcrib.runtime.sandboxes.process.pool import PooledSandbox
 
 MODULE = "WASM_MODULE"
 """The variable that leads to the compiled module, once a fixture has made it."""
 
 
 def _monty() -> Sandbox:
-    from toolcrib.runtime.monty import MontySandbox  # noqa: PLC0415 - each is made on its own
+    from toolcrib.runtime.sandboxes.monty import MontySandbox  # noqa: PLC0415 - each is made on its own
 
     return MontySandbox()
 
 
 def _process() -> Sandbox:
-    from toolcrib.runtime.process import ProcessSandbox  # noqa: PLC0415 - each is made on its own
+    from toolcrib.runtime.sandboxes.process import ProcessSandbox  # noqa: PLC0415 - each is made on its own
 
     return ProcessSandbox()
 
 
 def _docker() -> Sandbox:
-    from toolcrib.runtime.docker import DockerSandbox  # noqa: PLC0415 - each is made on its own
+    from toolcrib.runtime.sandboxes.docker import DockerSandbox  # noqa: PLC0415 - each is made on its own
 
     return DockerSandbox()
 
 
 def _gvisor() -> Sandbox:
-    from toolcrib.runtime.docker import GvisorSandbox  # noqa: PLC0415 - each is made on its own
+    from toolcrib.runtime.sandboxes.docker import GvisorSandbox  # noqa: PLC0415 - each is made on its own
 
     return GvisorSandbox()
 
 
 def _wasm() -> Sandbox:
-    from toolcrib.runtime.wasm import WasmSandbox  # noqa: PLC0415 - each is made on its own
+    from toolcrib.runtime.sandboxes.wasm import WasmSandbox  # noqa: PLC0415 - each is made on its own
 
     return WasmSandbox(module=Path(os.environ[MODULE]))
 
 
 def _unsafe() -> Sandbox:
-    from toolcrib.runtime.unsafe import UnsafeSandbox  # noqa: PLC0415 - each is made on its own
+    from toolcrib.runtime.sandboxes.unsafe import UnsafeSandbox  # noqa: PLC0415 - each is made on its own
 
     return UnsafeSandbox()
 

@@ -14,11 +14,11 @@ from needs import lack
 from waiting import wait_until
 
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.places import locked
-from toolcrib.runtime.docker.engine import IMAGE, OWNER, find_engine
-from toolcrib.runtime.docker.image import build_from_host
+from toolcrib.paths import locked
 from toolcrib.runtime.owner import own_mark
-from toolcrib.runtime.wasm.module import build_module, compiled
+from toolcrib.runtime.sandboxes.docker.engine import IMAGE, OWNER, find_engine
+from toolcrib.runtime.sandboxes.docker.image import build_from_host
+from toolcrib.runtime.sandboxes.wasm.module import build_module, compiled
 
 ENGINE = "TOOLCRIB_TEST_ENGINE"
 """The variable that names the socket of another engine, such as `unix:///run/podman/podman.sock`."""

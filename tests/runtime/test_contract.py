@@ -11,10 +11,10 @@ from runtime.backends import BACKENDS
 from runtime.engines import running
 
 from toolcrib.runtime import Sandbox
-from toolcrib.runtime.docker import DockerSandbox, GvisorSandbox
-from toolcrib.runtime.monty import MontySandbox
-from toolcrib.runtime.process import ProcessSandbox
-from toolcrib.runtime.unsafe import UnsafeSandbox
+from toolcrib.runtime.sandboxes.docker import DockerSandbox, GvisorSandbox
+from toolcrib.runtime.sandboxes.monty import MontySandbox
+from toolcrib.runtime.sandboxes.process import ProcessSandbox
+from toolcrib.runtime.sandboxes.unsafe import UnsafeSandbox
 
 pytestmark = pytest.mark.filterwarnings("ignore:code runs without a sandbox")
 

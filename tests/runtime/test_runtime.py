@@ -342,7 +342,7 @@ async def test_a_sandbox_that_is_not_here_says_what_to_install() -> None:
 
 
 async def test_no_wall_at_all_has_to_be_asked_for_twice_and_warns() -> None:
-    from toolcrib.runtime.unsafe import UnsafeSandboxWarning  # noqa: PLC0415 - a plug-in's way
+    from toolcrib.runtime.sandboxes.unsafe import UnsafeSandboxWarning  # noqa: PLC0415 - a plug-in's way
 
     async with Runtime(crib_of_tools(), allow_unsafe=True) as runtime:
         with pytest.raises(RuntimeUnavailableError):

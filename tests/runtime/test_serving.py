@@ -7,8 +7,8 @@ import pytest
 from toolcrib import Crib
 from toolcrib.errors import CodeError, RuntimeUnavailableError
 from toolcrib.runtime import ExecuteRequest, Runtime
-from toolcrib.runtime.monty import MontySandbox
-from toolcrib.runtime.unsafe import UnsafeSandboxWarning
+from toolcrib.runtime.sandboxes.monty import MontySandbox
+from toolcrib.runtime.sandboxes.unsafe import UnsafeSandboxWarning
 
 pytestmark = pytest.mark.anyio
 

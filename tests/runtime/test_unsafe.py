@@ -12,8 +12,8 @@ from waiting import PATIENCE, until
 
 from toolcrib.errors import CodeError, LimitExceededError, RuntimeUnavailableError
 from toolcrib.runtime import Bridge, Job, Limits, Output, Sandbox
+from toolcrib.runtime.sandboxes.unsafe import UnsafeSandbox, UnsafeSandboxWarning
 from toolcrib.runtime.stubs.guest import FUNCTIONS
-from toolcrib.runtime.unsafe import UnsafeSandbox, UnsafeSandboxWarning
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX")
 

@@ -36,7 +36,7 @@ COMMANDS = (
     "toolcrib.crib",
     "toolcrib.execution.mcp.results",
     "toolcrib.gateway.gateway",
-    "toolcrib.gateway.meta",
+    "toolcrib.gateway.frontends.meta",
     "toolcrib.mcp_internals",
     "toolcrib.setup",
     "uvicorn",

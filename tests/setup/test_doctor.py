@@ -16,7 +16,7 @@ from servers.launch import LITTLE, closed_port
 
 from toolcrib.crib import Settings
 from toolcrib.execution.mcp import ServerConfig
-from toolcrib.places import catalogue_file
+from toolcrib.paths import catalogue_file
 from toolcrib.setup.doctor import Diagnosis, diagnose, probe
 from toolcrib.setup.doctor.findings import error
 

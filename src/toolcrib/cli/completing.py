@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from toolcrib.errors import ToolcribError
-from toolcrib.places import catalogue_file, find_config, user_config
+from toolcrib.paths import catalogue_file, find_config, user_config
 
 _BUSY = 0.2
 """Seconds that another process may take to write the catalogue."""

@@ -61,7 +61,7 @@ class State:
         """Return the path of the named configuration, else of the one found; None without any."""
         if self.config is not None or self.demo:
             return self.config
-        from toolcrib.places import find_config  # noqa: PLC0415 - only verbs that need a crib load it
+        from toolcrib.paths import find_config  # noqa: PLC0415 - only verbs that need a crib load it
 
         found = find_config()
         return None if found is None else str(found)

@@ -18,7 +18,7 @@ from toolcrib.crib.reload import Reload
 from toolcrib.crib.session import SyncToolSession, ToolSession
 from toolcrib.crib.sync import SyncCrib
 from toolcrib.crib.view import View
-from toolcrib.places import find_config
+from toolcrib.paths import find_config
 
 __all__ = [
     "AuditSettings",

@@ -23,15 +23,16 @@ from toolcrib.discovery.search.semantic.named import embedder_in
 from toolcrib.errors import ConfigError, EmbeddingError, MissingExtraError, Problem, StoreError
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution import Middleware, Observer, Policy
+from toolcrib.execution.audit import Audit, AuditFile
+from toolcrib.execution.audit.hash_chain import Sign
+from toolcrib.execution.audit.signing import signer
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry
 from toolcrib.execution.policy import Approver, Rules
 from toolcrib.execution.principal import Issuers
-from toolcrib.execution.trace import Audit, AuditFile, OpenTelemetry, available
-from toolcrib.execution.trace.chained import Sign
-from toolcrib.execution.trace.signing import signer
+from toolcrib.execution.tracing import OpenTelemetry, available
 from toolcrib.model import SchemaValidator
-from toolcrib.places import audit_key, catalogue_file
+from toolcrib.paths import audit_key, catalogue_file
 from toolcrib.runs import RunStore
 from toolcrib.runtime import Sandbox
 

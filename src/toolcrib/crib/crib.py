@@ -19,10 +19,10 @@ from toolcrib.discovery import Discovery, Embedder, Scope, Searcher, Store, Stor
 from toolcrib.errors import CribStateError, InvalidToolError, Problem
 from toolcrib.errors.base import counted
 from toolcrib.execution import Middleware, Observer, Policy
+from toolcrib.execution.audit import AuditStatus
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.policy import Approver
-from toolcrib.execution.trace import AuditStatus
 from toolcrib.model import LocalBackend, LocalTool, SchemaValidator, Tool, ToolOptions, tool
 from toolcrib.model.local import check_options, replaced
 from toolcrib.runs import RunStore

@@ -23,10 +23,10 @@ from toolcrib.errors import (
     RuntimeUnavailableError,
     ToolcribError,
 )
-from toolcrib.execution.chain import Around, RunTool
+from toolcrib.execution.chains import Around, RunTool
 from toolcrib.execution.variables import Expansion
 from toolcrib.model.record import Record
-from toolcrib.places import runs_file, runs_key
+from toolcrib.paths import runs_file, runs_key
 from toolcrib.runs import MemoryRunStore, RunStore, SqliteRunStore
 from toolcrib.runs.journal import RunJournal
 from toolcrib.runs.keeper import RunKeeper

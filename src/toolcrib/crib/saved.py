@@ -10,8 +10,8 @@ from toolcrib.crib.engine import Engine
 from toolcrib.discovery.docs import ObservedShape
 from toolcrib.errors import InvalidToolError, Problem, ToolcribError
 from toolcrib.execution import CallContext, Request
-from toolcrib.execution.chain import ChainResult, ChainStep, Steps
-from toolcrib.execution.chain.from_code import constants, with_constants
+from toolcrib.execution.chains import ChainResult, ChainStep, Steps
+from toolcrib.execution.chains.from_code import constants, with_constants
 from toolcrib.model import LocalBackend, Tool
 from toolcrib.model.local import Context
 from toolcrib.model.record import JsonObject, Record

@@ -31,7 +31,7 @@ from toolcrib.discovery.facade import ListOptions, SearchOptions
 from toolcrib.errors import CribStateError, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy, RunResult, StreamEvent
 from toolcrib.execution.call import CallContext
-from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
+from toolcrib.execution.chains import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.mcp import (
     Completion,
     Prompt,

@@ -25,8 +25,8 @@ from toolcrib.errors.base import counted
 from toolcrib.execution import CallContext, Request, RunResult, StreamEvent
 from toolcrib.execution.arguments import check_value
 from toolcrib.execution.call import NESTED_APPROVAL
-from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
-from toolcrib.execution.chain.chain import invalid, read_chain
+from toolcrib.execution.chains import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
+from toolcrib.execution.chains.parse import invalid, read_chain
 from toolcrib.execution.mcp import (
     Completion,
     OnContent,

@@ -1,7 +1,7 @@
 """Run tools, streams and chains on their backends, with one shape of result and one tree of errors."""
 
 from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, StreamEvent, Update
-from toolcrib.execution.chain import ChainLimits, ChainResult, ChainStep, Plan, StepResult
+from toolcrib.execution.chains import ChainLimits, ChainResult, ChainStep, Plan, StepResult
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.protocols import (

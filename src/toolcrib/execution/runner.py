@@ -46,7 +46,7 @@ from toolcrib.errors import (
 )
 from toolcrib.execution.arguments import check_value, fill_defaults, read_arguments, validate_arguments
 from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, StreamEvent
-from toolcrib.execution.chain import (
+from toolcrib.execution.chains import (
     Around,
     ChainLimits,
     ChainProgress,
@@ -58,7 +58,7 @@ from toolcrib.execution.chain import (
     plan_chain,
     run_chain,
 )
-from toolcrib.execution.chain.chain import beside, read_chain
+from toolcrib.execution.chains.parse import beside, read_chain
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
 from toolcrib.execution.policy import Authorizer, Rules

@@ -21,12 +21,6 @@ from toolcrib import __version__
 from toolcrib.concurrency.background import Loop
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.config import ContentChange
-from toolcrib.gateway.clients.client import RequestClient, set_log_level
-from toolcrib.gateway.clients.confirmation_tokens import ConfirmationTokens
-from toolcrib.gateway.clients.held_calls import COMPOSED, MAX_HELD, HeldCalls
-from toolcrib.gateway.content.handlers import ContentHandlers, Declared
-from toolcrib.gateway.content.lists import page
-from toolcrib.gateway.content.subscriptions import ChangeBus, Subscriptions
 from toolcrib.gateway.frontend import Frontend, FrontendOf, SettlingFrontend, ToolDefinition
 from toolcrib.gateway.identity.principals import (
     PRINCIPAL,
@@ -38,6 +32,12 @@ from toolcrib.gateway.identity.principals import (
 )
 from toolcrib.gateway.limits import MAX_STREAMS
 from toolcrib.gateway.passing import PassOn, pass_on, wire
+from toolcrib.gateway.request.client import RequestClient, set_log_level
+from toolcrib.gateway.request.confirmation_tokens import ConfirmationTokens
+from toolcrib.gateway.request.held import COMPOSED, MAX_HELD, HeldCalls
+from toolcrib.gateway.resources.handlers import ContentHandlers, Declared
+from toolcrib.gateway.resources.lists import page
+from toolcrib.gateway.resources.subscriptions import ChangeBus, Subscriptions
 from toolcrib.gateway.tasks.handlers import TaskHandlers
 from toolcrib.mcp_internals import connection_of
 

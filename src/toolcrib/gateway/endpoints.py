@@ -14,10 +14,10 @@ from toolcrib.crib.config.gateway import Expose
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.gateway.addresses import EndpointAddress
-from toolcrib.gateway.clients.login import LoginRequests
-from toolcrib.gateway.content.handlers import ContentHandlers
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.frontend import Frontend, FrontendOf
+from toolcrib.gateway.request.login import LoginRequests
+from toolcrib.gateway.resources.handlers import ContentHandlers
 from toolcrib.gateway.results import KeptResults
 
 Frontends = Callable[[View, GatewaySettings, KeptResults], Frontend]

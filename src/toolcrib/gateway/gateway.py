@@ -14,21 +14,21 @@ from toolcrib.crib.config.gateway import is_loopback, token_of
 from toolcrib.discovery import Embedder, Searcher, Store, StoreStatus
 from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy, Principal
-from toolcrib.execution.trace import AuditStatus
+from toolcrib.execution.audit import AuditStatus
 from toolcrib.gateway.addresses import EndpointAddress, Surface
-from toolcrib.gateway.clients.client import relay_input
-from toolcrib.gateway.clients.login import LoginRequests
-from toolcrib.gateway.direct.auto import AutoTools
-from toolcrib.gateway.direct.tools import DirectTools
+from toolcrib.gateway.app.connect import LoginPages
+from toolcrib.gateway.app.rules import AccessRules
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints, Frontends
 from toolcrib.gateway.frontend import Frontend
+from toolcrib.gateway.frontends.auto import AutoTools
+from toolcrib.gateway.frontends.meta import MetaTools
+from toolcrib.gateway.frontends.passthrough.tools import DirectTools
 from toolcrib.gateway.health import Health
-from toolcrib.gateway.http.connect import LoginPages
-from toolcrib.gateway.http.rules import AccessRules
 from toolcrib.gateway.limits import ClientLimits
-from toolcrib.gateway.meta import MetaTools
 from toolcrib.gateway.metrics import Metrics
+from toolcrib.gateway.request.client import relay_input
+from toolcrib.gateway.request.login import LoginRequests
 from toolcrib.gateway.results import KeptResults
 from toolcrib.gateway.signals import stop_signals
 from toolcrib.gateway.stdio import is_toolcrib, serve_streams, taken_over
@@ -227,7 +227,7 @@ class Gateway:
         Raises:
             ConfigError: the address cannot be had, or others could reach it and there is no token.
         """
-        from toolcrib.gateway.http.server import address_of, listen, serve  # noqa: PLC0415 - over stdio it is not needed
+        from toolcrib.gateway.app.server import address_of, listen, serve  # noqa: PLC0415 - over stdio it is not needed
 
         self.endpoint()
         host = self.settings.host if host is None else host

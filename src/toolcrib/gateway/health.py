@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from toolcrib.crib import Crib, Settings, View
 from toolcrib.discovery import StoreStatus
 from toolcrib.execution import Principal
+from toolcrib.execution.audit import AuditStatus
 from toolcrib.execution.mcp import ServerStatus
-from toolcrib.execution.trace import AuditStatus
 
 _WELL = frozenset({"stopped", "starting", "ready", "disabled"})
 """States of a server that can serve its next call, or need not."""

@@ -6,7 +6,6 @@ all of Python behind the walls of the system, or a plug-in's.
 
 from toolcrib.model import ToolCallRecord, ToolGateway
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.choice import backends
 from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.protocols import Catalogue, Job, Sandbox
 from toolcrib.runtime.records import (
@@ -20,6 +19,7 @@ from toolcrib.runtime.records import (
     SandboxKind,
     SecurityProfile,
 )
+from toolcrib.runtime.registry import backends
 from toolcrib.runtime.runtime import Prepare, Runtime
 from toolcrib.runtime.stubs import GUIDE
 

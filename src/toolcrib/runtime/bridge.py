@@ -21,8 +21,8 @@ from toolcrib.errors import (
     ToolError,
     explain,
 )
-from toolcrib.execution.chain import Around, ChainLimits, RunTool, run_chain
-from toolcrib.execution.chain.chain import invalid, read_chain
+from toolcrib.execution.chains import Around, ChainLimits, RunTool, run_chain
+from toolcrib.execution.chains.parse import invalid, read_chain
 from toolcrib.model import ToolCallRecord, ToolGateway
 from toolcrib.model.plain import measure
 from toolcrib.model.protocols import Journal

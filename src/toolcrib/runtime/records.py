@@ -9,8 +9,8 @@ from pydantic_core import PydanticCustomError
 
 from toolcrib.errors import Problem, ToolcribError, ValidationError
 from toolcrib.errors.base import counted
-from toolcrib.execution.chain import ChainStep
-from toolcrib.execution.chain.from_code import read_steps
+from toolcrib.execution.chains import ChainStep
+from toolcrib.execution.chains.from_code import read_steps
 from toolcrib.model import ToolCallRecord
 from toolcrib.model.display import brief
 from toolcrib.model.record import JsonObject, Record

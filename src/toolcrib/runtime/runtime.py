@@ -26,15 +26,15 @@ from toolcrib.model import LocalTool, Tool, ToolGateway
 from toolcrib.model.plain import measure
 from toolcrib.model.protocols import Journal
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.check import Checker
-from toolcrib.runtime.check.context import Engine
-from toolcrib.runtime.choice import DEFAULT, UNSAFE, check_profile, make_sandbox
 from toolcrib.runtime.guest_errors import ELSEWHERE, GuestError
 from toolcrib.runtime.protocols import Catalogue, Job, Sandbox
-from toolcrib.runtime.queue import RunQueue
 from toolcrib.runtime.records import BackendInfo, ExecuteRequest, ExecuteResult, LimitsEnforced, Output
+from toolcrib.runtime.registry import DEFAULT, UNSAFE, check_profile, make_sandbox
+from toolcrib.runtime.scheduler import RunQueue
 from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import EmptyCatalogue, Surface
+from toolcrib.runtime.typecheck import Checker
+from toolcrib.runtime.typecheck.context import Engine
 
 _FEW = 8
 """How many tools are written down between two turns of the event loop."""

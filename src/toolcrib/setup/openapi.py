@@ -16,11 +16,11 @@ from toolcrib.crib.config.files import load_text
 from toolcrib.crib.config.reading import file_refusal, read_text
 from toolcrib.crib.config.sections import servers_in
 from toolcrib.errors import ConfigError, MissingExtraError, Problem, ServerUnavailableError
-from toolcrib.execution.provider import OpenApiProvider
-from toolcrib.execution.provider.openapi.document import MAX_DOCUMENT_BYTES, document_error, read_document
-from toolcrib.execution.provider.openapi.security import read_schemes
+from toolcrib.execution.http import OpenApiProvider
+from toolcrib.execution.http.openapi.document import MAX_DOCUMENT_BYTES, document_error, read_document
+from toolcrib.execution.http.openapi.security import read_schemes
 from toolcrib.execution.variables import has_variables
-from toolcrib.places import replace_file
+from toolcrib.paths import replace_file
 from toolcrib.redaction import host_of
 from toolcrib.setup.editing.edit import Edit
 from toolcrib.setup.editing.servers import api_place, document_of, edit_servers, find_server

@@ -17,7 +17,7 @@ from toolcrib import Crib
 from toolcrib.crib.sources import Absence
 from toolcrib.discovery import Scope, SqliteStore
 from toolcrib.errors import BackendUnavailableError, StoreError, ToolNotFoundError
-from toolcrib.places import catalogue_file
+from toolcrib.paths import catalogue_file
 
 pytestmark = pytest.mark.anyio
 # ruff: noqa: ASYNC240 - a look at a file

@@ -7,8 +7,8 @@ import pytest
 
 from toolcrib.errors import ConfigError
 from toolcrib.execution import Answer, Call, Middleware, Next
+from toolcrib.execution.audit import Audit
 from toolcrib.execution.middleware import Cache, Retry, compose
-from toolcrib.execution.trace import Audit
 
 MakeCall = Callable[..., Call]
 

@@ -29,8 +29,8 @@ from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.oauth.login import log_in
 from toolcrib.execution.oauth.vault import LoginVault
 from toolcrib.gateway import Gateway
-from toolcrib.gateway.content.lists import page
 from toolcrib.gateway.identity.principals import PRINCIPAL
+from toolcrib.gateway.resources.lists import page
 
 pytestmark = pytest.mark.anyio
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "who-may-call.md"

@@ -7,8 +7,8 @@ import pytest
 from toolcrib import Tool
 from toolcrib.adapter.rewrite.source import Source
 from toolcrib.discovery.docs import schema_info
-from toolcrib.execution.chain.schemas import Budget, Schema
-from toolcrib.execution.provider.openapi.references import target
+from toolcrib.execution.chains.schemas import Budget, Schema
+from toolcrib.execution.http.openapi.references import target
 from toolcrib.model.schema.references import LocalReferences, lookup, parse_pointer
 from toolcrib.runtime.stubs import render
 

@@ -13,9 +13,9 @@ from toolcrib.errors import CodeError, InvalidToolError
 from toolcrib.model import Tool
 from toolcrib.model.schema.references import LocalReferences
 from toolcrib.model.tokens import estimated_tokens
-from toolcrib.runtime.check import Checker
 from toolcrib.runtime.stubs import STEPS, parameters, paths_of, render
 from toolcrib.runtime.stubs.schema import fields_of, resolve
+from toolcrib.runtime.typecheck import Checker
 
 BATCH = 40
 LOADED = {"tests": 37, "shared": 1_161}

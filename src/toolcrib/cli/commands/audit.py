@@ -56,9 +56,9 @@ def verify(state: State, files: tuple[str, ...], key: str | None, no_key: bool, 
 
     Example: toolcrib audit verify
     """
-    from toolcrib.execution.trace.chained import FIRST, read_chain  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.execution.trace.signing import public_key, verifier  # noqa: PLC0415
-    from toolcrib.places import audit_key  # noqa: PLC0415
+    from toolcrib.execution.audit.hash_chain import FIRST, read_chain  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.execution.audit.signing import public_key, verifier  # noqa: PLC0415
+    from toolcrib.paths import audit_key  # noqa: PLC0415
 
     if key is not None and no_key:
         raise click.UsageError("--key and --no-key exclude each other")
@@ -143,8 +143,8 @@ def key_(state: State) -> None:
 
     Example: toolcrib audit key
     """
-    from toolcrib.execution.trace.signing import public_key  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.places import audit_key  # noqa: PLC0415
+    from toolcrib.execution.audit.signing import public_key  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.paths import audit_key  # noqa: PLC0415
 
     shown = public_key(audit_key())
     if state.json:
@@ -158,7 +158,7 @@ def _paths(state: State, files: tuple[str, ...], *, with_rotated: bool = False) 
     if files:
         return [Path(each) for each in files]
     from toolcrib.crib import load  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.execution.trace.chained import rotated_files  # noqa: PLC0415
+    from toolcrib.execution.audit.hash_chain import rotated_files  # noqa: PLC0415
 
     settings = load(state.source())
     if settings.audit is None:

@@ -14,7 +14,7 @@ from toolcrib.errors import ChainError
 
 if TYPE_CHECKING:
     from toolcrib.crib import View
-    from toolcrib.execution.chain import ChainResult, Plan, PlannedStep, StepResult
+    from toolcrib.execution.chains import ChainResult, Plan, PlannedStep, StepResult
 
 
 @click.command()

@@ -159,7 +159,7 @@ def _merged(merged: "Merge") -> dict[str, Any]:
 
 def _tell_outlook(facts: dict[str, Any], config: Path) -> None:
     """Tell people which of the servers that are taken over are off, and which will not work."""
-    from toolcrib.places import find_config  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.paths import find_config  # noqa: PLC0415 - not needed to ask for help
 
     for name in facts["disabled"]:
         note(f"{name!r} is disabled, as it was")

@@ -17,7 +17,7 @@ from toolcrib.errors import CallUncertainError
 if TYPE_CHECKING:
     from toolcrib.runs import RunRecord
     from toolcrib.runtime import ExecuteResult, ProfileName
-    from toolcrib.runtime.docker.engine import Image
+    from toolcrib.runtime.sandboxes.docker.engine import Image
 
 _BEGIN = (
     "`toolcrib code --durable` and `chain --durable` begin them, and --config names another configuration,"
@@ -82,7 +82,7 @@ def code(  # noqa: PLR0913, PLR0917 - click gives them by name
 
 def _check_backend(backend: str) -> None:
     from toolcrib.model.suggest import choose  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.runtime.choice import kinds  # noqa: PLC0415
+    from toolcrib.runtime.registry import kinds  # noqa: PLC0415
 
     if backend not in kinds():
         raise click.UsageError(f"there is no sandbox {backend!r}{choose(backend, kinds())}")
@@ -297,7 +297,7 @@ def build(
     facts: dict[str, Any] = {"backend": backend}
     with waiting("building"):
         if backend == "wasm":
-            from toolcrib.runtime.wasm.module import build_module  # noqa: PLC0415 - not needed to ask for help
+            from toolcrib.runtime.sandboxes.wasm.module import build_module  # noqa: PLC0415 - not needed to ask for help
 
             facts["module"] = str(build_module(module, progress=note))
         else:
@@ -310,8 +310,8 @@ def build(
 
 
 def _image(dockerfile: Path | None) -> "Image":
-    from toolcrib.runtime.docker.engine import IMAGE, find_engine  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.runtime.docker.image import build_from_dockerfile, build_from_host  # noqa: PLC0415
+    from toolcrib.runtime.sandboxes.docker.engine import IMAGE, find_engine  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.runtime.sandboxes.docker.image import build_from_dockerfile, build_from_host  # noqa: PLC0415
 
     engine = find_engine("docker")
     try:

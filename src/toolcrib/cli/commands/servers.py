@@ -50,7 +50,7 @@ class _Asked:
 
 def own_file(state: State, *, user: bool) -> Path:
     """Return the configuration file that is to be changed: the user's own only where that is asked for."""
-    from toolcrib.places import project_config, user_config  # noqa: PLC0415 - only verbs that need it load it
+    from toolcrib.paths import project_config, user_config  # noqa: PLC0415 - only verbs that need it load it
 
     if user:
         if state.config is not None:

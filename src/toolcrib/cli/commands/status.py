@@ -136,7 +136,7 @@ async def _tokens(view: "View") -> dict[str, Any]:
     """Return what all definitions would cost a client, and what those cost that stand for them."""
     from anyio import to_thread  # noqa: PLC0415 - not needed to ask for help
 
-    from toolcrib.gateway.meta import MetaTools  # noqa: PLC0415
+    from toolcrib.gateway.frontends.meta import MetaTools  # noqa: PLC0415
 
     frontend = MetaTools(view, view.settings.gateway)
     measured = await to_thread.run_sync(frontend.measure_tokens)

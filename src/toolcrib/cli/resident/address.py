@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import toolcrib
-from toolcrib.places import data_folder, runtime_folder
+from toolcrib.paths import data_folder, runtime_folder
 
 _MAX_PATH = 100
 """The longest path that a socket can be bound to on every system is 103 bytes."""

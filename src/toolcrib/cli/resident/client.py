@@ -19,7 +19,7 @@ import toolcrib
 from toolcrib.cli.interrupt import INTERRUPTED
 from toolcrib.cli.resident.address import Address
 from toolcrib.errors import ToolcribError
-from toolcrib.places import find_config
+from toolcrib.paths import find_config
 
 _VERBS = frozenset(
     {

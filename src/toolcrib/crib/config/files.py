@@ -17,7 +17,7 @@ from toolcrib.errors import ConfigError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import did_you_mean
-from toolcrib.places import anchored, path_fault
+from toolcrib.paths import anchored, path_fault
 
 Config = str | PathLike[str] | Mapping[str, Any] | Settings | None
 """A file, a mapping such as the JSON of an MCP client, or the settings themselves."""

@@ -11,7 +11,7 @@ from toolcrib.errors import ConfigError, Problem, ToolcribError
 from toolcrib.model.record import Record
 from toolcrib.model.schema.references import parse_pointer
 from toolcrib.model.suggest import choose
-from toolcrib.places import path_fault
+from toolcrib.paths import path_fault
 
 INTERNAL = frozenset({"source", "others", "text"})
 """What only the reader of files sets."""

@@ -18,9 +18,9 @@ from toolcrib.crib.config.settings import OpenApiSettings, Settings
 from toolcrib.crib.sources.origins import Origin, Tools
 from toolcrib.errors import BackendUnavailableError, ConfigError, ToolcribError
 from toolcrib.execution import Answer, Call
+from toolcrib.execution.http import OpenApiProvider
+from toolcrib.execution.mcp.pool import DRAIN_TIME
 from toolcrib.execution.mcp.server_health import ServerState, ServerStatus
-from toolcrib.execution.mcp.servers import DRAIN_TIME
-from toolcrib.execution.provider import OpenApiProvider
 from toolcrib.execution.variables import Expansion
 from toolcrib.redaction import host_of
 

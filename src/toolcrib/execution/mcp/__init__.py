@@ -10,8 +10,8 @@ from toolcrib.execution.mcp.content import (
     ResourceContents,
     ResourceTemplate,
 )
+from toolcrib.execution.mcp.pool import McpServers
 from toolcrib.execution.mcp.server_health import ServerState, ServerStatus
-from toolcrib.execution.mcp.servers import McpServers
 
 __all__ = [
     "Completion",

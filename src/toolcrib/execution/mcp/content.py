@@ -26,7 +26,7 @@ from toolcrib.redaction import hide_secrets
 
 if TYPE_CHECKING:
     from toolcrib.execution.mcp.connection import Connection
-    from toolcrib.execution.mcp.servers import McpServers
+    from toolcrib.execution.mcp.pool import McpServers
     from toolcrib.execution.mcp.upstream import Upstream
 
 T = TypeVar("T", bound=OpenRecord)

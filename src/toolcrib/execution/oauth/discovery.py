@@ -22,11 +22,11 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import BaseModel
 
 from toolcrib.errors import LoginError
+from toolcrib.execution.http.addresses import private_kinds
 from toolcrib.execution.mcp.errors import place, reason_of
 from toolcrib.execution.mcp.transport.http_client import QuietClient, tls_context
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import StoredLogin
-from toolcrib.execution.provider.addresses import private_kinds
 
 ANSWER_TIME = 8.0
 """Seconds that an endpoint has for its whole answer, so that a login to one that hangs fails within ten."""

@@ -27,7 +27,7 @@ from toolcrib.execution.oauth.discovery import (
 from toolcrib.execution.oauth.persons import login_command
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import LoginVault, Owner, StoredLogin, login_id
-from toolcrib.places import locked
+from toolcrib.paths import locked
 
 _MAX_REFRESH_AHEAD_SECONDS = 60.0
 """A token is refreshed so long before its end."""

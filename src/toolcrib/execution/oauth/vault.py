@@ -22,7 +22,7 @@ from pydantic import Field
 
 from toolcrib.errors import InvalidToolError, VaultError
 from toolcrib.model.record import Record
-from toolcrib.places import data_folder, locked, replace_file
+from toolcrib.paths import data_folder, locked, replace_file
 
 Owner = tuple[str, str]
 """The issuer and the subject of the person that a login belongs to."""

@@ -18,12 +18,12 @@ from toolcrib.execution import Principal
 from toolcrib.execution.call import Call
 from toolcrib.execution.mcp.relays import TASKS
 from toolcrib.execution.mcp.results import task_ttl_ms
-from toolcrib.gateway.clients.client import RequestClient
-from toolcrib.gateway.clients.held_calls import HeldCall, HeldCalls
-from toolcrib.gateway.content.handlers import ContentHandlers, translate_errors
 from toolcrib.gateway.frontend import Frontend, StartedTask, TaskFrontend
 from toolcrib.gateway.identity.principals import authenticated_principal, principal_of, request_of
 from toolcrib.gateway.passing import wire
+from toolcrib.gateway.request.client import RequestClient
+from toolcrib.gateway.request.held import HeldCall, HeldCalls
+from toolcrib.gateway.resources.handlers import ContentHandlers, translate_errors
 from toolcrib.gateway.tasks.own import OwnTask
 from toolcrib.gateway.tasks.table import TaskTable, new_id
 from toolcrib.model import RunResult

@@ -9,8 +9,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.runner import modern_error_data
 
 from toolcrib.execution import Principal
-from toolcrib.gateway.clients.held_calls import HeldCall
 from toolcrib.gateway.passing import wire
+from toolcrib.gateway.request.held import HeldCall
 from toolcrib.gateway.tasks.table import new_id
 
 _LIFETIME = 60 * 60.0

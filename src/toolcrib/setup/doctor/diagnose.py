@@ -22,8 +22,8 @@ from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
 from toolcrib.errors.base import counted
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model import Tool
-from toolcrib.places import catalogue_file, data_folder
-from toolcrib.runtime.choice import backends
+from toolcrib.paths import catalogue_file, data_folder
+from toolcrib.runtime.registry import backends
 from toolcrib.setup.doctor.config import (
     check_extras,
     check_gateway,

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from toolcrib.crib.config.reading import file_refusal, read_text
-from toolcrib.places import SCRATCH, data_folder, locked, replace_file
+from toolcrib.paths import SCRATCH, data_folder, locked, replace_file
 from toolcrib.setup.editing.secrets import without_secrets
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")

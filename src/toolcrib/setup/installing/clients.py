@@ -14,7 +14,7 @@ from toolcrib.crib.config.sections import Place
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.variables import has_variables
-from toolcrib.places import home_folder, platform_folder
+from toolcrib.paths import home_folder, platform_folder
 
 Scope = Literal["user", "project"]
 _Folders = Callable[[Mapping[str, str], str, Path | None], Path]

@@ -15,7 +15,7 @@ from toolcrib.crib.config.sections import servers_in
 from toolcrib.crib.config.settings import Settings
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.places import HOME, anchored, find_config, project_config, user_config
+from toolcrib.paths import HOME, anchored, find_config, project_config, user_config
 from toolcrib.setup.editing.edit import Edit, backups
 from toolcrib.setup.editing.servers import document_of, edit_servers, edit_text
 from toolcrib.setup.editing.toml import set_toml

@@ -1,0 +1,268 @@
+"""Sends the calls of one provider, and turns what comes back into an answer or a typed error."""
+
+import re
+import ssl
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import anyio
+import anyio.lowlevel
+
+from toolcrib.errors import (
+    BackendUnavailableError,
+    ConfigError,
+    InputValidationError,
+    MissingExtraError,
+    PolicyDeniedError,
+    Problem,
+    ToolExecutionError,
+    ValidationError,
+)
+from toolcrib.execution.call import Answer, Call
+from toolcrib.execution.http.addresses import Addresses, AddressRefusedError, Lookup
+from toolcrib.execution.http.answers import public_headers, read_failure, read_value, reason_of
+from toolcrib.execution.http.assembly import Outgoing, assemble, is_token
+from toolcrib.execution.http.credentials import Credentials, hide
+from toolcrib.execution.http.inflate import ACCEPTED, UnreadableError
+from toolcrib.execution.http.plan import RequestPlan, is_idempotent
+from toolcrib.execution.principal import slot_owner
+
+if TYPE_CHECKING:
+    import httpx
+
+    from toolcrib.execution.http.network import GuardedTransport
+
+_SUCCESS = range(200, 300)
+_REDIRECTS = range(300, 400)
+_TOO_MANY_REQUESTS = 429
+_BAD_GATEWAY = 502
+_UNAVAILABLE = 503
+_GATEWAY_TIMEOUT = 504
+_OPEN_HEADERS = frozenset(
+    {
+        "accept",
+        "accept-charset",
+        "accept-language",
+        "cache-control",
+        "content-type",
+        "origin",
+        "referer",
+        "user-agent",
+    }
+)
+"""What a provider may send with every call that is no secret."""
+_DEFAULTS = (
+    (b"User-Agent", b"toolcrib"),
+    (b"Accept", b"application/json, */*;q=0.5"),
+    (b"Accept-Encoding", ACCEPTED.encode()),
+)
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_AWAY = frozenset({_TOO_MANY_REQUESTS, _BAD_GATEWAY, _UNAVAILABLE, _GATEWAY_TIMEOUT})
+
+
+class HttpOptions(TypedDict, total=False):
+    """How a provider reaches its server."""
+
+    allow_private: bool | Sequence[str]
+    """Which private addresses requests may leave for: none by default, all, or hosts and networks."""
+    headers: Mapping[str, str]
+    """Sent with every call, such as a token; they are secrets, and shown nowhere."""
+    max_response_bytes: int
+    """How large an answer may be, unpacked: 16 MiB by default."""
+    connect_timeout: float
+    """How many seconds a connection may take, 10 by default; the rest is under the caller's deadline."""
+    max_connections: int
+    """How many there may be at once, 64 by default; further calls wait."""
+    ssl_context: ssl.SSLContext | None
+    """What certificates are checked with; that of the system by default."""
+    lookup: Lookup | None
+    """Asks for the addresses of a host; the system by default."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a request has come."""
+
+    sent: bool = False
+    """Whether a byte of it may have left."""
+
+    async def trace(self, event: str, _: Mapping[str, Any]) -> None:
+        """Take a note of what the connection does."""
+        if event.endswith("send_request_headers.started"):
+            self.sent = True
+
+
+@dataclass(eq=False)
+class HttpClient:
+    """The pooled connections of one provider, opened with the first call, in one event loop at a time."""
+
+    provider_id: str
+    options: HttpOptions = field(repr=False)
+    _transport: "GuardedTransport | None" = field(default=None, init=False, repr=False)
+    _loop: object = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        options = self.options
+        unknown = sorted(set(options) - set(HttpOptions.__annotations__))
+        if unknown:
+            raise TypeError(f"a provider has no option {unknown[0]!r}")
+        self._addresses = Addresses(
+            allow_private=options.get("allow_private", False), lookup=options.get("lookup")
+        )
+        self._headers = dict(options.get("headers") or {})
+        self._hidden = tuple(_secrets_of(self._headers))
+        self._max_bytes = options.get("max_response_bytes", 16 * 2**20)
+        for name, value in self._headers.items():
+            if not is_token(name) or not _is_header(value):
+                reason = f"{name!r:.80} is no name of a header, or its value none that a header can have"
+                problem = Problem("/headers", "header", reason)
+                raise ConfigError(f"provider {self.provider_id!r}", (problem,))
+
+    async def call(self, call: Call, plan: RequestPlan, credentials: Credentials) -> Answer:
+        """Send a call and return its answer.
+
+        Raises:
+            InputValidationError: an argument cannot be sent where it belongs.
+            PolicyDeniedError: the address of the server is private, and not allowed.
+            BackendUnavailableError: it could not be reached, went away, or cannot serve now.
+            ToolExecutionError: it failed, or its answer cannot be read.
+        """
+        try:
+            outgoing = assemble(plan, call.args, credentials)
+        except ValidationError as error:
+            raise InputValidationError(
+                problems=error.problems, tool_id=call.tool_id, backend=self._backend
+            ) from None
+        hidden = (*credentials.hidden, *self._hidden)
+        progress = _Progress()
+        transport = self._open()
+        async with (
+            transport.slots.hold(slot_owner(call.principal)),
+            self._response(call, transport, outgoing, progress) as response,
+        ):
+            if response.status_code not in _SUCCESS:
+                raise self._refusal(call, plan, await read_failure(response, hidden))
+            if plan.method == "HEAD":
+                headers = hide(public_headers(response), hidden)
+                return Answer(structured={"status": response.status_code, "headers": headers})
+            value = await read_value(response, max_bytes=self._max_bytes, emit=call.emit, hidden=hidden)
+            return Answer(structured=value)
+
+    @asynccontextmanager
+    async def _response(
+        self, call: Call, transport: "GuardedTransport", outgoing: Outgoing, progress: _Progress
+    ) -> AsyncIterator["httpx.Response"]:
+        """Send a request and hold its response; what fails meanwhile is raised as an error of the call."""
+        try:
+            response = await transport.handle_async_request(self._request(outgoing, progress))
+            try:
+                yield response
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await response.aclose()
+        except AddressRefusedError as error:
+            raise PolicyDeniedError(
+                tool_id=call.tool_id, op="execute", backend=self._backend, reason=str(error)
+            ) from None
+        except transport.errors as error:
+            # Not kept as the cause: it may quote what was sent, and secrets with it.
+            reason = hide(f"{_named(error)}: {error}".removesuffix(": "), outgoing.hidden)
+            raise BackendUnavailableError(
+                tool_id=call.tool_id, backend=self._backend, reason=reason[:500], sent=progress.sent
+            ) from None
+        except UnreadableError as error:
+            raise ToolExecutionError(
+                tool_id=call.tool_id, backend=self._backend, reason=str(error)
+            ) from error
+
+    def _refusal(self, call: Call, plan: RequestPlan, failure: dict[str, Any]) -> Exception:
+        """Return the error for an answer that is no success.
+
+        A server that counts requests refuses before it runs anything; one that is down for a while may have
+        run the tool first, which does harm only where twice is not as good as once.
+        """
+        reason, status = reason_of(failure), failure["status"]
+        if status in _REDIRECTS and "location" in failure["headers"]:
+            reason += (
+                f"; it points to {failure['headers']['location']!r:.200}, and redirects are not followed"
+            )
+        if status not in _AWAY:
+            return ToolExecutionError(
+                tool_id=call.tool_id, backend=self._backend, reason=reason, result=failure
+            )
+        wait = failure["headers"].get("retry-after")
+        asks_again = status == _UNAVAILABLE and wait is not None
+        refused = status == _TOO_MANY_REQUESTS or (asks_again and is_idempotent(plan.method))
+        if wait:
+            reason += f"; it asks to wait {wait[:40]}{' s' if wait.isdigit() else ''}"
+        return BackendUnavailableError(
+            tool_id=call.tool_id, backend=self._backend, reason=reason, sent=not refused
+        )
+
+    def _request(self, outgoing: Outgoing, progress: _Progress) -> "httpx.Request":
+        import httpx  # noqa: PLC0415 - behind an extra
+
+        headers: dict[bytes, tuple[bytes, bytes]] = {}
+        own = [(name.encode(), value.encode("latin-1")) for name, value in self._headers.items()]
+        for name, value in (*_DEFAULTS, *outgoing.headers, *own):  # what the provider was given stands
+            headers[name.lower()] = name, value
+        timeout = {"connect": self.options.get("connect_timeout", 10.0)}
+        try:
+            return httpx.Request(
+                outgoing.method,
+                outgoing.url,
+                headers=list(headers.values()),
+                content=outgoing.content,
+                extensions={"timeout": timeout, "trace": progress.trace},
+            )
+        except (httpx.InvalidURL, UnicodeError):  # what encodes names of hosts raises the latter
+            raise UnreadableError("its address is none that a request can be sent to") from None
+
+    def _open(self) -> "GuardedTransport":
+        try:
+            from toolcrib.execution.http.network import GuardedTransport  # noqa: PLC0415
+        except ImportError as error:
+            raise MissingExtraError("calling an HTTP API", "openapi") from error
+        loop = anyio.lowlevel.current_token()
+        if self._transport is None or self._loop != loop:
+            # Connections of a loop that has ended can neither be used nor closed.
+            self._loop = loop
+            self._transport = GuardedTransport(
+                self._addresses,
+                max_connections=self.options.get("max_connections", 64),
+                ssl_context=self.options.get("ssl_context"),
+            )
+        return self._transport
+
+    async def aclose(self) -> None:
+        """Close the connections; the next call opens others."""
+        transport, self._transport = self._transport, None
+        if transport is not None and self._loop == anyio.lowlevel.current_token():
+            await transport.aclose()
+
+    @property
+    def _backend(self) -> str:
+        return f"provider:{self.provider_id}"
+
+
+def _secrets_of(headers: Mapping[str, str]) -> Iterator[str]:
+    """Yield what may not be shown of headers: their values, and the token after the name of a scheme."""
+    for name, value in headers.items():
+        if name.lower() not in _OPEN_HEADERS:
+            yield value
+            yield value.partition(" ")[2].strip()
+
+
+def _is_header(value: object) -> bool:
+    return (
+        isinstance(value, str)
+        and value.strip() == value
+        and all(sign == "\t" or " " <= sign <= "~" or "\xa0" <= sign <= "\xff" for sign in value)
+    )
+
+
+def _named(error: Exception) -> str:
+    """Return what kind of failure it was, in words: `ConnectTimeout` is a connect timeout."""
+    return _WORDS.sub(" ", type(error).__name__).lower()

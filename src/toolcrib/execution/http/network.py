@@ -1,0 +1,173 @@
+"""Connections to checked addresses only, pooled: the transport that providers send through.
+
+The pool asks this backend for each connection it opens. Name and address are checked there, and the very
+address that passed is connected to, while `Host`, SNI and the certificate's name stay those of the URL.
+"""
+
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from functools import cache, partial
+from typing import Any
+
+import anyio
+import httpcore
+import httpx
+
+from toolcrib.concurrency.fair_slots import FairSlots
+from toolcrib.execution.http.addresses import Addresses
+
+_ERRORS = (
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.TimeoutException,
+    httpcore.UnsupportedProtocol,
+    ssl.SSLError,
+)
+"""What the transport raises when a server cannot be reached, goes away, or does not speak HTTP."""
+_IDLE_SECONDS = 5.0
+"""Servers close idle connections too, and a request on one that is about to close may be lost."""
+
+
+@cache
+def _shared_context() -> ssl.SSLContext:
+    """Return the one TLS context of this process: loading the certificates takes longer than most calls."""
+    return httpx.create_ssl_context(trust_env=True)
+
+
+class _Stream(httpcore.AsyncNetworkStream):
+    """A connection that is closed where the TLS handshake is given up, and so does not outlive its call."""
+
+    def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
+        self._inner = inner
+        self.read = inner.read  # type: ignore[method-assign]  # nothing to add, and called for every part
+        self.write = inner.write  # type: ignore[method-assign]  # the same
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the signature of the base class
+    ) -> httpcore.AsyncNetworkStream:
+        """Make the connection a secure one."""
+        try:
+            return await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._inner.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._inner.aclose()
+
+    def get_extra_info(self, info: str) -> Any:
+        """Return what is known of the connection."""
+        return self._inner.get_extra_info(info)
+
+
+class _CheckedBackend(httpcore.AsyncNetworkBackend):
+    """Opens sockets to addresses that passed."""
+
+    def __init__(self, addresses: Addresses) -> None:
+        self._addresses = addresses
+        self._sockets = httpcore.AnyIOBackend()
+
+    async def connect_tcp(  # the signature of the base class
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - as above
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first address of a host that answers."""
+        try:
+            with anyio.fail_after(timeout):
+                addresses = await self._addresses.resolve(host, port)
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout(f"looking up {host!r} took longer than {timeout:g} s") from error
+        except OSError as error:
+            raise httpcore.ConnectError(f"{host!r} cannot be looked up") from error
+        each = None if timeout is None else timeout / len(addresses)
+        connect = partial(
+            self._sockets.connect_tcp,
+            port=port,
+            timeout=each,
+            local_address=local_address,
+            socket_options=socket_options,
+        )
+        for address in addresses[:-1]:
+            try:
+                return _Stream(await connect(address))
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                continue  # the last one's failure is the one that is reported
+        return _Stream(await connect(addresses[-1]))
+
+
+class _Content(httpx.AsyncByteStream):
+    """The body of an answer, as it comes."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._stream:
+            yield part
+
+    async def aclose(self) -> None:
+        """Give the connection back, or close it where the body was not read to its end."""
+        await self._stream.aclose()
+
+
+class GuardedTransport(httpx.AsyncBaseTransport):
+    """An HTTP/1.1 connection pool that connects to checked addresses, and to no proxy.
+
+    Whoever sends holds `room`, from before the request to the end of the answer.
+    """
+
+    def __init__(
+        self, addresses: Addresses, *, max_connections: int, ssl_context: ssl.SSLContext | None = None
+    ) -> None:
+        self.errors = _ERRORS
+        self.slots = FairSlots(max_connections)
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=ssl_context or _shared_context(),
+            # No limit here: a request that is cancelled while it waits would leave its place taken for ever.
+            max_connections=None,
+            max_keepalive_connections=max_connections,
+            keepalive_expiry=_IDLE_SECONDS,
+            network_backend=_CheckedBackend(addresses),
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request and return the answer, its body unread.
+
+        Raises:
+            AddressRefusedError: no request may leave for this host.
+            httpcore.NetworkError: and the others of `errors`.
+        """
+        url = httpcore.URL(
+            scheme=request.url.raw_scheme,
+            host=request.url.raw_host,
+            port=request.url.port,
+            target=request.url.raw_path,
+        )
+        answer = await self._pool.handle_async_request(
+            httpcore.Request(
+                request.method,
+                url,
+                headers=request.headers.raw,
+                content=request.stream,
+                extensions=request.extensions,
+            )
+        )
+        return httpx.Response(
+            answer.status,
+            headers=answer.headers,
+            stream=_Content(answer.stream),
+            extensions=answer.extensions,
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._pool.aclose()

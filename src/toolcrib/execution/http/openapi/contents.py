@@ -1,0 +1,197 @@
+"""The request body of an operation: which media type is sent, and how its schema becomes arguments."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolcrib.errors import InvalidSchemaError
+from toolcrib.execution.http.openapi.parameters import is_json
+from toolcrib.execution.http.openapi.references import follow, opened
+from toolcrib.execution.http.openapi.schemas import Schemas
+from toolcrib.execution.http.plan import Body, BodyKind, Part, Style
+
+_FORM = "application/x-www-form-urlencoded"
+_MULTIPART = "multipart/form-data"
+_SPREADABLE = frozenset(
+    {"type", "properties", "required", "additionalProperties", "title", "description", "examples", "default",
+     "deprecated", "readOnly", "writeOnly"}
+)  # fmt: skip
+"""What a schema may say for its properties to stand beside the parameters without any loss."""
+_CHOICES = ("anyOf", "oneOf", "allOf")
+_MULTIPART_STYLES: tuple[Style, ...] = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A request body: how it is written, and the schema of its value."""
+
+    body: Body
+    schema: Any
+    spread: dict[str, Any] | None
+    """The object schema whose properties may be arguments of their own; None where they may not."""
+    description: str = ""
+
+
+def read_content(document: dict[str, Any], schemas: Schemas, raw: Any) -> Content | None:
+    """Return the body of an operation, None where it has none.
+
+    Raises:
+        InvalidSchemaError: it cannot be understood.
+    """
+    request = follow(document, raw)
+    if request is None:
+        return None
+    content = request.get("content") if isinstance(request, dict) else None
+    if not isinstance(content, dict) or not content:
+        raise InvalidSchemaError("the request body has no content")
+    media_type = _choose(content)
+    media = follow(document, content[media_type])
+    schema = media.get("schema", {}) if isinstance(media, dict) else {}
+    kind, sent_as = _kind(media_type, follow(document, schema))
+    required = request.get("required") is True
+    described = request.get("description")
+    description = described.strip() if isinstance(described, str) else ""
+    if kind in {"text", "bytes"}:
+        made: Any = {"type": "string"} | ({"contentEncoding": "base64"} if kind == "bytes" else {})
+        return Content(Body(kind=kind, media_type=sent_as, required=required), made, None, description)
+    parts = _parts(document, schemas, schema, media) if kind != "json" else {}
+    written = _with_files(schemas.write(opened(document, schema), "input"), parts)
+    spread = written if _can_spread(written, required=required) else None
+    body = Body(kind=kind, media_type=sent_as, required=required, parts=parts)
+    whole = written if spread or parts else schemas.write(schema, "input")
+    return Content(body, whole, spread, description)
+
+
+def _choose(content: Mapping[str, Any]) -> str:
+    """Return the media type that a body is sent as: JSON, else a form, else text, else the first."""
+    plain = {media_type: media_type.partition(";")[0].strip().lower() for media_type in content}
+    for wanted in (
+        lambda name: name == "application/json",
+        is_json,
+        lambda name: name in {"*/*", "application/*"},
+        lambda name: name == _FORM,
+        lambda name: name == _MULTIPART,
+        lambda name: name.startswith("text/"),
+    ):
+        for media_type, name in plain.items():
+            if wanted(name):
+                return media_type
+    return next(iter(content))
+
+
+def _kind(media_type: str, schema: Any) -> tuple[BodyKind, str]:
+    name = media_type.partition(";")[0].strip().lower()
+    if not all(" " < sign <= "~" for sign in name) or name.count("/") != 1:
+        raise InvalidSchemaError(f"{media_type!r:.80} is not a media type")
+    if "*" in name:
+        is_text = isinstance(schema, dict) and schema.get("type") == "string"
+        return ("bytes", "application/octet-stream") if is_text else ("json", "application/json")
+    if is_json(name):
+        return "json", name
+    if name in {_FORM, _MULTIPART}:
+        return ("form" if name == _FORM else "multipart"), name
+    is_text = name.startswith("text/") or name.endswith(("/xml", "+xml", "/yaml", "+yaml"))
+    return ("text" if is_text else "bytes"), name
+
+
+def _can_spread(schema: Any, *, required: bool) -> bool:
+    """Return whether properties can be arguments: an object, and no keyword that would be lost."""
+    return (
+        isinstance(schema, dict)
+        and set(schema) <= _SPREADABLE
+        and schema.get("type", "object") == "object"
+        and isinstance(schema.get("properties"), dict)
+        and isinstance(schema.get("required", []), list)
+        and (required or not schema.get("required"))
+    )
+
+
+def _parts(document: dict[str, Any], schemas: Schemas, schema: Any, media: Any) -> dict[str, Part]:
+    """Return how each property of a form is written, where that is not the usual way."""
+    resolved = follow(document, schema)
+    properties = resolved.get("properties") if isinstance(resolved, dict) else None
+    encodings = media.get("encoding") if isinstance(media, dict) else None
+    files = _Files(document, schemas)
+    parts: dict[str, Part] = {}
+    for name, member in properties.items() if isinstance(properties, dict) else ():
+        encoding = encodings.get(name) if isinstance(encodings, dict) else None
+        part = _part(files.is_file(member), encoding if isinstance(encoding, dict) else {})
+        if part != Part():
+            parts[name] = part
+    return parts
+
+
+def _part(is_file: bool, encoding: dict[str, Any]) -> Part:  # noqa: FBT001 - what was found, beside its encoding
+    media_type = encoding.get("contentType")
+    if isinstance(media_type, str):
+        media_type = media_type.partition(",")[0].strip()
+        if "*" in media_type or not all(" " <= sign <= "~" for sign in media_type):
+            media_type = None
+    style = encoding.get("style", "form")
+    if style not in _MULTIPART_STYLES:
+        raise InvalidSchemaError(f"a part of the body has the style {style!r:.40}")
+    return Part(
+        is_file=is_file,
+        media_type=media_type if isinstance(media_type, str) else None,
+        style=style,
+        explode=encoding.get("explode", style == "form") is True,
+    )
+
+
+class _Files:
+    """Tells which properties of one form are bytes, looking at each schema once for each depth."""
+
+    def __init__(self, document: dict[str, Any], schemas: Schemas) -> None:
+        self._document, self._schemas = document, schemas
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def is_file(self, schema: Any, depth: int = 4) -> bool:
+        """Return whether a property is bytes: `format: binary`, or a media type without an encoding."""
+        self._schemas.charge(1)
+        resolved = follow(self._document, schema)
+        if not isinstance(resolved, dict) or not depth:
+            return False
+        key = id(resolved), depth  # the document holds it, so that its id stays its own
+        if key not in self._known:
+            inner = (member for word in _CHOICES for member in _list(resolved.get(word)))
+            self._known[key] = _holds_bytes(resolved) or any(
+                self.is_file(member, depth - 1) for member in (resolved.get("items"), *inner)
+            )
+        return self._known[key]
+
+
+def _holds_bytes(schema: dict[str, Any]) -> bool:
+    if schema.get("type", "string") != "string" or "contentEncoding" in schema:
+        return False
+    return schema.get("format") == "binary" or "contentMediaType" in schema
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _with_files(schema: Any, parts: Mapping[str, Part]) -> Any:
+    """Return a schema in which files are base64 text."""
+    files = [name for name, part in parts.items() if part.is_file]
+    if not files or not isinstance(schema, dict) or not isinstance(schema.get("properties"), dict):
+        return schema
+    properties = {
+        name: _file_schema(member) if name in files else member
+        for name, member in schema["properties"].items()
+    }
+    return {**schema, "properties": properties}
+
+
+def _file_schema(schema: Any) -> Any:
+    """Return the schema of a file, of several, or of either and something else, with base64 in its place."""
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema or _holds_bytes(schema):
+        described = {word: schema[word] for word in ("title", "description") if word in schema}
+        return {"type": "string", "contentEncoding": "base64", **described}
+    made = dict(schema)
+    if "items" in made:
+        made["items"] = _file_schema(made["items"])
+    return made | {
+        word: [_file_schema(each) for each in _list(made[word])] for word in _CHOICES if word in made
+    }

@@ -1,0 +1,176 @@
+"""The spans and measurements themselves; to be imported only where OpenTelemetry is installed."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from opentelemetry import context as contexts
+from opentelemetry.context import Context
+from opentelemetry.metrics import MeterProvider, get_meter
+from opentelemetry.trace import Span, StatusCode, TracerProvider, get_tracer, set_span_in_context
+
+from toolcrib import __version__
+from toolcrib.errors import BackendUnavailableError, ToolExecutionError
+from toolcrib.execution.audit.levels import code_of, rpc_code
+from toolcrib.execution.audit.records import args_of, json_text, result_of
+from toolcrib.execution.call import Outcome
+from toolcrib.execution.selection import label
+from toolcrib.model.toolid import MAX_NAME_LENGTH
+
+_OPERATION = "execute_tool"
+_UNKNOWN = "_OTHER"
+"""What a measurement calls a tool that nobody knows, whose name could be anything."""
+_MAX_DESCRIPTION = 1000
+_TOOL_BOUNDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
+_MCP_BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
+_STRETCH = contexts.create_key("toolcrib-stretch")
+
+
+class Spans:
+    """Makes spans and measurements; `OpenTelemetry` says what they are."""
+
+    __slots__ = ("_duration", "_include_args", "_include_results", "_mcp_duration", "_tracer")
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None,
+        meter_provider: MeterProvider | None,
+        *,
+        include_args: bool,
+        include_results: bool,
+    ) -> None:
+        self._include_args = include_args
+        self._include_results = include_results
+        self._tracer = get_tracer("toolcrib", __version__, tracer_provider)
+        meter = get_meter("toolcrib", __version__, meter_provider)
+        self._duration = meter.create_histogram(
+            "gen_ai.execute_tool.duration",
+            unit="s",
+            description="How long a tool runs, with all that is done around it.",
+            explicit_bucket_boundaries_advisory=_TOOL_BOUNDS,
+        )
+        self._mcp_duration = meter.create_histogram(
+            "mcp.client.operation.duration",
+            unit="s",
+            description="How long an MCP server takes to answer a request.",
+            explicit_bucket_boundaries_advisory=_MCP_BOUNDS,
+        )
+
+    def begin(self, tool_id: str) -> Callable[[Outcome], None]:
+        """Begin the span of a call, and return what ends it."""
+        name = (tool_id.split(":", 2)[1] if ":" in tool_id else tool_id)[:MAX_NAME_LENGTH]
+        attributes = {"gen_ai.operation.name": _OPERATION, "gen_ai.tool.name": name}
+        span = self._tracer.start_span(f"{_OPERATION} {name}", attributes=attributes)
+        if not span.get_span_context().is_valid:
+            return self._measure
+        stretch = _Stretch(span)
+
+        def end(outcome: Outcome) -> None:
+            stretch.leave()
+            if span.is_recording():
+                self._describe(span, outcome)
+            span.end()
+            self._measure(outcome)
+
+        return end
+
+    def begin_operation(self, tool_name: str) -> Callable[[BaseException | None], None]:
+        """Begin to measure a request to an MCP server, and return the callback for how it ended."""
+        began = time.perf_counter()
+
+        def end(error: BaseException | None) -> None:
+            if isinstance(error, BackendUnavailableError) and not error.sent:
+                return  # there was no request
+            attributes = {
+                "mcp.method.name": "tools/call",
+                "gen_ai.operation.name": _OPERATION,
+                "gen_ai.tool.name": tool_name,
+            }
+            if error is not None:
+                attributes["error.type"] = _operation_error(error)
+            self._mcp_duration.record(time.perf_counter() - began, attributes)
+
+        return end
+
+    def _describe(self, span: Span, outcome: Outcome) -> None:
+        """Put on a span what is known when the call has ended."""
+        if outcome.request is None:
+            span.update_name(_OPERATION)  # what no tool is called could be anything
+        else:
+            tool = outcome.request.tool
+            span.update_name(f"{_OPERATION} {tool.name}")
+            span.set_attribute("gen_ai.tool.name", tool.name)
+            if tool.description:
+                span.set_attribute("gen_ai.tool.description", tool.description[:_MAX_DESCRIPTION])
+        span.set_attribute("toolcrib.tool.id", outcome.tool_id)
+        if outcome.backend is not None:
+            span.set_attribute("gen_ai.tool.type", _type_of(outcome))
+            span.set_attribute("toolcrib.backend", label(outcome.backend))
+        if outcome.error is not None and not outcome.is_suspended:
+            span.set_attribute("error.type", code_of(outcome.error))
+            span.set_status(StatusCode.ERROR)
+        if self._include_args:
+            _set_json(span, "gen_ai.tool.call.arguments", args_of(outcome))
+        if self._include_results and outcome.answer is not None:
+            _set_json(span, "gen_ai.tool.call.result", result_of(outcome))
+
+    def _measure(self, outcome: Outcome) -> None:
+        if outcome.is_suspended:
+            return
+        attributes = {
+            "gen_ai.operation.name": _OPERATION,
+            "gen_ai.tool.name": _UNKNOWN if outcome.request is None else outcome.request.tool.name,
+        }
+        if outcome.backend is not None:
+            attributes["gen_ai.tool.type"] = _type_of(outcome)
+        if outcome.error is not None:
+            attributes["error.type"] = code_of(outcome.error)
+        self._duration.record(outcome.duration, attributes)
+
+
+class _Stretch:
+    """The stretch of a task in which a span is the current one.
+
+    Stretches of one task may overlap, and one may be left in another task than it was entered in, both of
+    which resetting a context variable by its token does not survive.
+    """
+
+    __slots__ = ("_before", "_over", "_within")
+
+    def __init__(self, span: Span) -> None:
+        self._over = False
+        self._before = contexts.get_current()
+        self._within = contexts.set_value(_STRETCH, self, set_span_in_context(span, self._before))
+        contexts.attach(self._within)
+
+    def leave(self) -> None:
+        """Make that the current context which was it before, unless another one has taken its place."""
+        self._over = True
+        if contexts.get_current() is self._within:
+            contexts.attach(self._outside())
+
+    def _outside(self) -> Context:
+        """Return the innermost context around this one whose own stretch is not over."""
+        around = self._before
+        while isinstance(other := contexts.get_value(_STRETCH, around), _Stretch) and other._over:  # noqa: SLF001 - one of us
+            around = other._before  # noqa: SLF001 - the same
+        return around
+
+
+def _type_of(outcome: Outcome) -> str:
+    """Return what the conventions call a function in this process, and what reaches out of it."""
+    return "function" if outcome.backend is not None and outcome.backend.kind == "local" else "extension"
+
+
+def _operation_error(error: BaseException) -> str:
+    """Return what the conventions call a failed request: the JSON-RPC code, or that the tool failed."""
+    code = rpc_code(error)
+    if code is not None:
+        return str(code)
+    return "tool_error" if isinstance(error, ToolExecutionError) else code_of(error)
+
+
+def _set_json(span: Span, name: str, value: Any) -> None:
+    text = json_text(value)
+    if text is not None:
+        span.set_attribute(name, text.decode())

@@ -1,0 +1,317 @@
+"""The pages at which persons log in to servers with accounts of their own: `/connect/NAME`."""
+
+import hashlib
+import hmac
+import html
+import json
+import logging
+import os
+import secrets
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlencode, urlsplit
+from weakref import WeakValueDictionary
+
+import anyio
+from anyio import to_thread
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from toolcrib.crib import Settings
+from toolcrib.errors import ToolcribError, Unconfirmed
+from toolcrib.execution import Principal
+from toolcrib.execution.mcp import ServerConfig
+from toolcrib.execution.oauth.persons import login_owner
+from toolcrib.execution.oauth.settings import AuthConfig
+from toolcrib.execution.oauth.vault import LoginVault, Owner, StoredLogin
+from toolcrib.execution.oauth.web_login import BegunLogin, begin_login, finish_login
+from toolcrib.gateway.app.asgi import Headers, Scope, Send, send_bytes
+from toolcrib.redaction import error_text, host_of
+
+CONNECT = "/connect/"
+_LOG = logging.getLogger("toolcrib.gateway")
+_CALLBACK = "callback"
+_TICKET_SECONDS = 600.0
+"""How long a link is good."""
+_LOGIN_SECONDS = 600.0
+"""How long a login that was begun with it may take."""
+_MOST = 1_000
+"""How many logins may be under way, and links be remembered that were used."""
+_NONCE = 12
+_MAX_COOKIES = 8192
+_PAGE = (
+    "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+    "<title>toolcrib</title><body><h1>toolcrib</h1>{body}</body></html>"
+)
+_HEADERS: Headers = [
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+]
+_BAD_LINK = "This link is not valid, was used already, or has ended. Make the call again to get another."
+_OTHER_BROWSER = "This login was begun elsewhere, or not at all. Nothing was done. Open the link again."
+_FAILED = "The login did not succeed. The log of the gateway says why. Make the call again to try once more."
+
+
+@dataclass(eq=False)
+class PersonLogin:
+    """The next login of one person to one server."""
+
+    done: anyio.Event = field(default_factory=anyio.Event)
+    asking: anyio.Event | None = None
+    """Set when the question that the person is asked for it is over; None where they are not asked."""
+    answer: Unconfirmed | None = None
+    """How the last question ended, if not with a login."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoginLink:
+    """Where one person logs in to one server."""
+
+    url: str = field(repr=False)
+    login: PersonLogin
+    """The same for all links of the person to the server, until they have logged in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ticket:
+    """The right of one person to begin one login."""
+
+    id: str
+    server: str
+    owner: Owner
+    ends: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A login that was begun in a browser."""
+
+    begun: BegunLogin
+    auth: AuthConfig
+    browser: str
+    """The value of the cookie that the browser comes back with."""
+    ends: float
+
+
+class _Refused(Exception):  # noqa: N818 - it is a page, not an error of ours
+    """Why a request gets no more than a page that says so."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status, self.text = status, text
+
+
+class LoginPages:
+    """Lets persons log in to servers whose mode is `per_user`.
+
+    A link holds a ticket: sealed, for one principal and one server, good for some minutes and one login. It
+    leads to a page that says who would log in where, so that neither a program that looks at links nor
+    another web page begins a login, and somebody who was sent the link of another sees it. From there the
+    browser goes to the authorization server, which sends it back with the state and the cookie that the login
+    began with. Nothing that a request says decides where a browser is sent.
+    """
+
+    def __init__(
+        self,
+        settings: Callable[[], Settings],
+        base: Callable[[], str | None],
+        environ: Mapping[str, str] | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Serve the servers of some settings; `base` says at which address browsers reach the gateway."""
+        self._settings, self._base, self._clock = settings, base, clock
+        self._environ = os.environ if environ is None else environ
+        self._key = secrets.token_bytes(32)
+        self._used: dict[str, float] = {}
+        self._pending: dict[str, _Pending] = {}
+        self._clients: dict[tuple[str, str, str], tuple[AuthConfig, StoredLogin]] = {}
+        self._waiting: WeakValueDictionary[tuple[str, Owner], PersonLogin] = WeakValueDictionary()
+
+    def link(self, principal: Principal | None, server: str) -> LoginLink | None:
+        """Return where a person logs in to a server.
+
+        None where there is no such page: the server has no logins of persons, it is not known who it is, they
+        are whoever runs this, or no browser reaches the gateway safely.
+        """
+        base, config = self._base(), self._settings().servers.get(server)
+        mode = None if config is None or config.auth is None else config.auth.mode
+        if base is None or mode != "per_user" or principal is None:
+            return None
+        owner = login_owner(principal)
+        if owner is None or not all(owner):
+            return None
+        login = self._waiting.setdefault((server, owner), PersonLogin())
+        query = urlencode({"ticket": self._sealed(_Ticket(secrets.token_hex(16), server, owner, self._ends))})
+        return LoginLink(f"{base}{CONNECT}{server}?{query}", login)
+
+    @property
+    def _ends(self) -> float:
+        return self._clock() + _TICKET_SECONDS
+
+    async def answer(self, scope: Scope, send: Send) -> None:
+        """Answer a request for one of the pages."""
+        name, _, rest = scope["path"].removeprefix(CONNECT).partition("/")
+        try:
+            config, query = self._server(name, rest), _query(scope["query_string"])
+            cookies = _cookies(scope["headers"])
+            if rest == _CALLBACK and scope["method"] == "GET":
+                await self._finish(name, query, cookies)
+                body = (
+                    "<p>You are logged in. You can close this page, and go back to where you came from.</p>"
+                )
+                await _page(send, 200, body)
+            elif "go" in query and scope["method"] == "GET":
+                await self._begin(name, config, query, cookies, send)
+            else:
+                await self._ask(name, config, query, send)
+        except _Refused as refused:
+            await _page(send, refused.status, f"<p>{html.escape(refused.text)}</p>")
+
+    def _server(self, name: str, rest: str) -> ServerConfig:
+        config = self._settings().servers.get(name) if rest in {"", _CALLBACK} else None
+        if config is None or config.disabled or config.auth is None or config.auth.mode != "per_user":
+            raise _Refused(404, "There is nothing here.")
+        return config
+
+    async def _ask(self, name: str, config: ServerConfig, query: dict[str, str], send: Send) -> None:
+        """Show who would log in where, with a link that only this page of this browser has."""
+        ticket = self._opened(query.get("ticket", ""), name)
+        browser = secrets.token_urlsafe(32)
+        go = urlencode({"ticket": query["ticket"], "go": self._mark(ticket, browser)})
+        issuer, subject = map(html.escape, ticket.owner)
+        place = html.escape(host_of(config.url or ""))
+        body = (
+            f"<p>Log in to <b>{html.escape(name)}</b> ({place}) for <b>{subject}</b> ({issuer})?</p>"
+            f"<p>What {subject} does there through this gateway then uses the account that you log in with. "
+            f"If you are not {subject}, close this page.</p><p><a href='?{html.escape(go)}'>Log in</a></p>"
+        )
+        await _page(
+            send, 200, body, [self._cookie("toolcrib-connect", browser, f"{CONNECT}{name}", "Strict")]
+        )
+
+    async def _begin(
+        self, name: str, config: ServerConfig, query: dict[str, str], cookies: dict[str, str], send: Send
+    ) -> None:
+        """Use a ticket up, and send the browser to the authorization server."""
+        ticket = self._opened(query.get("ticket", ""), name)
+        mark = self._mark(ticket, cookies.get("toolcrib-connect", ""))
+        if not hmac.compare_digest(mark.encode(), query["go"].encode()):
+            raise _Refused(403, _OTHER_BROWSER)
+        now = self._clock()
+        self._used = {each: ends for each, ends in self._used.items() if ends > now}
+        self._pending = {state: each for state, each in self._pending.items() if each.ends > now}
+        if len(self._used) >= _MOST or len(self._pending) >= _MOST:
+            raise _Refused(503, "Too many logins are under way. Try again later.")
+        self._used[ticket.id] = ticket.ends
+        try:
+            begun, auth = await self._begun(name, config, ticket.owner)
+        except ToolcribError as error:
+            _LOG.warning("no login to server %r could be begun: %s", name, error_text(error))
+            raise _Refused(502, _FAILED) from error
+        browser = secrets.token_urlsafe(32)
+        self._pending[begun.state] = _Pending(begun, auth, browser, now + _LOGIN_SECONDS)
+        path = f"{CONNECT}{name}/{_CALLBACK}"
+        cookie = self._cookie(_cookie_of(begun.state), browser, path, "Lax")
+        await _page(send, 302, "", [(b"location", begun.address.encode("latin-1", "replace")), cookie])
+
+    async def _begun(self, name: str, config: ServerConfig, owner: Owner) -> tuple[BegunLogin, AuthConfig]:
+        expanded = config.expanded(self._environ)
+        url, auth = expanded.url or "", expanded.auth or AuthConfig()
+        redirect = f"{self._base() or ''}{CONNECT}{name}/{_CALLBACK}"
+        earlier = await to_thread.run_sync(LoginVault(self._environ).get, name, url, owner)
+        known = self._clients.get((name, url, redirect))
+        client = known[1] if known is not None and known[0] == auth else None
+        begun = await begin_login(name, url, auth, redirect, owner, earlier=earlier, client=client)
+        self._clients[name, url, redirect] = auth, begun.login
+        return begun, auth
+
+    async def _finish(self, name: str, query: dict[str, str], cookies: dict[str, str]) -> None:
+        """Keep the login that a browser comes back from, if it is the one that began it; once."""
+        state = query.get("state", "")
+        pending = self._pending.get(state)
+        browser = cookies.get(_cookie_of(state), "")
+        if (
+            pending is None
+            or pending.begun.login.server != name
+            or pending.ends <= self._clock()
+            or not hmac.compare_digest(browser.encode(), pending.browser.encode())
+        ):
+            raise _Refused(403, _OTHER_BROWSER)
+        del self._pending[state]
+        begun, code, iss = pending.begun, query.get("code", ""), query.get("iss")
+        if "error" in query or not code:
+            raise _Refused(403, "The login was refused. You can close this page.")
+        try:
+            login = await finish_login(begun, pending.auth, code=code, state=state, iss=iss)
+            await to_thread.run_sync(LoginVault(self._environ).put, login)
+        except ToolcribError as error:
+            _LOG.warning("a login to server %r failed: %s", name, error_text(error))
+            raise _Refused(502, _FAILED) from error
+        waiting = self._waiting.pop((name, begun.login.owner or ("", "")), None)
+        if waiting is not None:
+            waiting.done.set()
+
+    def _sealed(self, ticket: _Ticket) -> str:
+        nonce = secrets.token_bytes(_NONCE)
+        text = json.dumps([ticket.id, ticket.server, *ticket.owner, ticket.ends]).encode()
+        return urlsafe_b64encode(nonce + AESGCM(self._key).encrypt(nonce, text, None)).decode().rstrip("=")
+
+    def _opened(self, sealed: str, server: str) -> _Ticket:
+        try:
+            raw = urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
+            text = AESGCM(self._key).decrypt(raw[:_NONCE], raw[_NONCE:], None)
+        except (ValueError, InvalidTag):
+            raise _Refused(403, _BAD_LINK) from None
+        name, wanted, issuer, subject, ends = json.loads(text)
+        if wanted != server or ends <= self._clock() or name in self._used:
+            raise _Refused(403, _BAD_LINK)
+        return _Ticket(name, wanted, (issuer, subject), ends)
+
+    def _mark(self, ticket: _Ticket, browser: str) -> str:
+        """Return what only the page that was shown to a browser knows."""
+        key = self._key if browser else secrets.token_bytes(32)  # without a cookie nothing fits
+        return hmac.digest(key, f"{ticket.id} {browser}".encode(), "sha256").hex()
+
+    def _cookie(self, name: str, value: str, path: str, same_site: str) -> tuple[bytes, bytes]:
+        base = urlsplit(self._base() or "")
+        secure, path = "; Secure" if base.scheme == "https" else "", f"{base.path}{path}"
+        facts = f"Path={path}; Max-Age={_LOGIN_SECONDS:.0f}; HttpOnly; SameSite={same_site}{secure}"
+        return b"set-cookie", f"{name}={value}; {facts}".encode("latin-1")
+
+
+def _cookie_of(state: str) -> str:
+    """Return the name of the cookie of one login, so that several can be under way in a browser."""
+    return f"toolcrib-login-{hashlib.sha256(state.encode()).hexdigest()[:16]}"
+
+
+def _query(text: bytes) -> dict[str, str]:
+    """Return the parameters of a request; one that is given twice is refused."""
+    try:
+        given = parse_qs(text.decode("latin-1"), keep_blank_values=True, max_num_fields=50)
+    except ValueError:
+        given = {"": ["", ""]}
+    if any(len(found) > 1 for found in given.values()):
+        raise _Refused(400, "This is not a request that is answered here.")
+    return {name: found[0] for name, found in given.items()}
+
+
+def _cookies(headers: Headers) -> dict[str, str]:
+    text = "; ".join(value.decode("latin-1") for name, value in headers if name == b"cookie")
+    try:
+        return {name: each.value for name, each in SimpleCookie(text[:_MAX_COOKIES]).items()}
+    except CookieError:
+        return {}
+
+
+async def _page(send: Send, status: int, body: str, more: Headers | None = None) -> None:
+    content = _PAGE.format(body=body).encode() if body else b""
+    await send_bytes(send, status, content, b"text/html; charset=utf-8", [*_HEADERS, *(more or ())])

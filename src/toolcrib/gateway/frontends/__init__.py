@@ -1,0 +1,1 @@
+"""What clients see: the meta-tools, the tools themselves, or whichever suits the client."""

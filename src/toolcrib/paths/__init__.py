@@ -1,0 +1,38 @@
+"""Where the user's files are; needs the standard library alone, so that a light command can ask."""
+
+from toolcrib.paths.folders import (
+    HOME,
+    anchored,
+    audit_key,
+    catalogue_file,
+    data_folder,
+    home_folder,
+    path_fault,
+    platform_folder,
+    runs_file,
+    runs_key,
+    runtime_folder,
+)
+from toolcrib.paths.locating import config_folder, find_config, project_config, user_config
+from toolcrib.paths.replacing import SCRATCH, locked, replace_file
+
+__all__ = [
+    "HOME",
+    "SCRATCH",
+    "anchored",
+    "audit_key",
+    "catalogue_file",
+    "config_folder",
+    "data_folder",
+    "find_config",
+    "home_folder",
+    "locked",
+    "path_fault",
+    "platform_folder",
+    "project_config",
+    "replace_file",
+    "runs_file",
+    "runs_key",
+    "runtime_folder",
+    "user_config",
+]

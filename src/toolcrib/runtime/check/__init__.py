@@ -1,5 +1,0 @@
-"""The check of code against the signatures of its tools, before any of it runs."""
-
-from toolcrib.runtime.check.checker import Checker
-
-__all__ = ["Checker"]

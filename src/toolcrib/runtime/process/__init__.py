@@ -1,5 +1,0 @@
-"""Full CPython behind namespaces, system-call filters and control groups."""
-
-from toolcrib.runtime.process.sandbox import ProcessSandbox
-
-__all__ = ["ProcessSandbox"]

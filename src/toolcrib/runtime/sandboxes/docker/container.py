@@ -1,0 +1,163 @@
+"""A guest in a container: it connects to a socket in a folder that it shares with us, and we wait for it."""
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio import to_thread
+
+from toolcrib.concurrency.background import Background
+from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.runtime.sandboxes.docker.engine import BRIDGE, ContainerEngine, Exit, Image, Size
+from toolcrib.runtime.sandboxes.process.child import Guest, boot, guest_program
+from toolcrib.runtime.sandboxes.process.frames import Channel
+
+_CONNECT_TIME = 30.0
+_FLAGS = ("-I", "-S", "-B", "-u", "-X", "utf8")
+_SOCKET = "line"
+_CONNECT = f"""
+import os, socket, sys
+ends = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+for end in ends:
+    end.connect({f"{BRIDGE}/{_SOCKET}"!r})
+for number in (1, 2):
+    os.dup2(ends[number].fileno(), number)
+    ends[number].close()
+program, sys.argv[1:] = sys.argv[1], [str(ends[0].detach())]
+exec(compile(program, "<guest>", "exec"), globals())
+"""
+"""Connects the line and the two outputs, in this order, and becomes the guest."""
+
+
+class Container(Guest):
+    """A guest that an engine keeps."""
+
+    def __init__(self, engine: ContainerEngine, name: str, ends: list[socket.socket]) -> None:
+        for end in ends:
+            end.setblocking(False)  # noqa: FBT003 - the method has no other form
+        line, *self._prints = ends
+        outputs = dict(zip(("stdout", "stderr"), (end.fileno() for end in self._prints), strict=True))
+        super().__init__(engine.kind, Channel(line, limit=1 << 10), outputs)  # type: ignore[arg-type] # the two names
+        self._engine = engine
+        self._name = name
+        self._exit: Exit | None = None
+        self._removal: Background | None = None
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit status, once it is known."""
+        return None if self._exit is None else self._exit.status
+
+    def ran_out(self) -> bool:
+        """Return whether the kernel ended it because its memory was used up."""
+        return self._exit is not None and self._exit.out_of_memory
+
+    async def gone(self, within: float = 10.0) -> bool:
+        """Wait until it has ended, and return whether it has."""
+        if self._exit is None:
+            ask = partial(self._engine.ended, self._name, within)
+            self._exit = await to_thread.run_sync(ask, abandon_on_cancel=True)
+        return self._exit is not None
+
+    def kill(self) -> None:
+        """Have it removed, with all that it started."""
+        if self._removal is None:
+            self._removal = Background(partial(_removed, self._engine, self._name))
+
+    async def dispose(self) -> None:
+        """Remove it, and give back all that it held; it cannot be cancelled."""
+        self.kill()
+        with anyio.CancelScope(shield=True):
+            if self._removal is not None:
+                await self._removal.wait()
+        self.channel.close()
+        for end in self._prints:
+            end.close()
+
+
+async def _removed(engine: ContainerEngine, name: str) -> None:
+    with anyio.CancelScope(shield=True):
+        await to_thread.run_sync(engine.remove, name)
+
+
+async def start_container(
+    engine: ContainerEngine,
+    image: Image,
+    size: Size,
+    payload: Mapping[str, Any],
+    *,
+    runtime: str | None = None,
+) -> Container:
+    """Return a booted guest.
+
+    Raises:
+        RuntimeUnavailableError: it does not start.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="toolcrib-"))  # which nobody else can look into
+    except OSError as error:
+        raise RuntimeUnavailableError(engine.kind, f"it needs a temporary folder ({error})") from error
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            _listen(engine.kind, listener, folder / "bridge")
+            command = (*_FLAGS, "-c", _CONNECT, guest_program())
+            start = partial(engine.start, image, command, str(folder / "bridge"), size, runtime)
+            name = await to_thread.run_sync(start)
+            try:
+                ends = await _accepted(engine, name, listener)
+            except BaseException:
+                await _removed(engine, name)
+                raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return await boot(Container(engine, name, ends), payload)
+
+
+def _listen(kind: str, listener: socket.socket, folder: Path) -> None:
+    """Listen in a folder where the user of the container finds the socket, and can do nothing else."""
+    try:
+        folder.mkdir()
+        folder.chmod(0o711)
+        listener.bind(str(folder / _SOCKET))
+        os.chmod(folder / _SOCKET, 0o666)  # noqa: PTH101, S103 - what is above it is for us alone
+        listener.listen(3)
+        listener.setblocking(False)  # noqa: FBT003 - the method has no other form
+    except OSError as error:
+        raise RuntimeUnavailableError(kind, f"a socket cannot be made in {folder} ({error})") from error
+
+
+async def _accepted(engine: ContainerEngine, name: str, listener: socket.socket) -> list[socket.socket]:
+    """Return the line and the two outputs of a guest."""
+    ends: list[socket.socket] = []
+    try:
+        with anyio.move_on_after(_CONNECT_TIME):
+            async with anyio.create_task_group() as tasks:
+
+                async def watch() -> None:  # who ends does not connect
+                    while await to_thread.run_sync(engine.ended, name, 5.0, abandon_on_cancel=True) is None:
+                        pass
+                    tasks.cancel_scope.cancel()
+
+                tasks.start_soon(watch)
+                while len(ends) < 3:  # noqa: PLR2004 - the line and two outputs
+                    await anyio.wait_readable(listener)
+                    ends.append(listener.accept()[0])
+                tasks.cancel_scope.cancel()
+        if len(ends) == 3:  # noqa: PLR2004 - as above
+            return ends
+    except BaseException:
+        for end in ends:
+            end.close()
+        raise
+    for end in ends:
+        end.close()
+    ended = await to_thread.run_sync(engine.ended, name, 0.1)
+    how = "it did not connect to its socket" if ended is None else f"exit status {ended.status}"
+    hint = "; runsc needs --host-uds=open" if engine.kind == "gvisor" else ""
+    raise RuntimeUnavailableError(engine.kind, f"a guest did not start ({how}{hint})")

@@ -1,0 +1,153 @@
+"""The `docker` and `gvisor` sandboxes: full CPython in containers, one fresh container for each run."""
+
+import base64
+from functools import partial
+from types import TracebackType
+from typing import Any, ClassVar
+
+import anyio
+from anyio import to_thread
+
+from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.isolation import FILTER_REMEDY, GUEST_UID, INTERPRETER, find_filter
+from toolcrib.runtime.protocols import Job
+from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, Readiness
+from toolcrib.runtime.sandboxes.docker.container import Container, start_container
+from toolcrib.runtime.sandboxes.docker.engine import IMAGE, ContainerEngine, Image, Size, find_engine
+from toolcrib.runtime.sandboxes.process.pool import PooledSandbox
+from toolcrib.runtime.sandboxes.process.sandbox import converse, process_limits
+
+_ADDRESSES = 512 << 20
+"""How many addresses an interpreter reserves without using them."""
+_OPEN_FILES = 128
+_STACK_BYTES = 8 << 20
+_MOST = 1 << 46
+"""Bytes that no machine has."""
+
+
+class DockerSandbox(PooledSandbox[Container, Size]):
+    """Runs full CPython in a container without a network, rights or files, as nobody.
+
+    `warm` containers are kept booted; at most `concurrency` runs go on at once, and others wait. `image` is
+    what `toolcrib sandbox build` makes.
+    """
+
+    kind: ClassVar[str] = "docker"
+    readiness: ClassVar[Readiness] = "prod"
+    _runtime: ClassVar[str | None] = None
+    _walls: ClassVar[tuple[str, ...]] = ("container", "docker seccomp")
+    _spare: ClassVar[int] = 32 << 20
+    """Bytes that an interpreter, and what runs it, take before it runs anything."""
+    _own_tasks: ClassVar[int] = 1
+
+    def __init__(self, *, image: str = IMAGE, warm: int = 2, concurrency: int = 8) -> None:
+        self._image_name = image
+        super().__init__(warm=warm, concurrency=concurrency)
+        self._ready: tuple[ContainerEngine, Image] | None = None
+
+    def info(self) -> BackendInfo:
+        """Return whether it stands here, of what it is made, and what to do where it does not."""
+        try:
+            engine, image = found = self._ready or self._look()
+        except RuntimeUnavailableError as error:
+            details: dict[str, Any] = {"available": False, "remedy": error.remedy}
+            details |= {"isolation": [], "profiles": []}
+            return BackendInfo(kind=self.kind, readiness=self.readiness, details=details)
+        if found is not self._ready:
+            engine.close()
+        seccomp = find_filter(INTERPRETER) is not None
+        walls = ["cgroup", *self._walls, "read-only root", "no network", "unprivileged uid"]
+        details = {
+            "available": True,
+            **({} if seccomp or self._runtime else {"remedy": FILTER_REMEDY}),
+            "isolation": [*walls, *(["seccomp"] if seccomp else []), "rlimits"],
+            "profiles": ["dev", "standard", *(["hardened"] if seccomp or self._runtime else [])],
+            "engine": f"{engine.version} at {engine.socket}",
+            "image": image.id,
+            "language": "Python",
+            "host_uid": GUEST_UID,
+            "memory": "a control group",
+            "cpu": "the time of the processor, rounded up to whole seconds",
+            "cgroup": True,
+        }
+        return BackendInfo(kind=self.kind, readiness=self.readiness, details=details)
+
+    def enforces(self, limits: Limits) -> LimitsEnforced:  # noqa: ARG002 - the same whatever they are
+        """Return which limits are kept: all of them."""
+        return LimitsEnforced(**dict.fromkeys(LimitsEnforced.model_fields, True))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await super().__aexit__(kind, error, trace)
+        if self._ready is not None:
+            engine, self._ready = self._ready[0], None
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(engine.close)
+
+    async def run(self, job: Job, bridge: Bridge) -> Any:
+        """Run the code and return what it left in `__out`; see `Sandbox`."""
+        pool = self._pool
+        guest = await pool.take(self._size(job.limits))
+        try:
+            rlimits = {**process_limits(job.limits, _ADDRESSES), "NOFILE": _OPEN_FILES, "STACK": _STACK_BYTES}
+            return await converse(guest, job, bridge, rlimits)
+        finally:
+            pool.give_back(guest)
+
+    def _size(self, limits: Limits) -> Size:
+        memory = min(limits.memory_bytes, _MOST) + self._spare
+        return Size(memory, limits.pids + self._own_tasks, min(limits.disk_bytes, _MOST))
+
+    def _look(self) -> tuple[ContainerEngine, Image]:
+        engine = find_engine(self.kind)
+        try:
+            self._check(engine)
+            return engine, engine.image(self._image_name)
+        except BaseException:
+            engine.close()
+            raise
+
+    def _check(self, engine: ContainerEngine) -> None:
+        """Refuse an engine that lacks something."""
+
+    def _look_and_sweep(self) -> tuple[ContainerEngine, Image]:
+        found = self._look()
+        found[0].sweep()
+        return found
+
+    async def _start(self, size: Size) -> Container:
+        if self._ready is None:
+            found = await to_thread.run_sync(self._look_and_sweep)
+            if self._ready is None:
+                self._ready = found
+            else:  # another start was faster
+                found[0].close()
+        filtered = find_filter(INTERPRETER)
+        payload = {"filter": base64.b64encode(filtered).decode()} if filtered else {}
+        start = partial(start_container, runtime=self._runtime)
+        return await start(*self._ready, size, payload)
+
+
+class GvisorSandbox(DockerSandbox):
+    """Runs full CPython in a container whose kernel is gVisor's: the host's sees a few system calls alone."""
+
+    kind: ClassVar[str] = "gvisor"
+    readiness: ClassVar[Readiness] = "beta"
+    _runtime: ClassVar[str | None] = "runsc"
+    _walls: ClassVar[tuple[str, ...]] = ("container", "gVisor kernel")
+    _spare: ClassVar[int] = 160 << 20
+    _own_tasks: ClassVar[int] = 496
+    """gVisor has its own threads, and needs room for some 500."""
+
+    def enforces(self, limits: Limits) -> LimitsEnforced:
+        """Return which limits are kept: all but that of threads, which are gVisor's own."""
+        return super().enforces(limits).replace(pids=False)
+
+    def _check(self, engine: ContainerEngine) -> None:
+        """Refuse an engine that does not know gVisor."""
+        if self._runtime not in engine.runtimes:
+            how = '"runtimes": {"runsc": {"path": "/usr/bin/runsc", "runtimeArgs": ["--host-uds=open"]}}'
+            remedy = f"install gVisor (apt install runsc), and name it in /etc/docker/daemon.json: {{{how}}}"
+            raise RuntimeUnavailableError(self.kind, remedy)

@@ -1,0 +1,125 @@
+"""The guest's calls while one run lasts: none outlives it, and none that ends it can be caught in it."""
+
+import builtins
+import logging
+import re
+from collections.abc import Callable, Collection, Coroutine
+from keyword import iskeyword
+from typing import Any
+
+import anyio
+
+from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.guest_errors import GuestError
+from toolcrib.runtime.protocols import Job
+from toolcrib.runtime.sandboxes.monty.values import read_call
+
+_LOG = logging.getLogger("toolcrib.runtime")
+_PATIENCE = 1.0
+"""Seconds for which a run waits for its calls to end, once they are cancelled; then they are left."""
+_QUOTED = re.compile(r"""['"]([^\W\d]\w{0,199})['"]""")
+BRIDGE = "__toolcrib_call"
+"""The name of the one function of the host."""
+_PRELUDE = f"""\
+class ToolNamespace:
+    pass
+def __toolcrib_tool(path, call={BRIDGE}):
+    async def tool(*args, **kwargs):
+        return await call(path, args, kwargs)
+    return tool
+"""
+"""Makes functions of the guest's own: unlike those of the host they begin when they are awaited."""
+
+
+class Calls:
+    """Answers the calls of one run.
+
+    The engine starts each of them as a task of its own, and lets it go on when the guest has ended: `close`
+    ends them all.
+    """
+
+    def __init__(self, bridge: Bridge, *, end: Callable[[], object]) -> None:
+        self._bridge = bridge
+        self._end = end
+        self._scopes: set[anyio.CancelScope] = set()
+        self._closed = False
+        self._last: anyio.Event | None = None
+        self.failure: Exception | None = None
+        """What ended the run, if a call did."""
+
+    def prelude(self, job: Job) -> str:
+        """Return code that gives the names in the code their meaning; nothing where it has none of them."""
+        lines = [f"{name} = __toolcrib_tool({name!r})" for name in job.functions if name in job.code]
+        # what is asked for by `getattr` stands in quotes
+        quoted = set(_QUOTED.findall(job.code)) if "getattr" in job.code else set()
+        for name in job.names:
+            if name in job.code:
+                named = set(re.findall(rf"\b{re.escape(name)}\s*\.\s*([^\W\d]\w*)", job.code)) | quoted
+                lines.append(f"{name} = ToolNamespace()")
+                tools = sorted(tool for tool in named if not (tool.startswith("_") or iskeyword(tool)))
+                lines += [f"{name}.{tool} = __toolcrib_tool({f'{name}.{tool}'!r})" for tool in tools]
+        return _PRELUDE + "\n".join(lines) if lines else ""
+
+    @property
+    def functions(self) -> dict[str, Any]:
+        """The one function of the host that the guest has."""
+        return {BRIDGE: self._call}
+
+    def _call(self, path: str, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
+        """Return the answer to come; what was given is read at once: too much of it must not wait here."""
+        try:
+            given = read_call(args, kwargs)
+        except GuestError as error:
+            return _refused(error)
+        return self.answer(str(path), *given)
+
+    def restore(self, keys: Collection[str]) -> None:
+        """Take up these calls of an earlier part of a durable run, which are not asked for again."""
+        self._bridge.restore(keys)
+
+    async def answer(self, path: str, args: list[Any], kwargs: dict[str, Any], key: str = "") -> Any:
+        """Return what a call gives, or raise what the guest is to see."""
+        if self._closed:
+            return None
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                return await self._bridge.call(path, args, kwargs, key)
+            except GuestError as error:
+                raise as_builtin(error) from None
+            except Exception as error:  # noqa: BLE001 - whatever it is, the guest must not see it and go on
+                self.failure = self.failure or error
+                self._end()
+                await anyio.sleep_forever()
+            finally:
+                self._scopes.discard(scope)
+                if self._last is not None and not self._scopes:
+                    self._last.set()
+        return None
+
+    async def close(self) -> None:
+        """End the calls that are still going on."""
+        self._closed = True
+        if not self._scopes:
+            return
+        self._last = anyio.Event()
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_PATIENCE):
+            for scope in list(self._scopes):
+                scope.cancel()
+            await self._last.wait()
+        if self._scopes:
+            _LOG.warning(
+                "%d calls of tools go on after their run: they do not end when cancelled", len(self._scopes)
+            )
+
+
+async def _refused(error: GuestError) -> None:
+    raise as_builtin(error)
+
+
+def as_builtin(error: GuestError) -> Exception:
+    """Return the builtin exception that a guest gets."""
+    kind = getattr(builtins, error.kind, None)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        return kind(error.message)
+    return RuntimeError(error.message)

@@ -1,0 +1,354 @@
+"""Errors of the Monty engine, as toolcrib's own."""
+
+import ast
+import builtins
+import importlib
+import io
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from pydantic_monty import MontyCrashedError, MontyError, MontyRuntimeError, MontySyntaxError, ResourceLimits
+
+from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError, ToolcribError
+from toolcrib.runtime.guest_errors import lacks
+from toolcrib.runtime.protocols import Job
+from toolcrib.runtime.records import Limits
+from toolcrib.runtime.sandboxes.monty.wall import MAX_MEMORY
+
+_LIMITS: tuple[tuple[str, str], ...] = (
+    (r"TimeoutError: (?:feed|turn) time limit exceeded: ", "cpu"),
+    (r"MemoryError: memory limit exceeded: \d{1,30} bytes > \d{1,30} bytes$", "memory_bytes"),
+    (r"MemoryError: the worker exceeded its memory limit", "memory_bytes"),
+    (r"TimeoutError: sleep limit exceeded: ", "timeout"),
+    (r"RuntimeError: suspension limit \d{1,30} exceeded$", "max_tool_calls"),
+)
+"""How a limit of the engine reads, and which of ours it is."""
+_EXCEEDED = {
+    "cpu": "it computed for more than {cpu:g} s",
+    "memory_bytes": "it needs more than {memory:,.6g} MB",
+    "timeout": "it would sleep for longer than the {timeout:g} s that it has",
+    "max_tool_calls": "it called out more than {suspensions:,} times",
+}
+_NO_TOOL = re.compile(r"AttributeError: 'ToolNamespace' object has no attribute '(\w{1,200})'$")
+_KILLED = {9, 137}
+"""How a worker ends that the system took the memory from."""
+_KILLED_BARE = "(signal: 9 "
+"""How that reads of a worker without a wall, which has no exit status then, in the message of the engine."""
+_MAX_TEXT = 2000
+_MAX_LINE = 200
+_MAX_FRAMES = 20
+_MAX_PARSED = 1 << 16
+"""How long code may be to be read a second time; longer code takes too long for what that finds."""
+_MAX_MESSAGE = 1000
+"""How much of a message is read; the engine's own are shorter."""
+_MODULES = (
+    "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib",
+    "itertools json math os os.path pathlib posixpath random re sys time tomllib typing unicodedata",
+)
+"""The modules that the engine has, and of which it has a part."""
+_NAMES = MappingProxyType(
+    {name: frozenset(vars(importlib.import_module(name))) for name in " ".join(_MODULES).split()}
+)
+"""What Python has in them."""
+_OPTION = "return_exceptions"
+_IGNORED = re.compile(
+    r"__(?:len|bool|lt|le|gt|ge|format|bytes|reversed|getattr|getattribute|setattr|new|get|set|delete|set_name"
+    r"|class_getitem|i(?:add|sub|mul|truediv|floordiv|mod|pow|and|or|xor))__"
+)
+"""Methods that the engine never calls."""
+_SUSPECT = re.compile(
+    rf"^[ \t]++(?:async[ \t]++)?def[ \t]++({_IGNORED.pattern})[ \t]*+\(|\b{_OPTION}\s*+=|\bnext[ \t]*+\("
+    r"|(?<==)[ \t]*+(?=\([^\n]{1,400}?\bfor\b)",
+    re.MULTILINE,
+)
+_PHRASES = {_OPTION: f"`{_OPTION}`", "next": "`next` of a generator", "for": "generators that are kept"}
+_RECURSION = 1000
+_SUSPENSIONS_PER_CALL = 4
+"""So often the engine may suspend for one call of a tool."""
+_OTHER_SUSPENSIONS = 10_000
+"""So often it may suspend for everything else."""
+
+
+class _Place(NamedTuple):
+    """A line of the code that was under way."""
+
+    line: int
+    column: int
+    function_name: str | None
+    source_line: str
+
+
+def failure(error: MontyError, job: Job, *, before: int = 0) -> ToolcribError:
+    """Return what an exception of the engine means to whoever wrote the code.
+
+    `before` is how many lines stood before the code.
+    """
+    code = job.code
+    if isinstance(error, MontyCrashedError):
+        return _crash(error, job)
+    if not isinstance(error, MontyRuntimeError | MontySyntaxError):
+        return CodeError(_cut(str(error)))
+    frames = _own_frames(error, before)
+    message = f"SyntaxError: {error}" if isinstance(error, MontySyntaxError) else str(error)
+    own = bool(frames) and _raised(frames[-1])
+    if not own and (limit := _limit(message, job)):
+        return limit
+    missing = None if own else _missing(error, message, code)
+    lines = code.splitlines()
+    line, column = _place(frames[-1], lines) if frames else (None, None)
+    trace = _traceback(frames, lines, message)
+    reason = _cut(message) + _hint(message) if missing is None else lacks(_cut(missing))
+    return CodeError(reason, line=line, column=column, traceback=trace, unsupported=missing is not None)
+
+
+def is_unread(error: MontyError) -> bool:
+    """Return whether code could not be read at all; an `eval` in it fails alike, and in a function."""
+    if not isinstance(error, MontySyntaxError):
+        return False
+    frames = error.traceback()
+    return not frames or frames[-1].function_name is None
+
+
+def in_value(error: MontyError, code: str) -> bool:
+    """Return whether the code itself went well, and only what it left in `__out` could not be written."""
+    if not isinstance(error, MontyRuntimeError):
+        return False
+    frames = error.traceback()
+    after = bool(frames) and frames[0].line > len(code.splitlines())
+    return after and isinstance(error.exception(), TypeError | ValueError | RecursionError)
+
+
+def _crash(error: MontyCrashedError, job: Job) -> ToolcribError:
+    if error.timed_out:
+        return LimitExceededError("cpu", f"{_exceeded('cpu', job)}, and had to be killed")
+    if error.exit_status in _KILLED or _KILLED_BARE in str(error):
+        return LimitExceededError("memory_bytes", "its worker was killed, most likely for the memory it took")
+    return SandboxViolationError("its worker died")
+
+
+def _limit(text: str, job: Job) -> LimitExceededError | None:
+    for pattern, name in _LIMITS:
+        if re.match(pattern, text):
+            return LimitExceededError(name, _exceeded(name, job))
+    return None
+
+
+def _exceeded(limit: str, job: Job) -> str:
+    suspensions = bounds(job.limits, job.timeout)["max_suspensions"]
+    memory = min(job.limits.memory_bytes, MAX_MEMORY) / (1 << 20)
+    return _EXCEEDED[limit].format(
+        cpu=job.limits.cpu, memory=memory, timeout=job.timeout, suspensions=suspensions
+    )
+
+
+def _own_frames(error: MontyRuntimeError | MontySyntaxError, before: int) -> list[_Place]:
+    """Return the frames of the code itself, in which it begins: not those of our prelude, or of an `eval`."""
+    frames = error.traceback()
+    return [
+        _Place(frame.line - before, frame.column, frame.function_name, frame.source_line or "")
+        for frame in frames
+        if frame.filename == frames[0].filename != "<string>"
+    ]
+
+
+def _hint(text: str) -> str:
+    """Return how else to reach a tool: those of a namespace are known by where the code names them."""
+    found = _NO_TOOL.match(text)
+    return f"; write `.{found[1]}` after its name, or call run_tool" if found else ""
+
+
+def _raised(frame: _Place) -> bool:
+    """Return whether a `raise` of the code itself stands at a frame, whatever its message is."""
+    line = frame.source_line.partition("\n")[0]
+    before, after = line[: frame.column - 1], line[frame.column - 1 :]
+    return re.search(r"\braise\s*\(*$", before) is not None or re.match(r"raise\b", after) is not None
+
+
+def _missing(error: MontyError, text: str, code: str) -> str | None:
+    if not isinstance(error, MontySyntaxError):
+        return lacking(text)
+    return f"this: {error}" if is_unread(error) and lacking_syntax(code) else None
+
+
+def check_foreseen(code: str) -> None:
+    """Refuse code that the engine would run wrongly.
+
+    Raises:
+        CodeError: with the first thing in it that the engine lacks.
+    """
+    found = foreseen(code)
+    if found is not None:
+        raise CodeError(lacks(found[1]), found[0], unsupported=True)
+
+
+def _place(frame: _Place, lines: Sequence[str]) -> tuple[int, int]:
+    """Return line and column, of which those beyond the code are its end."""
+    if frame.line <= len(lines):
+        return frame.line, frame.column
+    return max(1, len(lines)), len(lines[-1]) + 1 if lines else 1
+
+
+def _traceback(frames: Sequence[_Place], lines: Sequence[str], text: str) -> str:
+    half = _MAX_FRAMES // 2
+    hidden = max(0, len(frames) - _MAX_FRAMES)
+    parts = ["Traceback (most recent call last):"] if frames else []
+    parts += [_shown(frame, lines) for frame in frames[:half]]
+    parts += [f"  [{hidden} more]"] * bool(hidden)
+    parts += [_shown(frame, lines) for frame in frames[half + hidden :]]
+    return "\n".join([*parts, _cut(text)])
+
+
+def _shown(frame: _Place, lines: Sequence[str]) -> str:
+    line, _ = _place(frame, lines)
+    source = lines[line - 1].strip() if lines else ""
+    return f'  File "<code>", line {line}, in {frame.function_name or "<module>"}\n    {source[:_MAX_LINE]}'
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}... [{len(text):,} characters]"
+
+
+def lacking(text: str) -> str | None:
+    """Return what the engine lacks, where that is why an exception was raised; None where it is not.
+
+    The code may have made the message up: it is compared with tables only, and nothing is imported, called or
+    looked up by its words.
+
+    >>> lacking("ModuleNotFoundError: No module named 'statistics'")
+    "the module 'statistics'"
+    >>> lacking("ModuleNotFoundError: No module named 'statistik'")
+    """
+    for pattern, describe in _MESSAGES:
+        if found := re.match(pattern, text[:_MAX_MESSAGE], re.DOTALL):
+            return found.expand(describe) if isinstance(describe, str) else describe(found)
+    return None
+
+
+def foreseen(code: str) -> tuple[int, str] | None:
+    r"""Return the line of the first thing that the engine would get wrong, and what it is.
+
+    It silently ignores these methods, and makes lists of generators, so that code would go on with a
+    wrong value; and it refuses `return_exceptions` only once the tools that are gathered have been called.
+
+    >>> foreseen("class Bag:\n    def __len__(self): return 3")
+    (2, 'classes with `__len__`')
+    """
+    suspect = _SUSPECT.search(code)
+    if suspect is None:
+        return None
+    if len(code) > _MAX_PARSED:  # where it may stand in a text, which is not looked at
+        found = _phrase(suspect[1]) if suspect[1] else _PHRASES[suspect[0].strip(" (=\t\n") or "for"]
+        return code.count("\n", 0, suspect.end()) + 1, found
+    tree = _parsed(code)
+    return min(_found(tree), default=None) if tree is not None else None
+
+
+def _found(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for member in node.body:
+                if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) and _IGNORED.fullmatch(
+                    member.name
+                ):
+                    yield member.lineno, _phrase(member.name)
+        elif isinstance(node, ast.keyword) and node.arg == _OPTION:
+            yield node.lineno, _PHRASES[_OPTION]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next":
+            if node.args and _is_lazy(node.args[0]):
+                yield node.lineno, _PHRASES["next"]
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.GeneratorExp):
+            yield node.lineno, _PHRASES["for"]
+
+
+def _is_lazy(node: ast.expr) -> bool:
+    """Return whether something is an iterator in Python, and a list in the engine."""
+    name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    return isinstance(node, ast.GeneratorExp) or name in {"map", "zip", "filter", "enumerate", "reversed"}
+
+
+def _phrase(method: str) -> str:
+    return f"classes with `{method}`"
+
+
+def lacking_syntax(code: str) -> bool:
+    """Return whether Python can read code that the engine cannot.
+
+    >>> lacking_syntax("x = (1,")
+    False
+    """
+    return _parsed(code) is not None
+
+
+def _parsed(code: str) -> ast.Module | None:
+    """Return code as Python reads it; None where it cannot, or where that would take too long."""
+    if len(code) > _MAX_PARSED:
+        return None
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    try:
+        tree: ast.Module = compile(code, "<code>", "exec", flags, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return tree
+
+
+def _module(found: re.Match[str]) -> str | None:
+    return f"the module {found[1]!r}" if found[1] in sys.stdlib_module_names else None
+
+
+def _builtin(found: re.Match[str]) -> str | None:
+    return f"the builtin {found[1]!r}" if found[1] in vars(builtins) else None
+
+
+def _member(found: re.Match[str]) -> str | None:
+    """Return a name that the engine's version of a module lacks."""
+    module, name = found["module"], found["name"]
+    return f"{module}.{name}" if name in _NAMES.get(module, ()) else None
+
+
+def _attribute(found: re.Match[str]) -> str | None:
+    text = found["kind"] == "_io.TextIOWrapper"
+    kind = io.TextIOWrapper if text else vars(builtins).get(found["kind"])
+    bases = kind.__mro__ if type(kind) is type else ()
+    known = any(found["name"] in vars(base) for base in bases)
+    return f"{found['kind']}.{found['name']}" if known else None
+
+
+_MESSAGES: tuple[tuple[str, str | Callable[[re.Match[str]], str | None]], ...] = (
+    (r"NotImplementedError: The monty syntax parser does not yet support (.+)", r"\1"),
+    (
+        r"NotImplementedError: .* cannot suspend in this synchronous context$",
+        "a call of a tool where it cannot be awaited, such as in `map`",
+    ),
+    (r"\w+: (.*\bnot yet support.*|Internal error in monty: .*)", r"this: \1"),
+    (r"NotImplementedError: (Wildcard imports) ", r"\1"),
+    (
+        r"TypeError: '(?:list|tuple)' object is not an iterator$",
+        "iterators of this kind, which are lists there",
+    ),
+    (r"ModuleNotFoundError: No module named '(\w++)[^']*+'$", _module),
+    (r"ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'", _member),
+    (r"AttributeError: module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'$", _member),
+    (r"NameError: name '(\w+)' is not defined$", _builtin),
+    (r"AttributeError: '(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'$", _attribute),
+)
+"""How the messages of things read that the engine lacks, and what each lacks: a template, or a function."""
+
+
+def bounds(limits: Limits, timeout: float) -> ResourceLimits:
+    """Return limits as the engine takes them.
+
+    Code turns to its host to call, to sleep or to ask for the time, each of which is a suspension.
+
+    >>> bounds(Limits(max_tool_calls=10), 1.0)["max_suspensions"]
+    10040
+    """
+    return {
+        "max_memory": min(limits.memory_bytes, MAX_MEMORY),
+        "max_feed_duration_secs": limits.cpu,
+        "max_recursion_depth": _RECURSION,
+        "max_suspensions": _OTHER_SUSPENSIONS + _SUSPENSIONS_PER_CALL * limits.max_tool_calls,
+        "max_total_sleep_secs": timeout,
+    }

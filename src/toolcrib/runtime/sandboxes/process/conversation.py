@@ -1,0 +1,229 @@
+"""The host's side of a run: which messages a guest may send, and when; everything else ends it.
+
+A guest sends `call`s, each with a higher number than the one before, may `cancel` each of them once, and ends
+with one `done` or `error`, when no call is under way. The bridge counts every call, also of what is not
+there, so that messages are bounded. The code runs in the interpreter that sends them, and can forge any:
+every message is checked, and none is trusted.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from toolcrib.errors import CodeError, LimitExceededError, ToolcribError, ValidationError
+from toolcrib.model.plain import measure
+from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.guest_errors import GuestError
+from toolcrib.runtime.plain import MAX_ARGUMENTS
+from toolcrib.runtime.records import Limits
+from toolcrib.runtime.sandboxes.process.frames import Channel, FrameError, encode
+
+MAX_IN_FLIGHT = 1024
+"""How many calls a guest may have under way, most of them waiting their turn."""
+MAX_CALL_BYTES = MAX_ARGUMENTS + (64 << 10)
+"""How large a message may be that does not carry the value."""
+_VALUE_SPARE = 64 << 10
+_MAX_PATH = 300
+_UNREAD = 2
+"""Which part of its memory the answers that a guest has not read, and its calls under way, may take."""
+_WRAPPER = len('{"done":}')
+_MAX_REASON = 4_000
+_MAX_TRACE = 8_000
+_ALLOWED = {
+    "memory_bytes": "the code used more than {:,} bytes",
+    "disk_bytes": "the code wrote more than {:,} bytes",
+    "pids": "the code started more than {:,} threads",
+    "output_bytes": "the value may take {:,} bytes",
+}
+"""The limits that a guest may report: the report is trusted, because it only explains a failure."""
+_CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {ord("\n"), ord("\t")})
+
+
+class GuestGoneError(Exception):
+    """The guest ended without a result."""
+
+
+class Conversation:
+    """One run's exchange with its guest.
+
+    `stop` ends the guest: it is called as soon as nothing of it matters any more, and before calls that are
+    still under way are waited for.
+    """
+
+    def __init__(
+        self, channel: Channel, bridge: Bridge, limits: Limits, *, stop: Callable[[], None] = lambda: None
+    ) -> None:
+        self._channel = channel
+        self._bridge = bridge
+        self._limits = limits
+        self._stop = stop
+        self._last = 0
+        self._calls: dict[int, anyio.CancelScope] = {}
+        self._revocable: set[int] = set()
+        self._held = 0
+        self._failure: BaseException | None = None
+
+    async def run(self, job: dict[str, Any]) -> Any:
+        """Send the job, answer its calls, and return its value.
+
+        Raises:
+            CodeError: the code failed.
+            LimitExceededError: it reports one, or its value is too large.
+            SandboxViolationError: it broke the rules.
+            GuestGoneError: it ended without an answer.
+        """
+        self._channel.allow(self._limits.output_bytes + _VALUE_SPARE, short=MAX_CALL_BYTES)
+        try:
+            await self._channel.send(encode({"job": job}, 1 << 30))
+        except OSError as error:
+            raise GuestGoneError from error
+        last: tuple[dict[str, Any], int] | None = None
+        async with anyio.create_task_group() as tasks:
+            try:
+                last = await self._listen(tasks)
+            except ToolcribError as error:
+                self._fail(error)
+            except FrameError as error:
+                self._fail(self._bridge.violation(str(error)))
+            except BaseException:
+                self._stop()
+                raise
+            if self._failure is not None or last is not None:
+                self._stop()
+            tasks.cancel_scope.cancel()
+        if self._failure is not None:
+            raise self._failure
+        if last is None:
+            raise GuestGoneError
+        return self._concluded(*last)
+
+    async def _listen(self, tasks: TaskGroup) -> tuple[dict[str, Any], int] | None:
+        """Take messages until the last one, and return it; None where the guest is gone."""
+        while (received := await self._channel.receive()) is not None:
+            message, size = received
+            if message.keys() == {"call", "path", "args", "kwargs"}:
+                self._begin(message, size, tasks)
+            elif message.keys() == {"cancel"}:
+                self._cancel(message["cancel"])
+            elif message.keys() in ({"done"}, {"error"}):
+                self._check_last()
+                return received
+            else:
+                raise self._bridge.violation(f"it sent an unknown message: {sorted(message)[:5]!r:.200}")
+            del message, received
+        return None
+
+    def _begin(self, message: dict[str, Any], size: int, tasks: TaskGroup) -> None:
+        number, path = message["call"], message["path"]
+        args, kwargs = message["args"], message["kwargs"]
+        if type(number) is not int or number <= self._last:
+            raise self._bridge.violation(f"it sent a call whose number is not a higher one: {number!r:.50}")
+        if type(path) is not str or type(args) is not list or type(kwargs) is not dict:
+            raise self._bridge.violation("it sent a malformed call")
+        if len(path) > _MAX_PATH:
+            raise self._bridge.violation(f"it called something whose name has {len(path):,} characters")
+        if len(self._calls) >= MAX_IN_FLIGHT:
+            raise self._bridge.violation(f"it had more than {MAX_IN_FLIGHT} calls under way")
+        if self._held + size > self._limits.memory_bytes // _UNREAD:
+            text = f"its calls under way hold more than {self._limits.memory_bytes // _UNREAD:,} bytes"
+            raise LimitExceededError("memory_bytes", text)
+        self._held += size
+        self._last = number
+        self._calls[number] = anyio.CancelScope()
+        self._revocable.add(number)
+        tasks.start_soon(self._answer, tasks, number, size, message)
+
+    def _cancel(self, number: Any) -> None:
+        if type(number) is not int or number not in self._revocable:
+            raise self._bridge.violation(f"it cancelled a call that it never made, or twice: {number!r:.50}")
+        self._revocable.discard(number)
+        if number in self._calls:  # else its answer is on the way
+            self._calls[number].cancel()
+
+    def _check_last(self) -> None:
+        if self._calls:
+            raise self._bridge.violation(f"it reported its end with {len(self._calls)} calls under way")
+        if self._channel.rest():
+            raise self._bridge.violation("it went on after it had reported its end")
+
+    async def _answer(self, tasks: TaskGroup, number: int, size: int, message: dict[str, Any]) -> None:
+        reply: dict[str, Any] = {"answer": number, "error": {"kind": "RuntimeError", "message": "cancelled"}}
+        try:
+            with self._calls[number]:
+                value = await self._bridge.call(message["path"], message["args"], message["kwargs"])
+                reply = {"answer": number, "value": value}
+                del value
+        except GuestError as error:
+            reply = {"answer": number, "error": {"kind": error.kind, "message": error.message}}
+        except Exception as error:  # noqa: BLE001 - it is raised where the run is
+            self._fail(error)
+            tasks.cancel_scope.cancel()
+            return
+        message.clear()  # the guest may take its time to read the answer
+        self._held -= size
+        frame = self._frame(number, reply)
+        if self._channel.waiting + len(frame) > self._limits.memory_bytes // _UNREAD:
+            self._fail(self._bridge.violation("it did not take the answers to its calls"))
+            tasks.cancel_scope.cancel()
+            return
+        del reply
+        with suppress(OSError):  # the guest is gone, which whoever listens notices
+            await self._channel.send(frame)
+        del self._calls[number]
+
+    def _frame(self, number: int, reply: dict[str, Any]) -> bytes:
+        try:
+            return encode(reply, self._limits.memory_bytes // _UNREAD)
+        except FrameError as error:
+            payload = {"kind": "RuntimeError", "message": f"the result cannot be passed on: {error}"}
+            return encode({"answer": number, "error": payload}, self._limits.memory_bytes)
+
+    def _fail(self, failure: BaseException) -> None:
+        if self._failure is None:
+            self._failure = failure
+
+    def _concluded(self, message: dict[str, Any], size: int) -> Any:
+        if "error" in message:
+            raise _reported_error(message["error"], self._limits) or self._bridge.violation(
+                "it sent a malformed error"
+            )
+        if size - _WRAPPER > self._limits.output_bytes:
+            raise _limit("output_bytes", f"__out is {size - _WRAPPER:,} bytes of JSON", self._limits)
+        try:
+            measure(message["done"])
+        except ValidationError as error:
+            raise CodeError(f"__out is not JSON: {error.problems[0]}") from error
+        return message["done"]
+
+
+def _reported_error(value: Any, limits: Limits) -> CodeError | LimitExceededError | None:
+    """Return the failure that a guest reports; None where the report is invalid."""
+    if not isinstance(value, dict) or not isinstance(value.get("reason"), str):
+        return None
+    reason = _clean(value["reason"][:_MAX_REASON])
+    if isinstance(value.get("limit"), str) and value["limit"] in _ALLOWED:
+        return _limit(value["limit"], reason, limits)
+    trace = value.get("traceback")
+    text = _clean(trace[:_MAX_TRACE]) if isinstance(trace, str) else ""
+    return CodeError(reason, _place(value.get("line")), _place(value.get("column")), text)
+
+
+def _limit(name: str, reason: str, limits: Limits) -> LimitExceededError:
+    """Return the error for a limit that a guest has run into: what was allowed, and its own reason."""
+    return LimitExceededError(name, f"{_ALLOWED[name].format(getattr(limits, name))} ({reason})")
+
+
+def _clean(text: str) -> str:
+    r"""Return a text that can be printed anywhere.
+
+    >>> _clean("a\ud800\x1b[31m\tb")
+    'a?[31m\tb'
+    """
+    return text.encode("utf-8", "replace").decode().translate(_CONTROLS)
+
+
+def _place(number: Any) -> int | None:
+    return number if type(number) is int and 0 < number < 1 << 31 else None

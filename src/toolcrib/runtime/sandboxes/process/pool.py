@@ -1,0 +1,240 @@
+"""Guests that are booted before they are needed; each is used once.
+
+Nobody kills a guest while it boots if it can be helped: what sets up its walls would leave behind a half-made
+process that nothing ends. Whoever waits for one may go; it boots all the same, and is kept or ended then.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from types import TracebackType
+from typing import ClassVar, Generic, Self, TypeVar
+
+import anyio
+
+from toolcrib.concurrency.background import Background
+from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.runtime.records import Limits
+from toolcrib.runtime.sandboxes.process.child import Guest
+
+G = TypeVar("G", bound=Guest)
+S = TypeVar("S", bound=Hashable)
+
+_CLOSING_TIME = 30.0
+_PAUSE = 0.01
+"""Seconds before a guest is booted for one that was taken: the run that took it goes first."""
+
+
+class _Boot(Generic[G]):
+    """A guest that is being booted: how that ended, and whether somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.ended = anyio.Event()
+        self.wanted = True
+        self.child: G | None = None
+        self.failure: Exception | None = None
+        self.task: Background | None = None
+
+
+class GuestPool(Generic[G, S]):
+    """Keeps guests ready, and gives out at most so many at once.
+
+    What is settled when a guest starts, such as how much disk it has, is its size: those that are kept have
+    the one that was last asked for. Closing waits `patience` seconds for guests that boot.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        start: Callable[[S], Awaitable[G]],
+        *,
+        size: S,
+        keep: int,
+        most: int,
+        patience: float = 5.0,
+    ) -> None:
+        self._kind = kind
+        self._start = start
+        self._size = size
+        self._keeping = keep
+        self._patience = patience
+        self._slots = anyio.Semaphore(most)
+        self._idle: deque[tuple[S, G]] = deque()
+        self._given: set[G] = set()
+        self._boots: set[_Boot[G]] = set()
+        self._refilling: Background | None = None
+        self._disposals: set[Background] = set()
+        self._closed = False
+
+    async def take(self, size: S) -> G:
+        """Return a guest of a size: one that is ready, or else one that is started for it.
+
+        Raises:
+            RuntimeUnavailableError: guests cannot be started, or the pool was closed.
+        """
+        await self._slots.acquire()
+        if self._closed:
+            self._slots.release()
+            raise self._closing()
+        self._size = size
+        child = self._ready(size)
+        if child is None:
+            child = await self._booted(size, self._slots.release)
+        self._given.add(child)
+        self._refill(_PAUSE)
+        return child
+
+    def give_back(self, child: G) -> None:
+        """End a guest that was taken; what remains of it is cleaned up behind the caller's back."""
+        child.kill()
+        self._given.discard(child)
+        self._slots.release()
+        self._dispose(child)
+
+    async def warm(self) -> None:
+        """Wait until as many guests are ready as are kept."""
+        self._refill(0)
+        while (refilling := self._refilling) is not None:
+            await refilling.wait()
+
+    async def close(self) -> None:
+        """End every guest."""
+        self._closed = True
+        with anyio.move_on_after(_CLOSING_TIME, shield=True):
+            if self._refilling is not None:
+                await self._refilling.stop()
+            for child in self._given:  # whoever has it gives it back
+                child.evict()
+            for _, child in self._idle:
+                self._dispose(child)
+            self._idle.clear()
+            await self._end_boots()
+            while self._disposals or self._given:  # noqa: ASYNC110 - there is no event for it
+                await anyio.sleep(0.001)
+
+    async def _end_boots(self) -> None:
+        with anyio.move_on_after(self._patience):
+            for boot in list(self._boots):
+                await boot.ended.wait()
+        for boot in list(self._boots):
+            if boot.task is not None:
+                await boot.task.stop()
+
+    def _ready(self, size: S) -> G | None:
+        for idle in [kept for kept in self._idle if kept[0] == size]:
+            self._idle.remove(idle)
+            if not idle[1].ended() and idle[1].channel.is_open():
+                return idle[1]
+            self._dispose(idle[1])
+        return None
+
+    async def _booted(self, size: S, release: Callable[[], None]) -> G:
+        """Return a guest that is started; `release` is called once there is none, or none that is wanted."""
+        boot: _Boot[G] = _Boot()
+        self._boots.add(boot)
+        boot.task = Background(lambda: self._boot(boot, size, release))
+        try:
+            await boot.ended.wait()
+        except BaseException:
+            boot.wanted = False
+            if boot.child is not None:  # it was there, and whoever waited was cancelled first
+                self._keep(size, boot.child)
+                release()
+            raise
+        if boot.child is None:
+            raise boot.failure or self._closing()
+        return boot.child
+
+    async def _boot(self, boot: _Boot[G], size: S, release: Callable[[], None]) -> None:
+        try:
+            child = await self._start(size)
+            if boot.wanted and not self._closed:
+                boot.child = child
+            else:
+                self._keep(size, child)
+        except Exception as error:  # noqa: BLE001 - it is raised where the guest is waited for
+            boot.failure = error
+        finally:
+            if boot.child is None:
+                release()
+            self._boots.discard(boot)
+            boot.ended.set()
+
+    def _keep(self, size: S, child: G) -> None:
+        """Keep a guest that nobody wants yet, instead of the oldest if there are enough."""
+        self._idle.append((size, child))
+        while len(self._idle) > (0 if self._closed else self._keeping):
+            self._dispose(self._idle.popleft()[1])
+
+    def _lacking(self) -> bool:
+        return sum(size == self._size for size, _ in self._idle) < self._keeping
+
+    def _refill(self, pause: float) -> None:
+        if self._refilling is None and not self._closed and self._lacking():
+            self._refilling = Background(lambda: self._fill(pause))
+
+    async def _fill(self, pause: float) -> None:
+        try:
+            await anyio.sleep(pause)
+            while self._lacking():
+                size = self._size
+                self._keep(size, await self._booted(size, lambda: None))
+        except (RuntimeUnavailableError, OSError):  # a run that needs one raises it
+            pass
+        finally:
+            self._refilling = None
+
+    def _dispose(self, child: G) -> None:
+        child.kill()
+
+        async def work() -> None:
+            try:
+                await child.dispose()
+            finally:
+                self._disposals.discard(task)
+
+        task = Background(work)
+        self._disposals.add(task)
+
+    def _closing(self) -> RuntimeUnavailableError:
+        return RuntimeUnavailableError(self._kind, "it was closed while a guest started")
+
+
+class PooledSandbox(ABC, Generic[G, S]):
+    """Keeps `warm` guests booted; at most `concurrency` runs go on at once, and others wait."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, *, warm: int, concurrency: int) -> None:
+        self._warm = warm
+        self.concurrency = concurrency
+        self._entered: GuestPool[G, S] | None = None
+
+    async def __aenter__(self) -> Self:
+        size = self._size(Limits.of_checked())
+        self._entered = GuestPool(self.kind, self._start, size=size, keep=self._warm, most=self.concurrency)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pool, self._entered = self._pool, None
+        await pool.close()
+
+    async def warm(self) -> None:
+        """Wait until guests are booted, for whoever wants the first run to be as fast as the others."""
+        await self._pool.warm()
+
+    @property
+    def _pool(self) -> GuestPool[G, S]:
+        if self._entered is None:
+            raise RuntimeError(f"enter the sandbox first: async with {type(self).__name__}() as sandbox")
+        return self._entered
+
+    @abstractmethod
+    def _size(self, limits: Limits) -> S:
+        """Return what is settled when a guest starts that keeps these limits."""
+
+    @abstractmethod
+    async def _start(self, size: S) -> G:
+        """Boot a guest."""

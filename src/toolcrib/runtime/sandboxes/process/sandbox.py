@@ -1,0 +1,228 @@
+"""The `process` sandbox: full CPython, behind bubblewrap, one fresh interpreter for each run."""
+
+import base64
+import os
+import signal
+from time import perf_counter
+from typing import Any, ClassVar
+
+import anyio
+import anyio.to_thread
+
+from toolcrib.errors import LimitExceededError, RuntimeUnavailableError, SandboxViolationError, ToolcribError
+from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.isolation import GUEST_UID
+from toolcrib.runtime.protocols import Job
+from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
+from toolcrib.runtime.sandboxes.process.child import Child, Guest, boot, spawn
+from toolcrib.runtime.sandboxes.process.conversation import MAX_CALL_BYTES, Conversation, GuestGoneError
+from toolcrib.runtime.sandboxes.process.pool import PooledSandbox
+from toolcrib.runtime.sandboxes.process.wall import Wall, find_wall, interpreter
+
+_INTERPRETER = 32 << 20
+"""What an interpreter takes before it runs anything."""
+_ADDRESSES = 512 << 20
+"""How many addresses it reserves without using them, where a control group counts what it uses."""
+_BARE_ADDRESSES = 160 << 20
+_OWN_TASKS = 2
+"""The two processes that hold a guest's namespaces are counted with it."""
+_FILES = 128
+_STACK = 8 << 20
+_TASKS = 4096
+_EXIT_TIMEOUT = 5.0
+"""Seconds that an interpreter may take to end, once it has closed its line."""
+_MAX_BYTES = 1 << 46
+"""No machine has more: beyond it systems refuse limits, or take them for others."""
+_MAX_SECONDS = 1e9
+_SHELL_SIGNALS = 128
+_TIME_IS_UP = {signal.SIGXCPU, signal.SIGKILL}
+_ROUGHLY = 2
+"""By how much the clock that ends a process may differ from the one that is read here: it counts in ticks."""
+_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT}
+
+
+class ProcessSandbox(PooledSandbox[Child, int]):
+    """Runs full CPython in namespaces of its own, without a network, as nobody.
+
+    `warm` interpreters are kept booted; at most `concurrency` runs go on at once, and others wait.
+    """
+
+    kind: ClassVar[str] = "process"
+
+    def __init__(self, *, warm: int = 2, concurrency: int = 16) -> None:
+        super().__init__(warm=warm, concurrency=concurrency)
+        self._wall: Wall | None = None
+
+    def info(self) -> BackendInfo:
+        """Return whether it stands here, of what it is made, and what to install where it does not."""
+        try:
+            wall = find_wall()
+        except RuntimeUnavailableError as error:
+            details: dict[str, Any] = {
+                "available": False,
+                "remedy": error.remedy,
+                "isolation": [],
+                "profiles": [],
+            }
+            return BackendInfo(kind=self.kind, readiness="beta", details=details)
+        details = {
+            "available": True,
+            "isolation": list(wall.layers),
+            "profiles": ["dev", "standard", *(["hardened"] if "cgroup" in wall.layers else [])],
+            "engine": f"bubblewrap {wall.version}",
+            "language": "Python",
+            "host_uid": GUEST_UID if wall.bubblewrap.as_root else os.geteuid(),
+            "memory": "a control group" if wall.cgroups.memory else "the address space of the interpreter",
+            "cpu": "the time of the processor, rounded up to whole seconds",
+            "cgroup": bool(wall.cgroups.parents),
+        }
+        return BackendInfo(kind=self.kind, readiness="beta", details=details)
+
+    def enforces(self, limits: Limits) -> LimitsEnforced:  # noqa: ARG002 - the same whatever they are
+        """Return which limits are kept: all of them, but threads are only counted by a control group."""
+        try:
+            pids = find_wall().cgroups.pids
+        except RuntimeUnavailableError:
+            return LimitsEnforced()
+        return LimitsEnforced(**{**dict.fromkeys(LimitsEnforced.model_fields, True), "pids": pids})
+
+    async def run(self, job: Job, bridge: Bridge) -> Any:
+        """Run the code and return what it left in `__out`; see `Sandbox`."""
+        wall = await self._found()
+        if job.profile == "hardened" and not wall.cgroups.memory:
+            raise RuntimeUnavailableError(self.kind, "the 'hardened' profile needs a writable memory cgroup")
+        pool = self._pool
+        child = await pool.take(self._size(job.limits))
+        try:
+            _hold(child, job.limits)
+            return await converse(child, job, bridge, self._rlimits(wall, job.limits))
+        finally:
+            pool.give_back(child)
+
+    def _size(self, limits: Limits) -> int:
+        return min(limits.disk_bytes, _MAX_BYTES)
+
+    async def _found(self) -> Wall:
+        if self._wall is None:  # it is tried the first time, which takes a while
+            self._wall = await anyio.to_thread.run_sync(find_wall)
+        return self._wall
+
+    async def _start(self, size: int) -> Child:
+        wall = await self._found()
+        cgroup = wall.cgroups.make()
+        try:
+            child = spawn(self.kind, wall.command(interpreter(), disk=size), cgroup=cgroup)
+        except OSError as error:
+            if cgroup is not None:
+                cgroup.remove()
+            raise RuntimeUnavailableError(self.kind, f"a guest cannot be started ({error})") from error
+        _hold(child, Limits.of_checked())
+        user = GUEST_UID if wall.bubblewrap.as_root else None
+        syscalls = base64.b64encode(wall.filter).decode()
+        return await boot(child, {"uid": user, "gid": user, "filter": syscalls})
+
+    @staticmethod
+    def _rlimits(wall: Wall, limits: Limits) -> dict[str, int]:
+        spare = _ADDRESSES if wall.cgroups.memory else _BARE_ADDRESSES
+        return {
+            **process_limits(limits, spare),
+            "NOFILE": _FILES,
+            "NPROC": _TASKS if wall.bubblewrap.as_root or wall.cgroups.pids else limits.pids,
+            "STACK": _STACK,
+        }
+
+
+def _hold(child: Child, limits: Limits) -> None:
+    child.hold(min(limits.memory_bytes, _MAX_BYTES) + _INTERPRETER, limits.pids + _OWN_TASKS)
+
+
+def process_limits(limits: Limits, spare: int) -> dict[str, int]:
+    """Return what a process is asked to keep, with spare addresses beyond its memory; `CPU` is in ms."""
+    return {
+        "AS": min(limits.memory_bytes, _MAX_BYTES) + spare,
+        "CPU": int(min(limits.cpu, _MAX_SECONDS) * 1000),
+        "FSIZE": min(limits.disk_bytes, _MAX_BYTES),
+    }
+
+
+async def _fate(child: Guest, job: Job, bridge: Bridge, started: float) -> ToolcribError:
+    """Return why a guest ended without an answer."""
+    gone = await child.gone(_EXIT_TIMEOUT)
+    if child.evicted:
+        return RuntimeUnavailableError(child.kind, "it was closed while the code ran")
+    if not gone:
+        return bridge.violation("the interpreter closed its line and went on without an answer")
+    return _why_gone(child, job.limits, bridge, perf_counter() - started)
+
+
+async def converse(child: Guest, job: Job, bridge: Bridge, rlimits: dict[str, int]) -> Any:
+    """Have a booted guest do a job, and return its value; what it prints goes to the job's output.
+
+    Raises:
+        CodeError: the code failed.
+        LimitExceededError: it ran into one.
+        SandboxViolationError: it broke the rules, or died.
+        RuntimeUnavailableError: the sandbox was closed meanwhile.
+    """
+    payload = {
+        "code": job.code,
+        "names": list(job.names),
+        "functions": list(job.functions),
+        "rlimits": rlimits,
+        "output_bytes": job.limits.output_bytes,
+        "call_bytes": MAX_CALL_BYTES,
+    }
+    child.begin()
+    started = perf_counter()
+    value: Any = None
+    failure: Exception | None = None
+    try:
+        async with anyio.create_task_group() as readers:
+            readers.start_soon(child.read, "stdout", job.output)
+            readers.start_soon(child.read, "stderr", job.output)
+            try:
+                value = await Conversation(child.channel, bridge, job.limits, stop=child.kill).run(payload)
+            except GuestGoneError:
+                failure = await _fate(child, job, bridge, started)
+            except Exception as error:  # noqa: BLE001 - a task group would wrap it; it is raised below
+                failure = error
+            readers.cancel_scope.cancel()
+    finally:
+        child.drain(job.output)
+    if failure is not None:
+        raise failure
+    return value
+
+
+def _why_gone(
+    child: Guest, limits: Limits, bridge: Bridge, elapsed: float
+) -> LimitExceededError | SandboxViolationError:
+    """Return what became of a guest that has ended: a limit where the kernel kept one, else a violation.
+
+    The kernel ends code whose time is up by one signal, and code that ignores that by another a second later.
+    Code can send itself either: it is believed where the kernel has counted so much computing, or, where
+    nobody counts, where there was the time for it.
+    """
+    if child.ran_out():
+        return LimitExceededError("memory_bytes", f"the code used more than {limits.memory_bytes:,} bytes")
+    number, computed = _signal(child.returncode), child.computed()
+    if computed is None:
+        computed = elapsed * (os.cpu_count() or 1)
+    if number in _TIME_IS_UP and computed >= limits.cpu / _ROUGHLY:
+        return LimitExceededError("cpu", f"the code computed for more than {limits.cpu:g} s")
+    if number in _CRASHES:
+        message = "as it does when code recurses deeper than its stack or misuses memory"
+        return bridge.violation(f"the interpreter crashed with {signal.Signals(number).name}, {message}")
+    if number is not None:
+        return bridge.violation(f"the interpreter was ended by signal {number}")
+    return bridge.violation(f"the interpreter ended without an answer, with status {child.returncode}")
+
+
+def _signal(status: int | None) -> int | None:
+    """Return the signal that ended a program; those that run one for us report it by its status."""
+    if status is None:
+        return None
+    if status < 0:
+        return -status
+    known = status - _SHELL_SIGNALS
+    return known if 0 < known < signal.NSIG else None

@@ -1,0 +1,103 @@
+"""The `unsafe` sandbox: a plain subprocess, which stops mistakes and no malice."""
+
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+import anyio
+
+from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.protocols import Job
+from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
+from toolcrib.runtime.sandboxes.process.child import Child, boot, spawn
+from toolcrib.runtime.sandboxes.process.sandbox import converse, process_limits
+from toolcrib.runtime.sandboxes.process.wall import interpreter
+
+_ADDRESSES = 512 << 20
+_CLOSING_TIME = 30.0
+
+
+class UnsafeSandboxWarning(UserWarning):
+    """Code runs with all the rights of the program that runs it."""
+
+
+class UnsafeSandbox:
+    """Runs code in a child process that can do whatever we can: read files, reach the network, stay behind.
+
+    It gets an empty environment, a folder of its own to start in, and the limits that a process can be
+    asked to keep; its group is killed when it ends. Only for code that you would run yourself.
+    """
+
+    kind: ClassVar[str] = "unsafe"
+
+    def __init__(self) -> None:
+        self._children: set[Child] = set()
+
+    def info(self) -> BackendInfo:
+        """Return that there is no wall."""
+        details: dict[str, Any] = {"available": os.name == "posix", "isolation": [], "profiles": ["dev"]}
+        if os.name == "posix":
+            details |= {"language": "Python", "host_uid": os.geteuid(), "cgroup": False}
+        else:
+            details |= {"remedy": "it needs a POSIX system", "profiles": []}
+        return BackendInfo(kind=self.kind, readiness="beta", details=details)
+
+    def enforces(self, limits: Limits) -> LimitsEnforced:  # noqa: ARG002 - the same whatever they are
+        """Return which limits are kept: those that the host keeps by itself."""
+        return LimitsEnforced(timeout=True, tool_calls=True, chain_steps=True, output=True)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for child in self._children:
+            child.evict()
+        with anyio.move_on_after(_CLOSING_TIME, shield=True):
+            while self._children:  # noqa: ASYNC110 - their runs collect them, and each is bounded
+                await anyio.sleep(0.001)
+
+    async def run(self, job: Job, bridge: Bridge) -> Any:
+        """Run the code and return what it left in `__out`; see `Sandbox`."""
+        message = "code runs without a sandbox, with all the rights of this program"
+        warnings.warn(message, UnsafeSandboxWarning, stacklevel=2)
+        if job.profile != "dev":
+            raise RuntimeUnavailableError(
+                self.kind, "it serves the 'dev' profile alone; use 'process' or 'monty'"
+            )
+        child = self._spawned()
+        self._children.add(child)
+        try:
+            await boot(child, {"mortal": sys.platform == "linux"})
+            return await converse(child, job, bridge, _rlimits(job.limits))
+        finally:
+            await child.dispose()
+            self._children.discard(child)
+
+    def _spawned(self) -> Child:
+        try:
+            folder = tempfile.mkdtemp(prefix="toolcrib-")
+        except OSError as error:
+            raise RuntimeUnavailableError(self.kind, f"it needs a temporary folder ({error})") from error
+        try:
+            return spawn(
+                self.kind,
+                interpreter(),
+                cwd=folder,
+                cleanup=lambda: shutil.rmtree(folder, ignore_errors=True),
+            )
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise RuntimeUnavailableError(self.kind, f"an interpreter cannot be started ({error})") from error
+
+
+def _rlimits(limits: Limits) -> dict[str, int]:
+    """Return what the process is asked to keep; macOS knows no limit of addresses."""
+    asked = process_limits(limits, _ADDRESSES)
+    return {name: asked[name] for name in asked if name != "AS" or sys.platform != "darwin"}

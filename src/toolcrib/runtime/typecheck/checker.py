@@ -1,0 +1,187 @@
+"""The check of code against the signatures of its tools, before any of it runs.
+
+The only type checker at hand is the one inside `pydantic_monty`. Where it is not installed, gives no answer
+in time or breaks, code is not checked: a check is a service to whoever writes the code, never a wall.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from importlib.util import find_spec
+from types import TracebackType
+from typing import Any, Self, get_args
+
+import anyio
+
+from toolcrib.concurrency.threads import Busy, OwnedThreads
+from toolcrib.errors import CodeError
+from toolcrib.runtime.stubs.guest import FUNCTIONS
+from toolcrib.runtime.typecheck.context import CheckContext, CodeProblem, Engine
+from toolcrib.runtime.typecheck.rules import judge
+from toolcrib.runtime.typecheck.sessions import CheckerSessions, CheckSkipped
+from toolcrib.runtime.typecheck.vocabulary import read_stub
+
+_ENGINES: tuple[Engine, ...] = get_args(Engine)
+_LOG = logging.getLogger("toolcrib.runtime")
+_DEADLINE = 5.0
+"""Seconds for one check: thousandths do, or hundredths for the first; the rest is for a busy machine."""
+_PATIENCE = 1.0
+_MAX_PARALLEL = 4
+_ADDRESS_SPACE = 1 << 20
+"""Kilobytes for a worker, which begins with less than a fifth of them."""
+_MAX_CODE = 200_000
+_MAX_PROBLEMS = 10
+_MAX_FINDINGS = 100
+_BINDS = re.compile(r"^[ \t]*+([\w \t,*\[\]]++)(?::[^=\n]*+)?[-+*/|&^%@<>]{0,3}=(?!=)", re.MULTILINE)
+_NAMES = re.compile(
+    r"\bfor[ \t(]++([^\n:]{1,100}?)\bin\b|\b(?:as|def|class|global)[ \t]++(\w++)|(?<!\w)(\w++)[ \t]*+:="
+)
+_WORD = re.compile(r"\w+")
+
+
+class Checker:
+    """Finds what is wrong with code before it runs.
+
+    Entering starts nothing: the type checker starts with the first check, as a process of its own. Checks
+    may come from many tasks at once.
+
+    Args:
+        deadline: Seconds that a check may take; then its worker is ended, and the code runs unchecked.
+        patience: Seconds to wait for one of the few workers, where all are busy; then the same.
+    """
+
+    def __init__(self, *, deadline: float = _DEADLINE, patience: float = _PATIENCE) -> None:
+        self._deadline, self._patience = deadline, patience
+        self._stack = ExitStack()
+        self._pool: Any = None
+        self._sessions: dict[Engine, CheckerSessions] = {}
+        self._opening = anyio.Lock()
+        self._threads = {engine: OwnedThreads(_MAX_PARALLEL, "toolcrib-check") for engine in _ENGINES}
+        self._available = _is_installed("pydantic_monty")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._sessions.clear()
+        with anyio.CancelScope(shield=True):
+            for threads in self._threads.values():
+                await threads.idle()
+            await self._threads[_ENGINES[0]].run(self._stack.close)
+        for threads in self._threads.values():
+            threads.end()
+
+    async def check(
+        self, code: str, stubs: str, *, engine: Engine, members: Mapping[str, Sequence[str]] | None = None
+    ) -> str | None:
+        """Return None, if nothing is known to be wrong with the code, or why it was not looked at.
+
+        Args:
+            code: What is to run.
+            stubs: The tools that it mentions, as `render` writes them.
+            engine: What it is for.
+            members: The names of all tools of namespaces, for who has asked for one that is not there.
+
+        Raises:
+            CodeError: with everything that is, up to ten things; `unsupported` where all that is wrong is
+                that this engine lacks something that a full Python has.
+        """
+        try:
+            problems = await self._found(code, stubs, engine, members or {})
+        except Exception as error:  # noqa: BLE001 - whatever breaks in it, the code runs
+            note = f"the code was not checked before it ran: {str(error) or type(error).__name__}"
+            _LOG.log(logging.WARNING if self._available else logging.DEBUG, "%s", note)
+            return note
+        if problems:
+            raise _error(problems)
+        return None
+
+    async def _found(
+        self, code: str, stubs: str, engine: Engine, members: Mapping[str, Sequence[str]]
+    ) -> list[CodeProblem]:
+        if not self._available:
+            raise CheckSkipped("there is no type checker here; pip install 'toolcrib[code]'")
+        if len(code) > _MAX_CODE:
+            raise CheckSkipped(f"it has {len(code):,} characters, more than {_MAX_CODE:,}")
+        sessions, threads = await self._open(engine), self._threads[engine]
+        try:
+            with anyio.fail_after(self._patience + self._deadline):
+                return await threads.run(
+                    _problems, sessions, code, stubs, engine, members, patience=self._patience
+                )
+        except Busy as error:
+            raise CheckSkipped("too much else is being checked") from error
+        except TimeoutError as error:
+            raise CheckSkipped("it takes too long") from error
+
+    async def _open(self, engine: Engine) -> CheckerSessions:
+        async with self._opening:
+            if engine not in self._sessions:
+                with anyio.CancelScope(shield=True):  # a start given up halfway would leave its worker behind
+                    self._sessions[engine] = await self._threads[engine].run(self._start, engine)
+            return self._sessions[engine]
+
+    def _start(self, engine: Engine) -> CheckerSessions:
+        from pydantic_monty import ExternalModule, Monty  # noqa: PLC0415 - an extra
+
+        from toolcrib.runtime.sandboxes.monty.wall import wall_here, worker_script  # noqa: PLC0415 - needs the extra
+
+        if self._pool is None:
+            script = self._stack.enter_context(worker_script(wall_here(), address_space=_ADDRESS_SPACE))
+            pool = Monty(
+                binary_path=script,
+                min_processes=0,
+                max_processes=_MAX_PARALLEL * len(_ENGINES),  # each keeps its sessions
+                checkout_timeout=self._deadline,
+                request_timeout=self._deadline,
+                max_checkouts_per_worker=1,  # a session ends because its worker has grown, or may have
+            )
+            self._pool = self._stack.enter_context(pool)
+        others = sorted(sys.stdlib_module_names) if engine == "python" else ()
+        sessions = CheckerSessions(self._pool, ExternalModule, others)
+        self._stack.callback(sessions.close)
+        return sessions
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ValueError:  # what is marked as missing has no spec
+        return False
+
+
+def _problems(
+    sessions: CheckerSessions, code: str, stubs: str, engine: Engine, members: Mapping[str, Sequence[str]]
+) -> list[CodeProblem]:
+    words = read_stub(stubs)
+    shadowed = _bound(code, {*words.names, *FUNCTIONS})
+    names = [name for name in words.names if name not in shadowed]
+    found = sessions.check(code, stubs, names, shadowed)
+    return judge(CheckContext(code, words.with_guest(), engine, found[:_MAX_FINDINGS], shadowed, members))
+
+
+def _bound(code: str, names: Iterable[str]) -> list[str]:
+    """Return which of the names the code gives a meaning of its own; it may use them for anything then."""
+    wanted = set(names)
+    found: set[str] = set()
+    for head in _BINDS.findall(code):
+        found.update(wanted.intersection(_WORD.findall(head)))
+    for groups in _NAMES.findall(code):
+        found.update(wanted.intersection(_WORD.findall(" ".join(groups))))
+    return sorted(found)
+
+
+def _error(problems: list[CodeProblem]) -> CodeError:
+    first = problems[0]
+    more = [f"line {problem.line}: {problem.message}" for problem in problems[1:_MAX_PROBLEMS]]
+    rest = [f"and {len(problems) - _MAX_PROBLEMS} more"] if len(problems) > _MAX_PROBLEMS else []
+    return CodeError(
+        "\n".join([first.message, *more, *rest]),
+        first.line,
+        first.column,
+        unsupported=all(problem.unsupported for problem in problems),
+    )

@@ -1,0 +1,202 @@
+"""Control groups: real ones where they can be made, and files that look like the kernel's where not."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from waiting import wait_until
+
+from toolcrib.runtime.sandboxes.process.cgroup import Cgroup, Cgroups, find_cgroups
+
+LIMITS = {"memory": 64 << 20, "pids": 5}
+
+
+@pytest.fixture
+def group() -> Iterator[Cgroup]:
+    found = find_cgroups()
+    made = found.make()
+    if made is None or not (found.memory and found.pids):
+        pytest.skip("needs the right to make control groups")
+    yield made
+    made.remove()
+
+
+def test_a_group_holds_what_joins_it(group: Cgroup) -> None:
+    group.limit(memory=64 << 20, pids=5)
+    joins = "; ".join(f"echo 0 > {door}" for door in group.doors)
+    held = subprocess.Popen(["/bin/sh", "-c", f"{joins}; exec sleep 1000"])
+    try:
+        wait_until(lambda: all(str(held.pid) in Path(door).read_text().split() for door in group.doors))
+        assert not group.remove()
+    finally:
+        held.kill()
+        held.wait()
+    assert not group.ran_out()
+    assert group.remove()
+    assert group.remove()
+
+
+def joined(group: Cgroup, program: str) -> "subprocess.Popen[bytes]":
+    """Start a program in a group, and return it once it is in."""
+    joins = "; ".join(f"echo 0 > {door}" for door in group.doors)
+    held = subprocess.Popen(["/bin/sh", "-c", f"{joins}; exec {program}"], stdout=subprocess.PIPE)
+    assert held.stdout is not None
+    assert held.stdout.readline()
+    return held
+
+
+def test_whoever_is_left_in_a_group_is_killed_when_it_is_removed(group: Cgroup) -> None:
+    held = joined(group, "setsid --fork sh -c 'echo up; exec sleep 1000'")
+    with held:
+        wait_until(group.remove)
+    assert not any(path.exists() for path in group.folders.values())
+
+
+def test_computing_is_counted(group: Cgroup) -> None:
+    before = group.computed()
+    if before is None:
+        pytest.skip("needs the right to count the time of the processor")
+    with joined(group, f"{sys.executable} -S -c 'print(sum(range(10**6)))'"):
+        pass
+    after = group.computed()
+    assert after is not None
+    assert before < after < before + 60
+
+
+def left_behind(namespace: str | None = None) -> str:
+    """Return the name of a group of a process that is gone: we have not started at 0."""
+    return f"toolcrib-{namespace or Path('/proc/self/ns/pid').stat().st_ino}-{os.getpid()}-0-1"
+
+
+def test_groups_of_those_who_see_other_processes_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / left_behind("12345")).mkdir()
+    (tmp_path / left_behind()).mkdir()
+    assert Cgroups({"memory": tmp_path}).sweep() == 1
+    assert [path.name for path in tmp_path.iterdir()] == [left_behind("12345")]
+
+
+def test_those_who_are_left_by_a_process_that_was_killed_are_killed() -> None:
+    found = find_cgroups()
+    folders = {name: parent / left_behind() for name, parent in found.parents.items()}
+    if not folders:
+        pytest.skip("needs the right to make control groups")
+    for folder in set(folders.values()):
+        folder.mkdir()
+    with joined(Cgroup(folders), "sh -c 'echo up; exec sleep 1000'") as held:
+        assert found.sweep() == len(set(folders.values()))
+    assert held.returncode == -signal.SIGKILL
+
+
+def test_processes_that_we_cannot_see_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.procs").write_text("0\n")
+    assert not Cgroup({"memory": tmp_path}).remove()
+
+
+def test_a_kernel_that_kills_groups_is_asked_to(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.kill").write_text("")
+    assert not Cgroup({"memory": tmp_path, "pids": tmp_path}).remove()
+    assert (tmp_path / "cgroup.kill").read_text() == "1"
+
+
+def test_the_time_of_either_version_is_read(tmp_path: Path) -> None:
+    group = Cgroup({"cpuacct": tmp_path})
+    assert group.computed() is None
+    (tmp_path / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
+    assert group.computed() == 1.5
+    (tmp_path / "cpuacct.usage").write_text("2500000000\n")
+    assert group.computed() == 2.5
+
+
+def test_memory_that_is_used_up_is_told(group: Cgroup) -> None:
+    group.limit(memory=32 << 20, pids=5)
+    joins = "; ".join(f"echo 0 > {door}" for door in group.doors)
+    program = f"exec {sys.executable} -S -c 'x = bytearray(200 << 20)'"
+    assert subprocess.run(["/bin/sh", "-c", f"{joins}; {program}"], check=False).returncode == -signal.SIGKILL
+    assert group.ran_out()
+
+
+def test_limits_may_be_raised_and_lowered(group: Cgroup) -> None:
+    for memory in (32 << 20, 128 << 20, 64 << 20):
+        group.limit(memory=memory, pids=5)
+        texts = [
+            path.read_text().strip()
+            for path in group.folders["memory"].glob("memory.*")
+            if path.name in {"memory.max", "memory.limit_in_bytes"}
+        ]
+        assert texts == [str(memory)]
+
+
+@pytest.mark.proof
+def test_the_groups_of_a_process_that_was_killed_are_removed() -> None:
+    code = "import os, sys\nfrom toolcrib.runtime.sandboxes.process.cgroup import find_cgroups\nfound = find_cgroups().make()\nprint(*(found.folders.values() if found else []), flush=True)\nos.kill(os.getpid(), 9)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    left = list(map(Path, ended.stdout.split()))
+    assert all(path.is_dir() for path in left)
+    found = find_cgroups()
+    assert not any(path.exists() for path in left)
+    assert found.sweep() == 0
+
+
+def test_the_groups_of_a_process_that_lives_are_kept(group: Cgroup) -> None:
+    find_cgroups()
+    assert all(path.is_dir() for path in group.folders.values())
+
+
+def test_the_limits_of_the_second_version_are_written(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("max")
+    group = Cgroup({"memory": tmp_path, "pids": tmp_path})
+    group.limit(memory=1234, pids=7)
+    assert (tmp_path / "memory.max").read_text() == "1234"
+    assert (tmp_path / "memory.swap.max").read_text() == "0"
+    assert (tmp_path / "pids.max").read_text() == "7"
+    assert group.doors == (str(tmp_path / "cgroup.procs"),)
+
+
+def test_the_events_of_the_second_version_are_read(tmp_path: Path) -> None:
+    group = Cgroup({"memory": tmp_path})
+    assert not group.ran_out()
+    (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 3\noom 1\noom_kill 1\noom_group_kill 0\n")
+    assert group.ran_out()
+    (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 3\noom 0\noom_kill 0\n")
+    assert not group.ran_out()
+
+
+def test_one_that_only_counts_processes_says_nothing_of_memory(tmp_path: Path) -> None:
+    group = Cgroup({"pids": tmp_path})
+    assert not group.limit(memory=1, pids=2).ran_out()
+
+
+def test_both_controllers_of_the_second_version_share_a_folder(tmp_path: Path) -> None:
+    group = Cgroups({"memory": tmp_path, "pids": tmp_path}).make()
+    assert group is not None
+    assert group.folders["memory"] == group.folders["pids"]
+    assert group.remove()
+
+
+def test_where_no_group_can_be_made_there_is_none(tmp_path: Path) -> None:
+    assert Cgroups({}).make() is None
+    assert Cgroups({"memory": tmp_path, "pids": tmp_path / "missing"}).make() is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("own", ["0::/mine\n", "5:memory:/mine\n", "", "0::/../elsewhere\n"])
+def test_folders_that_are_no_control_groups_are_not_used(tmp_path: Path, own: str) -> None:
+    (tmp_path / "mount" / "mine").mkdir(parents=True)
+    (tmp_path / "cgroup").write_text(own)
+    mounts = [
+        f"30 20 0:2 / {tmp_path / 'mount'} rw - cgroup2 cgroup rw",
+        f"31 20 0:3 / {tmp_path / 'mount'} rw - cgroup cgroup rw,memory",
+        "20 1 0:1 / / rw - ext4 /dev/vda rw",
+    ]
+    (tmp_path / "mountinfo").write_text("\n".join(mounts) + "\n")
+    assert find_cgroups(tmp_path) == Cgroups({})
+    assert os.listdir(tmp_path / "mount") == ["mine"]  # noqa: PTH208 - names are what is compared
+
+
+def test_a_kernel_that_tells_nothing_has_no_groups(tmp_path: Path) -> None:
+    assert find_cgroups(tmp_path) == Cgroups({})

@@ -1,0 +1,216 @@
+"""The pool of guests, with guests that are nothing but a process that waits."""
+
+from collections.abc import Callable
+
+import anyio
+import pytest
+from waiting import PATIENCE, until
+
+from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.runtime.sandboxes.process.child import Child, spawn
+from toolcrib.runtime.sandboxes.process.pool import GuestPool
+
+
+class Starter:
+    """Starts guests, or says that it cannot."""
+
+    def __init__(self) -> None:
+        self.disks: list[int] = []
+        self.failing = False
+        self.gate = anyio.Event()
+        self.gate.set()
+        self.started: list[Child] = []
+        self.ready: Callable[[], None] = lambda: None
+
+    async def __call__(self, disk: int) -> Child:
+        self.disks.append(disk)
+        await self.gate.wait()
+        if self.failing:
+            raise RuntimeUnavailableError("process", "it fails")
+        self.started.append(spawn("process", ["/bin/sh", "-c", "read line <&0; sleep 1000", "sh"]))
+        self.ready()
+        return self.started[-1]
+
+
+@pytest.mark.anyio
+async def test_guests_are_kept_with_the_disk_that_was_last_asked_for() -> None:
+    start = Starter()
+    pool = GuestPool("process", start, size=1, keep=2, most=4)
+    first = await pool.take(7)
+    await pool.warm()
+    assert start.disks == [7, 7, 7]
+    second = await pool.take(7)
+    await pool.warm()
+    assert start.disks == [7] * 4
+    third = await pool.take(8)
+    await pool.warm()
+    assert start.disks == [7] * 4 + [8] * 3
+    for child in (first, second, third):
+        pool.give_back(child)
+    await pool.close()
+    assert all(child.ended() for child in (first, second, third))
+
+
+@pytest.mark.anyio
+async def test_an_idle_guest_that_died_is_replaced() -> None:
+    start = Starter()
+    pool = GuestPool("process", start, size=1, keep=1, most=4)
+    await pool.warm()
+    idle = await pool.take(1)
+    idle.kill()
+    await until(idle.ended)
+    pool.give_back(idle)
+    await pool.warm()
+    kept = await pool.take(1)
+    await pool.warm()
+    assert not kept.ended()
+    pool.give_back(kept)
+    await pool.close()
+
+
+@pytest.mark.anyio
+async def test_a_guest_that_cannot_be_started_leaves_its_place_to_others() -> None:
+    start = Starter()
+    pool = GuestPool("process", start, size=1, keep=0, most=1)
+    start.failing = True
+    for _ in range(3):
+        with pytest.raises(RuntimeUnavailableError):
+            await pool.take(1)
+    start.failing = False
+    pool.give_back(await pool.take(1))
+    await pool.close()
+
+
+@pytest.mark.anyio
+async def test_guests_that_cannot_be_kept_ready_are_no_error() -> None:
+    start = Starter()
+    start.failing = True
+    pool = GuestPool("process", start, size=1, keep=2, most=1)
+    with anyio.fail_after(PATIENCE):
+        await pool.warm()
+    await pool.close()
+
+
+@pytest.mark.anyio
+async def test_a_guest_that_nobody_waits_for_any_more_boots_and_is_kept() -> None:
+    start = Starter()
+    start.gate = anyio.Event()
+    pool = GuestPool("process", start, size=1, keep=1, most=1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pool.take, 1)
+        await until(lambda: start.disks)
+        tasks.cancel_scope.cancel()
+    start.gate.set()
+    kept = await pool.take(1)
+    assert start.disks == [1]
+    assert not kept.ended()
+    pool.give_back(kept)
+    await pool.close()
+
+
+@pytest.mark.anyio
+async def test_a_guest_that_nobody_waits_for_is_ended_once_booted_where_none_are_kept() -> None:
+    start = Starter()
+    start.gate = anyio.Event()
+    pool = GuestPool("process", start, size=1, keep=0, most=1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pool.take, 1)
+        await until(lambda: start.disks)
+        tasks.cancel_scope.cancel()
+    start.gate.set()
+    await until(lambda: start.started)
+    await until(start.started[0].ended)
+    await pool.close()
+
+
+@pytest.mark.anyio
+async def test_guests_that_boot_for_nobody_count_like_others() -> None:
+    start = Starter()
+    start.gate = anyio.Event()
+    pool = GuestPool("process", start, size=1, keep=0, most=2)
+    for _ in range(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pool.take, 1)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+    assert len(start.disks) == 2
+    start.gate.set()
+    pool.give_back(await pool.take(1))
+    assert len(start.disks) == 3
+    await pool.close()
+    assert all(child.ended() for child in start.started)
+
+
+@pytest.mark.anyio
+async def test_a_guest_that_is_ready_as_its_taker_leaves_is_kept() -> None:
+    start = Starter()
+    pool = GuestPool("process", start, size=1, keep=1, most=1)
+    with anyio.CancelScope() as scope:
+        start.ready = scope.cancel
+        await pool.take(1)
+    assert scope.cancelled_caught
+    start.ready = lambda: None
+    pool.give_back(await pool.take(1))
+    await pool.warm()
+    await pool.close()
+    assert all(child.ended() for child in start.started)
+
+
+@pytest.mark.anyio
+async def test_closing_waits_for_guests_that_boot_and_ends_them() -> None:
+    start = Starter()
+    start.gate = anyio.Event()
+    pool = GuestPool("process", start, size=1, keep=1, most=1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_refused, pool)
+        tasks.start_soon(pool.warm)
+        await until(lambda: start.disks)
+        tasks.start_soon(pool.close)
+        await anyio.wait_all_tasks_blocked()
+        start.gate.set()
+    assert start.started
+    assert all(child.ended() for child in start.started)
+
+
+@pytest.mark.anyio
+async def test_closing_does_not_wait_for_ever() -> None:
+    start = Starter()
+    start.gate = anyio.Event()
+    pool = GuestPool("process", start, size=1, keep=1, most=1, patience=0.01)
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_refused, pool)
+            await until(lambda: start.disks)
+            await pool.close()
+    assert start.started == []
+
+
+@pytest.mark.anyio
+async def test_whoever_waits_for_a_place_when_the_pool_closes_is_told() -> None:
+    start = Starter()
+    pool = GuestPool("process", start, size=1, keep=0, most=1)
+    taken = await pool.take(1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_refused, pool)
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(pool.close)
+        await until(taken.ended)
+        pool.give_back(taken)
+    assert start.disks == [1]
+
+
+async def _refused(pool: GuestPool) -> None:
+    with pytest.raises(RuntimeUnavailableError, match="it was closed"):
+        await pool.take(1)
+
+
+@pytest.mark.anyio
+async def test_closing_while_guests_are_being_started_starts_no_more() -> None:
+    start = Starter()
+    start.gate = anyio.Event()
+    pool = GuestPool("process", start, size=1, keep=2, most=1, patience=0.01)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pool.warm)
+        await until(lambda: start.disks)
+        await pool.close()
+    assert start.disks == [1]
