@@ -16,15 +16,14 @@ from toolcrib.runtime import Bridge, GuestError, Limits
 class Named:
     """Tools of one namespace, `shop`, and functions, under their own names."""
 
-    def reference(self, path: str) -> str | None:
+    def resolve(self, path: str) -> str:
         known = {"shop.add", "shop.fail", "shop.slow", "shop.leak", "shop.big", "shop.meet"}
-        return path.replace(".", ":") if path in known else None
+        if path not in known:
+            raise GuestError("AttributeError" if "." in path else "NameError", f"there is no {path}")
+        return path.replace(".", ":")
 
     def parameters(self, path: str) -> Sequence[str]:
         return ("a", "b") if path == "shop.add" else ()
-
-    def unknown(self, path: str) -> str:
-        return f"there is no {path}"
 
 
 class Shop:

@@ -7,7 +7,7 @@ from effort import at_most
 
 from toolcrib import Crib
 from toolcrib.model import LocalBackend, Tool
-from toolcrib.runtime import Catalogue
+from toolcrib.runtime import Catalogue, GuestError
 from toolcrib.runtime.surface import EmptyCatalogue, Surface, mentioned
 
 
@@ -91,7 +91,12 @@ def test_a_name_stands_for_a_tool(path: str, reference: str | None) -> None:
         "other",
     )
     code = "github.create_issue(); my_files.read; greet(); print(1); print_(2)"
-    assert surface(code, *ids).reference(path) == reference
+    seen = surface(code, *ids)
+    if reference is None:
+        with pytest.raises(GuestError):
+            seen.resolve(path)
+    else:
+        assert seen.resolve(path) == reference
 
 
 def test_arguments_may_be_given_in_the_order_of_the_signature() -> None:
@@ -99,24 +104,28 @@ def test_arguments_may_be_given_in_the_order_of_the_signature() -> None:
     assert list(seen.parameters("github.close")) == ["a", "b"]
     assert list(seen.parameters("github.open")) == ["a", "b"]
     assert list(seen.parameters("greet")) == ["a", "b"]
-    assert list(seen.parameters("github.nothing")) == []
+    with pytest.raises(GuestError, match="has no tool 'nothing'"):
+        seen.parameters("github.nothing")
 
 
 def test_a_name_that_is_none_gets_the_nearest() -> None:
     seen = surface("github.create_isue()", "github:create_issue", "github:close")
-    assert (
-        seen.unknown("github.create_isue")
-        == "'github' has no tool 'create_isue'; did you mean 'create_issue'?"
-    )
     assert list(seen.tools) == ["github.create_issue"]
-    assert seen.unknown("nobody") == "name 'nobody' is not defined"
+    with pytest.raises(GuestError) as caught:
+        seen.resolve("github.create_isue")
+    assert str(caught.value) == (
+        "AttributeError: 'github' has no tool 'create_isue'; did you mean 'create_issue'?"
+    )
+    with pytest.raises(GuestError) as caught:
+        seen.resolve("nobody")
+    assert str(caught.value) == "NameError: name 'nobody' is not defined"
 
 
 def test_of_two_names_that_would_be_the_same_each_has_its_own() -> None:
     ids = ("shop:a-b", "shop:a_b", "shop:a.b")
     seen = surface("shop.a_b(); shop.a_b_2(); shop.a_b_3()", *ids)
-    assert {seen.reference(path) for path in ("shop.a_b", "shop.a_b_2", "shop.a_b_3")} == set(ids)
-    assert seen.reference("shop.a_b") == "shop:a_b"
+    assert {seen.resolve(path) for path in ("shop.a_b", "shop.a_b_2", "shop.a_b_3")} == set(ids)
+    assert seen.resolve("shop.a_b") == "shop:a_b"
 
 
 def test_a_catalogue_without_tools_offers_the_functions_of_every_guest() -> None:
@@ -124,7 +133,8 @@ def test_a_catalogue_without_tools_offers_the_functions_of_every_guest() -> None
     assert isinstance(nothing, Catalogue)
     seen = Surface("github.close(); x", nothing)
     assert (seen.names, seen.tools) == ((), {})
-    assert seen.reference("github.close") is None
+    with pytest.raises(GuestError):
+        seen.resolve("github.close")
 
 
 def test_the_catalogue_of_a_crib_follows_it() -> None:

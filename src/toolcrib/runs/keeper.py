@@ -25,7 +25,7 @@ from toolcrib.errors import (
 )
 from toolcrib.execution import Principal
 from toolcrib.runs.journal import RunJournal
-from toolcrib.runs.records import RunKind, RunRecord, RunState
+from toolcrib.runs.run_record import RunKind, RunRecord, RunState
 from toolcrib.runs.signing import Signer
 from toolcrib.runs.store import OPEN, RunStore, StoredRun
 from toolcrib.runtime.owner import is_gone, own_mark

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 from toolcrib.model import Tool
 from toolcrib.model.protocols import Journal
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, Output, SecurityProfile
+from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced, Output, SecurityProfile
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Final
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.model.suggest import choose
 from toolcrib.runtime.protocols import Sandbox
-from toolcrib.runtime.records import BackendInfo, SecurityProfile
+from toolcrib.runtime.request import BackendInfo, SecurityProfile
 
 ENTRY_POINTS: Final = "toolcrib.sandboxes"
 """The group under which a distribution offers a sandbox: a class that is made without arguments."""

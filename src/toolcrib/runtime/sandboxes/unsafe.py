@@ -13,7 +13,7 @@ import anyio
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
+from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced
 from toolcrib.runtime.sandboxes.process.child import Child, boot, spawn
 from toolcrib.runtime.sandboxes.process.sandbox import converse, process_limits
 from toolcrib.runtime.sandboxes.process.wall import interpreter

@@ -1,9 +1,14 @@
 """Tools as Python text: what a model reads before it writes code, and what that code is checked against."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
+from weakref import ref
+
+from anyio import to_thread
 
 from toolcrib.model import Tool
 from toolcrib.model.tokens import estimated_tokens
@@ -22,6 +27,12 @@ STEPS = (
 )
 """From everything to the least that can be checked; where that is too much still, only names are given."""
 
+_FEW = 8
+"""How many tools are rendered between two turns of the event loop; more are rendered in a thread."""
+_MAX_KEPT = 64
+"""How many stubs a cache keeps."""
+_LONGEST_KEPT = 64 << 10
+"""Characters of the longest stub that a cache keeps."""
 _ALIASES = ("str", "int", "float", "bool", "list", "dict", "Any", "Literal")
 _TYPING = re.compile(r"\b(Any|Literal|NotRequired|TypedDict)\b")
 
@@ -48,6 +59,36 @@ def render(
         with suppress(_TooMuch):
             return _module(paths, spaces, detail, budget)
     return _listing(sorted([*paths, *spaces]), budget or 0)
+
+
+class StubCache:
+    """Renders stubs for the type check, and keeps the latest: code after code calls the same tools.
+
+    An entry is valid for the same `Tool` objects only, since a catalogue replaces the object when a tool
+    changes. Equality would not do: schemas that differ only in the order of their properties are equal, and
+    have different signatures. The tools are referenced weakly, so that removed ones are not kept alive.
+    """
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[Hashable, tuple[list[ref[Tool]], str]] = OrderedDict()
+
+    async def render(self, tools: Mapping[str, Tool], names: Iterable[str]) -> str:
+        """Return the stubs of tools by their paths; see `render`."""
+        spaces = tuple(names)
+        key = (spaces, *((path, id(tool)) for path, tool in tools.items()))
+        entry = self._entries.get(key)
+        if entry is not None and all(kept() is not None for kept in entry[0]):  # else another has its id
+            self._entries.move_to_end(key)
+            return entry[1]
+        if len(tools) > _FEW:
+            text = await to_thread.run_sync(partial(render, tools, names=spaces))
+        else:
+            text = render(tools, names=spaces)
+        if len(text) <= _LONGEST_KEPT:
+            self._entries[key] = [ref(tool) for tool in tools.values()], text
+            if len(self._entries) > _MAX_KEPT:
+                self._entries.popitem(last=False)
+        return text
 
 
 def paths_of(tools: Iterable[Tool]) -> dict[str, Tool]:

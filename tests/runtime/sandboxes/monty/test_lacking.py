@@ -8,9 +8,8 @@ from pydantic_monty import NOT_HANDLED, Monty, MontyConversionError
 from runtime.monty.guests import Guests, job_of
 
 from toolcrib.errors import CodeError
-from toolcrib.runtime import Output
-from toolcrib.runtime.sandboxes.monty.failures import failure, foreseen, lacking, lacking_syntax
-from toolcrib.runtime.sandboxes.monty.pool import Printed, environment
+from toolcrib.runtime.sandboxes.monty.failures import find_unsupported, lacking, lacking_syntax, read_failure
+from toolcrib.runtime.sandboxes.monty.pool import environment
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def test_a_message_as_long_as_the_code_likes_is_read_in_no_time() -> None:
             for rest in ("a", "not yet ", " ", "."):
                 assert lacking(start + rest * (size // len(rest))) is None
         for part in (" ", "return_exceptions ", "    def ", "    async ", "\n", "def __len__ ", "raise "):
-            foreseen(part * (size // len(part)))
+            find_unsupported(part * (size // len(part)))
 
 
 FINE = {
@@ -100,7 +99,7 @@ FINE = {
 
 @pytest.mark.parametrize("name", FINE)
 def test_what_is_only_spoken_of_is_not_refused(name: str) -> None:
-    assert foreseen(FINE[name]) is None
+    assert find_unsupported(FINE[name]) is None
 
 
 @pytest.mark.parametrize(
@@ -114,7 +113,7 @@ def test_what_is_only_spoken_of_is_not_refused(name: str) -> None:
     ids=range(4),
 )
 def test_what_the_engine_gets_wrong_is_found_first(code: str, found: tuple[int, str]) -> None:
-    assert foreseen(code) == found
+    assert find_unsupported(code) == found
 
 
 def test_code_that_python_reads_is_not_wrong() -> None:
@@ -128,7 +127,7 @@ def test_code_that_python_reads_is_not_wrong() -> None:
 def test_other_failures_of_the_engine_are_told_as_they_are() -> None:
     with Monty() as engine, engine.checkout() as session, pytest.raises(MontyConversionError) as caught:
         session.feed_run("x", inputs={"x": object()})
-    told = failure(caught.value, job_of("x"))
+    told = read_failure(caught.value, job_of("x"))
     assert isinstance(told, CodeError)
     assert told.line is None
 
@@ -138,12 +137,3 @@ def test_the_environment_is_empty_and_nothing_else_is_answered() -> None:
     assert environment(name="os.getenv", args=("A",)) is None
     assert environment(name="os.getenv", args=("A", "b")) == "b"
     assert environment(name="open", args=("/etc/passwd",)) is NOT_HANDLED
-
-
-def test_what_is_printed_after_the_end_is_not_kept() -> None:
-    output = Output(limit=10)
-    printed = Printed(output)
-    printed.write("stdout", "a")
-    printed.close()
-    printed.write("stdout", "b")
-    assert output.text("stdout") == "a"

@@ -12,7 +12,7 @@ from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.isolation import FILTER_REMEDY, GUEST_UID, INTERPRETER, find_filter
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, Readiness
+from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced, Readiness
 from toolcrib.runtime.sandboxes.docker.container import Container, start_container
 from toolcrib.runtime.sandboxes.docker.engine import IMAGE, ContainerEngine, Image, Size, find_engine
 from toolcrib.runtime.sandboxes.process.pool import PooledSandbox

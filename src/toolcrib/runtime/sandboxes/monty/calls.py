@@ -46,6 +46,8 @@ class Calls:
         self._last: anyio.Event | None = None
         self.failure: Exception | None = None
         """What ended the run, if a call did."""
+        self.functions: dict[str, Any] = {BRIDGE: self._begin_call}
+        """The one function of the host that the guest has."""
 
     def prelude(self, job: Job) -> str:
         """Return code that gives the names in the code their meaning; nothing where it has none of them."""
@@ -60,25 +62,20 @@ class Calls:
                 lines += [f"{name}.{tool} = __toolcrib_tool({f'{name}.{tool}'!r})" for tool in tools]
         return _PRELUDE + "\n".join(lines) if lines else ""
 
-    @property
-    def functions(self) -> dict[str, Any]:
-        """The one function of the host that the guest has."""
-        return {BRIDGE: self._call}
-
-    def _call(self, path: str, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
-        """Return the answer to come; what was given is read at once: too much of it must not wait here."""
+    def _begin_call(self, path: str, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine of a call. Its arguments are read at once: huge ones must not pile up."""
         try:
             given = read_call(args, kwargs)
         except GuestError as error:
-            return _refused(error)
+            return raise_builtin(error)
         return self.answer(str(path), *given)
 
     def restore(self, keys: Collection[str]) -> None:
-        """Take up these calls of an earlier part of a durable run, which are not asked for again."""
+        """Take over the outcomes of these calls, which an earlier part of a durable run made."""
         self._bridge.restore(keys)
 
     async def answer(self, path: str, args: list[Any], kwargs: dict[str, Any], key: str = "") -> Any:
-        """Return what a call gives, or raise what the guest is to see."""
+        """Make a call and return its result, or raise the exception for the guest."""
         if self._closed:
             return None
         with anyio.CancelScope() as scope:
@@ -113,7 +110,8 @@ class Calls:
             )
 
 
-async def _refused(error: GuestError) -> None:
+async def raise_builtin(error: GuestError) -> None:
+    """Raise the builtin exception that a guest gets, when it awaits its call."""
     raise as_builtin(error)
 
 

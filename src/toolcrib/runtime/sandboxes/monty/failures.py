@@ -15,7 +15,7 @@ from pydantic_monty import MontyCrashedError, MontyError, MontyRuntimeError, Mon
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError, ToolcribError
 from toolcrib.runtime.guest_errors import lacks
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import Limits
+from toolcrib.runtime.request import Limits
 from toolcrib.runtime.sandboxes.monty.wall import MAX_MEMORY
 
 _LIMITS: tuple[tuple[str, str], ...] = (
@@ -81,8 +81,8 @@ class _Place(NamedTuple):
     source_line: str
 
 
-def failure(error: MontyError, job: Job, *, before: int = 0) -> ToolcribError:
-    """Return what an exception of the engine means to whoever wrote the code.
+def read_failure(error: MontyError, job: Job, *, before: int = 0) -> ToolcribError:
+    """Return an exception of the engine as one of our errors, for whoever wrote the code.
 
     `before` is how many lines stood before the code.
     """
@@ -112,8 +112,8 @@ def is_unread(error: MontyError) -> bool:
     return not frames or frames[-1].function_name is None
 
 
-def in_value(error: MontyError, code: str) -> bool:
-    """Return whether the code itself went well, and only what it left in `__out` could not be written."""
+def is_value_error(error: MontyError, code: str) -> bool:
+    """Return whether the code succeeded, and only the value in `__out` could not be written as JSON."""
     if not isinstance(error, MontyRuntimeError):
         return False
     frames = error.traceback()
@@ -137,7 +137,7 @@ def _limit(text: str, job: Job) -> LimitExceededError | None:
 
 
 def _exceeded(limit: str, job: Job) -> str:
-    suspensions = bounds(job.limits, job.timeout)["max_suspensions"]
+    suspensions = engine_limits(job.limits, job.timeout)["max_suspensions"]
     memory = min(job.limits.memory_bytes, MAX_MEMORY) / (1 << 20)
     return _EXCEEDED[limit].format(
         cpu=job.limits.cpu, memory=memory, timeout=job.timeout, suspensions=suspensions
@@ -171,17 +171,6 @@ def _missing(error: MontyError, text: str, code: str) -> str | None:
     if not isinstance(error, MontySyntaxError):
         return lacking(text)
     return f"this: {error}" if is_unread(error) and lacking_syntax(code) else None
-
-
-def check_foreseen(code: str) -> None:
-    """Refuse code that the engine would run wrongly.
-
-    Raises:
-        CodeError: with the first thing in it that the engine lacks.
-    """
-    found = foreseen(code)
-    if found is not None:
-        raise CodeError(lacks(found[1]), found[0], unsupported=True)
 
 
 def _place(frame: _Place, lines: Sequence[str]) -> tuple[int, int]:
@@ -227,13 +216,13 @@ def lacking(text: str) -> str | None:
     return None
 
 
-def foreseen(code: str) -> tuple[int, str] | None:
-    r"""Return the line of the first thing that the engine would get wrong, and what it is.
+def find_unsupported(code: str) -> tuple[int, str] | None:
+    r"""Return the line and the name of the first feature in code that the engine would get wrong.
 
     It silently ignores these methods, and makes lists of generators, so that code would go on with a
     wrong value; and it refuses `return_exceptions` only once the tools that are gathered have been called.
 
-    >>> foreseen("class Bag:\n    def __len__(self): return 3")
+    >>> find_unsupported("class Bag:\n    def __len__(self): return 3")
     (2, 'classes with `__len__`')
     """
     suspect = _SUSPECT.search(code)
@@ -337,12 +326,12 @@ _MESSAGES: tuple[tuple[str, str | Callable[[re.Match[str]], str | None]], ...] =
 """How the messages of things read that the engine lacks, and what each lacks: a template, or a function."""
 
 
-def bounds(limits: Limits, timeout: float) -> ResourceLimits:
+def engine_limits(limits: Limits, timeout: float) -> ResourceLimits:
     """Return limits as the engine takes them.
 
     Code turns to its host to call, to sleep or to ask for the time, each of which is a suspension.
 
-    >>> bounds(Limits(max_tool_calls=10), 1.0)["max_suspensions"]
+    >>> engine_limits(Limits(max_tool_calls=10), 1.0)["max_suspensions"]
     10040
     """
     return {

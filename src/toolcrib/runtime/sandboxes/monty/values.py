@@ -11,8 +11,8 @@ from typing import Any
 
 from toolcrib.errors import CodeError, LimitExceededError, ValidationError
 from toolcrib.model.plain import MAX_DEPTH, measure
+from toolcrib.runtime.call_values import MAX_ARGUMENTS
 from toolcrib.runtime.guest_errors import GuestError
-from toolcrib.runtime.plain import MAX_ARGUMENTS
 
 RETURNED = "`return` outside of a function; leave the value in `__out`"
 _MAX_MESSAGE = 1000
@@ -90,7 +90,7 @@ def with_value(code: str) -> str:
 
 
 def read_value(value: object, limit: int) -> Any:
-    """Return the value that the guest wrote as JSON; what it may give instead is a place and a reason.
+    """Return the value that the guest wrote as JSON; instead of a value it may give a place and a reason.
 
     Raises:
         LimitExceededError: it is too large.
@@ -99,15 +99,12 @@ def read_value(value: object, limit: int) -> Any:
     if type(value) is not tuple or value[:1] != (MARK,):
         raise CodeError(RETURNED)
     match value[1:]:
-        case (str(text),):
-            return _read(text, limit)
         case (str(place), str(reason)):
-            raise CodeError(_explained(place, reason))
-    raise CodeError("__out is not JSON")
-
-
-def _read(text: str, limit: int) -> Any:
-    size = len(text)
+            raise CodeError(_explain_not_json(place, reason))
+        case (str(text),):
+            size = len(text)
+        case _:
+            raise CodeError("__out is not JSON")
     if size <= limit and not text.isascii():
         size = len(text.encode(errors="replace"))
     if size > limit:
@@ -115,16 +112,16 @@ def _read(text: str, limit: int) -> Any:
             "output_bytes", f"__out is {size:,} bytes of JSON, where {limit:,} are allowed"
         )
     try:
-        value = json.loads(text)
-        measure(value)
+        parsed = json.loads(text)
+        measure(parsed)
     except RecursionError:
         raise CodeError(f"__out is not JSON: it is nested more than {MAX_DEPTH} levels deep") from None
     except (ValidationError, ValueError, MemoryError) as error:
         raise CodeError(f"__out is not JSON: {error}"[:_MAX_MESSAGE]) from error
-    return value
+    return parsed
 
 
-def _explained(place: str, reason: str) -> str:
+def _explain_not_json(place: str, reason: str) -> str:
     if reason.startswith("Exceeds the limit"):
         reason = "or holds an integer of more than 4,300 digits"
     hint = "; a call must be awaited" if "coroutine" in reason else ""

@@ -15,7 +15,7 @@ import anyio
 
 from toolcrib.concurrency.backoff import Backoff
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.runtime.records import Output, Stream
+from toolcrib.runtime.request import Output, Stream
 from toolcrib.runtime.sandboxes.process.cgroup import Cgroup
 from toolcrib.runtime.sandboxes.process.frames import Channel, FrameError, encode
 

@@ -16,9 +16,9 @@ from anyio.abc import TaskGroup
 from toolcrib.errors import CodeError, LimitExceededError, ToolcribError, ValidationError
 from toolcrib.model.plain import measure
 from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.call_values import MAX_ARGUMENTS
 from toolcrib.runtime.guest_errors import GuestError
-from toolcrib.runtime.plain import MAX_ARGUMENTS
-from toolcrib.runtime.records import Limits
+from toolcrib.runtime.request import Limits
 from toolcrib.runtime.sandboxes.process.frames import Channel, FrameError, encode
 
 MAX_IN_FLIGHT = 1024

@@ -14,7 +14,7 @@ import anyio
 
 from toolcrib.concurrency.background import Background
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.runtime.records import Limits
+from toolcrib.runtime.request import Limits
 from toolcrib.runtime.sandboxes.process.child import Guest
 
 G = TypeVar("G", bound=Guest)

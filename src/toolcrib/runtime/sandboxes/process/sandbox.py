@@ -13,7 +13,7 @@ from toolcrib.errors import LimitExceededError, RuntimeUnavailableError, Sandbox
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.isolation import GUEST_UID
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
+from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced
 from toolcrib.runtime.sandboxes.process.child import Child, Guest, boot, spawn
 from toolcrib.runtime.sandboxes.process.conversation import MAX_CALL_BYTES, Conversation, GuestGoneError
 from toolcrib.runtime.sandboxes.process.pool import PooledSandbox

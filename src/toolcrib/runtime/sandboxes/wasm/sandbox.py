@@ -11,7 +11,7 @@ from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.isolation import FILTER_REMEDY, GUEST_UID, INTERPRETER, find_filter
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
+from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced
 from toolcrib.runtime.sandboxes.process.cgroup import Cgroups, find_cgroups
 from toolcrib.runtime.sandboxes.process.child import GUEST, Child, boot, guest_program, spawn
 from toolcrib.runtime.sandboxes.process.pool import PooledSandbox

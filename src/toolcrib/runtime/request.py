@@ -2,6 +2,7 @@
 
 from collections.abc import Container
 from enum import StrEnum
+from threading import Lock
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -202,17 +203,27 @@ class Output:
 
     def __init__(self, *, limit: int) -> None:
         self._limit = limit
+        self._lock = Lock()  # an engine may print from threads of its own
+        self._is_closed = False
         self._kept: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         self._lost: dict[Stream, int] = {"stdout": 0, "stderr": 0}
 
     def write(self, stream: Stream, data: bytes | str) -> None:
-        """Keep what fits."""
+        """Keep what fits, until the output is closed."""
         if isinstance(data, str):
             data = data.encode("utf-8", "replace")
-        kept = self._kept[stream]
-        room = self._limit - len(kept)
-        kept += data[:room]
-        self._lost[stream] += max(0, len(data) - room)
+        with self._lock:
+            if self._is_closed:
+                return
+            kept = self._kept[stream]
+            room = self._limit - len(kept)
+            kept += data[:room]
+            self._lost[stream] += max(0, len(data) - room)
+
+    def close(self) -> None:
+        """Drop everything that is written from here on: the run has ended."""
+        with self._lock:
+            self._is_closed = True
 
     def dump(self) -> dict[str, Any]:
         """Return everything as JSON, for `load`."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from toolcrib.model.suggest import did_you_mean, nearest, there_are
 from toolcrib.runtime.guest_errors import lacks
 from toolcrib.runtime.typecheck.clash import arms, clash, plainly
-from toolcrib.runtime.typecheck.context import CheckContext, CodeProblem, Diagnostic
+from toolcrib.runtime.typecheck.diagnostics import CheckContext, CodeProblem, Diagnostic
 
 FORGOTTEN = "did you forget await?"
 """What most often is the matter with a coroutine."""
@@ -160,7 +160,7 @@ def unknown_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | Non
 
 def _may_be_there(key: str, finding: Diagnostic, context: CheckContext) -> bool:
     """Whether the code itself adds a key somewhere, asks whether it is there, or can do without it."""
-    quoted, code = rf"""["']{re.escape(key)}["']""", context.code
+    quoted, code = rf"""["']{re.escape(key)}["']""", context.source.code
     read = re.findall(rf"(?<=[\w\])])\[\s*+{quoted}\s*+\](?!\s*+=(?!=))", code)
     if len(re.findall(quoted, code)) > len(read):
         return True
@@ -192,7 +192,7 @@ def unknown_name(finding: Diagnostic, context: CheckContext) -> CodeProblem | No
         return None  # an `except` may name an exception without ever looking it up
     if monty and (name in MONTY_HAS or name in typing.__all__):
         return None  # Monty does not look at annotations
-    if _LAZY.search(context.code) and _ANNOTATION.search(context.before(finding)):
+    if _LAZY.search(context.source.code) and _ANNOTATION.search(context.before(finding)):
         return None
     if hasattr(builtins, name):
         return finding.problem(lacks(f"the builtin {name!r}"), unsupported=True) if monty else None
@@ -202,7 +202,7 @@ def unknown_name(finding: Diagnostic, context: CheckContext) -> CodeProblem | No
 def unknown_module(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report a module, or a member of one, that Monty lacks; a full Python raises it itself."""
     module, *member = finding.ticked or ("",)
-    if module == "__future__" or _CATCHES_IMPORT.search(context.code):
+    if module == "__future__" or _CATCHES_IMPORT.search(context.source.code):
         return None
     if module in context.words.members:
         return finding.problem(f"{module!r} is there without an import: await {module}.<tool>(...)")
@@ -248,7 +248,9 @@ def unknown_attribute(finding: Diagnostic, context: CheckContext) -> CodeProblem
 def _ready_for_both(name: str, finding: Diagnostic, context: CheckContext) -> bool:
     """Whether the code looks whether a result is a dict, and reads attributes only where it is not."""
     asks = rf"""\bhasattr\([^()]*["']{re.escape(name)}["']|\btype\([^()]*\)\s*+(?:is|==|!=)"""
-    return re.search(asks, context.code) is not None or context.source.catches(finding.line, "AttributeError")
+    return re.search(asks, context.source.code) is not None or context.source.catches(
+        finding.line, "AttributeError"
+    )
 
 
 def never_awaited(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
@@ -258,7 +260,7 @@ def never_awaited(finding: Diagnostic, context: CheckContext) -> CodeProblem | N
     )
 
 
-def left_over(context: CheckContext) -> Iterator[CodeProblem]:
+def coroutine_in_out(context: CheckContext) -> Iterator[CodeProblem]:
     """Report coroutines that are left in `__out`, where only their results can be given back."""
     given = (*context.words.arguments, "asyncio.gather")
     paths = {path for path in given if path.partition(".")[0] not in context.shadowed}
@@ -308,11 +310,13 @@ which do not run.
 """
 
 
-def judge(context: CheckContext) -> list[CodeProblem]:
-    """Return what is wrong with the code, each thing once, from top to bottom."""
+def list_problems(context: CheckContext) -> list[CodeProblem]:
+    """Return the problems of the code, each once, from top to bottom."""
     found = [
         RULES[finding.rule][0](finding, context) for finding in context.findings if finding.rule in RULES
     ]
-    problems = dict.fromkeys(problem for problem in (*found, *left_over(context)) if problem is not None)
+    problems = dict.fromkeys(
+        problem for problem in (*found, *coroutine_in_out(context)) if problem is not None
+    )
     kept = [problem for problem in problems if (problem.line, problem.message) not in context.echoes]
     return sorted(kept, key=lambda problem: (problem.line, problem.column))

@@ -70,6 +70,14 @@ def test_output_is_kept_up_to_its_limit_and_what_is_missing_is_told() -> None:
     assert output.text("stderr") == "é"
 
 
+def test_closed_output_drops_what_is_written() -> None:
+    output = Output(limit=10)
+    output.write("stdout", "a")
+    output.close()
+    output.write("stdout", "b")
+    assert output.text("stdout") == "a"
+
+
 def test_output_that_is_no_text_is_shown_as_well_as_can_be() -> None:
     output = Output(limit=10)
     output.write("stdout", b"\xff\xfe ok")

@@ -85,21 +85,20 @@ class GuestSource:
         return any(isinstance(part, ast.Name) and part.id in names for part in named)
 
     def left_unawaited(self, paths: Container[str]) -> Iterator[tuple[str, int, int]]:
-        """Yield the calls of tools, and of coroutine functions of the code, that are left in `__out`.
+        """Yield calls whose coroutine is left in `__out`: calls of tools, and of the code's own coroutines.
 
-        Each is what is called, a line and a column.
-        Where `__out` is read, or assigned more than once, somebody may await it still.
+        Each is the path that is called, a line and a column. Where `__out` is read, or assigned more than
+        once, the code may still await it.
         """
-        values = [
-            node.value for node in self._nodes if isinstance(node, ast.Assign) and _is_out(node.targets)
-        ]
+        values = [node.value for node in self._nodes if isinstance(node, ast.Assign) and _is_out(node)]
         if len(values) != 1 or self._uses[_OUT, ast.Load] or self._uses[_OUT, ast.Store] != 1:
             return
         for part in _parts(values[0]):
             call = self._assigned.get(part.id) if isinstance(part, ast.Name) else part
-            path = _path(call.func) if isinstance(call, ast.Call) else ""
-            if call is not None and (path in paths or path in self._coroutines):
-                yield path, *self._place(call)
+            if isinstance(call, ast.Call):
+                path = _path(call.func)
+                if path in paths or path in self._coroutines:
+                    yield path, *self._place(call)
 
     @cached_property
     def _coroutines(self) -> set[str]:
@@ -140,8 +139,9 @@ def _path(called: ast.expr) -> str:
     return called.id if isinstance(called, ast.Name) else ""
 
 
-def _is_out(targets: list[ast.expr]) -> bool:
-    return len(targets) == 1 and isinstance(targets[0], ast.Name) and targets[0].id == _OUT
+def _is_out(node: ast.Assign) -> bool:
+    target = node.targets[0]
+    return len(node.targets) == 1 and isinstance(target, ast.Name) and target.id == _OUT
 
 
 def _parts(value: ast.expr) -> list[ast.expr]:
@@ -190,7 +190,7 @@ class Diagnostic:
 class CheckContext:
     """The code, what its names mean, and all that was found."""
 
-    code: str
+    source: GuestSource
     words: Vocabulary
     engine: Engine
     findings: Sequence[Diagnostic]
@@ -200,11 +200,6 @@ class CheckContext:
     """All tools of namespaces, where they are known: a stub may have only those that the code mentions."""
     echoes: set[tuple[int, str]] = field(default_factory=set)
     """Lines and messages that only follow from others."""
-
-    @cached_property
-    def source(self) -> GuestSource:
-        """The code as a tree."""
-        return GuestSource(self.code)
 
     @cached_property
     def unknown_keys(self) -> Counter[tuple[int, int]]:
@@ -225,7 +220,9 @@ class CheckContext:
         if found is None:
             return None
         own = re.search(
-            rf"^([^\n]*\n)?[ \t]*+(?:async[ \t]++)?def[ \t]++{re.escape(found[1])}\b", self.code, re.MULTILINE
+            rf"^([^\n]*\n)?[ \t]*+(?:async[ \t]++)?def[ \t]++{re.escape(found[1])}\b",
+            self.source.code,
+            re.MULTILINE,
         )
         if own is None:
             return self.words.path(found[1])
