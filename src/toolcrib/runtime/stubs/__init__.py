@@ -1,4 +1,4 @@
-"""Tools as typed Python stubs: what a model reads of them, and what its code is checked against."""
+"""Typed Python stubs of tools, which models read and the type checker checks code against."""
 
 from toolcrib.runtime.stubs.guest import GUEST, GUIDE
 from toolcrib.runtime.stubs.naming import TOP_RESERVED, identifier, names_of

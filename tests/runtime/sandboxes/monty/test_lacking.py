@@ -8,7 +8,12 @@ from pydantic_monty import NOT_HANDLED, Monty, MontyConversionError
 from runtime.sandboxes.monty.guests import Guests, job_of
 
 from toolcrib.errors import CodeError
-from toolcrib.runtime.sandboxes.monty.failures import find_unsupported, lacking, lacking_syntax, read_failure
+from toolcrib.runtime.sandboxes.monty.failures import (
+    find_missing_feature,
+    find_unsupported,
+    is_valid_python,
+    read_failure,
+)
 from toolcrib.runtime.sandboxes.monty.pool import environment
 
 
@@ -31,7 +36,7 @@ from toolcrib.runtime.sandboxes.monty.pool import environment
     ],
 )
 def test_a_message_is_compared_with_what_python_has(said: str, what: str | None) -> None:
-    assert lacking(said) == what
+    assert find_missing_feature(said) == what
 
 
 MODULES = [
@@ -82,7 +87,7 @@ def test_a_message_as_long_as_the_code_likes_is_read_in_no_time() -> None:
     with at_most(2.0):
         for start in STARTS:
             for rest in ("a", "not yet ", " ", "."):
-                assert lacking(start + rest * (size // len(rest))) is None
+                assert find_missing_feature(start + rest * (size // len(rest))) is None
         for part in (" ", "return_exceptions ", "    def ", "    async ", "\n", "def __len__ ", "raise "):
             find_unsupported(part * (size // len(part)))
 
@@ -117,11 +122,11 @@ def test_what_the_engine_gets_wrong_is_found_first(code: str, found: tuple[int, 
 
 
 def test_code_that_python_reads_is_not_wrong() -> None:
-    assert lacking_syntax("async with a as b:\n    await b")
-    assert not lacking_syntax("x = (1,")
-    assert not lacking_syntax("x = '\0'")
-    assert not lacking_syntax("(" * 5000)
-    assert not lacking_syntax("#" * 100_000)
+    assert is_valid_python("async with a as b:\n    await b")
+    assert not is_valid_python("x = (1,")
+    assert not is_valid_python("x = '\0'")
+    assert not is_valid_python("(" * 5000)
+    assert not is_valid_python("#" * 100_000)
 
 
 def test_other_failures_of_the_engine_are_told_as_they_are() -> None:

@@ -1,4 +1,11 @@
-"""The guest's calls while one run lasts: none outlives it, and none that ends it can be caught in it."""
+"""The calls of one run in the Monty engine.
+
+The engine starts every call as a task of its own on the host's event loop, and does not end it with the
+guest. `Calls` therefore keeps the cancel scope of each: `close` cancels them all and waits for them.
+
+A call that must end the run, because a limit is exceeded, raises nothing in the guest, which could catch it.
+It cancels the run and then sleeps until it is cancelled itself.
+"""
 
 import builtins
 import logging
@@ -32,11 +39,7 @@ def __toolcrib_tool(path, call={BRIDGE}):
 
 
 class Calls:
-    """Answers the calls of one run.
-
-    The engine starts each of them as a task of its own, and lets it go on when the guest has ended: `close`
-    ends them all.
-    """
+    """Makes the calls of one run; `end` cancels the run."""
 
     def __init__(self, bridge: Bridge, *, end: Callable[[], object]) -> None:
         self._bridge = bridge
@@ -50,7 +53,7 @@ class Calls:
         """The one function of the host that the guest has."""
 
     def prelude(self, job: Job) -> str:
-        """Return code that gives the names in the code their meaning; nothing where it has none of them."""
+        """Return code that defines the namespaces and functions that the code uses; empty if it uses none."""
         lines = [f"{name} = __toolcrib_tool({name!r})" for name in job.functions if name in job.code]
         # what is asked for by `getattr` stands in quotes
         quoted = set(_QUOTED.findall(job.code)) if "getattr" in job.code else set()
@@ -95,7 +98,7 @@ class Calls:
         return None
 
     async def close(self) -> None:
-        """End the calls that are still going on."""
+        """Cancel the calls that are still under way, and wait for them."""
         self._closed = True
         if not self._scopes:
             return

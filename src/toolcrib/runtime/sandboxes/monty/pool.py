@@ -1,4 +1,4 @@
-"""Workers of the engine, and one run in one of them."""
+"""Pool of the engine's workers, and the run of code in one of them."""
 
 import atexit
 from collections.abc import Collection

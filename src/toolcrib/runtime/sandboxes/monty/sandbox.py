@@ -1,4 +1,4 @@
-"""Code in an interpreter of its own: quick, a part of Python, and nothing of the machine within reach."""
+"""The `monty` sandbox: a separate interpreter for a subset of Python, without access to the machine."""
 
 import os
 from types import TracebackType
@@ -47,7 +47,7 @@ class MontySandbox:
         self._open = False
 
     def info(self) -> BackendInfo:
-        """Return what it is here; the first call of a process tries the wall, which takes a moment."""
+        """Return whether it can run here, and its walls; the first call in a process tries them."""
         remedy = self._remedy()
         walls = () if remedy else self._walls()
         details: dict[str, Any] = {"available": not remedy, "isolation": [*walls, "interpreter"]}
