@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import ConfigError, SnapshotError
-from toolcrib.runs.signing import Signer, key_in
+from toolcrib.runs.signing import Signer, load_key
 
 KEY = b"0123456789abcdef0123456789abcdef"
 
@@ -35,8 +35,8 @@ def test_another_key_opens_nothing_and_what_is_too_short_is_refused() -> None:
 
 def test_a_key_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "home" / "runs.key"
-    key = key_in(path)
-    assert key_in(path) == key
+    key = load_key(path)
+    assert load_key(path) == key
     assert len(key) == 64
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [each.name for each in path.parent.iterdir()] == ["runs.key"]
@@ -47,9 +47,9 @@ def test_a_key_that_others_can_read_or_that_is_too_short_is_refused(tmp_path: Pa
     path.write_bytes(KEY)
     path.chmod(0o644)
     with pytest.raises(ConfigError, match="others can read it"):
-        key_in(path)
+        load_key(path)
     path.chmod(0o600)
-    assert key_in(path) == KEY
+    assert load_key(path) == KEY
     path.write_bytes(b"short")
     with pytest.raises(ConfigError, match="at least 32 characters"):
-        key_in(path)
+        load_key(path)

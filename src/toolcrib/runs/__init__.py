@@ -1,4 +1,4 @@
-"""Durable runs: what code and chains do is written down as they go, so that they can go on elsewhere."""
+"""Durable runs: code and chains whose calls are recorded, so that another process can resume them."""
 
 from toolcrib.runs.memory import MemoryRunStore
 from toolcrib.runs.run_record import RunRecord

@@ -1,4 +1,4 @@
-"""Code mode: untrusted code calls tools through a bridge that cannot be lied to.
+"""Code mode: untrusted code calls tools through a bridge that records every call on the host.
 
 `Runtime` runs code in a sandbox: `monty`, an interpreter of its own that speaks a part of Python, `process`,
 all of Python behind the walls of the system, or a plug-in's.

@@ -114,7 +114,7 @@ class _Call:
 
 
 class Bridge:
-    """Answers the calls of one run.
+    """Makes the calls of one run for its guest.
 
     `call` is what sandboxes use. What the guest may see of a failure comes as a `GuestError`; where the run
     must end, `failure` is set, `end` is called, and the call does not return.

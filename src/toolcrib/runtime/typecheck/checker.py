@@ -1,7 +1,7 @@
-"""The check of code against the signatures of its tools, before any of it runs.
+"""Checks code against the signatures of its tools, before any of it runs.
 
-The only type checker at hand is the one inside `pydantic_monty`. Where it is not installed, gives no answer
-in time or breaks, code is not checked: a check is a service to whoever writes the code, never a wall.
+The type checker is the one inside `pydantic_monty`. If it is not installed, does not answer in time or fails,
+the code runs unchecked: the check helps the author of the code, and is no security boundary.
 """
 
 import logging
@@ -41,7 +41,7 @@ _WORD = re.compile(r"\w+")
 
 
 class Checker:
-    """Finds what is wrong with code before it runs.
+    """Finds problems in code before it runs.
 
     Entering starts nothing: the type checker starts with the first check, as a process of its own. Checks
     may come from many tasks at once.

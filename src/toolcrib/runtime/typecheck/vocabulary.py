@@ -1,4 +1,4 @@
-"""The names that a stub declares, as code uses them and as the type checker reports them."""
+"""The names that a stub declares, in the form of the code and in that of the type checker."""
 
 import ast
 import re
