@@ -20,8 +20,8 @@ from toolcrib.crib.view import CodeGateway
 from toolcrib.execution import CallContext
 from toolcrib.runs import SqliteRunStore
 from toolcrib.runtime.protocols import Sandbox
-from toolcrib.runtime.records import ExecuteRequest
 from toolcrib.runtime.registry import make_sandbox
+from toolcrib.runtime.request import ExecuteRequest
 from toolcrib.runtime.runtime import Runtime
 from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import Surface

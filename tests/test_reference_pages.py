@@ -34,7 +34,7 @@ from toolcrib.model.schema.graph import MAX_SCHEMA_NODES
 from toolcrib.model.tool import MAX_TAG_LENGTH, MAX_TAGS
 from toolcrib.model.toolid import MAX_NAME_LENGTH
 from toolcrib.runtime import bridge, scheduler
-from toolcrib.runtime.records import MAX_CODE
+from toolcrib.runtime.request import MAX_CODE
 from toolcrib.setup.lint.tools import MAX_FIRST_SENTENCE
 from toolcrib.version.constraint import MAX_CONSTRAINT_LENGTH
 from toolcrib.version.semver import MAX_VERSION_LENGTH

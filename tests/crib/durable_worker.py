@@ -12,7 +12,7 @@ import anyio
 from toolcrib import Crib
 from toolcrib.errors import ToolcribError
 from toolcrib.runs import sqlite
-from toolcrib.runs.journal import RunJournal, _json
+from toolcrib.runs.journal import RunJournal, _to_json_bytes
 
 CODE = {
     "loop": "total = 0\nfor n in range(1, 7):\n    total += await ledger.add(n=n)\n__out = total",
@@ -48,7 +48,7 @@ def die() -> NoReturn:
 
 def arm(point: str) -> None:
     """Have this process killed once the fourth call is written down, or before or after an answer is."""
-    intend, keep = sqlite._intend, RunJournal._keep_soon
+    intend, keep = sqlite._write_intent, RunJournal._schedule_answer
     counts = {"intend": 0, "keep": 0}
 
     def intending(*args: Any) -> bool:
@@ -65,10 +65,10 @@ def arm(point: str) -> None:
         keep(self, *args)
         if point == "result" and counts["keep"] == 3:
             for key, outcome in self._unwritten.items():
-                self._store.answer(self.lease, key, self._sealed(f"answer:{key}", _json(outcome)))
+                self._store.answer(self.lease, key, self._seal(f"answer:{key}", _to_json_bytes(outcome)))
             die()
 
-    sqlite._intend, RunJournal._keep_soon = intending, keeping  # type: ignore[method-assign,assignment]
+    sqlite._write_intent, RunJournal._schedule_answer = intending, keeping  # type: ignore[method-assign,assignment]
 
 
 def make_crib(ledger: Path, point: str, *, idempotent: bool) -> Crib:

@@ -278,7 +278,7 @@ async def test_what_was_changed_in_the_store_is_refused(home: Path, part: str) -
     [path] = (home / "runs").glob("*.db")
     store = SqliteRunStore(path)
     table = {"head": "runs", "state": "states"}.get(part, "calls")
-    with store._batch() as connection:
+    with store._transaction() as connection:
         changed = f"CAST(substr({part}, 1, length({part}) - 4) || x'00000000' AS BLOB)"
         sql = f"UPDATE {table} SET {part} = {changed} WHERE {part} IS NOT NULL"  # noqa: S608 - names of ours
         assert connection.execute(sql).rowcount

@@ -16,7 +16,7 @@ from toolcrib.discovery import DetailLevel
 from toolcrib.discovery.docs.store import DetailName
 from toolcrib.errors import ConversionError
 from toolcrib.runtime import SecurityProfile, backends
-from toolcrib.runtime.records import ProfileName, SandboxKind
+from toolcrib.runtime.request import ProfileName, SandboxKind
 
 ONLY_ASYNC = {
     "absent", "audit_status", "catalogue_status", "code_names", "content", "content_for", "index", "known", "needs_start", "on_content_change", "rules", "seen_by",

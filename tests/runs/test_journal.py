@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize(
     "value", ["lone surrogate: \ud800", {"\udfff": 1}, 10**40, -0.0, 1e22, [None, True, "é\u2028"]]
 )
-async def test_an_answer_is_the_same_for_whoever_goes_on(value: Any) -> None:
+async def test_stored_answer_is_unchanged_after_resumption(value: Any) -> None:
     store, signer = MemoryRunStore(), Signer(b"a key of many characters")
     journal = RunJournal.begin(store, signer, StoredRun("a", "", b"", 1.0, 1.0, holder="p1"))
 
@@ -56,7 +56,7 @@ async def three_calls(store: MemoryRunStore, signer: Signer) -> StoredRun:
 
 
 @pytest.mark.parametrize("gone", ["x", "y", "z", "yz", "xyz"])
-async def test_a_call_that_was_taken_out_of_the_store_is_noticed(gone: str) -> None:
+async def test_missing_call_in_the_store_is_detected(gone: str) -> None:
     signer = Signer(b"a key of many characters")
     run = await three_calls(MemoryRunStore(), signer)
     left = {key: call for key, call in run.calls.items() if key not in gone}
@@ -64,7 +64,7 @@ async def test_a_call_that_was_taken_out_of_the_store_is_noticed(gone: str) -> N
         RunJournal(MemoryRunStore(), signer, replace(run, calls=left))
 
 
-async def test_a_run_without_its_sequence_is_refused() -> None:
+async def test_run_without_a_sequence_is_refused() -> None:
     signer = Signer(b"a key of many characters")
     run = await three_calls(MemoryRunStore(), signer)
     for sequence in (None, run.calls["x"].intent):
@@ -72,7 +72,7 @@ async def test_a_run_without_its_sequence_is_refused() -> None:
             RunJournal(MemoryRunStore(), signer, replace(run, calls={}, sequence=sequence))
 
 
-async def test_a_call_that_is_begun_again_keeps_its_place_in_the_sequence() -> None:
+async def test_repeated_call_keeps_its_place_in_the_sequence() -> None:
     store, signer = MemoryRunStore(), Signer(b"a key of many characters")
     run = await three_calls(store, signer)
     without_answer = replace(run, calls={**run.calls, "y": StoredCall(run.calls["y"].intent)})
@@ -89,7 +89,7 @@ async def test_a_call_that_is_begun_again_keeps_its_place_in_the_sequence() -> N
 
 
 @pytest.mark.parametrize("field", ["state", "sequence"])
-async def test_a_part_that_is_no_bytes_is_a_typed_error(field: str) -> None:
+async def test_part_that_is_not_bytes_is_a_typed_error(field: str) -> None:
     signer = Signer(b"a key of many characters")
     run = await three_calls(MemoryRunStore(), signer)
     with pytest.raises(SnapshotError, match="not bytes"):
@@ -105,7 +105,7 @@ def locked_file(tmp_path: Path) -> Iterator[Any]:
         yield path, other.execute
 
 
-async def test_a_run_waits_for_a_locked_store_while_the_loop_goes_on(locked_file: Any) -> None:
+async def test_locked_store_is_waited_for_without_blocking_the_loop(locked_file: Any) -> None:
     path, execute = locked_file
     store, signer = SqliteRunStore(path, timeout=PATIENCE), Signer(b"a key of many characters")
     journal = RunJournal.begin(store, signer, StoredRun("a", "", b"", 1.0, 1.0, holder="p1"))
@@ -135,7 +135,7 @@ async def test_a_run_waits_for_a_locked_store_while_the_loop_goes_on(locked_file
     store.close()
 
 
-async def test_a_run_whose_store_stays_locked_makes_no_call(locked_file: Any) -> None:
+async def test_locked_store_prevents_calls(locked_file: Any) -> None:
     path, execute = locked_file
     store, signer = SqliteRunStore(path, timeout=0.05), Signer(b"a key of many characters")
     keeper = RunKeeper(store, signer, max_age=60.0, max_runs=9)
@@ -151,9 +151,7 @@ async def test_a_run_whose_store_stays_locked_makes_no_call(locked_file: Any) ->
 
 
 @pytest.mark.parametrize("size", [10, 200_000], ids=["small", "large"])
-async def test_answers_and_states_of_any_size_are_kept_in_the_order_of_their_calls(
-    tmp_path: Path, size: int
-) -> None:
+async def test_answers_and_states_of_any_size_are_stored_in_order(tmp_path: Path, size: int) -> None:
     store, signer = SqliteRunStore(tmp_path / "runs.db"), Signer(b"a key of many characters")
     journal = RunJournal.begin(store, signer, StoredRun("a", "", b"", 1.0, 1.0, holder="p1"))
 
@@ -177,7 +175,7 @@ async def test_answers_and_states_of_any_size_are_kept_in_the_order_of_their_cal
     store.close()
 
 
-async def test_a_run_that_is_cancelled_while_it_begins_can_be_taken_up(locked_file: Any) -> None:
+async def test_run_cancelled_while_it_begins_can_be_resumed(locked_file: Any) -> None:
     path, execute = locked_file
     store, signer = SqliteRunStore(path, timeout=PATIENCE), Signer(b"a key of many characters")
     keeper = RunKeeper(store, signer, max_age=60.0, max_runs=9)

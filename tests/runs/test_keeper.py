@@ -55,7 +55,7 @@ async def repeat(tool_id: str) -> bool:  # noqa: ARG001 - a hook of `resume`
     return True
 
 
-async def test_a_resumer_that_read_the_run_before_another_went_on_is_refused(keeper: RunKeeper) -> None:
+async def test_resume_with_an_outdated_lease_is_refused(keeper: RunKeeper) -> None:
     run_id = await suspend_after_an_uncertain_call(keeper)
     made: list[str] = []
 
@@ -75,7 +75,7 @@ async def test_a_resumer_that_read_the_run_before_another_went_on_is_refused(kee
     assert made == ["first resumer"] * 2
 
 
-async def test_a_holder_that_was_taken_for_dead_makes_no_further_call(store: Any, keeper: RunKeeper) -> None:
+async def test_replaced_holder_makes_no_further_call(store: Any, keeper: RunKeeper) -> None:
     journal = await keeper.begin("code", {}, None)
     made: list[str] = []
 
@@ -108,7 +108,7 @@ class SlowStore(MemoryRunStore):
         super().intend(*args)
 
 
-async def test_a_call_that_is_cancelled_while_it_is_written_leaves_a_run_that_can_be_resumed() -> None:
+async def test_call_cancelled_while_it_is_stored_leaves_a_resumable_run() -> None:
     store = SlowStore()
     keeper = RunKeeper(store, SIGNER, max_age=3600.0, max_runs=10)
     journal = await keeper.begin("code", {}, None)
@@ -129,7 +129,7 @@ async def test_a_call_that_is_cancelled_while_it_is_written_leaves_a_run_that_ca
     assert [each.key for each in resumed.answered()] == ["1"]
 
 
-async def test_a_run_whose_answer_cannot_be_written_is_let_go() -> None:
+async def test_run_whose_answer_cannot_be_stored_is_released() -> None:
     store = MemoryRunStore()
     keeper = RunKeeper(store, SIGNER, max_age=3600.0, max_runs=10)
     run_id = await suspend_after_an_uncertain_call(keeper)
@@ -145,12 +145,12 @@ async def test_a_run_whose_answer_cannot_be_written_is_let_go() -> None:
     assert [run.state for run in await keeper.runs(None)] == ["suspended"]
 
 
-async def test_a_run_of_an_earlier_version_is_refused_and_hides_no_other(tmp_path: Any) -> None:
+async def test_run_of_an_earlier_version_is_refused_and_others_are_listed(tmp_path: Any) -> None:
     store = SqliteRunStore(tmp_path / "runs.db")
     keeper = RunKeeper(store, SIGNER, max_age=3600.0, max_runs=10)
     old = await suspend_after_an_uncertain_call(keeper)
     new = await suspend_after_an_uncertain_call(keeper)
-    with store._batch() as connection:
+    with store._transaction() as connection:
         connection.execute("DELETE FROM calls WHERE run = ? AND key = ''", (old,))
     assert [run.id for run in await keeper.runs(None)] == [new]
     with pytest.raises(SnapshotError, match="earlier version"):

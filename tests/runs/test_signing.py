@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import ConfigError, SnapshotError
-from toolcrib.runs.signing import Signer, key_in
+from toolcrib.runs.signing import Signer, load_key
 
 KEY = b"0123456789abcdef0123456789abcdef"
 
 
 @pytest.mark.parametrize("place", [0, 31, 32, 40])
-def test_a_byte_that_was_changed_is_found_wherever_it_stands(place: int) -> None:
+def test_signature_detects_any_changed_byte(place: int) -> None:
     sealed = bytearray(Signer(KEY).seal("r1", "state", b"payload of the run"))
     sealed[place] ^= 1
     with pytest.raises(SnapshotError, match="changed"):
@@ -20,12 +20,12 @@ def test_a_byte_that_was_changed_is_found_wherever_it_stands(place: int) -> None
 
 
 @pytest.mark.parametrize(("run_id", "part"), [("r2", "state"), ("r1", "head"), ("r1", "call:0")])
-def test_what_was_sealed_for_one_place_is_refused_in_another(run_id: str, part: str) -> None:
+def test_signature_is_refused_for_another_run_or_part(run_id: str, part: str) -> None:
     with pytest.raises(SnapshotError):
         Signer(KEY).open(run_id, part, Signer(KEY).seal("r1", "state", b"payload"))
 
 
-def test_another_key_opens_nothing_and_what_is_too_short_is_refused() -> None:
+def test_signature_of_another_key_or_a_short_payload_is_refused() -> None:
     sealed = Signer(KEY).seal("r1", "state", b"payload")
     with pytest.raises(SnapshotError):
         Signer(KEY[::-1]).open("r1", "state", sealed)
@@ -33,23 +33,23 @@ def test_another_key_opens_nothing_and_what_is_too_short_is_refused() -> None:
         Signer(KEY).open("r1", "state", sealed[:20])
 
 
-def test_a_key_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+def test_key_file_is_created_once_with_private_mode(tmp_path: Path) -> None:
     path = tmp_path / "home" / "runs.key"
-    key = key_in(path)
-    assert key_in(path) == key
+    key = load_key(path)
+    assert load_key(path) == key
     assert len(key) == 64
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [each.name for each in path.parent.iterdir()] == ["runs.key"]
 
 
-def test_a_key_that_others_can_read_or_that_is_too_short_is_refused(tmp_path: Path) -> None:
+def test_readable_or_short_key_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "runs.key"
     path.write_bytes(KEY)
     path.chmod(0o644)
     with pytest.raises(ConfigError, match="others can read it"):
-        key_in(path)
+        load_key(path)
     path.chmod(0o600)
-    assert key_in(path) == KEY
+    assert load_key(path) == KEY
     path.write_bytes(b"short")
     with pytest.raises(ConfigError, match="at least 32 characters"):
-        key_in(path)
+        load_key(path)

@@ -25,7 +25,7 @@ class TestSqliteRunStore(RunStoreContract):
         store.close()
 
 
-def test_a_file_is_shared_by_whoever_opens_it_and_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_sqlite_file_is_shared_between_stores_and_private(tmp_path: Path) -> None:
     path = tmp_path / "new" / "runs.db"
     one, other = SqliteRunStore(path), SqliteRunStore(path)
     one.begin(begun("a"))
@@ -38,7 +38,7 @@ def test_a_file_is_shared_by_whoever_opens_it_and_is_for_its_owner_alone(tmp_pat
     other.close()
 
 
-def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_foreign_file_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("these are my notes, and not a database at all\n" * 40, encoding="utf-8")
     with pytest.raises(StoreError):
@@ -60,16 +60,14 @@ WRONG_TYPES = {
 
 
 @pytest.mark.parametrize("column", WRONG_TYPES)
-def test_a_value_of_the_wrong_type_is_a_typed_error_and_leaves_other_runs_alone(
-    tmp_path: Path, column: str
-) -> None:
+def test_value_of_the_wrong_type_is_a_typed_error_of_its_run_only(tmp_path: Path, column: str) -> None:
     store = SqliteRunStore(tmp_path / "runs.db")
     for name in ("a", "b"):
         store.begin(begun(name))
         store.intend(first_lease(name), new_call("0", b"one", b"state", 2.0))
         store.answer(first_lease(name), "0", b"done")
     table, value = WRONG_TYPES[column]
-    with store._batch() as connection:
+    with store._transaction() as connection:
         named = "id" if table == "runs" else "run"
         assert connection.execute(f"UPDATE {table} SET {column} = {value} WHERE {named} = 'a'").rowcount  # noqa: S608 - names of ours
     with pytest.raises(StoreError, match="wrong type"):

@@ -16,15 +16,14 @@ from toolcrib.runtime import Bridge, GuestError, Limits
 class Named:
     """Tools of one namespace, `shop`, and functions, under their own names."""
 
-    def reference(self, path: str) -> str | None:
+    def resolve(self, path: str) -> str:
         known = {"shop.add", "shop.fail", "shop.slow", "shop.leak", "shop.big", "shop.meet"}
-        return path.replace(".", ":") if path in known else None
+        if path not in known:
+            raise GuestError("AttributeError" if "." in path else "NameError", f"there is no {path}")
+        return path.replace(".", ":")
 
     def parameters(self, path: str) -> Sequence[str]:
         return ("a", "b") if path == "shop.add" else ()
-
-    def unknown(self, path: str) -> str:
-        return f"there is no {path}"
 
 
 class Shop:
@@ -94,7 +93,7 @@ async def refused(bridge: Bridge, path: str, *args: Any, **kwargs: Any) -> Guest
 
 
 @pytest.mark.anyio
-async def test_a_tool_is_called_by_its_path_with_arguments_by_name_or_by_place() -> None:
+async def test_call_binds_arguments_by_name_and_by_position() -> None:
     bridge = bridge_to(Shop().crib)
     assert await called(bridge, "shop.add", a=1, b=2) == 3
     assert await called(bridge, "shop.add", 1, 2) == 3
@@ -102,7 +101,7 @@ async def test_a_tool_is_called_by_its_path_with_arguments_by_name_or_by_place()
 
 
 @pytest.mark.anyio
-async def test_every_call_is_recorded_by_the_host_in_the_order_they_began() -> None:
+async def test_records_are_in_the_order_of_the_calls() -> None:
     bridge = bridge_to(Shop().crib)
     await called(bridge, "shop.add", a=1)
     await refused(bridge, "shop.fail")
@@ -121,7 +120,7 @@ async def test_every_call_is_recorded_by_the_host_in_the_order_they_began() -> N
 
 
 @pytest.mark.anyio
-async def test_wrong_arguments_are_told_and_recorded_as_such() -> None:
+async def test_wrong_arguments_are_reported_and_recorded() -> None:
     bridge = bridge_to(Shop().crib)
     told = await refused(bridge, "shop.add", a="one")
     assert told.kind == "ValueError"
@@ -152,7 +151,7 @@ async def test_wrong_arguments_are_told_and_recorded_as_such() -> None:
         ("run_tool", ("shop:add", {"a": [[]] * 60_000}), {}, "ValueError", "more than 50,000 values"),
     ],
 )
-async def test_a_call_that_cannot_be_made_is_told_and_no_tool_runs(
+async def test_invalid_call_is_reported_and_runs_no_tool(
     path: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], kind: str, words: str
 ) -> None:
     bridge = bridge_to(Shop().crib)
@@ -163,7 +162,7 @@ async def test_a_call_that_cannot_be_made_is_told_and_no_tool_runs(
 
 
 @pytest.mark.anyio
-async def test_tuples_are_arrays() -> None:
+async def test_tuple_arguments_become_arrays() -> None:
     bridge = bridge_to(Shop().crib)
     outcome = await called(bridge, "run_chain", ({"tool_id": "shop:add", "args": {"a": 1, "b": 4}},))
     assert outcome["final"] == 5
@@ -171,7 +170,7 @@ async def test_tuples_are_arrays() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_guest_is_told_of_a_failure_without_paths_secrets_and_tracebacks() -> None:
+async def test_guest_error_has_no_paths_secrets_and_tracebacks() -> None:
     bridge = bridge_to(Shop().crib)
     told = await refused(bridge, "shop.leak")
     assert told.kind == "RuntimeError"
@@ -180,7 +179,7 @@ async def test_a_guest_is_told_of_a_failure_without_paths_secrets_and_tracebacks
 
 
 @pytest.mark.anyio
-async def test_one_call_too_many_ends_the_run_and_cannot_be_handled() -> None:
+async def test_call_over_the_limit_ends_the_run() -> None:
     ended: list[bool] = []
     bridge = bridge_to(Shop().crib, Limits(max_tool_calls=2), end=lambda: ended.append(True))
     await called(bridge, "shop.add", a=1)
@@ -197,7 +196,7 @@ async def test_one_call_too_many_ends_the_run_and_cannot_be_handled() -> None:
 
 
 @pytest.mark.anyio
-async def test_searching_without_end_ends_the_run() -> None:
+async def test_too_many_searches_end_the_run() -> None:
     bridge = bridge_to(Shop().crib)
     for _ in range(200):
         await called(bridge, "search_tools", "add numbers")
@@ -207,7 +206,7 @@ async def test_searching_without_end_ends_the_run() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_guest_finds_and_reads_about_tools() -> None:
+async def test_guest_can_search_and_describe_tools() -> None:
     bridge = bridge_to(Shop().crib)
     found = await called(bridge, "search_tools", "add", limit=2)
     assert found[0]["id"] == "shop:add"
@@ -219,7 +218,7 @@ async def test_a_guest_finds_and_reads_about_tools() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_result_that_the_guest_has_no_room_for_is_told_and_recorded_as_run() -> None:
+async def test_result_over_the_memory_limit_is_reported_and_recorded_as_run() -> None:
     bridge = bridge_to(Shop().crib, Limits(memory_bytes=16 << 20))
     told = await refused(bridge, "shop.big", size=5000)
     assert "ask the tool for less" in told.message
@@ -228,7 +227,7 @@ async def test_a_result_that_the_guest_has_no_room_for_is_told_and_recorded_as_r
 
 
 @pytest.mark.anyio
-async def test_calls_run_side_by_side_up_to_a_cap() -> None:
+async def test_parallel_calls_are_capped() -> None:
     shop = Shop()
     shop.expected = 64
     bridge = bridge_to(shop.crib)
@@ -241,7 +240,7 @@ async def test_calls_run_side_by_side_up_to_a_cap() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_steps_of_a_chain_are_calls() -> None:
+async def test_chain_steps_are_recorded_as_calls() -> None:
     bridge = bridge_to(Shop().crib, Limits(max_tool_calls=5))
     steps = [
         {"tool_id": "shop:add", "args": {"a": 1}},
@@ -255,7 +254,7 @@ async def test_the_steps_of_a_chain_are_calls() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_step_that_repeats_may_not_repeat_beyond_the_calls_that_are_left() -> None:
+async def test_repeated_chain_step_stops_at_the_call_limit() -> None:
     bridge = bridge_to(Shop().crib, Limits(max_tool_calls=5))
     step = {"tool_id": "shop:add", "args": {"a": {"$ref": "item"}}, "for_each": [1, 2, 3]}
     assert (await called(bridge, "run_chain", [step]))["final"] == [2, 3, 4]
@@ -266,7 +265,7 @@ async def test_a_step_that_repeats_may_not_repeat_beyond_the_calls_that_are_left
 
 
 @pytest.mark.anyio
-async def test_a_chain_that_fails_is_recorded_as_far_as_it_came() -> None:
+async def test_failed_chain_is_recorded_up_to_its_failure() -> None:
     bridge = bridge_to(Shop().crib, Limits(max_tool_calls=4))
     steps = [
         {"tool_id": name, "args": {"a": 1} if name == "shop:add" else {}}
@@ -280,7 +279,7 @@ async def test_a_chain_that_fails_is_recorded_as_far_as_it_came() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_chain_of_too_many_steps_ends_the_run() -> None:
+async def test_chain_over_the_step_limit_ends_the_run() -> None:
     bridge = bridge_to(Shop().crib, Limits(max_chain_steps=2))
     with pytest.raises(LimitExceededError) as caught:
         await called(bridge, "run_chain", [{"tool_id": "shop:add", "args": {"a": 1}}] * 3)
@@ -289,7 +288,7 @@ async def test_a_chain_of_too_many_steps_ends_the_run() -> None:
 
 
 @pytest.mark.anyio
-async def test_calls_that_are_cut_off_are_recorded_as_such() -> None:
+async def test_cancelled_calls_are_recorded_as_cancelled() -> None:
     shop = Shop()
     bridge = bridge_to(shop.crib)
     async with anyio.create_task_group() as tasks:
@@ -301,7 +300,7 @@ async def test_calls_that_are_cut_off_are_recorded_as_such() -> None:
     assert all(record.error for record in bridge.records)
 
 
-def test_a_violation_ends_the_run_once() -> None:
+def test_violation_ends_the_run_once() -> None:
     ended: list[bool] = []
     bridge = bridge_to(Crib(), end=lambda: ended.append(True))
     first, second = bridge.violation("one"), bridge.violation("two")
@@ -312,9 +311,7 @@ def test_a_violation_ends_the_run_once() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("path", "args"), [("shop.nothing", ()), ("shop.add", (1, 2, 3)), ("run_tool", ())])
-async def test_calling_without_end_what_cannot_be_called_ends_the_run(
-    path: str, args: tuple[Any, ...]
-) -> None:
+async def test_too_many_invalid_calls_end_the_run(path: str, args: tuple[Any, ...]) -> None:
     bridge = bridge_to(Shop().crib)
     for _ in range(200):
         await refused(bridge, path, *args)
@@ -325,7 +322,7 @@ async def test_calling_without_end_what_cannot_be_called_ends_the_run(
 
 
 @pytest.mark.anyio
-async def test_the_calls_of_a_chain_that_is_given_up_are_counted_and_recorded() -> None:
+async def test_calls_of_a_cancelled_chain_are_counted_and_recorded() -> None:
     shop = Shop()
     bridge = bridge_to(shop.crib, Limits(max_tool_calls=12))
     steps = [
@@ -345,7 +342,7 @@ async def test_the_calls_of_a_chain_that_is_given_up_are_counted_and_recorded() 
 
 
 @pytest.mark.anyio
-async def test_calls_beside_one_that_fails_are_counted_and_recorded() -> None:
+async def test_parallel_calls_of_a_failed_step_are_counted_and_recorded() -> None:
     bridge = bridge_to(Shop().crib)
     await refused(
         bridge,
@@ -357,7 +354,7 @@ async def test_calls_beside_one_that_fails_are_counted_and_recorded() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_chain_that_is_told_to_go_on_cannot_go_on_after_the_last_call() -> None:
+async def test_chain_that_ignores_errors_stops_at_the_call_limit() -> None:
     ended: list[bool] = []
     bridge = bridge_to(Shop().crib, Limits(max_tool_calls=2), end=lambda: ended.append(True))
     step = {"tool_id": "shop:add", "args": {"a": 1}, "on_error": "continue"}
@@ -368,7 +365,7 @@ async def test_a_chain_that_is_told_to_go_on_cannot_go_on_after_the_last_call() 
 
 
 @pytest.mark.anyio
-async def test_chains_that_call_nothing_are_not_for_free() -> None:
+async def test_chains_without_calls_count_as_lookups() -> None:
     bridge = bridge_to(Shop().crib)
     for _ in range(200):
         await called(bridge, "run_chain", [])
@@ -378,7 +375,7 @@ async def test_chains_that_call_nothing_are_not_for_free() -> None:
 
 
 @pytest.mark.anyio
-async def test_arguments_that_the_host_would_have_to_keep_are_bounded_in_all() -> None:
+async def test_arguments_of_all_calls_together_are_limited() -> None:
     bridge = bridge_to(Shop().crib, Limits(memory_bytes=16 << 20))
     for _ in range(18):
         await refused(bridge, "shop.add", a="x" * 900_000)
@@ -389,7 +386,7 @@ async def test_arguments_that_the_host_would_have_to_keep_are_bounded_in_all() -
 
 
 @pytest.mark.anyio
-async def test_a_tool_that_does_not_stop_is_left_alone() -> None:
+async def test_tool_that_ignores_cancellation_is_abandoned() -> None:
     crib = Crib()
     going, may_stop, stopped = anyio.Event(), anyio.Event(), anyio.Event()
 
@@ -432,7 +429,7 @@ class Plain:
 
 
 @pytest.mark.anyio
-async def test_any_gateway_will_do() -> None:
+async def test_bridge_accepts_any_gateway() -> None:
     bridge = Bridge(Plain(), Named(), Limits(), end=lambda: None)
     assert await called(bridge, "shop.add", 1) == {"tool": "shop:add", "args": {"a": 1}}
     assert await called(bridge, "search_tools", "x") == [{"id": "x", "limit": 10}]
@@ -442,7 +439,7 @@ async def test_any_gateway_will_do() -> None:
     assert bridge.records[1].error is not None
 
 
-def test_of_somebody_elses_gateway_the_host_runs_chains_itself() -> None:
+def test_chain_is_run_by_the_host_for_a_gateway_without_around() -> None:
     async def main() -> None:
         bridge = Bridge(Plain(), Named(), Limits(), end=lambda: None)
         with pytest.raises(GuestError, match="tool"):

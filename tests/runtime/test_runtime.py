@@ -99,7 +99,7 @@ async def ran(script: Any, code: str = "x = 1", **fields: Any) -> ExecuteResult:
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
-async def test_code_calls_tools_and_leaves_a_value(runtime: Runtime) -> None:
+async def test_execute_returns_the_value_and_the_calls(runtime: Runtime) -> None:
     code = """
 found = await shop.order(7, express=True)
 print(await greet("ann"))
@@ -122,7 +122,7 @@ async def test_monty_is_the_default(runtime: Runtime) -> None:
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
-async def test_mistakes_are_told_before_any_tool_runs(runtime: Runtime) -> None:
+async def test_type_check_reports_mistakes_before_any_tool_runs(runtime: Runtime) -> None:
     code = "await shop.order(number=1)\nawait shop.order(nummer=2)\nawait shop.cancle(number=1)"
     for backend in ("monty", "process"):
         with pytest.raises(CodeError) as caught:
@@ -134,7 +134,7 @@ async def test_mistakes_are_told_before_any_tool_runs(runtime: Runtime) -> None:
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
-async def test_what_there_was_until_an_error_is_in_it(runtime: Runtime) -> None:
+async def test_error_has_the_result_so_far(runtime: Runtime) -> None:
     code = "print('before')\nawait shop.order(number=1)\nawait shop.cancel(number=1)"
     for backend in ("monty", "process"):
         with pytest.raises(CodeError, match="order 1 has left") as caught:
@@ -147,7 +147,7 @@ async def test_what_there_was_until_an_error_is_in_it(runtime: Runtime) -> None:
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
-async def test_code_that_takes_too_long_is_stopped_with_what_it_did(runtime: Runtime) -> None:
+async def test_timeout_stops_the_code_and_keeps_the_result_so_far(runtime: Runtime) -> None:
     code = "print('begun')\nawait shop.order(number=1)\nwhile True:\n    pass"
     for backend in ("monty", "process"):
         for timeout in (0.5, 5.0, 25.0):  # a busy machine may not come to the call so soon
@@ -163,7 +163,7 @@ async def test_code_that_takes_too_long_is_stopped_with_what_it_did(runtime: Run
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
-async def test_too_many_calls_end_the_code_even_if_it_catches_everything(runtime: Runtime) -> None:
+async def test_call_limit_ends_code_that_catches_everything(runtime: Runtime) -> None:
     code = """
 while True:
     try:
@@ -179,7 +179,7 @@ while True:
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
-async def test_what_monty_does_not_speak_moves_to_process_if_that_is_asked(runtime: Runtime) -> None:
+async def test_language_fallback_moves_unsupported_code_to_process(runtime: Runtime) -> None:
     code = "def numbers():\n    yield 1\n    yield 2\n__out = list(numbers())"
     with pytest.raises(CodeError, match="process") as caught:
         await runtime.execute(ExecuteRequest(code=code))
@@ -193,7 +193,7 @@ async def test_what_monty_does_not_speak_moves_to_process_if_that_is_asked(runti
     assert module.backend.kind == "process"
 
 
-async def test_code_that_has_called_a_tool_does_not_move() -> None:
+async def test_language_fallback_is_refused_after_a_call() -> None:
     async def script(job: Job, bridge: Bridge) -> Any:  # noqa: ARG001 - the protocol's signature
         await bridge.call("greet", ["ann"], {})
         raise CodeError("no generators here", unsupported=True)
@@ -203,13 +203,13 @@ async def test_code_that_has_called_a_tool_does_not_move() -> None:
     assert len(caught.value.result.tool_calls) == 1
 
 
-async def test_a_plain_mistake_does_not_move(runtime: Runtime) -> None:
+async def test_language_fallback_ignores_plain_mistakes(runtime: Runtime) -> None:
     with pytest.raises(CodeError, match="division by zero") as caught:
         await runtime.execute(ExecuteRequest(code="1 / 0", language_fallback=True))
     assert caught.value.result.backend.kind == "monty"
 
 
-async def test_a_value_that_is_not_json_is_a_violation() -> None:
+async def test_value_that_is_not_json_is_a_violation() -> None:
     async def script(job: Job, bridge: Bridge) -> Any:  # noqa: ARG001 - the protocol's signature
         return {1, 2}
 
@@ -217,7 +217,7 @@ async def test_a_value_that_is_not_json_is_a_violation() -> None:
         await ran(script)
 
 
-async def test_a_value_that_is_too_large_is_told() -> None:
+async def test_value_over_the_limit_is_refused() -> None:
     async def script(job: Job, bridge: Bridge) -> Any:  # noqa: ARG001 - the protocol's signature
         return "é" * 600
 
@@ -226,7 +226,7 @@ async def test_a_value_that_is_too_large_is_told() -> None:
     assert caught.value.limit == "output_bytes"
 
 
-async def test_what_the_bridge_says_comes_before_what_the_guest_makes_of_it() -> None:
+async def test_bridge_failure_takes_precedence_over_the_guest_error() -> None:
     async def script(job: Job, bridge: Bridge) -> Any:  # noqa: ARG001 - the protocol's signature
         bridge.violation("it lied")
         raise CodeError("nothing happened")
@@ -241,7 +241,7 @@ async def test_what_the_bridge_says_comes_before_what_the_guest_makes_of_it() ->
         await ran(quiet)
 
 
-async def test_a_sandbox_learns_what_the_code_may_name_and_how_much_it_may_use() -> None:
+async def test_job_has_the_names_and_limits_of_the_request() -> None:
     jobs: list[Job] = []
 
     async def script(job: Job, bridge: Bridge) -> Any:  # noqa: ARG001 - the protocol's signature
@@ -257,7 +257,7 @@ async def test_a_sandbox_learns_what_the_code_may_name_and_how_much_it_may_use()
     )
 
 
-async def test_the_caller_may_give_up() -> None:
+async def test_execute_can_be_cancelled() -> None:
     begun = anyio.Event()
 
     async def script(job: Job, bridge: Bridge) -> Any:  # noqa: ARG001 - the protocol's signature
@@ -271,7 +271,7 @@ async def test_the_caller_may_give_up() -> None:
             tasks.cancel_scope.cancel()
 
 
-async def test_waiting_for_tools_counts_towards_the_deadline() -> None:
+async def test_deadline_includes_preparation() -> None:
     async def never(code: str) -> None:  # noqa: ARG001 - the protocol's signature
         await anyio.sleep_forever()
 
@@ -283,7 +283,7 @@ async def test_waiting_for_tools_counts_towards_the_deadline() -> None:
     assert not caught.value.result.limits_enforced.memory
 
 
-async def test_a_sandbox_that_is_lost_after_a_call_does_not_hide_the_call() -> None:
+async def test_lost_sandbox_error_keeps_the_recorded_calls() -> None:
     async def script(job: Job, bridge: Bridge) -> Any:
         if "greet" in job.code:
             await bridge.call("greet", ["ann"], {})
@@ -296,7 +296,7 @@ async def test_a_sandbox_that_is_lost_after_a_call_does_not_hide_the_call() -> N
         await ran(script)
 
 
-async def test_sandboxes_are_entered_once_and_left_with_the_runtime() -> None:
+async def test_sandbox_is_entered_once_and_exited_with_the_runtime() -> None:
     async def script(job: Job, bridge: Bridge) -> Any:  # noqa: ARG001 - the protocol's signature
         return sandbox.entered
 
@@ -325,15 +325,13 @@ async def test_sandboxes_are_entered_once_and_left_with_the_runtime() -> None:
         ({"backend": "unsafe", "profile": "dev"}, "asked for twice; there is no `allow_unsafe`"),
     ],
 )
-async def test_a_sandbox_that_may_not_be_used_is_refused_with_what_to_do(
-    fields: dict[str, Any], words: str
-) -> None:
+async def test_sandbox_refusal_has_a_remedy(fields: dict[str, Any], words: str) -> None:
     async with Runtime(Crib(), sandboxes=[Scripted(None, remedy="get a wall")]) as runtime:
         with pytest.raises(RuntimeUnavailableError, match=re.escape(words)):
             await runtime.execute(ExecuteRequest(code="x = 1", **fields))
 
 
-async def test_a_sandbox_that_is_not_here_says_what_to_install() -> None:
+async def test_missing_sandbox_error_says_what_to_install() -> None:
     async with Runtime(
         Crib(), sandboxes=[Scripted(None, available=False, remedy="pip install it")]
     ) as runtime:
@@ -341,7 +339,7 @@ async def test_a_sandbox_that_is_not_here_says_what_to_install() -> None:
             await runtime.execute(ExecuteRequest(code="x = 1", backend="scripted"))
 
 
-async def test_no_wall_at_all_has_to_be_asked_for_twice_and_warns() -> None:
+async def test_unsafe_needs_profile_and_permission_and_warns() -> None:
     from toolcrib.runtime.sandboxes.unsafe import UnsafeSandboxWarning  # noqa: PLC0415 - a plug-in's way
 
     async with Runtime(crib_of_tools(), allow_unsafe=True) as runtime:
@@ -358,7 +356,7 @@ async def test_no_wall_at_all_has_to_be_asked_for_twice_and_warns() -> None:
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
-async def test_hardened_code_runs_behind_two_walls(runtime: Runtime) -> None:
+async def test_hardened_profile_has_two_walls(runtime: Runtime) -> None:
     able = [kind for kind, info in backends().items() if "hardened" in info.details["profiles"]]
     assert "monty" in able
     for backend in able:
@@ -367,7 +365,7 @@ async def test_hardened_code_runs_behind_two_walls(runtime: Runtime) -> None:
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
-def test_every_kind_is_listed_with_whether_it_can_run_here() -> None:
+def test_backends_lists_every_kind_with_its_availability() -> None:
     listed = backends()
     assert {"monty", "process", "docker", "gvisor", "wasm", "unsafe"} <= listed.keys()
     for kind, info in listed.items():
@@ -417,7 +415,7 @@ def plugged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 @pytest.mark.usefixtures("plugged_in")
-async def test_a_plug_in_adds_a_sandbox() -> None:
+async def test_entry_point_adds_a_sandbox() -> None:
     async with Runtime(Crib()) as runtime:
         assert (await runtime.execute(ExecuteRequest(code="x = 1", backend="echo"))).value == "x = 1"
         with pytest.raises(RuntimeUnavailableError, match="does not load: no engine"):
@@ -426,7 +424,7 @@ async def test_a_plug_in_adds_a_sandbox() -> None:
             await runtime.execute(ExecuteRequest(code="x = 1", backend="none"))
 
 
-async def test_stubs_are_made_of_tools_with_and_without_a_runtime(runtime: Runtime) -> None:
+async def test_stubs_renders_tools_with_and_without_a_runtime(runtime: Runtime) -> None:
     tools = crib_of_tools().code_names.tools(["shop:order", "greet"]).values()
     text = Runtime.stubs(tools)
     assert "async def order(" in text

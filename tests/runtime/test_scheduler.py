@@ -60,12 +60,12 @@ async def place_of(places: int, *names: str) -> AsyncIterator[Place]:
             group.cancel_scope.cancel()
 
 
-async def test_one_client_leaves_a_place_for_another() -> None:
+async def test_queue_keeps_a_place_free_for_another_client() -> None:
     async with place_of(8, *(f"a{number}" for number in range(30)), "b0") as place:
         assert place.begun == ["a0", "a1", "a2", "a3", "a4", "a5", "b0"]
 
 
-async def test_clients_take_turns_however_many_runs_one_of_them_has_waiting() -> None:
+async def test_queue_alternates_between_clients() -> None:
     async with place_of(2, "a0", "b0", "a1", "a2", "a3", "b1", "c0", "b2") as place:
         assert place.begun == ["a0", "b0"]
         for ended, begins in (("a0", "c0"), ("c0", "a1"), ("b0", "b1"), ("a1", "a2"), ("b1", "b2")):
@@ -73,7 +73,7 @@ async def test_clients_take_turns_however_many_runs_one_of_them_has_waiting() ->
             assert place.begun[-1] == begins
 
 
-async def test_only_so_many_runs_of_a_client_wait_and_the_others_are_told_when_to_come() -> None:
+async def test_queue_limits_waiting_runs_of_a_client() -> None:
     async with place_of(1, *(f"a{number}" for number in range(60)), "b0") as place:
         assert len(place.refused) == 27
         for error in place.refused:
@@ -88,18 +88,18 @@ async def test_only_so_many_runs_of_a_client_wait_and_the_others_are_told_when_t
         assert place.begun == ["a0", "b0"]
 
 
-async def test_only_so_many_runs_wait_whoever_asked_for_them() -> None:
+async def test_queue_limits_all_waiting_runs() -> None:
     names = [f"{chr(ord('a') + client)}{number}" for client in range(9) for number in range(31)]
     async with place_of(1, *names) as place:
         assert len(place.refused) == len(names) - 1 - 256
 
 
-async def test_the_runs_of_the_program_itself_are_not_refused() -> None:
+async def test_queue_never_refuses_the_program_itself() -> None:
     async with place_of(4, *(f"-{number}" for number in range(400))) as place:
         assert (len(place.begun), place.refused) == (4, [])
 
 
-async def test_a_run_that_is_given_up_takes_no_place() -> None:
+async def test_cancelled_run_takes_no_place() -> None:
     async with place_of(1, "a0") as place:
         async with anyio.create_task_group() as given_up:
             given_up.start_soon(place.run, "b0")
@@ -114,7 +114,7 @@ async def test_a_run_that_is_given_up_takes_no_place() -> None:
             assert place.begun == ["a0"]
 
 
-async def test_a_run_that_is_given_up_as_its_turn_comes_hands_it_on() -> None:
+async def test_run_cancelled_at_its_turn_passes_it_on() -> None:
     async with place_of(1, "a0") as place:
         async with anyio.create_task_group() as given_up:
             given_up.start_soon(place.run, "b0")
@@ -126,7 +126,7 @@ async def test_a_run_that_is_given_up_as_its_turn_comes_hands_it_on() -> None:
             pass
 
 
-async def test_a_run_whose_turn_does_not_come_blames_the_queue_and_not_the_code() -> None:
+async def test_run_without_a_turn_fails_as_busy() -> None:
     hold = anyio.Event()
     begun = 0
 

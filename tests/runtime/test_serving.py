@@ -33,7 +33,7 @@ def crib_with(namespace: str) -> Crib:
     return crib
 
 
-async def test_code_of_each_gateway_reaches_its_own_tools_in_the_same_sandbox() -> None:
+async def test_serving_shares_sandboxes_between_gateways() -> None:
     one, two = crib_with("one"), crib_with("two")
     sandbox = Counted()
     prepared: list[str] = []
@@ -52,7 +52,7 @@ async def test_code_of_each_gateway_reaches_its_own_tools_in_the_same_sandbox() 
     assert prepared == ["__out = await two.whose()", "__out = await one.whose()"]
 
 
-async def test_what_one_may_run_without_walls_another_may_not() -> None:
+async def test_serving_keeps_allow_unsafe_separate() -> None:
     crib = crib_with("one")
     unsafe = ExecuteRequest(code="__out = 1", backend="unsafe", profile="dev")
     async with Runtime(crib, allow_unsafe=True) as runtime:

@@ -7,7 +7,7 @@ from effort import at_most
 
 from toolcrib import Crib
 from toolcrib.model import LocalBackend, Tool
-from toolcrib.runtime import Catalogue
+from toolcrib.runtime import Catalogue, GuestError
 from toolcrib.runtime.surface import EmptyCatalogue, Surface, mentioned
 
 
@@ -45,7 +45,7 @@ def surface(code: str, *ids: str) -> Surface:
         ("f'{github.a()}'", "github", {"a"}),
     ],
 )
-def test_names_are_seen_with_their_attributes(code: str, name: str, attributes: set[str]) -> None:
+def test_mentioned_finds_names_with_their_attributes(code: str, name: str, attributes: set[str]) -> None:
     assert mentioned(code)[name] == attributes
 
 
@@ -53,12 +53,12 @@ def test_names_are_seen_with_their_attributes(code: str, name: str, attributes: 
 @pytest.mark.parametrize(
     "code", ["a" * 1_000_000, "a." * 500_000, "a " * 500_000, "a" + " " * 1_000_000, "(" * 1_000_000]
 )
-def test_hostile_code_is_looked_at_in_no_time(code: str) -> None:
+def test_mentioned_is_linear_for_hostile_code(code: str) -> None:
     with at_most(2.0):
         assert len(mentioned(code)) <= 1
 
 
-def test_only_what_the_code_mentions_is_there() -> None:
+def test_surface_has_only_mentioned_names() -> None:
     seen = surface("await github.create_issue(title='x')", "github:create_issue", "github:close", "mail:send")
     assert seen.names == ("github",)
     assert list(seen.tools) == ["github.create_issue"]
@@ -80,7 +80,7 @@ def test_only_what_the_code_mentions_is_there() -> None:
         ("other", None),
     ],
 )
-def test_a_name_stands_for_a_tool(path: str, reference: str | None) -> None:
+def test_resolve_returns_the_tool_of_a_name(path: str, reference: str | None) -> None:
     ids = (
         "github:create_issue",
         "github:close",
@@ -91,43 +91,53 @@ def test_a_name_stands_for_a_tool(path: str, reference: str | None) -> None:
         "other",
     )
     code = "github.create_issue(); my_files.read; greet(); print(1); print_(2)"
-    assert surface(code, *ids).reference(path) == reference
+    seen = surface(code, *ids)
+    if reference is None:
+        with pytest.raises(GuestError):
+            seen.resolve(path)
+    else:
+        assert seen.resolve(path) == reference
 
 
-def test_arguments_may_be_given_in_the_order_of_the_signature() -> None:
+def test_parameters_are_in_the_order_of_the_signature() -> None:
     seen = surface("github.close(1); greet(2)", "github:close", "github:open", "greet")
     assert list(seen.parameters("github.close")) == ["a", "b"]
     assert list(seen.parameters("github.open")) == ["a", "b"]
     assert list(seen.parameters("greet")) == ["a", "b"]
-    assert list(seen.parameters("github.nothing")) == []
+    with pytest.raises(GuestError, match="has no tool 'nothing'"):
+        seen.parameters("github.nothing")
 
 
-def test_a_name_that_is_none_gets_the_nearest() -> None:
+def test_unknown_name_has_a_suggestion() -> None:
     seen = surface("github.create_isue()", "github:create_issue", "github:close")
-    assert (
-        seen.unknown("github.create_isue")
-        == "'github' has no tool 'create_isue'; did you mean 'create_issue'?"
-    )
     assert list(seen.tools) == ["github.create_issue"]
-    assert seen.unknown("nobody") == "name 'nobody' is not defined"
+    with pytest.raises(GuestError) as caught:
+        seen.resolve("github.create_isue")
+    assert str(caught.value) == (
+        "AttributeError: 'github' has no tool 'create_isue'; did you mean 'create_issue'?"
+    )
+    with pytest.raises(GuestError) as caught:
+        seen.resolve("nobody")
+    assert str(caught.value) == "NameError: name 'nobody' is not defined"
 
 
-def test_of_two_names_that_would_be_the_same_each_has_its_own() -> None:
+def test_colliding_names_get_identifiers_of_their_own() -> None:
     ids = ("shop:a-b", "shop:a_b", "shop:a.b")
     seen = surface("shop.a_b(); shop.a_b_2(); shop.a_b_3()", *ids)
-    assert {seen.reference(path) for path in ("shop.a_b", "shop.a_b_2", "shop.a_b_3")} == set(ids)
-    assert seen.reference("shop.a_b") == "shop:a_b"
+    assert {seen.resolve(path) for path in ("shop.a_b", "shop.a_b_2", "shop.a_b_3")} == set(ids)
+    assert seen.resolve("shop.a_b") == "shop:a_b"
 
 
-def test_a_catalogue_without_tools_offers_the_functions_of_every_guest() -> None:
+def test_empty_catalogue_resolves_no_name() -> None:
     nothing = EmptyCatalogue()
     assert isinstance(nothing, Catalogue)
     seen = Surface("github.close(); x", nothing)
     assert (seen.names, seen.tools) == ((), {})
-    assert seen.reference("github.close") is None
+    with pytest.raises(GuestError):
+        seen.resolve("github.close")
 
 
-def test_the_catalogue_of_a_crib_follows_it() -> None:
+def test_code_names_follow_the_crib() -> None:
     crib = crib_of("shop:one")
     catalogue = crib.code_names
     assert isinstance(catalogue, Catalogue)
@@ -137,7 +147,7 @@ def test_the_catalogue_of_a_crib_follows_it() -> None:
     assert catalogue.namespaces() == ("shop",)
 
 
-def test_a_namespace_of_many_pages_is_listed_whole_and_each_name_once() -> None:
+def test_code_names_lists_a_large_namespace_once() -> None:
     crib = Crib()
     backend = LocalBackend(name="x")
     tools = [Tool(name=f"t{n}", namespace="shop", input_schema={}) for n in range(2_100)]
@@ -148,7 +158,7 @@ def test_a_namespace_of_many_pages_is_listed_whole_and_each_name_once() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_tool_without_an_output_schema_has_what_was_learnt_of_its_results() -> None:
+async def test_code_names_adds_the_learnt_output_schema() -> None:
     crib = Crib()
 
     @crib.add(namespace="shop")

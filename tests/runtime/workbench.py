@@ -14,7 +14,7 @@ from toolcrib import Crib
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError
 from toolcrib.execution import Request
 from toolcrib.model import ToolCallRecord
-from toolcrib.runtime import Bridge, Job, Limits, Output, Sandbox, SecurityProfile
+from toolcrib.runtime import Bridge, GuestError, Job, Limits, Output, Sandbox, SecurityProfile
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
 SECRET = "sesame-4f8a91c2d7"  # noqa: S105 - a secret that no guest may see
@@ -172,22 +172,16 @@ class Names:
     def __init__(self, shelf: Shelf) -> None:
         self._index = shelf.crib.discovery.index
 
-    def reference(self, path: str) -> str | None:
+    def resolve(self, path: str) -> str:
         """Return the id of a tool."""
         found = path.replace(".", ":", 1)
-        return (
-            found
-            if "." in path and any(found == item.id for item in self._index.tools(limit=100).items)
-            else None
-        )
+        if "." not in path or all(found != item.id for item in self._index.tools(limit=100).items):
+            raise GuestError("AttributeError" if "." in path else "NameError", f"there is no tool {path!r}")
+        return found
 
     def parameters(self, path: str) -> Sequence[str]:
         """Return its arguments."""
         return list(self._index.get(path.replace(".", ":", 1)).input_schema["properties"])
-
-    def unknown(self, path: str) -> str:
-        """Return what to say of a name that is not there."""
-        return f"there is no tool {path!r}"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import anyio
 import anyio.lowlevel
 
 T = TypeVar("T")
-_KEPT: set["asyncio.Task[None]"] = set()
+_KEPT: set["asyncio.Task[Any]"] = set()
 """The event loop holds its tasks weakly: a task that nobody holds may vanish while it runs."""
 _CLOSING_TIME = 5.0
 """How long a task that is asked to stop is waited for; handlers may take their time to clean up."""
@@ -55,26 +55,38 @@ class Background:
             self._ended.set()
 
 
-async def given_up_after(patience: float, call: Callable[[], Awaitable[T]]) -> T:
-    """Return what a call gives; one that is cancelled is waited for so many seconds, and then left alone."""
-    given: list[T] = []
-    raised: list[Exception] = []
+async def abandon_after(grace: float, call: Callable[[], Awaitable[T]]) -> T:
+    """Await a call; if the caller is cancelled, the call is cancelled and has `grace` seconds to end.
 
-    async def work() -> None:
-        try:
-            given.append(await call())
-        except Exception as error:  # noqa: BLE001 - it is raised where the call is waited for
-            raised.append(error)
+    The call runs in a task of its own, so that one that does not end when cancelled can be left behind.
+    """
+    scope = anyio.CancelScope()
 
-    task = Background(work)
+    async def run() -> T:
+        with scope:
+            return await call()
+        raise asyncio.CancelledError  # the scope is cancelled only below, where nobody takes the result
+
+    task = asyncio.get_running_loop().create_task(run())
     try:
-        await task.wait()
+        await asyncio.wait({task})
     except BaseException:
-        await task.stop(patience)
+        _KEPT.add(task)
+        task.add_done_callback(_drop)
+        scope.cancel()
+        with anyio.move_on_after(grace, shield=True):
+            await asyncio.wait({task})
         raise
-    if raised:
-        raise raised[0]
-    return given[0]
+    if task.cancelled():  # not by us: something that the call awaited was cancelled
+        raise RuntimeError("the call ended as if it had been cancelled")
+    return task.result()
+
+
+def _drop(task: "asyncio.Task[Any]") -> None:
+    """Forget an abandoned task; its failure is read, or the event loop would report it."""
+    _KEPT.discard(task)
+    if not task.cancelled():
+        task.exception()
 
 
 async def result_of(future: "Future[T]") -> T:

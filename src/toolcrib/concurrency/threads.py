@@ -11,7 +11,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 import anyio
 from anyio import from_thread, to_thread
-from anyio.lowlevel import EventLoopToken, current_token
+from anyio.lowlevel import current_token
 
 _Given = TypeVarTuple("_Given")
 _Result = TypeVar("_Result")
@@ -109,7 +109,8 @@ class OwnedThreads:
             try:
                 return function(*args)
             finally:
-                _tell(self._ended, done, token)
+                with suppress(anyio.RunFinishedError):
+                    from_thread.run_sync(self._ended, done, token=token)
 
         try:
             future = self._executor.submit(work)
@@ -132,8 +133,3 @@ class OwnedThreads:
     def end(self) -> None:
         """Let the threads end."""
         self._executor.shutdown(wait=False)
-
-
-def _tell(ended: Callable[[anyio.Event], None], done: anyio.Event, token: EventLoopToken) -> None:
-    with suppress(anyio.RunFinishedError):
-        from_thread.run_sync(ended, done, token=token)

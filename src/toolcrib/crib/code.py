@@ -1,6 +1,7 @@
 """Runs code that calls the tools of a crib, in warm sandboxes."""
 
 from collections.abc import Hashable, Sequence
+from contextlib import AsyncExitStack
 
 import anyio
 
@@ -40,15 +41,13 @@ class Sandboxes:
 
         With `keep`, the sandboxes are kept for the next run, until `close`. A run with a journal is durable.
         """
-
-        def serve(runtime: Runtime) -> Runtime:
-            return runtime.serving(gateway, names, allow_unsafe=allow_unsafe, prepare=names.wait_for_code)
-
-        if keep:
-            shared = await self._shared_runtime(gateway)
-            return await serve(shared).execute(request, caller=caller, journal=journal)
-        async with Runtime(gateway, sandboxes=self._given) as runtime:
-            return await serve(runtime).execute(request, journal=journal)
+        async with AsyncExitStack() as stack:
+            if keep:
+                runtime = await self._shared_runtime(gateway)
+            else:
+                runtime = await stack.enter_async_context(Runtime(gateway, sandboxes=self._given))
+            serving = runtime.serving(gateway, names, allow_unsafe=allow_unsafe, prepare=names.wait_for_code)
+            return await serving.execute(request, caller=caller, journal=journal)
 
     async def _shared_runtime(self, gateway: ToolGateway) -> Runtime:
         """Return the runtime of the warm sandboxes; each run then sets its own gateway by `serving`."""

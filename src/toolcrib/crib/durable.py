@@ -30,7 +30,7 @@ from toolcrib.paths import runs_file, runs_key
 from toolcrib.runs import MemoryRunStore, RunStore, SqliteRunStore
 from toolcrib.runs.journal import RunJournal
 from toolcrib.runs.keeper import RunKeeper
-from toolcrib.runs.signing import Signer, checked_key, key_in
+from toolcrib.runs.signing import Signer, check_key, load_key
 
 T = TypeVar("T", bound=Record)
 _THREADS = 4
@@ -97,12 +97,12 @@ class DurableRuns:
 
     def _read_key(self, settings: Settings) -> bytes:
         if settings.runs.key is None:
-            return key_in(runs_key(self._environ))
+            return load_key(runs_key(self._environ))
         fill = Expansion(os.environ if self._environ is None else self._environ)
         key = fill.text(settings.runs.key, path="/runs/key")
         if fill.problems:
             raise ConfigError(settings.origin, tuple(fill.problems))
-        return checked_key(key.encode(), settings.origin)
+        return check_key(key.encode(), settings.origin)
 
 
 def journal_calls(journal: RunJournal) -> Around:

@@ -52,7 +52,7 @@ from toolcrib.model import LocalTool, SchemaValidator, Tool, ToolDoc, ToolExampl
 from toolcrib.runs import RunRecord
 from toolcrib.runs.journal import RunJournal
 from toolcrib.runs.keeper import RunKeeper
-from toolcrib.runtime.records import (
+from toolcrib.runtime.request import (
     ExecuteRequest,
     ExecuteResult,
     Limits,

@@ -1,7 +1,7 @@
-"""Durable runs: what code and chains do is written down as they go, so that they can go on elsewhere."""
+"""Durable runs: code and chains whose calls are recorded, so that another process can resume them."""
 
 from toolcrib.runs.memory import MemoryRunStore
-from toolcrib.runs.records import RunRecord
+from toolcrib.runs.run_record import RunRecord
 from toolcrib.runs.sqlite import SqliteRunStore
 from toolcrib.runs.store import Lease, NewCall, RunStore, StoredCall, StoredRun
 

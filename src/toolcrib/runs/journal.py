@@ -1,4 +1,22 @@
-"""The journal of one durable run: a call is written down before it is made, and its answer after it."""
+"""The journal of one durable run: each call is written before it is made, and its answer after it.
+
+The order of writes is what makes a run recoverable:
+
+1. `call` writes the intent of a call, with the state that the run can be resumed from, and waits for the
+   store.
+2. Only then it makes the call. A process that dies here leaves an intent without an answer: an uncertain
+   call.
+3. The answer is written with the next intent, or after `_ANSWER_DELAY` if no call follows. Losing an answer
+   is safe, since the call is then uncertain, and a person decides about it.
+
+Each write names the lease of this holder. So a holder that was taken for dead writes nothing more, and makes
+no further call. Each call has a place in a sequence, whose length is signed with each call: otherwise a call
+that somebody removes from the store would be made again. Everything is signed, and checked when a run is
+resumed.
+
+The store is written in threads, since another process may hold its lock. If the store can write at once
+without waiting (`intend_at_once`), an intent is written in the event loop, since a thread takes longer.
+"""
 
 import asyncio  # noqa: TID251 - anyio calls nothing later
 import json
@@ -33,23 +51,23 @@ from toolcrib.runs.signing import Signer
 from toolcrib.runs.store import NewCall, RunStore, StoredRun
 
 MAX_STATE = 32 << 20
-"""How many bytes a run may take that is written down with each call."""
-_MOMENT = 0.001
-"""Seconds after which an answer is written down, unless another call is before."""
-_SMALL = 64 << 10
-"""How many bytes are signed and written in the event loop; more are in a thread."""
-_ANYTHING = {"type": "object"}
+"""Bytes of the largest state, which is stored with each call."""
+_ANSWER_DELAY = 0.001
+"""Seconds after which an answer is stored, unless another call comes before."""
+_MAX_IN_LOOP = 64 << 10
+"""Bytes that are signed and written in the event loop; more are written in a thread."""
+_ANY_OBJECT = {"type": "object"}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _BACKEND: TypeAdapter[AnyBackend] = TypeAdapter(AnyBackend)
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A call that was made before, and what came of it."""
+    """A call that was made before, and its result or error."""
 
     key: str
     tool_id: str
-    """What the call asked for."""
+    """The reference in the call."""
     args: dict[str, Any]
     duration: float
     result: RunResult | None = None
@@ -63,7 +81,7 @@ class Answered:
         return self.result
 
 
-class _Begun(NamedTuple):
+class _BegunCall(NamedTuple):
     """A call that was begun."""
 
     tool_id: str
@@ -73,25 +91,15 @@ class _Begun(NamedTuple):
 
 
 class RunJournal:
-    """What is known of one run, and what it does from now on.
-
-    The store is written in threads, since another process may hold it; a call is written in the event loop
-    where that is quick and nobody has to be waited for, since a thread takes longer. The writes of a run
-    follow each other.
-
-    Each write names the lease of this holder. So a holder that was taken for dead writes nothing
-    more, and makes no further call, since calls are written down before they are made. Each call has a
-    place in a sequence, whose length is signed with each call: one that was taken out of the store would
-    else be made again.
-    """
+    """The calls of one run: those that were made before, and those that it makes from now on."""
 
     def __init__(
         self, store: RunStore, signer: Signer, run: StoredRun, threads: Threads | None = None
     ) -> None:
-        """Go on with a run, of which everything that is stored is checked; it is written in these threads.
+        """Read a stored run and check its signatures; its writes go to `threads`.
 
         Raises:
-            SnapshotError: something of it was changed, or is not ours.
+            SnapshotError: something in it was changed, or signed with another key.
         """
         self.run_id, self.lease = run.id, run.lease
         self._store, self._signer = store, signer
@@ -99,43 +107,43 @@ class RunJournal:
         self._at_once: Callable[..., bool] | None = getattr(store, "intend_at_once", None)
         self._writing = anyio.Lock(fast_acquire=True)
         self.state = None if run.state is None else signer.open(run.id, "state", run.state)
-        """What a sandbox left to go on from; None at the beginning."""
+        """The state of the sandbox to resume from; None at the beginning."""
         self.changed = 0.0
         """When the last of its calls was begun, in seconds since the epoch."""
-        self._next: bytes | None = None
+        self._new_state: bytes | None = None
         self._answered: dict[str, Answered] = {}
-        """The calls that may be asked for again: those of earlier parts of the run."""
+        """The answers of earlier parts of the run, which may be requested again."""
         self._done: set[str] = set()
         self._unwritten: dict[str, dict[str, Any]] = {}
-        self._lost: SnapshotError | None = None
+        self._write_failure: SnapshotError | None = None
         self._timer: asyncio.TimerHandle | None = None
         if run.sequence is None:
             reason = "the sequence of its calls is missing: taken out, or written by an earlier version"
             raise SnapshotError(run.id, reason)
-        begun: dict[str, _Begun] = {}
+        begun: dict[str, _BegunCall] = {}
         for key, call in run.calls.items():
-            intent = self._opened(f"call:{key}", call.intent)
+            intent = self._open(f"call:{key}", call.intent)
             self.changed = max(self.changed, intent["at"])
-            begun[key] = _Begun(intent["tool"], intent["args"], intent["place"])
+            begun[key] = _BegunCall(intent["tool"], intent["args"], intent["place"])
         self._begun = dict(sorted(begun.items(), key=lambda item: item[1].place))
         self._check_sequence(run.sequence)
         for key in self._begun:
             outcome = run.calls[key].outcome
             if outcome is not None:
-                self._note(key, self._opened(f"answer:{key}", outcome))
+                self._record_outcome(key, self._open(f"answer:{key}", outcome))
 
     @classmethod
     def begin(
         cls, store: RunStore, signer: Signer, run: StoredRun, threads: Threads | None = None
     ) -> "RunJournal":
-        """Keep a new run, and return its journal."""
-        started = replace(run, sequence=signer.seal(run.id, "sequence", _json({"calls": 0})))
+        """Store a new run, and return its journal."""
+        started = replace(run, sequence=signer.seal(run.id, "sequence", _to_json_bytes({"calls": 0})))
         store.begin(started)
         return cls(store, signer, started, threads)
 
     def _check_sequence(self, sealed: bytes) -> None:
-        """Refuse a run of which a call was taken out of the store."""
-        count = self._opened("sequence", sealed)["calls"]
+        """Check that no call was removed from the store or added to it."""
+        count = self._open("sequence", sealed)["calls"]
         if [begun.place for begun in self._begun.values()] != list(range(count)):
             raise SnapshotError(self.run_id, "calls were taken out of the store, or put into it")
 
@@ -154,7 +162,7 @@ class RunJournal:
         return len(self._done)
 
     def suspend(self, state: bytes) -> None:
-        """Take what the run goes on from, which is kept with the next call.
+        """Set the state to resume from, which is stored with the next call.
 
         Raises:
             LimitExceededError: it is too large.
@@ -162,57 +170,59 @@ class RunJournal:
         if len(state) > MAX_STATE:
             reason = f"its state takes {len(state):,} bytes, where {MAX_STATE:,} can be kept"
             raise LimitExceededError("memory_bytes", reason)
-        self._next = state
+        self._new_state = state
 
     async def settle(self, key: str, value: Any) -> None:
-        """Take a value for what an uncertain call gave."""
+        """Store a value as the answer of an uncertain call."""
         outcome = {"value": value, "duration": 0.0, "notes": ["answered by whoever resumed the run"]}
         async with self._writing:
-            await self._keep(key, outcome)
-        self._note(key, outcome)
+            await self._write_answer(key, outcome)
+        self._record_outcome(key, outcome)
 
     async def call(
         self, key: str, tool_id: str, args: dict[str, Any], make: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """Return what a call gives; one that was made before is not made again."""
-        if self._lost is not None:
-            raise self._lost
+        """Make a call, or return the stored answer if it was made before."""
+        if self._write_failure is not None:
+            raise self._write_failure
         if (before := self._answered.get(key)) is not None:
             if (before.tool_id, before.args) != (tool_id, args):
                 raise SnapshotError(self.run_id, f"call {key} is another one than was recorded")
             return before.give()
-        await self._intend(key, tool_id, args)
+        await self._write_intent(key, tool_id, args)
         started = perf_counter()
         try:
             result = await make()
         except Exception as error:
-            self._keep_soon(key, {"error": _error_json(error, tool_id), "duration": perf_counter() - started})
+            self._schedule_answer(
+                key, {"error": _serialize_error(error, tool_id), "duration": perf_counter() - started}
+            )
             raise
-        self._keep_soon(key, _result_json(result, perf_counter() - started))
+        self._schedule_answer(key, _serialize_result(result, perf_counter() - started))
         return result
 
-    async def _intend(self, key: str, tool_id: str, args: dict[str, Any]) -> None:
-        """Write a call down before it is made, and with it the state and the answers that wait."""
+    async def _write_intent(self, key: str, tool_id: str, args: dict[str, Any]) -> None:
+        """Store a call before it is made, with the new state and the answers that wait to be written."""
         async with self._writing:
-            if self._lost is not None:
-                raise self._lost
+            if self._write_failure is not None:
+                raise self._write_failure
             again = self._begun.get(key)
             place = len(self._begun) if again is None else again.place
-            state, answers = self._next, dict(self._unwritten)
+            state, answers = self._new_state, dict(self._unwritten)
             seal = partial(self._seal_call, key, tool_id, args, place, state, answers)
-            with self._written():
-                if len(state or b"") > _SMALL:
-                    await self._in_thread(lambda: self._store.intend(self.lease, *seal()))
+            with self._translate_store_errors():
+                if len(state or b"") > _MAX_IN_LOOP:
+                    await self._run_in_thread(lambda: self._store.intend(self.lease, *seal()))
                 else:
                     call, outcomes = seal()
                     size = len(call.intent) + sum(map(len, outcomes.values()))
-                    at_once = self._at_once if size <= _SMALL else None
+                    at_once = self._at_once if size <= _MAX_IN_LOOP else None
                     if at_once is None or not at_once(self.lease, call, outcomes):
-                        await self._in_thread(lambda: self._store.intend(self.lease, call, outcomes))
-            self._next = None if self._next is state else self._next
+                        await self._run_in_thread(lambda: self._store.intend(self.lease, call, outcomes))
+            self._new_state = None if self._new_state is state else self._new_state
             for each in answers:
                 self._unwritten.pop(each, None)
-            self._begun[key] = _Begun(tool_id, args, place)
+            self._begun[key] = _BegunCall(tool_id, args, place)
 
     def _seal_call(
         self,
@@ -223,19 +233,23 @@ class RunJournal:
         state: bytes | None,
         answers: Mapping[str, dict[str, Any]],
     ) -> tuple[NewCall, dict[str, bytes]]:
-        """Return a call as it is written down, and the answers that are written with it."""
+        """Sign a call, and the answers that are stored with it."""
         now = time()
         call = NewCall(
             key,
-            self._sealed(f"call:{key}", _json({"tool": tool_id, "args": args, "at": now, "place": place})),
-            self._sealed("sequence", _json({"calls": max(len(self._begun), place + 1)})),
+            self._seal(
+                f"call:{key}", _to_json_bytes({"tool": tool_id, "args": args, "at": now, "place": place})
+            ),
+            self._seal("sequence", _to_json_bytes({"calls": max(len(self._begun), place + 1)})),
             now,
-            None if state is None else self._sealed("state", state),
+            None if state is None else self._seal("state", state),
         )
-        return call, {each: self._sealed(f"answer:{each}", _json(one)) for each, one in answers.items()}
+        return call, {
+            each: self._seal(f"answer:{each}", _to_json_bytes(one)) for each, one in answers.items()
+        }
 
     async def end(self, status: str, result: Any) -> None:
-        """Keep what came of the run.
+        """Store the result of the run.
 
         Raises:
             SnapshotError: it cannot be written.
@@ -243,33 +257,33 @@ class RunJournal:
         await self.flush()
 
         def write() -> None:
-            sealed = self._sealed("result", _json(result))
+            sealed = self._seal("result", _to_json_bytes(result))
             self._store.end(self.lease, status, sealed, self.step, time())
 
         async with self._writing:
-            with self._written():
-                await self._in_thread(write)
+            with self._translate_store_errors():
+                await self._run_in_thread(write)
 
     async def flush(self) -> None:
-        """Write down the answers that have come.
+        """Store the answers that wait to be written.
 
         Raises:
             SnapshotError: they cannot be written.
         """
         async with self._writing:
-            if self._lost is not None:
-                raise self._lost
+            if self._write_failure is not None:
+                raise self._write_failure
             while self._unwritten:
                 key = next(iter(self._unwritten))
-                await self._keep(key, self._unwritten[key])
+                await self._write_answer(key, self._unwritten[key])
                 self._unwritten.pop(key, None)
 
-    def _keep_soon(self, key: str, outcome: dict[str, Any]) -> None:
-        """Have an answer written down: with the next call, or in a moment if that does not come before."""
+    def _schedule_answer(self, key: str, outcome: dict[str, Any]) -> None:
+        """Have an answer stored: with the next call, or after a short delay if none follows."""
         self._unwritten[key] = outcome
         self._done.add(key)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._begin_flush)
+            self._timer = asyncio.get_running_loop().call_later(_ANSWER_DELAY, self._begin_flush)
 
     def _begin_flush(self) -> None:
         self._timer = None
@@ -280,74 +294,74 @@ class RunJournal:
         try:
             await self.flush()
         except SnapshotError as error:  # the next call, or the end of the run, raises it
-            self._lost = error
+            self._write_failure = error
 
-    async def _keep(self, key: str, outcome: dict[str, Any]) -> None:
+    async def _write_answer(self, key: str, outcome: dict[str, Any]) -> None:
         def write() -> None:
-            self._store.answer(self.lease, key, self._sealed(f"answer:{key}", _json(outcome)))
+            self._store.answer(self.lease, key, self._seal(f"answer:{key}", _to_json_bytes(outcome)))
 
-        with self._written():
-            await self._in_thread(write)
+        with self._translate_store_errors():
+            await self._run_in_thread(write)
         self._done.add(key)
 
-    async def _in_thread(self, write: Callable[[], None]) -> None:
+    async def _run_in_thread(self, write: Callable[[], None]) -> None:
         # A write that has begun is waited for by whoever is cancelled: what is noted here would else differ
         # from what is stored. The store's own timeout bounds the wait.
         with anyio.CancelScope(shield=True):
             await result_of(self._threads.submit(write))
 
-    def _note(self, key: str, outcome: Mapping[str, Any]) -> None:
+    def _record_outcome(self, key: str, outcome: Mapping[str, Any]) -> None:
         begun = self._begun[key]
         self._done.add(key)
         duration = outcome["duration"]
         result, error = None, None
         if "error" in outcome:
-            error = _error_of(outcome["error"])
+            error = _parse_error(outcome["error"])
         else:
-            result = _result_of(outcome, begun.tool_id, duration)
+            result = _parse_result(outcome, begun.tool_id, duration)
         self._answered[key] = Answered(key, begun.tool_id, begun.args, duration, result, error)
 
     @contextmanager
-    def _written(self) -> Iterator[None]:
-        """Have a run end that cannot be written down; an error of the store must not pass for a tool's."""
+    def _translate_store_errors(self) -> Iterator[None]:
+        """Raise errors of the store as `SnapshotError`, which ends the run; they are not errors of a tool."""
         try:
             yield
         except StoreError as error:
             raise SnapshotError(self.run_id, f"it cannot be written: {error}") from error
 
-    def _sealed(self, part: str, payload: bytes) -> bytes:
+    def _seal(self, part: str, payload: bytes) -> bytes:
         return self._signer.seal(self.run_id, part, payload)
 
-    def _opened(self, part: str, sealed: bytes) -> dict[str, Any]:
+    def _open(self, part: str, sealed: bytes) -> dict[str, Any]:
         opened: dict[str, Any] = json.loads(self._signer.open(self.run_id, part, sealed))
         return opened
 
 
-def _json(value: Any) -> bytes:
+def _to_json_bytes(value: Any) -> bytes:
     try:
         return to_json(value, inf_nan_mode="constants")
     except PydanticSerializationError:  # a lone surrogate, which JSON may hold
         return _encode(value).encode("utf-8", "surrogatepass")
 
 
-def _result_json(result: Any, duration: float) -> dict[str, Any]:
+def _serialize_result(result: Any, duration: float) -> dict[str, Any]:
     value = getattr(result, "structured", result)
     tool, backend = getattr(result, "tool", None), getattr(result, "backend", None)
     return {
         "value": value.to_json() if isinstance(value, Record) else value,
         "tool": None if tool is None else str(tool.id),
-        "backend": None if backend is None else _backend_json(backend),
+        "backend": None if backend is None else _serialize_backend(backend),
         "notes": list(getattr(result, "notes", ())),
         "duration": duration,
     }
 
 
 @lru_cache(maxsize=256)
-def _backend_json(backend: ToolBackend) -> dict[str, Any]:
+def _serialize_backend(backend: ToolBackend) -> dict[str, Any]:
     return backend.to_json()
 
 
-def _result_of(outcome: Mapping[str, Any], asked: str, duration: float) -> RunResult:
+def _parse_result(outcome: Mapping[str, Any], asked: str, duration: float) -> RunResult:
     try:
         named = ToolId.parse(outcome.get("tool") or asked)
     except InvalidToolIdError:  # a constraint for a version, of a call whose answer was given by hand
@@ -356,7 +370,7 @@ def _result_of(outcome: Mapping[str, Any], asked: str, duration: float) -> RunRe
     backend = outcome.get("backend")
     return RunResult.of_checked(
         tool=Tool.of_checked(
-            name=named.name, namespace=named.namespace, version=version, input_schema=_ANYTHING
+            name=named.name, namespace=named.namespace, version=version, input_schema=_ANY_OBJECT
         ),
         backend=None if backend is None else _BACKEND.validate_python(backend),
         structured=outcome["value"],
@@ -365,8 +379,8 @@ def _result_of(outcome: Mapping[str, Any], asked: str, duration: float) -> RunRe
     )
 
 
-def _error_json(error: Exception, tool_id: str) -> dict[str, Any]:
-    """Return an error by its class and its facts, as far as these are plain."""
+def _serialize_error(error: Exception, tool_id: str) -> dict[str, Any]:
+    """Return an error as JSON: its class and those of its fields that are plain values."""
     if not isinstance(error, ToolcribError):
         error = ToolExecutionError(tool_id=tool_id, reason=error_text(error))
     facts = {
@@ -385,8 +399,8 @@ def _error_json(error: Exception, tool_id: str) -> dict[str, Any]:
     }
 
 
-def _error_of(kept: Mapping[str, Any]) -> ToolcribError:
-    """Return the error that was kept; one of a class that there is no more is a `ToolExecutionError`."""
+def _parse_error(kept: Mapping[str, Any]) -> ToolcribError:
+    """Return a stored error; a `ToolExecutionError` if its class is unknown."""
     kind = getattr(toolcrib.errors, kept["class"], None)
     if not (isinstance(kind, type) and issubclass(kind, ToolcribError)):
         facts = kept["facts"]

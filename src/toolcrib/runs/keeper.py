@@ -1,4 +1,4 @@
-"""Begins durable runs, finds those of a principal, and takes them up again."""
+"""Begins, lists and resumes durable runs, each for its own principal."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ from toolcrib.errors import (
 )
 from toolcrib.execution import Principal
 from toolcrib.runs.journal import RunJournal
-from toolcrib.runs.records import RunKind, RunRecord, RunState
+from toolcrib.runs.run_record import RunKind, RunRecord, RunState
 from toolcrib.runs.signing import Signer
 from toolcrib.runs.store import OPEN, RunStore, StoredRun
 from toolcrib.runtime.owner import is_gone, own_mark
@@ -39,14 +39,14 @@ _UNKNOWN = "0"
 
 @dataclass(frozen=True, slots=True)
 class ResumedRun:
-    """A run that was found: its journal to go on with, or else what came of it."""
+    """A resumed run: its journal to continue with, or the result of a finished run."""
 
     kind: RunKind
     request: dict[str, Any]
-    """What was asked for."""
+    """The request that began it."""
     journal: RunJournal | None = None
     result: Any = None
-    """What came of it, where it is done."""
+    """Final result; None while the run is unfinished."""
 
 
 class RunKeeper:
@@ -74,7 +74,7 @@ class RunKeeper:
         self._threads = threads or Threads(1)
 
     async def begin(self, kind: RunKind, request: dict[str, Any], principal: Principal | None) -> RunJournal:
-        """Begin a run; whoever does holds it until `held` ends.
+        """Begin a run, which this process holds until `held` ends.
 
         Raises:
             LimitExceededError: there are too many that have not ended.
@@ -87,7 +87,7 @@ class RunKeeper:
             raise
 
     def _release_abandoned(self, begun: "Future[RunJournal]") -> None:
-        """Let go of a run that nobody waits for any more, if it has begun."""
+        """Release a run that has begun after its caller was cancelled."""
         if not begun.cancelled() and begun.exception() is None:
             self._threads.submit(partial(self._store.hold, begun.result().lease, ""))
 
@@ -95,14 +95,14 @@ class RunKeeper:
         now = time()
         self._prune(now)
         run_id = token_hex(8)
-        head = {"kind": kind, "request": request, "owner": _owner(principal), "began": now}
+        head = {"kind": kind, "request": request, "owner": _owner_key(principal), "began": now}
         sealed = self._signer.seal(run_id, "head", json.dumps(head).encode())
-        run = StoredRun(run_id, _owner(principal), sealed, now, now, holder=own_mark() or _UNKNOWN)
+        run = StoredRun(run_id, _owner_key(principal), sealed, now, now, holder=own_mark() or _UNKNOWN)
         return RunJournal.begin(self._store, self._signer, run, self._threads)
 
     @asynccontextmanager
     async def held(self, journal: RunJournal) -> AsyncIterator[None]:
-        """Let go of a run at the end, so that it can be taken up by others, unless it has ended by then."""
+        """Release a run when the context ends, so that it can be resumed, unless it has ended by then."""
         try:
             yield
         finally:
@@ -110,35 +110,35 @@ class RunKeeper:
                 with suppress(SnapshotError):  # what cannot be written is uncertain
                     await journal.flush()
                 try:
-                    await self._in_thread(self._store.hold, journal.lease, "")
+                    await self._run_in_thread(self._store.hold, journal.lease, "")
                 except StoreError as error:
                     _LOG.warning("run %s stays with this process until it ends: %s", journal.run_id, error)
 
-    async def _in_thread(self, function: Callable[[*_Given], _Result], *args: *_Given) -> _Result:
+    async def _run_in_thread(self, function: Callable[[*_Given], _Result], *args: *_Given) -> _Result:
         result: _Result = await result_of(self._threads.submit(partial(function, *args)))
         return result
 
     async def runs(self, principal: Principal | None) -> tuple[RunRecord, ...]:
-        """Return the runs of a principal, the latest first; what was changed is left out."""
-        return await self._in_thread(self._runs, principal)
+        """Return the runs of a principal, the latest first, without those whose signature is wrong."""
+        return await self._run_in_thread(self._list_runs, principal)
 
-    def _runs(self, principal: Principal | None) -> tuple[RunRecord, ...]:
+    def _list_runs(self, principal: Principal | None) -> tuple[RunRecord, ...]:
         found = []
-        for listed in self._store.runs(_owner(principal)):
+        for listed in self._store.runs(_owner_key(principal)):
             run, step, uncertain = listed, listed.step, dict[str, str]()
             try:
                 if listed.status == OPEN:
                     run = self._store.get(listed.id) or listed
                     journal = RunJournal(self._store, self._signer, replace(run, state=None))
                     step, uncertain = journal.step, journal.uncertain
-                head = self._head(run)
+                head = self._open_head(run)
             except (SnapshotError, StoreError):
                 continue
             found.append(
                 RunRecord(
                     id=run.id,
                     kind=head["kind"],
-                    state=_state(run),
+                    state=_state_of(run),
                     step=step,
                     began=run.began,
                     changed=run.changed,
@@ -158,7 +158,7 @@ class RunKeeper:
         repeat: bool = False,
         answers: Mapping[str, Any] | None = None,
     ) -> ResumedRun:
-        """Take a run up, whose holder this process is then until `held` ends, or return what came of it.
+        """Resume a run, which this process then holds until `held` ends, or return its result.
 
         `is_repeatable` says of a tool whether running it twice does no more than once. `check_answer` takes
         the key of a call, its tool and what is given as its answer, and raises where the tool cannot give it.
@@ -169,9 +169,9 @@ class RunKeeper:
             SnapshotError: what is stored was changed, signed with another key, or is too old.
             CallUncertainError: calls may have run, and nobody said what to do about them.
         """
-        run, head, journal = await self._in_thread(self._read, run_id, principal)
+        run, head, journal = await self._run_in_thread(self._read_run, run_id, principal)
         if journal is None:
-            return await self._in_thread(self._ended, run, head, answers)
+            return await self._run_in_thread(self._open_result, run, head, answers)
         if time() - max(journal.changed, head["began"]) > self._max_age:
             raise SnapshotError(run_id, f"it is too old: nothing was done for {self._max_age:g} s")
         given = answers or {}
@@ -188,7 +188,7 @@ class RunKeeper:
         # A lease that was taken must be known here, so that it can be given back: who is cancelled waits for
         # the store, whose own timeout bounds that.
         with anyio.CancelScope(shield=True):
-            lease = await self._in_thread(self._store.hold, run.lease, own_mark() or _UNKNOWN)
+            lease = await self._run_in_thread(self._store.hold, run.lease, own_mark() or _UNKNOWN)
         if lease is None:
             raise RunStateError(run_id, "somebody else has resumed it meanwhile; look at it again")
         journal.lease = lease
@@ -197,26 +197,28 @@ class RunKeeper:
                 await journal.settle(key, value)
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self._in_thread(self._store.hold, lease, "")
+                await self._run_in_thread(self._store.hold, lease, "")
             raise
         return ResumedRun(head["kind"], head["request"], journal)
 
-    def _read(
+    def _read_run(
         self, run_id: str, principal: Principal | None
     ) -> tuple[StoredRun, dict[str, Any], RunJournal | None]:
-        """Return a run that can be resumed, with its journal, or one that has ended."""
+        """Return a run with its journal, which is None if it has ended."""
         run = self._store.get(run_id)
-        if run is None or run.owner != _owner(principal):
+        if run is None or run.owner != _owner_key(principal):
             raise RunNotFoundError(run_id)
-        head = self._head(run)
+        head = self._open_head(run)
         if run.status != OPEN:
             return run, head, None
-        if _state(run) == "running":
+        if _state_of(run) == "running":
             raise RunStateError(run_id, f"a process runs it already, {run.holder}")
         return run, head, RunJournal(self._store, self._signer, run, self._threads)
 
-    def _ended(self, run: StoredRun, head: dict[str, Any], answers: Mapping[str, Any] | None) -> ResumedRun:
-        """Return what came of a run that has ended."""
+    def _open_result(
+        self, run: StoredRun, head: dict[str, Any], answers: Mapping[str, Any] | None
+    ) -> ResumedRun:
+        """Return the result of a run that has ended."""
         result = json.loads(self._signer.open(run.id, "result", run.result or b""))
         if run.status != "done":
             raise RunStateError(run.id, f"it has failed: {result}")
@@ -225,14 +227,14 @@ class RunKeeper:
             raise RunStateError(run.id, reason)
         return ResumedRun(head["kind"], head["request"], result=result)
 
-    def _head(self, run: StoredRun) -> dict[str, Any]:
+    def _open_head(self, run: StoredRun) -> dict[str, Any]:
         head: dict[str, Any] = json.loads(self._signer.open(run.id, "head", run.head))
         if head["owner"] != run.owner:
             raise SnapshotError(run.id, "it is said to be somebody else's")
         return head
 
     def _prune(self, now: float) -> None:
-        """Make room: forget what is too old, then what has ended, the oldest first."""
+        """Delete runs that are too old, and then ended ones, oldest first, until there is room for one."""
         runs = list(self._store.runs())
         kept = [run for run in runs if now - run.changed <= self._max_age]
         ended = [run for run in kept if run.status != OPEN]
@@ -246,14 +248,14 @@ class RunKeeper:
             self._store.delete(forgotten)
 
 
-def _owner(principal: Principal | None) -> str:
-    """Return who a run belongs to; groups and scopes may change while it is away."""
+def _owner_key(principal: Principal | None) -> str:
+    """Return the key of a run's owner, without groups and scopes, which may change meanwhile."""
     if principal is None:
         return ""
     return json.dumps([principal.issuer, principal.subject, principal.client])
 
 
-def _state(run: StoredRun) -> RunState:
+def _state_of(run: StoredRun) -> RunState:
     if run.status != OPEN:
         return "done" if run.status == "done" else "failed"
     return "suspended" if not run.holder or is_gone(run.holder) else "running"

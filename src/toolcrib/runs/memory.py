@@ -1,4 +1,4 @@
-"""Runs in memory, which end with the process: for tests, and for trying things out."""
+"""Store of durable runs in memory, which ends with the process: for tests and experiments."""
 
 import threading
 from collections.abc import Collection, Mapping
@@ -18,7 +18,7 @@ class MemoryRunStore:
         self._closed = False
 
     def begin(self, run: StoredRun) -> None:
-        """Keep a new run."""
+        """Store a new run."""
         with self._lock:
             self._check_open()
             if run.id in self._runs:
@@ -26,9 +26,9 @@ class MemoryRunStore:
             self._runs[run.id] = run
 
     def intend(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> None:
-        """Keep what a call is to do, and what the run goes on from."""
+        """Store the intent of a call, and the state to resume from."""
         with self._lock:
-            run = self._leased(lease)
+            run = self._find_leased(lease)
             answered = {
                 each: StoredCall(run.calls[each].intent, outcome) for each, outcome in outcomes.items()
             }
@@ -39,28 +39,28 @@ class MemoryRunStore:
             )
 
     def intend_at_once(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> bool:
-        """Keep what a call is to do; nothing here waits."""
+        """Store the intent of a call; nothing here waits."""
         self.intend(lease, call, outcomes)
         return True
 
     def answer(self, lease: Lease, key: str, outcome: bytes) -> None:
-        """Keep what came of a call."""
+        """Store the outcome of a call."""
         with self._lock:
-            run = self._leased(lease)
+            run = self._find_leased(lease)
             if key not in run.calls:
                 raise StoreError("memory", f"run {run.id!r} has no call {key!r}")
             calls = {**run.calls, key: StoredCall(run.calls[key].intent, outcome)}
             self._runs[run.id] = replace(run, calls=calls)
 
     def end(self, lease: Lease, status: str, result: bytes, step: int, now: float) -> None:
-        """Keep what came of a run, and forget the rest."""
+        """Store the result of a run, and delete its calls and its state."""
         with self._lock:
-            run = self._leased(lease)
+            run = self._find_leased(lease)
             gone: dict[str, Any] = {"state": None, "sequence": None, "calls": {}, "holder": ""}
             self._runs[run.id] = replace(run, **gone, status=status, result=result, step=step, changed=now)
 
     def hold(self, lease: Lease, holder: str) -> Lease | None:
-        """Make somebody the holder of a run, if the lease is not over."""
+        """Change the holder of a run, if the lease is still valid."""
         with self._lock:
             self._check_open()
             run = self._runs.get(lease.run_id)
@@ -84,21 +84,21 @@ class MemoryRunStore:
         return [replace(run, state=None, result=None, sequence=None, calls={}) for run in latest]
 
     def delete(self, run_ids: Collection[str]) -> None:
-        """Forget runs."""
+        """Delete runs."""
         with self._lock:
             self._check_open()
             for run_id in run_ids:
                 self._runs.pop(run_id, None)
 
     def close(self) -> None:
-        """Take and give nothing more."""
+        """Refuse all further use."""
         self._closed = True
 
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError("memory", "it is closed; open it again")
 
-    def _leased(self, lease: Lease) -> StoredRun:
+    def _find_leased(self, lease: Lease) -> StoredRun:
         self._check_open()
         run = self._runs.get(lease.run_id)
         if run is None or run.status != OPEN or run.fence != lease.fence:

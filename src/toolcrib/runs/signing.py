@@ -1,4 +1,4 @@
-"""Signatures of what is stored of a run, so that nobody who can write the store can make a run do things."""
+"""Signatures of stored runs: whoever can write the store cannot change what a run does."""
 
 import hmac
 import os
@@ -46,25 +46,25 @@ class Signer:
         return hmac.digest(self._key, f"{run_id}\0{part}\0".encode() + payload, "sha256")
 
 
-def key_in(path: Path) -> bytes:
-    """Return the key in a file that only its owner can read, which is made where there is none.
+def load_key(path: Path) -> bytes:
+    """Read the key from a file that only its owner can read; create it if there is none.
 
     Raises:
         ConfigError: others can read it, it is no key, or it cannot be made.
     """
     try:
         if not path.exists():
-            _make(path)
+            _create_key_file(path)
         if os.name == "posix" and path.stat().st_mode & _OTHERS:
-            raise _refused(path, "others can read it; chmod 600, or remove it and with it all open runs")
+            raise _key_error(path, "others can read it; chmod 600, or remove it and with it all open runs")
         key = path.read_bytes().strip()
     except OSError as error:
-        raise _refused(path, error.strerror or str(error)) from error
-    return checked_key(key, str(path))
+        raise _key_error(path, error.strerror or str(error)) from error
+    return check_key(key, str(path))
 
 
-def checked_key(key: bytes, source: str) -> bytes:
-    """Return a key that is long enough.
+def check_key(key: bytes, source: str) -> bytes:
+    """Return a key, if it is long enough.
 
     Raises:
         ConfigError: it is not.
@@ -75,7 +75,7 @@ def checked_key(key: bytes, source: str) -> bytes:
     return key
 
 
-def _make(path: Path) -> None:
+def _create_key_file(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -86,5 +86,5 @@ def _make(path: Path) -> None:
     fresh.unlink()
 
 
-def _refused(path: Path, reason: str) -> ConfigError:
+def _key_error(path: Path, reason: str) -> ConfigError:
     return ConfigError(str(path), (Problem("", "key", reason),))

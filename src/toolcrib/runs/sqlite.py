@@ -1,4 +1,4 @@
-"""Runs in one SQLite file, which outlive the death of the process at any moment."""
+"""Store of durable runs in a SQLite file, which survives the death of the process at any moment."""
 
 import os
 import sqlite3
@@ -47,9 +47,9 @@ _STEPS: tuple[tuple[str, ...], ...] = (
 )
 """What leads from each version to the next; a step is never changed once it was released."""
 _LOG_PAGES = 4000
-"""After how many pages the log is copied into the file, which waits for the disk."""
+"""The number of pages after which the log is copied into the file, which waits for the disk."""
 _AT_ONCE = 500
-"""After how many calls that were written without waiting one is not, so that the log can be copied."""
+"""One of so many intents is written by a thread, so that the log can be copied."""
 _SEQUENCE = ""
 """The key of the row beside the calls of a run that holds their sequence: a call then writes one page."""
 _BEGIN = (
@@ -102,7 +102,7 @@ class SqliteRunStore:
             raise StoreError(str(self._path), f"it cannot be made ({error.strerror or error})") from error
         with explained(self._path, timeout):
             self._connection = connect(self._path, "rwc", timeout, self._prepare)
-            self._quick = connect(self._path, "rw", 0.0, _never_wait)
+            self._quick = connect(self._path, "rw", 0.0, _disable_checkpoints)
         self._quick_lock = threading.Lock()
         self._quick_writes = 0
 
@@ -111,45 +111,45 @@ class SqliteRunStore:
         connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
 
     def begin(self, run: StoredRun) -> None:
-        """Keep a new run."""
+        """Store a new run."""
         row = (run.id, run.owner, run.head, run.began, run.changed, run.status, run.holder, run.fence)
-        with self._batch() as connection:
+        with self._transaction() as connection:
             connection.execute(_BEGIN, row)
             sequence = (run.id, _SEQUENCE, run.began, run.sequence or b"")
             connection.execute("INSERT INTO calls (run, key, began, intent) VALUES (?, ?, ?, ?)", sequence)
 
     def intend(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> None:
-        """Keep what a call is to do, and what the run goes on from."""
-        with self._open() as connection:
-            is_leased = _intend(connection, lease, call, outcomes)
+        """Store the intent of a call, and the state to resume from."""
+        with self._lock_connection() as connection:
+            is_leased = _write_intent(connection, lease, call, outcomes)
         if not is_leased:
             raise self._lease_error(lease)
 
     def intend_at_once(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> bool:
-        """Keep what a call is to do, unless that fails or another process or thread is writing the file."""
+        """Store the intent of a call, unless that fails or another process or thread is writing the file."""
         if not self._quick_lock.acquire(blocking=False):
             return False
         try:
             self._quick_writes += 1
             if self._closed or self._quick_writes % _AT_ONCE == 0:
                 return False
-            return _intend(self._quick, lease, call, outcomes)
+            return _write_intent(self._quick, lease, call, outcomes)
         except sqlite3.Error:  # `intend` waits, or says what is wrong
             return False
         finally:
             self._quick_lock.release()
 
     def answer(self, lease: Lease, key: str, outcome: bytes) -> None:
-        """Keep what came of a call."""
+        """Store the outcome of a call."""
         row = (outcome, lease.run_id, key, lease.run_id, lease.fence)
-        with self._open() as connection:
+        with self._lock_connection() as connection:
             is_written = connection.execute(_ANSWER, row).rowcount > 0
         if not is_written:
             raise self._lease_error(lease, key)
 
     def end(self, lease: Lease, status: str, result: bytes, step: int, now: float) -> None:
-        """Keep what came of a run, and forget the rest."""
-        with self._batch() as connection:
+        """Store the result of a run, and delete its calls and its state."""
+        with self._transaction() as connection:
             row = (status, result, step, now, lease.run_id, lease.fence)
             has_ended = connection.execute(_END, row).rowcount == 1
             if has_ended:
@@ -159,15 +159,15 @@ class SqliteRunStore:
             raise self._lease_error(lease)
 
     def hold(self, lease: Lease, holder: str) -> Lease | None:
-        """Make somebody the holder of a run, if the lease is not over."""
+        """Change the holder of a run, if the lease is still valid."""
         sql = "UPDATE runs SET holder = ?, fence = fence + 1 WHERE id = ? AND fence = ? AND status = 'open'"
-        with self._batch() as connection:
+        with self._transaction() as connection:
             is_held = connection.execute(sql, (holder, lease.run_id, lease.fence)).rowcount == 1
         return Lease(lease.run_id, lease.fence + 1) if is_held else None
 
     def get(self, run_id: str) -> StoredRun | None:
         """Return a run, with all that is kept of it."""
-        with self._batch() as connection:
+        with self._transaction() as connection:
             row = connection.execute(_GET, (run_id,)).fetchone()
             sql = "SELECT key, intent, outcome FROM calls WHERE run = ?"
             calls = {
@@ -184,13 +184,13 @@ class SqliteRunStore:
 
     def runs(self, owner: str | None = None) -> Collection[StoredRun]:
         """Return the runs of an owner, or of all, the latest first, as far as they can be read."""
-        with self._batch() as connection:
+        with self._transaction() as connection:
             runs = [StoredRun(*row) for row in connection.execute(_LIST, (owner, owner))]
         return [run for run in runs if not _find_wrong_type(run)]
 
     def delete(self, run_ids: Collection[str]) -> None:
-        """Forget runs."""
-        with self._batch() as connection:
+        """Delete runs."""
+        with self._transaction() as connection:
             for sql in (
                 "DELETE FROM calls WHERE run = ?",
                 "DELETE FROM states WHERE run = ?",
@@ -206,8 +206,8 @@ class SqliteRunStore:
             self._connection.close()
 
     @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        """Hold the connection; a single statement is a batch of its own."""
+    def _lock_connection(self) -> Iterator[sqlite3.Connection]:
+        """Lock the connection; a single statement is a transaction of its own."""
         if not self._lock.acquire(timeout=self._timeout):
             reason = f"others in this process have been writing it for {self._timeout:g} s; try again"
             raise StoreError(str(self._path), reason)
@@ -220,28 +220,28 @@ class SqliteRunStore:
             self._lock.release()
 
     @contextmanager
-    def _batch(self) -> Iterator[sqlite3.Connection]:
-        with self._open() as connection, transaction(connection):
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock_connection() as connection, transaction(connection):
             yield connection
 
     def _lease_error(self, lease: Lease, key: str | None = None) -> StoreError:
-        """Return why nothing was written: the lease is over, or there is no such call."""
+        """Return the error for a write without effect: the lease is over, or there is no such call."""
         run = self.get(lease.run_id)
         if run is not None and run.lease == lease and run.status == OPEN and key is not None:
             return StoreError(str(self._path), f"run {lease.run_id!r} has no call {key!r}")
         return lease_error(str(self._path), lease, run)
 
 
-def _never_wait(connection: sqlite3.Connection) -> None:
-    """Have a connection leave it to others to copy the log into the file."""
+def _disable_checkpoints(connection: sqlite3.Connection) -> None:
+    """Turn off checkpoints: another connection copies the log into the file."""
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
 
 
-def _intend(
+def _write_intent(
     connection: sqlite3.Connection, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes]
 ) -> bool:
-    """Write a call as one batch; return whether the lease let it."""
+    """Write a call in one transaction; return whether the lease was valid."""
     place = (lease.run_id, lease.fence)
     intent = (lease.run_id, call.key, call.at, call.intent, *place)
     row = (*intent, lease.run_id, _SEQUENCE, call.at, call.sequence, *place)
@@ -272,7 +272,7 @@ _TYPES: dict[str, Any] = {
 
 
 def _find_wrong_type(run: StoredRun) -> str:
-    """Return the name of the first column with a value that a run cannot have; empty where there is none."""
+    """Return the name of the first column with a value of a wrong type; empty if there is none."""
     values: list[tuple[str, Any, Any]] = [(name, getattr(run, name), kind) for name, kind in _TYPES.items()]
     for call in run.calls.values():
         values += [("intent", call.intent, bytes), ("outcome", call.outcome, bytes | None)]

@@ -17,33 +17,33 @@ NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class StoredCall:
-    """A call as it is kept."""
+    """A stored call."""
 
     intent: bytes
-    """What was to be done."""
+    """The signed intent."""
     outcome: bytes | None = None
-    """What came of it, once that is known."""
+    """The signed outcome, once it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewCall:
-    """A call as it is written down before it is made."""
+    """A call to store before it is made."""
 
     key: str
     """The key of the call, which is not empty."""
     intent: bytes
-    """What is to be done."""
+    """The signed intent."""
     sequence: bytes
     """The sequence of all calls of the run up to this one."""
     at: float
     """When, in seconds since the epoch."""
     state: bytes | None = None
-    """What the run goes on from; None where that is as before."""
+    """The new state to resume from; None if it is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to write a run, which ends when somebody else takes the run over or it is let go."""
+    """The right to write a run, which ends when another holder takes over or the run is released."""
 
     run_id: str
     """The id of the run."""
@@ -53,14 +53,14 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run as it is kept: bytes that the store hands back as they came."""
+    """A stored run; a store returns its bytes unchanged."""
 
     id: str
     """The id of the run."""
     owner: str
-    """Whose it is."""
+    """The key of its owner."""
     head: bytes
-    """What was asked for."""
+    """The signed request."""
     began: float
     """When it began, in seconds since the epoch."""
     changed: float
@@ -72,11 +72,11 @@ class StoredRun:
     fence: int = 1
     """The fencing number of whoever may write it."""
     step: int = 0
-    """After how many calls it ended, once it has."""
+    """The number of its calls, once it has ended."""
     state: bytes | None = None
-    """What it goes on from."""
+    """The signed state to resume from."""
     result: bytes | None = None
-    """What came of it, once it has ended."""
+    """The signed result, once it has ended."""
     sequence: bytes | None = None
     """The sequence of its calls, as the last of them gave it."""
     calls: Mapping[str, StoredCall] = field(default_factory=dict)
@@ -103,11 +103,11 @@ class RunStore(Protocol):
     """
 
     def begin(self, run: StoredRun) -> None:
-        """Keep a new run, which has no calls yet."""
+        """Store a new run, which has no calls yet."""
         ...
 
     def intend(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> None:
-        """Keep what a call is to do.
+        """Store the intent of a call.
 
         The outcomes are those of earlier calls, by key, which are kept with it. A call that is there already
         begins again: its outcome is forgotten.
@@ -115,15 +115,15 @@ class RunStore(Protocol):
         ...
 
     def answer(self, lease: Lease, key: str, outcome: bytes) -> None:
-        """Keep what came of a call."""
+        """Store the outcome of a call."""
         ...
 
     def end(self, lease: Lease, status: str, result: bytes, step: int, now: float) -> None:
-        """Keep what came of a run after so many calls; forget these and what it would go on from."""
+        """Store the result of a run after `step` calls; delete these and its state."""
         ...
 
     def hold(self, lease: Lease, holder: str) -> Lease | None:
-        """Make somebody, or nobody, the holder of a run; None if the lease is over or the run has ended."""
+        """Change the holder of a run, or release it; None if the lease is over or the run has ended."""
         ...
 
     def get(self, run_id: str) -> StoredRun | None:
@@ -138,16 +138,16 @@ class RunStore(Protocol):
         ...
 
     def delete(self, run_ids: Collection[str]) -> None:
-        """Forget runs; to forget what is not there is no error."""
+        """Delete runs; unknown ids are ignored."""
         ...
 
     def close(self) -> None:
-        """Let go of what the store holds; a second time does nothing."""
+        """Release the resources of the store; a second call does nothing."""
         ...
 
 
 def lease_error(where: str, lease: Lease, run: StoredRun | None) -> StoreError:
-    """Return why a lease does not let a run be written."""
+    """Return the error for a write with a lease that is not valid."""
     if run is None or run.status != OPEN:
         return StoreError(where, f"there is no open run {lease.run_id!r}")
     return StoreError(where, f"run {lease.run_id!r}: somebody else has taken it over")

@@ -1,4 +1,4 @@
-"""Code mode: untrusted code calls tools through a bridge that cannot be lied to.
+"""Code mode: untrusted code calls tools through a bridge that records every call on the host.
 
 `Runtime` runs code in a sandbox: `monty`, an interpreter of its own that speaks a part of Python, `process`,
 all of Python behind the walls of the system, or a plug-in's.
@@ -8,7 +8,8 @@ from toolcrib.model import ToolCallRecord, ToolGateway
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.protocols import Catalogue, Job, Sandbox
-from toolcrib.runtime.records import (
+from toolcrib.runtime.registry import backends
+from toolcrib.runtime.request import (
     BackendInfo,
     ExecuteRequest,
     ExecuteResult,
@@ -19,7 +20,6 @@ from toolcrib.runtime.records import (
     SandboxKind,
     SecurityProfile,
 )
-from toolcrib.runtime.registry import backends
 from toolcrib.runtime.runtime import Prepare, Runtime
 from toolcrib.runtime.stubs import GUIDE
 

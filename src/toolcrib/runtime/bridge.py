@@ -1,10 +1,17 @@
-"""The host's side of every call that a guest makes: counted, bounded, recorded, and run like any other.
+"""The host's side of every call that a guest makes: counted, bounded, recorded, and run like any other call.
 
-The guest is never believed: how many calls there were, what they were given and how they ended is what the
-host saw, and no answer, and no silence, of the guest changes it.
+The guest is not trusted. The number of calls, their arguments and their outcomes are what the host saw;
+nothing that a guest sends, or fails to send, changes that.
+
+A call passes these steps: `call` finds what its path stands for and binds the arguments; `_run_tool` runs one
+tool and checks that the guest has room for the result; `_make_call`, which the steps of a chain share, counts
+the call before it begins, waits for a turn, makes it and records how it ended. A guest may catch every
+failure of a tool, as a `GuestError`. A limit or a broken rule ends the run instead: `_fail` sets `failure`
+and cancels the run, so that code cannot catch it and go on.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from time import perf_counter
@@ -12,7 +19,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from toolcrib.concurrency.background import given_up_after
+from toolcrib.concurrency.background import abandon_after
 from toolcrib.errors import (
     LimitExceededError,
     SandboxViolationError,
@@ -27,17 +34,25 @@ from toolcrib.model import ToolCallRecord, ToolGateway
 from toolcrib.model.plain import measure
 from toolcrib.model.protocols import Journal
 from toolcrib.redaction import error_text
+from toolcrib.runtime.call_values import (
+    VALUE_BYTES,
+    bind_arguments,
+    check_room,
+    list_found_tools,
+    to_plain,
+)
 from toolcrib.runtime.guest_errors import GuestError, as_guest_error
-from toolcrib.runtime.plain import VALUE_BYTES, bound, found_tools, plain, read_arguments, room_for
-from toolcrib.runtime.records import Limits
+from toolcrib.runtime.request import Limits
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
 _MAX_PARALLEL = 64
 """How many calls of one guest run at once; the others wait their turn."""
-_PATIENCE = 1.0
-"""Seconds that a tool has to stop, once the code that called it has ended."""
+_GRACE = 1.0
+"""Seconds that a tool has to stop after the code that called it has ended; then it is abandoned."""
 _MAX_LOOKUPS = 200
-"""How often a guest may search, describe, and call what is not there: none of it is a call of a tool."""
+"""How often a guest may search, describe, and make calls that are refused; none of these runs a tool."""
+_NOT_BEGUN = "it had not begun when the code ended"
+_NOT_ENDED = "it had not ended when the code did"
 _PARAMETERS: dict[str, tuple[str, ...]] = {
     "search_tools": ("query", "limit"),
     "describe_tool": ("tool_id", "level"),
@@ -55,23 +70,51 @@ _TYPES: dict[str, tuple[type, str]] = {
 
 
 class GuestNames(Protocol):
-    """Knows what the names in the code stand for."""
+    """Resolves the names in the code."""
 
-    def reference(self, path: str) -> str | None:
-        """Return the tool that `namespace.name` or `name` stands for; None where there is none."""
+    def resolve(self, path: str) -> str:
+        """Return the reference of the tool that `namespace.name` or `name` stands for.
+
+        Raises:
+            GuestError: it stands for nothing.
+        """
         ...
 
     def parameters(self, path: str) -> Sequence[str]:
-        """Return the names of its arguments, in the order in which they may be given without them."""
+        """Return the names of a tool's arguments, in the order of its positional arguments."""
         ...
 
-    def unknown(self, path: str) -> str:
-        """Return the message about a name that stands for nothing."""
-        ...
+
+@dataclass(slots=True)
+class _Call:
+    """One call of a tool, from the moment it was asked for."""
+
+    tool_id: str
+    args: dict[str, Any]
+    duration: float = 0.0
+    error: str | None = _NOT_BEGUN
+    error_op: str | None = None
+    backend_kind: str | None = None
+
+    def succeed(self, result: Any, duration: float) -> None:
+        """Record its result: the version of the tool that ran, and its backend."""
+        self.duration, self.error = duration, None
+        tool = getattr(result, "tool", None)
+        if tool is not None:
+            self.tool_id = str(tool.id)
+        self.backend_kind = getattr(getattr(result, "backend", None), "kind", None)
+
+    def fail(self, error: BaseException, duration: float) -> None:
+        """Record how it failed."""
+        self.duration, self.error = duration, "it was cancelled"
+        if isinstance(error, Exception):
+            self.error = explain(error)["message"] if isinstance(error, ToolcribError) else error_text(error)
+            self.error_op = error.op if isinstance(error, ToolError) else None
+            self.backend_kind = (getattr(error, "backend", None) or "").partition(":")[0] or None
 
 
 class Bridge:
-    """Answers the calls of one run.
+    """Makes the calls of one run for its guest.
 
     `call` is what sandboxes use. What the guest may see of a failure comes as a `GuestError`; where the run
     must end, `failure` is set, `end` is called, and the call does not return.
@@ -91,7 +134,7 @@ class Bridge:
         self._names = names
         self._limits = limits
         self._end = end
-        self._calls: list[_CallEntry] = []
+        self._calls: list[_Call] = []
         self._room = limits.memory_bytes
         self._lookups = 0
         self._turns = anyio.CapacityLimiter(_MAX_PARALLEL)
@@ -101,7 +144,17 @@ class Bridge:
     @property
     def records(self) -> tuple[ToolCallRecord, ...]:
         """Every call of a tool so far, in the order they began."""
-        return tuple(call.record for call in self._calls)
+        return tuple(
+            ToolCallRecord.of_checked(
+                tool_id=call.tool_id,
+                args=call.args,
+                duration=call.duration,
+                error=call.error,
+                error_op=call.error_op,
+                backend_kind=call.backend_kind,
+            )
+            for call in self._calls
+        )
 
     @property
     def has_run(self) -> bool:
@@ -115,20 +168,20 @@ class Bridge:
         return failure
 
     def restore(self, keys: Collection[str]) -> None:
-        """Take up these calls of an earlier part of a durable run, which are not asked for again."""
+        """Take over the outcomes of these calls, which an earlier part of a durable run made."""
         for call in () if self._journal is None else self._journal.answered():
             if call.key.partition("/")[0] in keys:
-                entry = self._counted(call.tool_id, call.args)
+                entry = self._count_call(call.tool_id, call.args)
                 if call.error is None:
                     entry.succeed(call.result, call.duration)
                 else:
                     entry.fail(call.error, call.duration)
 
     async def call(self, path: str, args: Sequence[Any], kwargs: Mapping[str, Any], key: str = "") -> Any:
-        """Return what a call in the guest gives, as JSON; the key is what a journal knows the call by.
+        """Make a call for the guest and return its result as JSON; `key` identifies the call in a journal.
 
         Raises:
-            GuestError: what to raise in the guest.
+            GuestError: the exception to raise in the guest.
             LimitExceededError: the guest has used up its calls; the run is being ended.
             SandboxViolationError: the run has ended already.
         """
@@ -136,11 +189,15 @@ class Bridge:
             raise SandboxViolationError("it went on after its end")
         given: dict[str, Any] = {}
         try:
-            meant, parameters = self._meant(path)
-            given = bound(path, read_arguments(args), read_arguments(kwargs), parameters)
-            return await (self._serve if path in FUNCTIONS else self._run)(meant, given, key)
+            if path in FUNCTIONS:
+                given = bind_arguments(path, args, kwargs, _PARAMETERS[path])
+                return await self._call_function(path, given, key)
+            reference = self._names.resolve(path)
+            # only positional arguments need to know the tool's order, which is read from its schema
+            given = bind_arguments(path, args, kwargs, self._names.parameters(path) if args else ())
+            return await self._run_tool(reference, given, key)
         except GuestError:
-            self._look()
+            self._count_lookup()
             raise
         except (LimitExceededError, SnapshotError) as error:
             self._fail(error)
@@ -150,17 +207,12 @@ class Bridge:
                 raise self.failure from error
             raise as_guest_error(error, given) from error
 
-    def _meant(self, path: str) -> tuple[str, Sequence[str]]:
-        """Return the function or the tool that a name stands for, and the names of what it takes."""
-        if path in FUNCTIONS:
-            return path, _PARAMETERS[path]
-        reference = self._names.reference(path)
-        if reference is None:
-            raise GuestError("AttributeError" if "." in path else "NameError", self._names.unknown(path))
-        return reference, self._names.parameters(path)
+    def _count_lookup(self) -> None:
+        """Count a question to the host that runs no tool.
 
-    def _look(self) -> None:
-        """Count something that is asked of the host and runs no tool."""
+        Raises:
+            LimitExceededError: there were too many; the run is being ended.
+        """
         self._lookups += 1
         if self._lookups > _MAX_LOOKUPS:
             message = f"more than {_MAX_LOOKUPS} searches, descriptions, and calls that could not be made"
@@ -168,55 +220,57 @@ class Bridge:
             self._fail(failure)
             raise failure
 
-    async def _serve(self, path: str, options: dict[str, Any], key: str) -> Any:
-        """Return what one of the guest's own functions gives."""
-        _check(path, options)
+    async def _call_function(self, path: str, options: dict[str, Any], key: str) -> Any:
+        """Call one of the functions that every guest has."""
+        _check_options(path, options)
         if path == "run_tool":
-            return await self._run(options["tool_id"], options.get("args") or {}, key)
+            return await self._run_tool(options["tool_id"], options.get("args") or {}, key)
         if path == "run_chain":
             return await self._run_chain(options["steps"], key)
-        self._look()
+        self._count_lookup()
         async with self._turns:
             if path == "search_tools":
-                found = await self._gateway.search(options["query"], limit=options.get("limit", 10))
-                return room_for(found_tools(found), self._limits)
+                page = await self._gateway.search(options["query"], limit=options.get("limit", 10))
+                return check_room(list_found_tools(page), self._limits)
             described = await self._gateway.describe(options["tool_id"], options.get("level", "schema"))
-            return room_for(plain(described), self._limits)
+            return check_room(to_plain(described), self._limits)
 
-    async def _run(self, reference: str, args: dict[str, Any], key: str) -> Any:
-        result = await self._called(reference, args, partial(self._gateway.run, reference, args), key)
-        return room_for(plain(getattr(result, "structured", result)), self._limits)
+    async def _run_tool(self, reference: str, args: dict[str, Any], key: str) -> Any:
+        """Run a tool and return its result as JSON that the guest has room for."""
+        result = await self._make_call(reference, args, partial(self._gateway.run, reference, args), key)
+        return check_room(to_plain(getattr(result, "structured", result)), self._limits)
 
-    async def _called(
-        self, reference: str, args: dict[str, Any], call: Callable[[], Awaitable[Any]], key: str
+    async def _make_call(
+        self, reference: str, args: dict[str, Any], make: Callable[[], Awaitable[Any]], key: str
     ) -> Any:
-        """Return what a call gives, which is counted before it begins and noted however it ends."""
+        """Make a call that is counted before it begins, and recorded however it ends."""
         try:
-            entry = self._counted(reference, args)
+            call = self._count_call(reference, args)
         except LimitExceededError as error:  # a chain may be set to go on after errors
             self._fail(error)
             raise
         async with self._turns:
-            entry.begin()
+            call.error = _NOT_ENDED
             started = perf_counter()
             try:
                 if self._journal is None:
-                    result = await given_up_after(_PATIENCE, call)
+                    result = await abandon_after(_GRACE, make)
                 else:
-                    make = partial(given_up_after, _PATIENCE, call)
-                    result = await self._journal.call(key, reference, args, make)
+                    result = await self._journal.call(
+                        key, reference, args, partial(abandon_after, _GRACE, make)
+                    )
             except BaseException as error:
-                entry.fail(error, perf_counter() - started)
+                call.fail(error, perf_counter() - started)
                 raise
-            entry.succeed(result, perf_counter() - started)
+            call.succeed(result, perf_counter() - started)
         return result
 
-    def _counted(self, tool_id: str, args: dict[str, Any]) -> "_CallEntry":
-        """Count a call before it begins, which nothing takes back, and return where it is noted.
+    def _count_call(self, tool_id: str, args: dict[str, Any]) -> _Call:
+        """Count a call before it begins; nothing takes the count back.
 
         Raises:
-            LimitExceededError: there are no more, or their arguments together are more than the guest may
-                hold.
+            LimitExceededError: there are no more calls, or the arguments of all calls together are larger
+                than the memory of the guest.
         """
         most = self._limits.max_tool_calls
         if len(self._calls) >= most:
@@ -226,40 +280,45 @@ class Bridge:
         if self._room < 0:
             held = f"{self._limits.memory_bytes >> 20:,} MB"
             raise LimitExceededError("memory_bytes", f"the arguments of its calls hold more than {held}")
-        self._calls.append(_CallEntry(tool_id, args))
+        self._calls.append(_Call(tool_id, args))
         return self._calls[-1]
 
-    def _around(self, key: str, run: RunTool) -> RunTool:
-        """Have each call of a chain counted and noted like all others."""
-
-        async def follow(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> Any:
-            call = partial(run, tool_id, args, within, step)
-            return await self._called(tool_id, args, call, f"{key}/{step}")
-
-        return follow
-
     async def _run_chain(self, steps: list[Any], key: str) -> Any:
-        size, before = _chain_size(steps), len(self._calls)
+        size, before = _count_steps(steps), len(self._calls)
         if size > self._limits.max_chain_steps:
             message = f"a chain of {size} steps, where {self._limits.max_chain_steps} are allowed"
             raise LimitExceededError("max_chain_steps", message)
         left = self._limits.max_tool_calls - before
         limits = ChainLimits(max_steps=self._limits.max_chain_steps, max_calls=left + 1)
         try:
-            result = await _follow_chain(self._gateway, steps, partial(self._around, key), limits)
+            result = await _run_recorded(self._gateway, steps, partial(self._record_steps, key), limits)
         finally:
             if len(self._calls) == before:
-                self._look()
-        return room_for(plain(result), self._limits)
+                self._count_lookup()
+        return check_room(to_plain(result), self._limits)
+
+    def _record_steps(self, key: str, run: RunTool) -> RunTool:
+        """Return a function that runs a step of a chain as a counted and recorded call."""
+
+        async def run_step(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> Any:
+            make = partial(run, tool_id, args, within, step)
+            return await self._make_call(tool_id, args, make, f"{key}/{step}")
+
+        return run_step
 
     def _fail(self, failure: ToolcribError) -> None:
+        """End the run for this reason, unless it is ending already."""
         if self.failure is None:
             self.failure = failure
             self._end()
 
 
-def _check(path: str, options: dict[str, Any]) -> None:
-    """Raise what is wrong with the arguments of one of the guest's own functions."""
+def _check_options(path: str, options: dict[str, Any]) -> None:
+    """Check the arguments of one of the functions that every guest has.
+
+    Raises:
+        GuestError: one is unknown, missing or of the wrong type.
+    """
     known = _PARAMETERS[path]
     if unknown := sorted(options.keys() - set(known)):
         raise GuestError("TypeError", f"{path} has no argument {unknown[0]!r}; it takes {', '.join(known)}")
@@ -271,23 +330,24 @@ def _check(path: str, options: dict[str, Any]) -> None:
             raise GuestError("TypeError", f"{path}: {name!r} must be {text}")
 
 
-def _chain_size(steps: list[Any], depth: int = 0) -> int:
+def _count_steps(steps: list[Any], depth: int = 0) -> int:
     """Return how many steps a chain has, those in groups included.
 
-    >>> _chain_size([{"tool_id": "a"}, {"parallel": [{"tool_id": "b"}, {"tool_id": "c"}]}])
+    >>> _count_steps([{"tool_id": "a"}, {"parallel": [{"tool_id": "b"}, {"tool_id": "c"}]}])
     3
     """
     groups = [step.get("parallel") if isinstance(step, dict) else None for step in steps]
     deep = depth >= 64  # noqa: PLR2004 - deeper than any chain that is run
     return sum(
-        _chain_size(group, depth + 1) if isinstance(group, list) and not deep else 1 for group in groups
+        _count_steps(group, depth + 1) if isinstance(group, list) and not deep else 1 for group in groups
     )
 
 
-async def _follow_chain(gateway: ToolGateway, steps: list[Any], around: Around, limits: ChainLimits) -> Any:
-    """Run a chain with something around each of its calls.
+async def _run_recorded(gateway: ToolGateway, steps: list[Any], around: Around, limits: ChainLimits) -> Any:
+    """Run a chain whose calls `around` counts and records.
 
-    A gateway whose chains cannot be followed is asked to run the steps, one call at a time.
+    If the gateway's own `run_chain` does not take `around`, the chain is run here, one call of the gateway at
+    a time.
     """
     run: Any = gateway.run_chain
     if "around" in signature(run).parameters:
@@ -301,37 +361,3 @@ async def _follow_chain(gateway: ToolGateway, steps: list[Any], around: Around, 
     if problems:
         raise invalid(problems)
     return await run_chain(chain, around(calling), limits=limits)
-
-
-class _CallEntry:
-    """One call, from when it was asked for."""
-
-    def __init__(self, tool_id: str, args: dict[str, Any]) -> None:
-        self._tool_id = tool_id
-        self._args = args
-        self.record = self._made(0.0, error="it had not begun when the code ended")
-
-    def begin(self) -> None:
-        """Note that it is under way."""
-        self.record = self._made(0.0, error="it had not ended when the code did")
-
-    def succeed(self, result: Any, duration: float) -> None:
-        """Note that it went well."""
-        tool = getattr(result, "tool", None)
-        if tool is not None:
-            self._tool_id = str(tool.id)
-        backend = getattr(result, "backend", None)
-        self.record = self._made(duration, backend_kind=getattr(backend, "kind", None))
-
-    def fail(self, error: BaseException, duration: float) -> None:
-        """Note how it failed."""
-        if not isinstance(error, Exception):
-            self.record = self._made(duration, error="it was cancelled")
-            return
-        message = explain(error)["message"] if isinstance(error, ToolcribError) else error_text(error)
-        op = error.op if isinstance(error, ToolError) else None
-        kind = (getattr(error, "backend", None) or "").partition(":")[0] or None
-        self.record = self._made(duration, error=message, error_op=op, backend_kind=kind)
-
-    def _made(self, duration: float, **facts: Any) -> ToolCallRecord:
-        return ToolCallRecord.of_checked(tool_id=self._tool_id, args=self._args, duration=duration, **facts)

@@ -25,7 +25,7 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (ValidationError, "ValueError"),
     (ValueError, "ValueError"),
 )
-"""Which builtin stands for an error; every engine has these, and code can catch them by their names."""
+"""The builtin exception for each error; every engine has these, and code can catch them by name."""
 ELSEWHERE = "; 'process' does: ask for it, or for `language_fallback`"
 
 
@@ -43,7 +43,7 @@ class GuestError(Exception):
 
 
 def as_guest_error(error: BaseException, args: Any = None) -> GuestError:
-    """Return an error as a guest sees it; paths that its own arguments name are left as they are.
+    """Return an error for a guest, without secrets and paths of the host; those in its arguments are kept.
 
     >>> str(as_guest_error(ToolNotFoundError("git:comit", ("git:commit",))))
     "LookupError: no tool named 'git:comit'; did you mean 'git:commit'?"
@@ -56,7 +56,7 @@ def as_guest_error(error: BaseException, args: Any = None) -> GuestError:
 
 
 def lacks(what: str) -> str:
-    """Return the message about something that Monty does not have.
+    """Return the message for a feature that Monty does not support.
 
     >>> lacks("yield").removesuffix(ELSEWHERE)
     "the 'monty' sandbox does not support yield"

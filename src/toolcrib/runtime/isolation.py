@@ -1,6 +1,13 @@
 """Bubblewrap and seccomp: the command line that isolates a program, and the system calls that it may make.
 
-A sandbox adds what its own program needs: files, capabilities, and one of the two policies.
+All sandboxes of local processes share it. Every isolated program gets new namespaces (without a network), an
+empty read-only root, no capabilities, and user `GUEST_UID`. A sandbox adds what its own program needs: files
+that it may read, a writable folder, and one of the two policies for system calls: `WORKER` for the engine of
+Monty, installed by bubblewrap, or `INTERPRETER` for CPython, which installs it by itself after it has
+started.
+
+As root, bubblewrap keeps the capabilities to become another user, and the program inside drops them;
+otherwise a user namespace maps the user, and no privilege is needed at all.
 """
 
 import errno
@@ -17,13 +24,15 @@ from toolcrib.errors import RuntimeUnavailableError
 GUEST_UID = 65534
 """The user that guests run as where we are root: nobody."""
 PATIENCE = 20.0
-"""Seconds that a program has that is only tried."""
+"""Time limit in seconds of `try_command`."""
 _UNSHARED = ("net", "pid", "ipc", "uts", "cgroup-try")
+_CHANGE_USER = ("CAP_SETUID", "CAP_SETGID")
+"""What a program keeps, if root starts it, until it has become another user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """One way to call bubblewrap."""
+    """The program `bwrap`, and the way to call it here."""
 
     program: str
     as_root: bool
@@ -33,40 +42,42 @@ class Bubblewrap:
         self,
         program: Sequence[str],
         *,
-        mounts: Sequence[str],
+        files: Mapping[Path, Path],
+        mounts: Sequence[str] = (),
         capabilities: Sequence[str] = (),
         filter_fd: int | None = None,
-        folder: str = "/",
         environment: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Return the command that runs a program with these mounts, a read-only root and nothing else.
+        """Return the command that runs a program with these files, a read-only root and nothing else.
 
         Args:
             program: The program and its arguments, as seen inside.
-            mounts: Options that fill the root, which is empty and becomes read-only.
-            capabilities: What the program keeps, where we are root, for as long as it takes to drop the rest.
-            filter_fd: The descriptor that the filter of system calls is read from; None where the program
+            files: The files and folders of this machine that it may read, by their paths inside.
+            mounts: Options of bubblewrap for everything else in the root, which becomes read-only.
+            capabilities: What the program keeps beyond `_CHANGE_USER`, if root starts it.
+            filter_fd: The descriptor that the filter of system calls is read from; None if the program
                 installs it by itself.
-            folder: Where the program starts.
-            environment: All of its variables.
+            environment: All of its variables; it starts in `HOME`, or else in the root.
         """
         unshared = [f"--unshare-{kind}" for kind in _UNSHARED]
-        user = [option for name in capabilities for option in ("--cap-add", name)]
+        user = [option for name in (*_CHANGE_USER, *capabilities) for option in ("--cap-add", name)]
         if not self.as_root:
             user = ["--unshare-user", "--uid", str(GUEST_UID), "--gid", str(GUEST_UID)]
         variables = [option for pair in (environment or {}).items() for option in ("--setenv", *pair)]
+        folder = (environment or {}).get("HOME", "/")
         return [
             *(self.program, *unshared, "--hostname", "guest", "--die-with-parent", "--new-session"),
             *("--clearenv", "--cap-drop", "ALL", *user),
             *(["--seccomp", str(filter_fd)] if filter_fd is not None else []),
-            *(*mounts, "--remount-ro", "/", "--chdir", folder, *variables, "--", *program),
+            *(*_bind_read_only(files), *mounts, "--remount-ro", "/", "--chdir", folder, *variables),
+            *("--", *program),
         ]
 
 
-def bind_read_only(files: Mapping[Path, Path]) -> Iterator[str]:
-    """Yield the options that show files and folders of this machine, each at a path of its own.
+def _bind_read_only(files: Mapping[Path, Path]) -> Iterator[str]:
+    """Yield the options that bind files and folders of this machine, read-only.
 
-    A link to a folder stays one: what it leads to must be visible by itself.
+    A link to a folder stays a link: its target must be among the files too.
     """
     made: set[Path] = set()
     for path, source in files.items():
@@ -81,7 +92,7 @@ def bind_read_only(files: Mapping[Path, Path]) -> Iterator[str]:
 
 
 def try_command(command: Sequence[str]) -> tuple[bool, str]:
-    """Return whether a command succeeds, and its output."""
+    """Run a command, and return whether it succeeds, and its output."""
     try:
         ended = subprocess.run(  # noqa: S603 - our own
             command,
@@ -115,7 +126,7 @@ _Check = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SyscallPolicy:
-    """Which system calls a program may make; every other fails with EPERM.
+    """The system calls that a program may make; every other fails with EPERM.
 
     Threads are allowed, processes are not: `clone3` fails as if the kernel lacked it, because its flags
     cannot be seen, and C libraries use `clone` then.
@@ -134,7 +145,7 @@ class SyscallPolicy:
 
 
 def _each(call: str, place: int, values: Sequence[int]) -> list[tuple[str, tuple[_Check, ...]]]:
-    """Return the rows for a call one of whose arguments, an `int`, has one of these values."""
+    """Return rows that allow a call if one of its arguments, an `int`, has one of these values."""
     return [(call, ((place, _INT, value),)) for value in values]
 
 
@@ -209,13 +220,13 @@ own files, and must not touch those that it shares with others."""
 
 @cache
 def compile_filter(policy: SyscallPolicy) -> bytes:
-    """Return the filter as the kernel takes it.
+    """Compile a policy to the BPF program that the kernel takes.
 
     Raises:
         RuntimeUnavailableError: the library that makes filters is missing.
         OSError: there is no room for it.
     """
-    seccomp = _library(policy.kind)
+    seccomp = _import_pyseccomp(policy.kind)
     program = seccomp.SyscallFilter(seccomp.ERRNO(errno.EPERM))
     threads = ("clone", ((0, _CLONE_THREAD, _CLONE_THREAD),))
     allowed = [*((call, ()) for call in sorted(policy.calls)), threads, *policy.checked]
@@ -240,14 +251,14 @@ FILTER_REMEDY = "for the profile 'hardened': pip install 'toolcrib[code]', apt i
 
 
 def find_filter(policy: SyscallPolicy) -> bytes | None:
-    """Return the filter, for whoever has another wall too; None where it cannot be made."""
+    """Compile a policy; None if that is not possible, for sandboxes that have another wall too."""
     try:
         return compile_filter(policy)
     except (RuntimeUnavailableError, OSError):
         return None
 
 
-def _library(kind: str) -> ModuleType:
+def _import_pyseccomp(kind: str) -> ModuleType:
     try:
         import pyseccomp  # type: ignore[import-untyped]  # noqa: PLC0415 - of an extra, and untyped
     except ImportError as error:

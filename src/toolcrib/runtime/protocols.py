@@ -1,4 +1,4 @@
-"""Protocols of sandboxes, and of the catalogue that a runtime asks."""
+"""Protocols that a runtime depends on: sandboxes, and a catalogue of tools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 from toolcrib.model import Tool
 from toolcrib.model.protocols import Journal
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, Output, SecurityProfile
+from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced, Output, SecurityProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class Sandbox(Protocol):
     kind: str
 
     def info(self) -> BackendInfo:
-        """Return what this is, and in `details` whether it can run here and what to install if not."""
+        """Return its properties, with `details` about whether it can run here and what to install if not."""
         ...
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
-        """Return which of the limits it really keeps on this machine."""
+        """Return the limits that it really enforces on this machine."""
         ...
 
     async def __aenter__(self) -> Self: ...
@@ -80,7 +80,7 @@ class Sandbox(Protocol):
 
 @runtime_checkable
 class Catalogue(Protocol):
-    """The tools that code may name, as a runtime sees them. Cheap, and safe to call at any time."""
+    """The tools that code may name; its methods are fast, and may be called at any time."""
 
     def namespaces(self) -> Sequence[str]:
         """Return the namespaces; an empty one stands for the tools without."""
@@ -91,7 +91,7 @@ class Catalogue(Protocol):
         ...
 
     def tools(self, refs: Sequence[str]) -> Mapping[str, Tool]:
-        """Return the tools that references mean, without those that are not there.
+        """Return the tools of references, without unknown ones.
 
         A tool that declares no output schema has the one that was learnt of its results, if there is one.
         """

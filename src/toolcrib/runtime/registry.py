@@ -1,4 +1,4 @@
-"""Which sandboxes there are, and which of them may run code for a profile."""
+"""The registry of sandboxes: built-in kinds, plug-ins, and the check that one serves a profile."""
 
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -7,7 +7,7 @@ from typing import Final
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.model.suggest import choose
 from toolcrib.runtime.protocols import Sandbox
-from toolcrib.runtime.records import BackendInfo, SecurityProfile
+from toolcrib.runtime.request import BackendInfo, SecurityProfile
 
 ENTRY_POINTS: Final = "toolcrib.sandboxes"
 """The group under which a distribution offers a sandbox: a class that is made without arguments."""
@@ -25,7 +25,7 @@ _BUILT_IN = {
 
 def kinds() -> tuple[str, ...]:
     """Return the kinds of sandboxes that are built in, and those of plug-ins."""
-    return (*_BUILT_IN, *(name for name in _offered() if name not in _BUILT_IN))
+    return (*_BUILT_IN, *(name for name in _list_plugins() if name not in _BUILT_IN))
 
 
 def backends() -> dict[str, BackendInfo]:
@@ -34,7 +34,7 @@ def backends() -> dict[str, BackendInfo]:
     >>> list(backends())[:6]
     ['monty', 'process', 'docker', 'gvisor', 'wasm', 'unsafe']
     """
-    return {kind: _info(kind) for kind in kinds()}
+    return {kind: _describe_kind(kind) for kind in kinds()}
 
 
 def make_sandbox(kind: str) -> Sandbox:
@@ -47,7 +47,7 @@ def make_sandbox(kind: str) -> Sandbox:
         module, _, name = _BUILT_IN[kind].partition(":")
         built: Sandbox = getattr(import_module(module), name)()
         return built
-    offered = _offered()
+    offered = _list_plugins()
     if kind not in offered:
         raise RuntimeUnavailableError(kind, f"no sandbox is called that{choose(kind, kinds())}")
     try:
@@ -59,7 +59,7 @@ def make_sandbox(kind: str) -> Sandbox:
     return made
 
 
-def _info(kind: str) -> BackendInfo:
+def _describe_kind(kind: str) -> BackendInfo:
     try:
         return make_sandbox(kind).info()
     except RuntimeUnavailableError as error:  # the others are listed all the same
@@ -68,7 +68,7 @@ def _info(kind: str) -> BackendInfo:
 
 
 def check_profile(info: BackendInfo, profile: SecurityProfile) -> None:
-    """Refuse a sandbox that cannot run here, or is not strong enough.
+    """Check that a sandbox can run here, and is strong enough for a profile.
 
     Raises:
         RuntimeUnavailableError: with what to install or to ask for instead.
@@ -86,5 +86,5 @@ def check_profile(info: BackendInfo, profile: SecurityProfile) -> None:
         )
 
 
-def _offered() -> dict[str, EntryPoint]:
+def _list_plugins() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}

@@ -1,10 +1,25 @@
-"""Runs untrusted code that calls tools, within limits that the host keeps."""
+"""Runs untrusted code that calls tools, within limits that the host keeps.
+
+One run takes these steps, in `Runtime.execute` and below it:
+
+1. `prepare` waits for the servers whose tools the code mentions, and `Surface` looks up what its names mean.
+2. `_open_sandbox` enters the sandbox on first use, and checks that it is allowed for the request's profile.
+3. `_run_in` waits for a turn (`RunQueue`), type-checks the code against the stubs of its tools, and runs it.
+4. In the sandbox each call of a tool goes through a `Bridge`, which keeps the record of all calls.
+5. `Attempt` makes the result, of what the host saw alone: the bridge's records and the collected output.
+
+Everything happens within one cancel scope, `Attempt.deadline`. It is cancelled at the request's timeout, or
+by the bridge when a limit is exceeded or the guest breaks a rule. So every error that leaves `execute` is the
+same whether the sandbox noticed it or had to be interrupted, and has the result so far. Code that the default
+engine does not support may move to another sandbox, but only before it has called a tool: tools must not run
+twice.
+"""
 
 import json
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from contextlib import AsyncExitStack
 from copy import copy
-from functools import partial
+from dataclasses import dataclass
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
@@ -28,31 +43,38 @@ from toolcrib.model.protocols import Journal
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.guest_errors import ELSEWHERE, GuestError
 from toolcrib.runtime.protocols import Catalogue, Job, Sandbox
-from toolcrib.runtime.records import BackendInfo, ExecuteRequest, ExecuteResult, LimitsEnforced, Output
 from toolcrib.runtime.registry import DEFAULT, UNSAFE, check_profile, make_sandbox
+from toolcrib.runtime.request import BackendInfo, ExecuteRequest, ExecuteResult, LimitsEnforced, Output
 from toolcrib.runtime.scheduler import RunQueue
-from toolcrib.runtime.stubs import render
+from toolcrib.runtime.stubs import StubCache, render
 from toolcrib.runtime.surface import EmptyCatalogue, Surface
 from toolcrib.runtime.typecheck import Checker
-from toolcrib.runtime.typecheck.context import Engine
+from toolcrib.runtime.typecheck.diagnostics import Engine
 
-_FEW = 8
-"""How many tools are written down between two turns of the event loop."""
 Failure = CodeError | LimitExceededError | SandboxViolationError
-"""What can become of code."""
+"""The ways in which code can fail; each carries the result so far."""
 _CONCURRENCY = 16
-"""How many runs go on at once in a sandbox that does not say how many it takes."""
+"""How many runs go on at once in a sandbox without an attribute `concurrency`."""
 _FALLBACK = "process"
 _STAYS = f"; it is not moved to {_FALLBACK!r}, because tools have been called"
+_KEPT_BY_HOST = dict.fromkeys(("timeout", "tool_calls", "chain_steps", "output"), True)
+"""The limits that the host keeps itself, whatever the sandbox."""
+_NO_NAMES = Surface("", EmptyCatalogue())
 Prepare = Callable[[str], Awaitable[None]]
 """Awaited with the code before it is looked at, such as for tools that it mentions to be there."""
 
 
-class Attempt:
-    """One run of code.
+@dataclass(frozen=True, slots=True)
+class _OpenSandbox:
+    """A sandbox that was entered, with what it said of itself then."""
 
-    Everything happens within `deadline`, which ends at the caller's deadline or when the bridge ends the run.
-    """
+    sandbox: Sandbox
+    info: BackendInfo
+    queue: RunQueue
+
+
+class Attempt:
+    """One run of code, from the request to its result or its error."""
 
     def __init__(
         self,
@@ -64,42 +86,26 @@ class Attempt:
         self.request = request
         self.journal = journal
         self.caller = caller
-        self.queue: RunQueue | None = None
-        """Where it waits for its turn, while it does."""
+        self.notes: list[str] = []
+        """What else happened on the way."""
+        self.opened: _OpenSandbox | None = None
+        """The sandbox that was chosen last."""
+        self.is_waiting = False
+        """Whether it waits for a turn in that sandbox."""
+        self.deadline = anyio.CancelScope(deadline=anyio.current_time() + request.timeout)
         self._gateway = gateway
         self._began = perf_counter()
-        self._notes: tuple[str, ...] = ()
-        self.sandbox: Sandbox | None = None
-        self.deadline = anyio.CancelScope(deadline=anyio.current_time() + request.timeout)
-        self.begin(Surface("", EmptyCatalogue()))
+        self.begin(_NO_NAMES)
 
     def begin(self, surface: Surface) -> None:
-        """Begin with the names that the code has for tools, and with nothing called and printed."""
+        """Start afresh, with the names that the code has for tools, no calls and no output."""
+        limits = self.request.limits
         self.surface = surface
-        limits, end = self.request.limits, self.deadline.cancel
-        self._bridge = Bridge(self._gateway, self.surface, limits, end=end, journal=self.journal)
-        self._output = Output(limit=self.request.limits.output_bytes)
+        self.bridge = Bridge(self._gateway, surface, limits, end=self.deadline.cancel, journal=self.journal)
+        self._output = Output(limit=limits.output_bytes)
 
-    def note(self, note: str | None) -> None:
-        """Note what else happened on the way, if anything did."""
-        self._notes = (*self._notes, note) if note else self._notes
-
-    @property
-    def has_run(self) -> bool:
-        """Whether any tool was called."""
-        return self._bridge.has_run
-
-    async def stubs(self) -> str:
-        """Return the signatures of the tools that the code mentions."""
-        surface = self.surface
-        typed = surface.typed
-        if len(typed) > _FEW:
-            return await to_thread.run_sync(partial(render, typed, names=surface.closed)) + surface.anything
-        return render(typed, names=surface.closed) + surface.anything
-
-    async def run(self) -> ExecuteResult:
-        """Run the code and return what came of it."""
-        assert self.sandbox is not None  # noqa: S101 - whoever runs has entered
+    async def run(self, sandbox: Sandbox) -> ExecuteResult:
+        """Run the code in a sandbox and return the result."""
         job = Job(
             code=self.request.code,
             limits=self.request.limits,
@@ -111,63 +117,72 @@ class Attempt:
             journal=self.journal,
         )
         try:
-            value = await self.sandbox.run(job, self._bridge)
+            value = await sandbox.run(job, self.bridge)
         except GuestError as error:  # a plug-in that lets through what its guest did not catch
             raise CodeError(str(error)) from error
+        finally:
+            self._output.close()
         if "__out" not in self.request.code:
-            self.note("the code left nothing in `__out`, so there is no value")
-        if self._bridge.failure is not None:
-            raise self._bridge.failure
-        return self._result(self._checked(value), code=self.request.code)
+            self.notes.append("the code left nothing in `__out`, so there is no value")
+        if self.bridge.failure is not None:
+            raise self.bridge.failure
+        _check_value(value, self.request.limits.output_bytes)
+        return self._result(value, code=self.request.code)
 
-    def why_ended(self) -> LimitExceededError | SandboxViolationError:
-        """Return why the run was cancelled."""
-        failure = self._bridge.failure
+    def explain_cancellation(self) -> LimitExceededError | SandboxViolationError:
+        """Return the error for a run whose deadline was cancelled."""
+        failure = self.bridge.failure
         if isinstance(failure, LimitExceededError | SandboxViolationError):
             return failure
         if failure is not None:
             return SandboxViolationError(str(failure))
         return LimitExceededError("timeout", f"the code did not end within {self.request.timeout:g} s")
 
-    def failed(self, error: Failure) -> Failure:
-        """Return an error with what there was until then; a failure of the bridge comes first."""
-        failure = self._bridge.failure
+    def complete_error(self, error: Failure) -> Failure:
+        """Return an error with the result so far; a failure of the bridge takes precedence over it."""
+        failure = self.bridge.failure
         raised = failure if isinstance(failure, LimitExceededError | SandboxViolationError) else error
         if isinstance(raised, CodeError):
             raised.reason += self.surface.advice(raised.reason)
         raised.result = self._result(None)
         return raised
 
-    def _checked(self, value: Any) -> Any:
-        """Return what a guest gave, which may be anything, if it is JSON and not too large."""
-        limit = self.request.limits.output_bytes
-        try:
-            measure(value)
-            size = len(json.dumps(value, ensure_ascii=False).encode())
-        except (ValidationError, ValueError) as error:
-            raise SandboxViolationError(f"its value is not JSON: {error}") from error
-        if size > limit:
-            message = f"the value takes {size:,} bytes as JSON, where {limit:,} are allowed; give back less"
-            raise LimitExceededError("output_bytes", message)
-        return value
-
     def _result(self, value: Any, code: str = "") -> ExecuteResult:
-        sandbox = self.sandbox
-        nowhere = BackendInfo(kind=self.request.backend or "none", readiness="stub")
-        enforced = LimitsEnforced() if sandbox is None else sandbox.enforces(self.request.limits)
-        ours = dict.fromkeys(("timeout", "tool_calls", "chain_steps", "output"), True)
+        if self.opened is None:
+            backend = BackendInfo(kind=self.request.backend or "none", readiness="stub")
+            enforced = LimitsEnforced()
+        else:
+            backend = self.opened.info
+            enforced = self.opened.sandbox.enforces(self.request.limits)
         return ExecuteResult.of_checked(
             value=value,
             stdout=self._output.text("stdout"),
             stderr=self._output.text("stderr"),
-            tool_calls=self._bridge.records,
+            tool_calls=self.bridge.records,
             duration=perf_counter() - self._began,
-            backend=nowhere if sandbox is None else sandbox.info(),
-            limits_enforced=enforced.replace(**ours),
-            notes=self._notes,
+            backend=backend,
+            limits_enforced=LimitsEnforced.of_checked(**dict(enforced) | _KEPT_BY_HOST),
+            notes=tuple(self.notes),
             run_id=None if self.journal is None else self.journal.run_id,
             code=code,
         )
+
+
+def _check_value(value: Any, limit: int) -> None:
+    """Check that the value of a guest, which may be anything, is JSON and not too large.
+
+    Raises:
+        SandboxViolationError: it is not JSON.
+        LimitExceededError: it is too large.
+    """
+    try:
+        measure(value)
+        size = len(json.dumps(value, ensure_ascii=False).encode())
+    except (ValidationError, ValueError) as error:
+        raise SandboxViolationError(f"its value is not JSON: {error}") from error
+    if size > limit:
+        message = f"the value takes {size:,} bytes as JSON, where {limit:,} are allowed; give back less"
+        raise LimitExceededError("output_bytes", message)
 
 
 async def _nothing_to_prepare(code: str) -> None:
@@ -219,8 +234,8 @@ class Runtime:
         self._allow_unsafe = allow_unsafe
         self._prepare = prepare
         self._checker = Checker()
-        self._open: dict[str, Sandbox] = {}
-        self._queues: dict[str, RunQueue] = {}
+        self._stubs = StubCache()
+        self._open: dict[str, _OpenSandbox] = {}
         self._opening = anyio.Lock()
         self._stack = AsyncExitStack()
 
@@ -259,7 +274,7 @@ class Runtime:
         Raises:
             ValidationError: something among them is no tool.
         """
-        return render(_records(tools), budget=budget)
+        return render(_read_tools(tools), budget=budget)
 
     async def execute(
         self,
@@ -270,9 +285,9 @@ class Runtime:
     ) -> ExecuteResult:
         """Run code and return what it left in `__out`, what it printed, and which tools it called.
 
-        A text is code that is run as everything else is by default. Where more is to run than a sandbox takes
-        at once, callers take turns, and one that has too much waiting is refused; None is the program itself.
-        With a journal the run is durable: it goes on from where the journal ends.
+        A string is code to run with the default settings. A sandbox takes a limited number of runs at once:
+        callers take turns, and one with too many waiting runs is refused. The caller None is the program
+        itself. With a journal the run is durable: it goes on from where the journal ends.
 
         Raises:
             CodeError: the code is wrong; where it was found to be before it ran, no tool was called.
@@ -291,57 +306,64 @@ class Runtime:
                 attempt.begin(Surface(request.code, self._catalogue))
                 return await self._run(request, attempt)
         except (CodeError, LimitExceededError, SandboxViolationError) as error:
-            raise attempt.failed(error) from error.__cause__
+            raise attempt.complete_error(error) from error.__cause__
         except ToolcribError as error:
-            if attempt.has_run:  # else it would seem that nothing was done
-                raise attempt.failed(SandboxViolationError(f"its sandbox was lost: {error}")) from error
+            if attempt.bridge.has_run:  # else it would seem that nothing was done
+                raise attempt.complete_error(
+                    SandboxViolationError(f"its sandbox was lost: {error}")
+                ) from error
             raise
         except Exception as error:  # a sandbox, which may be a plug-in's, must not lose what there was
             failure = SandboxViolationError(f"its sandbox failed with {type(error).__name__}")
-            raise attempt.failed(failure) from error
-        if attempt.queue is not None:
-            raise attempt.queue.busy(f"its turn did not come within {request.timeout:g} s")
-        raise attempt.failed(attempt.why_ended())
+            raise attempt.complete_error(failure) from error
+        if attempt.is_waiting and attempt.opened is not None:
+            raise attempt.opened.queue.busy(f"its turn did not come within {request.timeout:g} s")
+        raise attempt.complete_error(attempt.explain_cancellation())
 
     async def _run(self, request: ExecuteRequest, attempt: Attempt) -> ExecuteResult:
+        """Run code in the requested sandbox, or else in the fallback if the request allows it."""
         kind = request.backend or DEFAULT
-        sandbox = await self._sandbox(kind, request)
+        opened = await self._open_sandbox(kind, request)
         is_durable = attempt.journal is not None
-        if is_durable and not getattr(sandbox, "durable", False):
+        if is_durable and not getattr(opened.sandbox, "durable", False):
             remedy = f"it cannot suspend them; {DEFAULT!r} can, which is used where no backend is named"
             raise RuntimeUnavailableError(kind, remedy, where="for durable runs")
         try:
-            return await self._run_in(sandbox, attempt)
+            return await self._run_in(opened, attempt)
         except CodeError as error:
             if not (error.unsupported and request.language_fallback) or kind == _FALLBACK or is_durable:
                 raise
-            if attempt.has_run:
+            if attempt.bridge.has_run:
                 error.reason = error.reason.replace(ELSEWHERE, _STAYS)
                 raise
-            attempt.note(f"moved from {kind!r} to {_FALLBACK!r}: {error}".replace(ELSEWHERE, ""))
+            attempt.notes.append(f"moved from {kind!r} to {_FALLBACK!r}: {error}".replace(ELSEWHERE, ""))
             attempt.begin(attempt.surface)
-        return await self._run_in(await self._sandbox(_FALLBACK, request), attempt)
+        return await self._run_in(await self._open_sandbox(_FALLBACK, request), attempt)
 
-    async def _run_in(self, sandbox: Sandbox, attempt: Attempt) -> ExecuteResult:
-        attempt.sandbox = sandbox
-        attempt.queue = self._queues[sandbox.kind]
-        async with attempt.queue.turn(attempt.caller):
-            attempt.queue = None
-            return await self._checked_and_run(sandbox, attempt)
+    async def _run_in(self, opened: _OpenSandbox, attempt: Attempt) -> ExecuteResult:
+        """Wait for a turn in a sandbox, check the code, and run it."""
+        attempt.opened, attempt.is_waiting = opened, True
+        async with opened.queue.turn(attempt.caller):
+            attempt.is_waiting = False
+            surface, journal = attempt.surface, attempt.journal
+            is_resumed = journal is not None and journal.state is not None
+            # code that cannot call anything shows its errors when it runs, and does no harm before
+            if surface.can_call and not is_resumed:
+                stubs = await self._stubs.render(surface.typed, surface.members) + surface.anything
+                engine: Engine = "monty" if opened.sandbox.kind == "monty" else "python"
+                note = await self._checker.check(
+                    attempt.request.code, stubs, engine=engine, members=surface.members
+                )
+                if note:
+                    attempt.notes.append(note)
+            return await attempt.run(opened.sandbox)
 
-    async def _checked_and_run(self, sandbox: Sandbox, attempt: Attempt) -> ExecuteResult:
-        resumed = attempt.journal is not None and attempt.journal.state is not None
-        if (
-            attempt.surface.can_call and not resumed
-        ):  # else running the code shows everything that a check would
-            stubs, members = await attempt.stubs(), attempt.surface.members
-            engine: Engine = "monty" if sandbox.kind == "monty" else "python"
-            code = attempt.request.code
-            attempt.note(await self._checker.check(code, stubs, engine=engine, members=members))
-        return await attempt.run()
+    async def _open_sandbox(self, kind: str, request: ExecuteRequest) -> _OpenSandbox:
+        """Return the sandbox of a kind, entered, if it may be used for this request.
 
-    async def _sandbox(self, kind: str, request: ExecuteRequest) -> Sandbox:
-        """Return the sandbox of a kind, entered, if it may be used for this request."""
+        Raises:
+            RuntimeUnavailableError: it cannot run here, is too weak for the profile, or has to be allowed.
+        """
         if kind == UNSAFE and not (self._allow_unsafe and request.profile == "dev"):
             needed = (
                 "profile='dev'" if self._allow_unsafe else "`allow_unsafe`, in the configuration under `code`"
@@ -353,15 +375,14 @@ class Runtime:
                 made = self._given.get(kind) or make_sandbox(kind)
                 info = await to_thread.run_sync(made.info)  # the first look at a wall may take a moment
                 check_profile(info, request.profile)
-                self._open[kind] = await self._stack.enter_async_context(made)
-                places = getattr(made, "concurrency", _CONCURRENCY)
-                self._queues[made.kind] = RunQueue(made.kind, places)
-        sandbox = self._open[kind]
-        check_profile(sandbox.info(), request.profile)
-        return sandbox
+                sandbox = await self._stack.enter_async_context(made)
+                queue = RunQueue(made.kind, getattr(made, "concurrency", _CONCURRENCY))
+                self._open[kind] = _OpenSandbox(sandbox, info, queue)
+        check_profile(self._open[kind].info, request.profile)
+        return self._open[kind]
 
 
-def _records(tools: Iterable[Any]) -> list[Tool]:
+def _read_tools(tools: Iterable[Any]) -> list[Tool]:
     found = [tool.tool if isinstance(tool, LocalTool) else tool for tool in tools]
     problems = [
         Problem(f"/{place}", "type", f"must be a Tool, not {type(tool).__name__}; Crib.stubs takes ids")

@@ -1,4 +1,4 @@
-"""Whose code runs next: callers take turns, none of them takes all places, and none has too many waiting."""
+"""Schedules runs of code fairly: callers take turns, and none takes all places or fills the queue."""
 
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ _SMOOTHING = 0.2
 
 
 class RunQueue:
-    """Lets `places` runs go on at once in a sandbox of a kind; those that wait take turns by their callers.
+    """Queue of one kind of sandbox, with `places` runs at once; waiting callers take turns.
 
     Runs without a caller are those of the program itself: they wait as others do, but are never refused.
     """
@@ -28,28 +28,33 @@ class RunQueue:
 
     @asynccontextmanager
     async def turn(self, caller: Hashable | None) -> AsyncIterator[None]:
-        """Wait for a place, and have it until the end.
+        """Wait for a place, and hold it until the context ends.
 
         Raises:
             RuntimeUnavailableError: too many wait already, with when to try again.
         """
         if caller is not None:
-            self._check(caller)
-        async with self._slots.hold(caller):
-            began = monotonic()
-            try:
-                yield
-            finally:
-                self._typical += _SMOOTHING * (monotonic() - began - self._typical)
+            self._check_waiting(caller)
+        await self._slots.acquire(caller)
+        began = monotonic()
+        try:
+            yield
+        finally:
+            self._slots.release(caller)
+            self._typical += _SMOOTHING * (monotonic() - began - self._typical)
 
     def busy(self, reason: str) -> RuntimeUnavailableError:
-        """Return the refusal of a run that got no place."""
+        """Return the error for a run that got no place, with the time to retry after."""
         waiting = sum(self._slots.waiting().values())
         seconds = ceil(max(1.0, self._typical * (waiting + 1) / self._slots.total))
         return RuntimeUnavailableError(self._kind, reason, retry_after=float(seconds))
 
-    def _check(self, caller: Hashable) -> None:
-        """Refuse a run where too many wait."""
+    def _check_waiting(self, caller: Hashable) -> None:
+        """Check that not too many runs wait.
+
+        Raises:
+            RuntimeUnavailableError: too many wait.
+        """
         waiting = self._slots.waiting()
         own = waiting.get(caller, 0)
         if own >= _MAX_WAITING_OF_ONE:

@@ -1,7 +1,12 @@
-"""Which tools code mentions, and under which names it reaches them.
+"""The names in a piece of code that stand for tools.
 
-The code is only looked at, never parsed: whatever looks like `name` or `name.attribute` counts, also in a
-comment. That is linear, cannot be made to fail by hostile code, and gives at worst a name too many.
+The code is scanned with regular expressions, never parsed: anything that looks like `name` or
+`name.attribute` counts, also in a comment. The scan is linear and cannot be made to fail by hostile code. At
+worst it finds a name too many, which costs one lookup in the catalogue.
+
+Everything that the type check and the sandbox need is looked up once, when a `Surface` is made. Only a call
+of a tool that the code does not name literally (`getattr`, a tool added during the run) asks the catalogue
+again.
 """
 
 import re
@@ -10,6 +15,7 @@ from functools import lru_cache
 
 from toolcrib.model import Tool
 from toolcrib.model.suggest import did_you_mean, nearest
+from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.protocols import Catalogue
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 from toolcrib.runtime.stubs.naming import TOP_RESERVED, names_of
@@ -19,12 +25,11 @@ _MENTION = re.compile(r"(?<![\w.])([A-Za-z_]\w*+)(?:[ \t]*+\.\s*+([A-Za-z_]\w*+)
 _IMPORT = re.compile(r"^[ \t]*+import[ \t]++(\w++)[ \t]*+(?:$|[;,#])", re.MULTILINE | re.ASCII)
 _UNDEFINED = re.compile(r"\bname '(\w+)' is not defined$", re.MULTILINE)
 _MAX_LOOKED_UP = 1_000
-"""Attributes of a namespace that are looked up before the run."""
+"""Attributes of a namespace that are looked up before the run; others are looked up when they are called."""
 _MAX_TYPED = 100
 """A namespace with more attributes is not typed."""
 _MAX_GUESSED = 5
 """Missing attributes for which a near name is suggested."""
-_Mentions = Mapping[str, frozenset[str]]
 
 
 def mentioned(code: str) -> dict[str, frozenset[str]]:
@@ -42,7 +47,7 @@ def mentioned(code: str) -> dict[str, frozenset[str]]:
 
 
 class EmptyCatalogue:
-    """A catalogue without tools: code has the functions that every guest has."""
+    """A catalogue without tools: code has only the functions that every guest has."""
 
     def namespaces(self) -> Sequence[str]:
         """Return none."""
@@ -58,120 +63,103 @@ class EmptyCatalogue:
 
 
 class Surface:
-    """The names of one piece of code that stand for tools."""
+    """The names of one piece of code that stand for tools, as the catalogue had them before the run."""
+
+    names: tuple[str, ...]
+    """The names that stand for namespaces."""
+    functions: tuple[str, ...]
+    """The names that are functions: those of every guest, and tools without a namespace."""
+    tools: dict[str, Tool]
+    """The tools that the code mentions, by `namespace.name` or `name`.
+
+    For a namespace that is used with an unknown attribute, the tool with the nearest name is included, so
+    that the type check can report the attribute.
+    """
+    typed: dict[str, Tool]
+    """Those of them that the type check gets to know."""
+    members: dict[str, tuple[str, ...]]
+    """The names of all tools of each typed namespace."""
+    anything: str
+    """Stub lines of namespaces that are not typed: their server is away, or the code names too many tools."""
+    can_call: bool
+    """Whether the code has any name by which a tool could be called."""
 
     def __init__(self, code: str, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         mentions = mentioned(code)
         spaces = _table(tuple(name for name in catalogue.namespaces() if name), TOP_RESERVED)
-        self._spaces = {name: spaces[name] for name in mentions if name in spaces}
         alone = _table(tuple(catalogue.names("")), TOP_RESERVED | frozenset(spaces))
-        self._alone = {name: alone[name] for name in mentions if name in alone}
         self._known = (*spaces, *alone)
+        self._spaces = {name: spaces[name] for name in mentions if name in spaces}
+        functions = {name: alone[name] for name in mentions if name in alone}
         self._imported = frozenset(_IMPORT.findall(code)) & self._spaces.keys()
-        self._unlisted = frozenset(name for name in self._spaces if not self._named(self._spaces[name]))
-        self._loose = self._unlisted | {name for name in self._spaces if len(mentions[name]) > _MAX_TYPED}
-        self.can_call = bool(self._spaces or self._alone or mentions.keys() & set(FUNCTIONS))
-        """Whether the code has any name by which a tool could be called."""
-        self._references = self._find(mentions)
+        self.names = tuple(self._spaces)
+        self.functions = (*FUNCTIONS, *functions)
+        self.can_call = bool(self._spaces or functions or mentions.keys() & set(FUNCTIONS))
+
+        tables = {name: self._table_of(namespace) for name, namespace in self._spaces.items()}
+        self._unlisted = frozenset(name for name, table in tables.items() if not table)
+        loose = self._unlisted | {name for name in tables if len(mentions[name]) > _MAX_TYPED}
+        self.anything = "".join(f"{name}: Any\n" for name in sorted(loose))
+        if self.anything:
+            self.anything = f"\nfrom typing import Any\n{self.anything}"
+        self.members = {name: tuple(table) for name, table in tables.items() if name not in loose}
+
+        self._references = dict(functions)
+        for name, table in tables.items():
+            self._references |= self._find_tools(name, table, mentions[name])
         found = catalogue.tools(list(self._references.values()))
-        self._tools = {path: found[ref] for path, ref in self._references.items() if ref in found}
+        self.tools = {path: found[ref] for path, ref in self._references.items() if ref in found}
+        self.typed = {path: tool for path, tool in self.tools.items() if path.partition(".")[0] not in loose}
         self._orders: dict[str, Sequence[str]] = {}
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names that stand for namespaces."""
-        return tuple(self._spaces)
+    def resolve(self, path: str) -> str:
+        """Return the reference of the tool that `namespace.name` or `name` stands for.
 
-    @property
-    def closed(self) -> tuple[str, ...]:
-        """The names that stand for namespaces whose tools are typed."""
-        return tuple(name for name in self._spaces if name not in self._loose)
-
-    @property
-    def typed(self) -> Mapping[str, Tool]:
-        """The tools that are typed, of these namespaces and of none."""
-        return {path: tool for path, tool in self._tools.items() if path.partition(".")[0] not in self._loose}
-
-    @property
-    def anything(self) -> str:
-        """What is written of the namespaces whose server is away, and of those with very many mentions."""
-        lines = [f"{name}: Any\n" for name in sorted(self._loose)]
-        return "".join(["\nfrom typing import Any\n", *lines]) if lines else ""
-
-    @property
-    def members(self) -> Mapping[str, Sequence[str]]:
-        """The names of all tools of the namespaces that are typed."""
-        return {name: tuple(self._named(self._spaces[name])) for name in self.closed}
-
-    @property
-    def functions(self) -> tuple[str, ...]:
-        """The names that are functions."""
-        return (*FUNCTIONS, *self._alone)
-
-    @property
-    def tools(self) -> Mapping[str, Tool]:
-        """The tools that the code mentions, by `namespace.name` or `name`.
-
-        Of a namespace that is used with a name nobody knows it has the nearest tool, so that what is written
-        of the namespace can be found to be wrong.
+        Raises:
+            GuestError: it stands for nothing.
         """
-        return self._tools
-
-    def reference(self, path: str) -> str | None:
-        """Return the tool that a name stands for; None where there is none."""
-        if path in self._tools:
+        if path in self.tools:
             return self._references[path]
         first, _, rest = path.partition(".")
-        namespace = self._spaces.get(first)
-        if namespace is None or not rest:
-            return None
+        if not rest:
+            raise GuestError("NameError", f"name {first!r} is not defined")
+        namespace = self._spaces.get(first, "")
         exact = f"{namespace}:{rest}"
-        if first in self._unlisted or self._catalogue.tools([exact]):
+        if first in self._unlisted or (namespace and self._catalogue.tools([exact])):
             return exact
-        name = self._named(namespace).get(rest)
-        return None if name is None else f"{namespace}:{name}"
+        table = self._table_of(namespace)
+        if namespace and rest in table:
+            return f"{namespace}:{table[rest]}"
+        raise GuestError("AttributeError", f"{first!r} has no tool {rest!r}{did_you_mean(rest, table)}")
 
     def parameters(self, path: str) -> Sequence[str]:
-        """Return the names of a tool's arguments, in the order in which they may be given without them."""
+        """Return the names of a tool's arguments, in the order of its positional arguments."""
         if path not in self._orders:
-            reference = self.reference(path) or path
-            tool = self._tools.get(path) or self._catalogue.tools([reference]).get(reference)
+            reference = self.resolve(path)
+            tool = self.tools.get(path) or self._catalogue.tools([reference]).get(reference)
             self._orders[path] = () if tool is None else parameters(tool)
         return self._orders[path]
 
-    def unknown(self, path: str) -> str:
-        """Return the message about a name that stands for nothing."""
-        first, _, rest = path.partition(".")
-        if not rest:
-            return f"name {first!r} is not defined"
-        return f"{first!r} has no tool {rest!r}{did_you_mean(rest, self._named(self._spaces.get(first, '')))}"
-
     def advice(self, reason: str) -> str:
-        """Return a hint for an error in the code: what hides a name, or which one was meant."""
+        """Return a hint for an error in the code: an import that hides tools, or the name that was meant."""
         hidden = [name for name in sorted(self._imported) if re.search(rf"'{name}\b", reason)]
         if hidden:
             return f"; `import {hidden[0]}` hides the tools of that name: import it `as` something else"
         undefined = _UNDEFINED.findall(reason)
         return did_you_mean(undefined[0], self._known) if len(undefined) == 1 else ""
 
-    def _named(self, namespace: str) -> Mapping[str, str]:
+    def _table_of(self, namespace: str) -> Mapping[str, str]:
+        """Return the names of a namespace's tools, by the identifiers that stand for them."""
         return _table(tuple(self._catalogue.names(namespace)), frozenset())
 
-    def _find(self, mentions: _Mentions) -> dict[str, str]:
-        """Return the references of all tools that are mentioned, by their paths."""
-        wanted = dict(self._alone)
-        for space, namespace in self._spaces.items():
-            wanted |= self._find_in(space, namespace, mentions[space])
-        return wanted
-
-    def _find_in(self, space: str, namespace: str, attributes: frozenset[str]) -> dict[str, str]:
-        """Return the references of the tools of one namespace that are mentioned, by their paths."""
-        few = frozenset(sorted(attributes)[:_MAX_LOOKED_UP])  # the others are looked up when they are called
+    def _find_tools(self, space: str, table: Mapping[str, str], attributes: frozenset[str]) -> dict[str, str]:
+        """Return the references of the mentioned tools of one namespace, by their paths."""
+        namespace = self._spaces[space]
+        few = frozenset(sorted(attributes)[:_MAX_LOOKED_UP])
         exact = self._catalogue.tools([f"{namespace}:{name}" for name in sorted(few)])
         found = {name: f"{namespace}:{name}" for name in few if f"{namespace}:{name}" in exact}
         if len(found) < len(few):
-            table = self._named(namespace)
             missing = sorted(few - found.keys())
             near = [nearest(name, table) for name in missing[:_MAX_GUESSED] if name not in table]
             known = {*table.keys() & set(missing), *filter(None, near)} or {*list(table)[:1]}
@@ -181,23 +169,23 @@ class Surface:
 
 def named_tools(catalogue: Catalogue, refs: Iterable[str]) -> dict[str, Tool]:
     """Return tools of a catalogue by the names that code has for them."""
-    spaces = _places(tuple(name for name in catalogue.namespaces() if name), TOP_RESERVED)
-    alone = _places(tuple(catalogue.names("")), TOP_RESERVED | frozenset(spaces.values()))
+    spaces = _identifiers(tuple(name for name in catalogue.namespaces() if name), TOP_RESERVED)
+    alone = _identifiers(tuple(catalogue.names("")), TOP_RESERVED | frozenset(spaces.values()))
     found: dict[str, Tool] = {}
     for tool in catalogue.tools([*refs]).values():
         space = tool.namespace
         base = f"{space}:{tool.name}" if space else tool.name
-        meant = catalogue.tools([base]).get(base)  # of several versions code reaches one
-        if meant is not None:
-            inside = _places(tuple(catalogue.names(space)), frozenset()) if space else alone
+        latest = catalogue.tools([base]).get(base)  # of several versions code reaches one
+        if latest is not None:
+            inside = _identifiers(tuple(catalogue.names(space)), frozenset()) if space else alone
             path = f"{spaces[space]}.{inside[tool.name]}" if space else inside[tool.name]
-            found[path] = meant
+            found[path] = latest
     return dict(sorted(found.items()))
 
 
 @lru_cache(maxsize=256)
-def _places(names: tuple[str, ...], reserved: frozenset[str]) -> Mapping[str, str]:
-    """Return the identifiers that stand for names."""
+def _identifiers(names: tuple[str, ...], reserved: frozenset[str]) -> Mapping[str, str]:
+    """Return the identifiers that stand for names, by name."""
     return {name: spelt for spelt, name in _table(names, reserved).items()}
 
 

@@ -1,13 +1,15 @@
 """How schemas read as Python."""
 
 import ast
+import gc
 from typing import Any
+from weakref import ref
 
 import pytest
 
 from toolcrib.model import Tool, ToolAnnotations
 from toolcrib.model.tokens import estimated_tokens
-from toolcrib.runtime.stubs import GUEST, render
+from toolcrib.runtime.stubs import GUEST, StubCache, render
 
 
 def tool(
@@ -322,3 +324,34 @@ def test_the_same_object_in_several_tools_is_written_once_also_where_it_is_refer
         ]
     )
     assert text.count("(TypedDict") == 2
+
+
+def tool_of(*names: str) -> Tool:
+    return Tool(name="add", namespace="math", input_schema={"properties": {name: {} for name in names}})
+
+
+@pytest.mark.anyio
+async def test_stub_cache_renders_again_when_a_tool_is_replaced() -> None:
+    cache = StubCache()
+    first = await cache.render({"math.add": tool_of("a", "b")}, ["math"])
+    assert "a: Any = ..., b: Any = ..." in first
+    # equal as JSON, with another order of positional arguments
+    assert "b: Any = ..., a: Any = ..." in await cache.render({"math.add": tool_of("b", "a")}, ["math"])
+
+
+@pytest.mark.anyio
+async def test_stub_cache_keeps_the_stubs_of_the_same_tools() -> None:
+    cache, tool = StubCache(), tool_of("a")
+    first = await cache.render({"math.add": tool}, ["math"])
+    assert await cache.render({"math.add": tool}, ["math"]) is first
+    assert await cache.render({"math.add": tool}, ["math", "other"]) != first
+
+
+@pytest.mark.anyio
+async def test_stub_cache_does_not_keep_removed_tools_alive() -> None:
+    cache, tool = StubCache(), tool_of("a")
+    await cache.render({"math.add": tool}, ["math"])
+    removed = ref(tool)
+    del tool
+    gc.collect()
+    assert removed() is None

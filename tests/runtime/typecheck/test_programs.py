@@ -10,7 +10,7 @@ from waiting import PATIENCE
 
 from toolcrib.errors import CodeError
 from toolcrib.runtime.typecheck import Checker
-from toolcrib.runtime.typecheck.context import Engine
+from toolcrib.runtime.typecheck.diagnostics import Engine
 
 pytestmark = pytest.mark.anyio
 ALL = [(name, code, "python") for name, code in (PROGRAMS | FULL).items()]

@@ -17,8 +17,8 @@ from toolcrib.execution.mcp.config import Patterns, ServerConfig
 from toolcrib.model.record import JsonObject
 from toolcrib.model.toolid import name_fault
 from toolcrib.redaction import host_of
-from toolcrib.runtime.records import ExecuteRequest, Limits, SecurityProfile
 from toolcrib.runtime.registry import DEFAULT
+from toolcrib.runtime.request import ExecuteRequest, Limits, SecurityProfile
 
 MEMORY = "memory"
 """What `store` says where the catalogue is not to be kept."""

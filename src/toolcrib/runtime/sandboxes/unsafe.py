@@ -1,4 +1,4 @@
-"""The `unsafe` sandbox: a plain subprocess, which stops mistakes and no malice."""
+"""The `unsafe` sandbox: a plain subprocess, which protects from mistakes and not from attacks."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ import anyio
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
+from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced
 from toolcrib.runtime.sandboxes.process.child import Child, boot, spawn
 from toolcrib.runtime.sandboxes.process.sandbox import converse, process_limits
 from toolcrib.runtime.sandboxes.process.wall import interpreter
@@ -27,7 +27,7 @@ class UnsafeSandboxWarning(UserWarning):
 
 
 class UnsafeSandbox:
-    """Runs code in a child process that can do whatever we can: read files, reach the network, stay behind.
+    """Runs code in a child process with all rights of this one: files, network, processes that stay behind.
 
     It gets an empty environment, a folder of its own to start in, and the limits that a process can be
     asked to keep; its group is killed when it ends. Only for code that you would run yourself.
@@ -39,7 +39,7 @@ class UnsafeSandbox:
         self._children: set[Child] = set()
 
     def info(self) -> BackendInfo:
-        """Return that there is no wall."""
+        """Return that it has no isolation."""
         details: dict[str, Any] = {"available": os.name == "posix", "isolation": [], "profiles": ["dev"]}
         if os.name == "posix":
             details |= {"language": "Python", "host_uid": os.geteuid(), "cgroup": False}
@@ -48,7 +48,7 @@ class UnsafeSandbox:
         return BackendInfo(kind=self.kind, readiness="beta", details=details)
 
     def enforces(self, limits: Limits) -> LimitsEnforced:  # noqa: ARG002 - the same whatever they are
-        """Return which limits are kept: those that the host keeps by itself."""
+        """Return the enforced limits: only those that the host enforces itself."""
         return LimitsEnforced(timeout=True, tool_calls=True, chain_steps=True, output=True)
 
     async def __aenter__(self) -> Self:
@@ -71,16 +71,16 @@ class UnsafeSandbox:
             raise RuntimeUnavailableError(
                 self.kind, "it serves the 'dev' profile alone; use 'process' or 'monty'"
             )
-        child = self._spawned()
+        child = self._spawn()
         self._children.add(child)
         try:
             await boot(child, {"mortal": sys.platform == "linux"})
-            return await converse(child, job, bridge, _rlimits(job.limits))
+            return await converse(child, job, bridge, _make_rlimits(job.limits))
         finally:
             await child.dispose()
             self._children.discard(child)
 
-    def _spawned(self) -> Child:
+    def _spawn(self) -> Child:
         try:
             folder = tempfile.mkdtemp(prefix="toolcrib-")
         except OSError as error:
@@ -97,7 +97,7 @@ class UnsafeSandbox:
             raise RuntimeUnavailableError(self.kind, f"an interpreter cannot be started ({error})") from error
 
 
-def _rlimits(limits: Limits) -> dict[str, int]:
-    """Return what the process is asked to keep; macOS knows no limit of addresses."""
+def _make_rlimits(limits: Limits) -> dict[str, int]:
+    """Return the rlimits of the process; macOS has none for address space."""
     asked = process_limits(limits, _ADDRESSES)
     return {name: asked[name] for name in asked if name != "AS" or sys.platform != "darwin"}

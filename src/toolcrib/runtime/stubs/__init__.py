@@ -1,8 +1,8 @@
-"""Tools as typed Python stubs: what a model reads of them, and what its code is checked against."""
+"""Typed Python stubs of tools, which models read and the type checker checks code against."""
 
 from toolcrib.runtime.stubs.guest import GUEST, GUIDE
 from toolcrib.runtime.stubs.naming import TOP_RESERVED, identifier, names_of
-from toolcrib.runtime.stubs.render import STEPS, paths_of, render
+from toolcrib.runtime.stubs.render import STEPS, StubCache, paths_of, render
 from toolcrib.runtime.stubs.signature import parameters
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "GUIDE",
     "STEPS",
     "TOP_RESERVED",
+    "StubCache",
     "identifier",
     "names_of",
     "parameters",

@@ -1,7 +1,7 @@
-"""The stub of what every guest has beside its tools."""
+"""The stub of the functions that every guest has beside its tools."""
 
 FUNCTIONS = ("search_tools", "describe_tool", "run_tool", "run_chain")
-"""What every guest has beside its tools."""
+"""The functions that every guest has beside its tools."""
 
 GUEST = '''\
 from typing import Any, Literal, NotRequired, TypedDict

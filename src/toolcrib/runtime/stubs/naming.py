@@ -1,4 +1,4 @@
-"""Which Python names stand for tools and namespaces, whose own names allow more characters."""
+"""Python identifiers for tools and namespaces, whose own names allow more characters."""
 
 import builtins
 import re
@@ -13,7 +13,7 @@ TOP_RESERVED = frozenset(
     | {*FUNCTIONS, "__out", "asyncio"}
     | {"Any", "Literal", "NotRequired", "TypedDict"}
 )
-"""What a namespace, or a tool without one, may not be called in code: the guest's own names."""
+"""Identifiers that namespaces, and tools without one, cannot have: the guest's own names."""
 
 _OTHER = re.compile(r"[^A-Za-z0-9_]")
 _WORD = re.compile(r"[A-Za-z0-9]+")
@@ -32,7 +32,7 @@ def identifier(name: str) -> str:
 
 
 def names_of(names: Iterable[str], *, reserved: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Return names by the identifiers that stand for them, each by one of its own.
+    """Return names by unique Python identifiers.
 
     A name that is an identifier already keeps it. The others get theirs in the order of the alphabet, so
     that the order in which they are given does not matter.
@@ -56,7 +56,7 @@ def names_of(names: Iterable[str], *, reserved: frozenset[str] = frozenset()) ->
 
 
 def camel(name: str) -> str:
-    """Return a name in the style of Python's classes.
+    """Return a name in the style of Python's classes (CapWords).
 
     >>> camel("create_issue"), camel("2fa"), camel("HTTPError"), camel("--")
     ('CreateIssue', 'T2fa', 'HTTPError', 'T')

@@ -1,14 +1,19 @@
-"""Tools as Python text: what a model reads before it writes code, and what that code is checked against."""
+"""Renders tools as Python stubs, which models read and the type checker checks code against."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
+from weakref import ref
+
+from anyio import to_thread
 
 from toolcrib.model import Tool
 from toolcrib.model.tokens import estimated_tokens
 from toolcrib.runtime.stubs.naming import TOP_RESERVED, camel, names_of
-from toolcrib.runtime.stubs.signature import signature
+from toolcrib.runtime.stubs.signature import render_signature
 from toolcrib.runtime.stubs.types import Detail, Types
 from toolcrib.version import Version
 
@@ -22,6 +27,12 @@ STEPS = (
 )
 """From everything to the least that can be checked; where that is too much still, only names are given."""
 
+_FEW = 8
+"""How many tools are rendered between two turns of the event loop; more are rendered in a thread."""
+_MAX_KEPT = 64
+"""How many stubs a cache keeps."""
+_LONGEST_KEPT = 64 << 10
+"""Characters of the longest stub that a cache keeps."""
 _ALIASES = ("str", "int", "float", "bool", "list", "dict", "Any", "Literal")
 _TYPING = re.compile(r"\b(Any|Literal|NotRequired|TypedDict)\b")
 
@@ -29,7 +40,7 @@ _TYPING = re.compile(r"\b(Any|Literal|NotRequired|TypedDict)\b")
 def render(
     tools: Iterable[Tool] | Mapping[str, Tool], *, budget: int | None = None, names: Iterable[str] = ()
 ) -> str:
-    """Return tools as the signatures by which code in a sandbox calls them.
+    """Render tools as the signatures by which code in a sandbox calls them.
 
     Tools given by their paths, `namespace.name` or `name`, keep them. `budget` is how many tokens, as
     they are estimated, the text may take: descriptions go first, then nested types, then everything
@@ -45,13 +56,43 @@ def render(
     paths = dict(tools) if isinstance(tools, Mapping) else paths_of(tools)
     spaces = sorted({*names} - {path.partition(".")[0] for path in paths})
     for detail in STEPS:
-        with suppress(_TooMuch):
-            return _module(paths, spaces, detail, budget)
-    return _listing(sorted([*paths, *spaces]), budget or 0)
+        with suppress(_OverBudget):
+            return _render_module(paths, spaces, detail, budget)
+    return _list_names(sorted([*paths, *spaces]), budget or 0)
+
+
+class StubCache:
+    """Renders stubs for the type check, and keeps the latest: code after code calls the same tools.
+
+    An entry is valid for the same `Tool` objects only, since a catalogue replaces the object when a tool
+    changes. Equality would not do: schemas that differ only in the order of their properties are equal, and
+    have different signatures. The tools are referenced weakly, so that removed ones are not kept alive.
+    """
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[Hashable, tuple[list[ref[Tool]], str]] = OrderedDict()
+
+    async def render(self, tools: Mapping[str, Tool], names: Iterable[str]) -> str:
+        """Return the stubs of tools by their paths; see `render`."""
+        spaces = tuple(names)
+        key = (spaces, *((path, id(tool)) for path, tool in tools.items()))
+        entry = self._entries.get(key)
+        if entry is not None and all(kept() is not None for kept in entry[0]):  # else another has its id
+            self._entries.move_to_end(key)
+            return entry[1]
+        if len(tools) > _FEW:
+            text = await to_thread.run_sync(partial(render, tools, names=spaces))
+        else:
+            text = render(tools, names=spaces)
+        if len(text) <= _LONGEST_KEPT:
+            self._entries[key] = [ref(tool) for tool in tools.values()], text
+            if len(self._entries) > _MAX_KEPT:
+                self._entries.popitem(last=False)
+        return text
 
 
 def paths_of(tools: Iterable[Tool]) -> dict[str, Tool]:
-    """Return tools by the names that code has for them; of several versions the highest counts.
+    """Return tools by their paths in code; of several versions the highest counts.
 
     >>> list(paths_of([Tool(name="a-b", namespace="x.y", input_schema={})]))
     ['x_y.a_b']
@@ -59,7 +100,7 @@ def paths_of(tools: Iterable[Tool]) -> dict[str, Tool]:
     latest: dict[tuple[str, str], Tool] = {}
     for tool in tools:
         key = (tool.namespace or "", tool.name)
-        if key not in latest or _rank(tool) > _rank(latest[key]):
+        if key not in latest or _sort_key(tool) > _sort_key(latest[key]):
             latest[key] = tool
     spaces = names_of({space for space, _ in latest if space}, reserved=TOP_RESERVED)
     alone = names_of({name for space, name in latest if not space}, reserved=TOP_RESERVED | spaces.keys())
@@ -74,22 +115,22 @@ def paths_of(tools: Iterable[Tool]) -> dict[str, Tool]:
     return found
 
 
-def _rank(tool: Tool) -> tuple[bool, Version | None]:
+def _sort_key(tool: Tool) -> tuple[bool, Version | None]:
     version = None if tool.version is None else Version.parse(tool.version)
     return (version is not None and not version.prerelease, version or Version.parse("0.0.0-0"))
 
 
-class _TooMuch(Exception):  # noqa: N818 - less is written then
-    """There is no room for all of it."""
+class _OverBudget(Exception):  # noqa: N818 - less is written then
+    """The text would exceed the budget."""
 
 
-def _module(paths: Mapping[str, Tool], spaces: list[str], detail: Detail, budget: int | None) -> str:
+def _render_module(paths: Mapping[str, Tool], spaces: list[str], detail: Detail, budget: int | None) -> str:
     top = {path.partition(".")[0] for path in paths} | {path.rpartition(".")[2] for path in paths}
     types = Types(detail, {*TOP_RESERVED, *top, *spaces})
     parts: list[str] = []
     aliases: set[str] = set()
     left = budget
-    for space, members in groupby(sorted(paths, key=_by_space), key=_by_space):
+    for space, members in groupby(sorted(paths, key=_space_of), key=_space_of):
         functions = list(members)
         shadowed = frozenset(path.rpartition(".")[2] for path in functions).intersection(_ALIASES)
         shadowed = shadowed if space else frozenset()
@@ -98,8 +139,8 @@ def _module(paths: Mapping[str, Tool], spaces: list[str], detail: Detail, budget
         written = list[str]()
         for path in functions:
             blocks = len(types.blocks)
-            written.append(signature(path, paths[path], types, shadowed=shadowed))
-            left = _less(left, written[-1:], types.blocks[blocks:])
+            written.append(render_signature(path, paths[path], types, shadowed=shadowed))
+            left = _spend(left, written[-1:], types.blocks[blocks:])
         aliases |= shadowed
         parts += types.blocks
         parts.append(
@@ -112,21 +153,21 @@ def _module(paths: Mapping[str, Tool], spaces: list[str], detail: Detail, budget
     head = [f"from typing import {', '.join(used)}"] * bool(used)
     last = [f"# left out: {detail.left_out}"] * bool(detail.left_out)
     text = "\n\n".join([*head, *([body] if body else []), *last]) + "\n"
-    _less(budget, [text])
+    _spend(budget, [text])
     return text
 
 
-def _less(budget: int | None, *texts: Iterable[str]) -> int | None:
-    """Return how much room is left beside some texts.
+def _spend(budget: int | None, *texts: Iterable[str]) -> int | None:
+    """Return the budget that is left after some texts.
 
     Raises:
-        _TooMuch: there is none, so that what follows need not be written.
+        _OverBudget: nothing is left, so that the rest need not be rendered.
     """
     if budget is None:
         return None
     left = budget - sum(_tokens(text) for texts_ in texts for text in texts_)
     if left < 0:
-        raise _TooMuch
+        raise _OverBudget
     return left
 
 
@@ -134,20 +175,20 @@ def _tokens(text: str) -> int:
     return estimated_tokens(text, sampled=False)  # a budget is kept, whatever the samples would be
 
 
-def _by_space(path: str) -> str:
+def _space_of(path: str) -> str:
     return path.rpartition(".")[0]
 
 
-def _listing(paths: list[str], budget: int) -> str:
-    """Return the names that there is room for, and how many more there are."""
+def _list_names(paths: list[str], budget: int) -> str:
+    """Render as many names as the budget allows, and the number of the others."""
     low, high = 0, len(paths)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if _tokens(_listed(paths, middle)) <= budget else (low, middle - 1)
-    return _listed(paths, low)
+        low, high = (middle, high) if _tokens(_render_names(paths, middle)) <= budget else (low, middle - 1)
+    return _render_names(paths, low)
 
 
-def _listed(paths: list[str], count: int) -> str:
+def _render_names(paths: list[str], count: int) -> str:
     text = ", ".join(paths[:count])
     rest = f"{'; and ' if text else ''}{len(paths) - count} more" if count < len(paths) else ""
     return f"# tools: {text}{rest}\n# left out: signatures\n"

@@ -1,4 +1,4 @@
-"""Reads objects out of JSON Schemas: properties, which are required, and whether others are allowed.
+"""Reads objects from JSON Schemas: their properties, the required ones, and whether others are allowed.
 
 Schemas come from anybody. Everything here is bounded: references are followed a few times, parts are merged a
 few levels deep, and what cannot be read is ignored.
@@ -35,7 +35,7 @@ class Fields:
 
 
 def resolve(schema: Any, references: LocalReferences) -> Any:
-    """Return what a schema's `$ref` leads to inside the document; True where it leads nowhere."""
+    """Return the schema that a `$ref` leads to inside the document; True if it leads nowhere."""
     for _ in range(_MAX_HOPS):
         if not isinstance(schema, dict) or not isinstance(schema.get("$ref"), str):
             return schema
@@ -43,8 +43,8 @@ def resolve(schema: Any, references: LocalReferences) -> Any:
     return True
 
 
-def typed(schema: Mapping[str, Any]) -> list[str]:
-    """Return the types that a schema allows by `type`, or by the keywords that only one of them has."""
+def types_of(schema: Mapping[str, Any]) -> list[str]:
+    """Return the types that a schema allows, by `type` or by keywords of one type."""
     declared = schema.get("type")
     types = [declared] if isinstance(declared, str) else declared
     if isinstance(types, list):
@@ -76,12 +76,12 @@ def fields_of(schema: Any, references: LocalReferences) -> Fields:
     Fields(properties={'a': {}, 'b': {}}, required=['a'], open=False, known=True, values=True)
     """
     found = Fields()
-    for part, alternative in _objects(schema, references, _MAX_MERGED, [4 * _MAX_PARTS]):
-        _take(found, part, demanded=not alternative)
+    for part, alternative in _list_objects(schema, references, _MAX_MERGED, [4 * _MAX_PARTS]):
+        _merge_object(found, part, demanded=not alternative)
     return found
 
 
-def _objects(
+def _list_objects(
     schema: Any, references: LocalReferences, depth: int, left: list[int], *, alternative: bool = False
 ) -> Iterator[tuple[Mapping[str, Any], bool]]:
     part = resolve(schema, references)
@@ -90,12 +90,12 @@ def _objects(
         return
     yield part, alternative
     for inner in parts_of(part, "allOf"):
-        yield from _objects(inner, references, depth - 1, left, alternative=alternative)
+        yield from _list_objects(inner, references, depth - 1, left, alternative=alternative)
     for inner in parts_of(part, "anyOf", "oneOf"):
-        yield from _objects(inner, references, depth - 1, left, alternative=True)
+        yield from _list_objects(inner, references, depth - 1, left, alternative=True)
 
 
-def _take(found: Fields, part: Mapping[str, Any], *, demanded: bool) -> None:
+def _merge_object(found: Fields, part: Mapping[str, Any], *, demanded: bool) -> None:
     properties = part.get("properties")
     if isinstance(properties, dict):
         found.known = True
@@ -104,7 +104,7 @@ def _take(found: Fields, part: Mapping[str, Any], *, demanded: bool) -> None:
     required = part.get("required")
     if demanded and isinstance(required, list):
         have = set(found.required)
-        found.required += [name for name in dict.fromkeys(_texts(required)) if name not in have]
+        found.required += [name for name in dict.fromkeys(_keep_strings(required)) if name not in have]
     others = part.get("additionalProperties", False)
     if others is True or isinstance(others, dict) or isinstance(part.get("patternProperties"), dict):
         found.open = True
@@ -112,33 +112,33 @@ def _take(found: Fields, part: Mapping[str, Any], *, demanded: bool) -> None:
 
 
 def is_small(schema: Any) -> bool:
-    """Return whether a document is short enough for each of its parts to be written out."""
-    return 0 < len(_written(schema)) <= _MAX_SMALL
+    """Return whether a document is small enough to serialize each of its parts."""
+    return 0 < len(_serialize(schema)) <= _MAX_SMALL
 
 
-def contents(schema: Any, references: LocalReferences, *, small: bool = False) -> bytes:
-    """Return the content of a schema and of what it refers to; nothing where that is much.
+def serialize_contents(schema: Any, references: LocalReferences, *, small: bool = False) -> bytes:
+    """Serialize a schema and the schemas that it refers to; empty if they are large.
 
     `small` is whether the document is known to be so.
 
     >>> text, other = LocalReferences({"a": {"type": "string"}}), LocalReferences({"a": {}})
-    >>> contents({"$ref": "#/a"}, text) == contents({"$ref": "#/a"}, other)
+    >>> serialize_contents({"$ref": "#/a"}, text) == serialize_contents({"$ref": "#/a"}, other)
     False
     """
-    if small and b"$ref" not in (written := _written(schema)):
+    if small and b"$ref" not in (written := _serialize(schema)):
         return written if len(written) <= _MAX_TEXT else b""
-    return _contents(schema, references)
+    return _collect_contents(schema, references)
 
 
-def _written(value: Any) -> bytes:
-    """Return JSON as bytes, a few times faster than its text; nothing for what is not quite JSON."""
+def _serialize(value: Any) -> bytes:
+    """Serialize a JSON value by marshal, which is faster than JSON text; empty if it is not JSON."""
     try:
         return marshal.dumps(value, 2)  # later formats depend on what else holds a value
     except ValueError:
         return b""
 
 
-def _contents(schema: Any, references: LocalReferences) -> bytes:
+def _collect_contents(schema: Any, references: LocalReferences) -> bytes:
     found, pending, seen, size = [schema], [schema], set[str](), 0
     while pending:
         value = pending.pop()
@@ -153,8 +153,8 @@ def _contents(schema: Any, references: LocalReferences) -> bytes:
             target = references.find(reference, default=True)
             found.append(target)
             pending.append(target)
-    return _written(found)
+    return _serialize(found)
 
 
-def _texts(values: list[Any]) -> Iterator[str]:
+def _keep_strings(values: list[Any]) -> Iterator[str]:
     return (value for value in values if isinstance(value, str))

@@ -1,4 +1,4 @@
-"""The signature of a tool: what it takes, in which order, and what it gives."""
+"""Renders the Python signature of a tool: its parameters in order, its result, and a docstring."""
 
 from collections.abc import Collection
 from keyword import iskeyword
@@ -10,7 +10,7 @@ from toolcrib.model.schema.references import LocalReferences
 from toolcrib.runtime.stubs.naming import camel
 from toolcrib.runtime.stubs.schema import Fields, fields_of
 from toolcrib.runtime.stubs.text import docstring, literal, one_line, paragraph
-from toolcrib.runtime.stubs.types import TypeReader, Types, facts
+from toolcrib.runtime.stubs.types import TypeReader, Types, describe_facts
 
 _MAX_PARAMETERS = 100
 _MAX_NAME = 64
@@ -26,17 +26,17 @@ _HINTS = (
 
 
 def parameters(tool: Tool) -> tuple[str, ...]:
-    """Return the arguments of a tool in the order in which they may be given without their names.
+    """Return the arguments of a tool in the order of positional arguments.
 
     >>> schema = {"properties": {"body": {}, "title": {}, "x-y": {}}, "required": ["title"]}
     >>> parameters(Tool(name="t", input_schema=schema))
     ('title', 'body')
     """
     schema = tool.shared("input_schema")
-    return _order(fields_of(schema, LocalReferences(schema)))
+    return _order_parameters(fields_of(schema, LocalReferences(schema)))
 
 
-def _order(fields: Fields) -> tuple[str, ...]:
+def _order_parameters(fields: Fields) -> tuple[str, ...]:
     required = set(fields.required)
     first = [name for name in fields.properties if name in required]
     later = [name for name in fields.properties if name not in required]
@@ -45,49 +45,49 @@ def _order(fields: Fields) -> tuple[str, ...]:
 
 
 def _can_be_named(name: str) -> bool:
-    """Whether a name can be one of a parameter: `self` is taken, and `__x` would change its meaning."""
+    """Return whether a name can be a parameter: `self` is taken, and `__x` would be mangled."""
     if len(name) > _MAX_NAME or not name.isidentifier() or iskeyword(name):
         return False
     return name != "self" and not name.startswith("__") and normalize("NFKC", name) == name
 
 
-def signature(path: str, tool: Tool, types: Types, *, shadowed: Collection[str] = ()) -> str:
-    """Return a tool as a function, or as a method where its path has a dot; its types go to `types`."""
+def render_signature(path: str, tool: Tool, types: Types, *, shadowed: Collection[str] = ()) -> str:
+    """Render a tool as a function, or as a method if its path has a dot; adds its types to `types`."""
     space, _, name = path.rpartition(".")
     schema = tool.shared("input_schema")
     fields = fields_of(schema, LocalReferences(schema))
     reader = TypeReader(types, schema, camel(name), shadowed=shadowed)
-    order = _order(fields)
-    written = ["self"] * bool(space) + [_parameter(key, fields, reader) for key in order]
+    order = _order_parameters(fields)
+    written = ["self"] * bool(space) + [_render_parameter(key, fields, reader) for key in order]
     others = [key for key in dict.fromkeys([*fields.properties, *fields.required]) if key not in set(order)]
     if others or fields.open or not fields.known:
-        written.append(f"**{_spare(order)}: {reader.word('Any')}")
-    result = _result(tool, types, name, shadowed)
+        written.append(f"**{_name_rest(order)}: {reader.word('Any')}")
+    result = _render_result(tool, types, name, shadowed)
     indent = "    " * bool(space)
-    docs = _docs(tool, fields, order, others, reader)
+    docs = _list_doc_lines(tool, fields, order, others, reader)
     reader.write()
     head = f"{indent}async def {name}({', '.join(written)}) -> {result}:"
     doc = docstring(docs, f"{indent}    ")
     return f"{head}\n{doc}" if doc else f"{head} ..."
 
 
-def _spare(order: tuple[str, ...]) -> str:
+def _name_rest(order: tuple[str, ...]) -> str:
     name = "others"
     while name in order:
         name += "_"
     return name
 
 
-def _parameter(key: str, fields: Fields, reader: TypeReader) -> str:
+def _render_parameter(key: str, fields: Fields, reader: TypeReader) -> str:
     schema = fields.properties.get(key, True)
     kind = reader.read(schema, camel(key))
     if key in fields.required:
         return f"{key}: {kind}"
-    return f"{key}: {kind} = {_default(schema, kind, reader)}"
+    return f"{key}: {kind} = {_render_default(schema, kind, reader)}"
 
 
-def _default(schema: Any, kind: str, reader: TypeReader) -> str:
-    """Return the default of an argument, where it is a literal of the argument's own type."""
+def _render_default(schema: Any, kind: str, reader: TypeReader) -> str:
+    """Render the default of an argument; `...` if it is not a literal of the argument's type."""
     if not isinstance(schema, dict) or "default" not in schema:
         return "..."
     value = schema["default"]
@@ -102,7 +102,7 @@ def _default(schema: Any, kind: str, reader: TypeReader) -> str:
     return "..."
 
 
-def _result(tool: Tool, types: Types, name: str, shadowed: Collection[str]) -> str:
+def _render_result(tool: Tool, types: Types, name: str, shadowed: Collection[str]) -> str:
     schema = tool.shared("output_schema")
     reader = TypeReader(types, schema, f"{camel(name)}Result", shadowed=shadowed)
     if schema is None:
@@ -112,39 +112,39 @@ def _result(tool: Tool, types: Types, name: str, shadowed: Collection[str]) -> s
     return kind
 
 
-def _docs(
+def _list_doc_lines(
     tool: Tool, fields: Fields, order: tuple[str, ...], others: list[str], reader: TypeReader
 ) -> list[str]:
     detail = reader.detail
     parts = [paragraph(tool.description or tool.title, _MAX_SUMMARY)] if detail.summary else []
     if detail.docs:
-        parts += [_argument(key, fields.properties.get(key)) for key in order]
+        parts += [_describe_argument(key, fields.properties.get(key)) for key in order]
     if others:
         more = [f"and {len(others) - _MAX_OTHERS:,} more"] * (len(others) > _MAX_OTHERS)
-        listed = [_other(key, fields, reader) for key in others[:_MAX_OTHERS]]
+        listed = [_describe_other(key, fields, reader) for key in others[:_MAX_OTHERS]]
         parts.append("others: " + ", ".join(listed + more))
     if detail.docs:
-        parts.append(", ".join(_hints(tool)))
+        parts.append(", ".join(_list_hints(tool)))
     return parts
 
 
-def _argument(key: str, schema: Any) -> str:
+def _describe_argument(key: str, schema: Any) -> str:
     if not isinstance(schema, dict):
         return ""
     default = schema.get("default")
     shown = f"default {one_line(repr(default), 40)}" if isinstance(default, list | dict) and default else ""
-    parts = [one_line(schema.get("description"), _MAX_NOTE), *facts(schema), shown]
+    parts = [one_line(schema.get("description"), _MAX_NOTE), *describe_facts(schema), shown]
     text = "; ".join(part for part in parts if part)
     return f"{key}: {text}" if text else ""
 
 
-def _other(key: str, fields: Fields, reader: TypeReader) -> str:
+def _describe_other(key: str, fields: Fields, reader: TypeReader) -> str:
     kind = reader.read(fields.properties.get(key, True), camel(key))
     needed = ", required" if key in fields.required else ""
     return f"{one_line(repr(key), _MAX_NAME)} ({kind}{needed})"
 
 
-def _hints(tool: Tool) -> list[str]:
+def _list_hints(tool: Tool) -> list[str]:
     annotations = tool.annotations
     parts = [word for hint, word in _HINTS if annotations is not None and getattr(annotations, hint) is True]
     places = (tool.meta or {}, tool.model_extra or {}, annotations.model_extra or {} if annotations else {})

@@ -1,4 +1,4 @@
-"""Text of others inside Python source: it stays inside its docstring, comment or literal, and stays short."""
+"""Puts foreign text into Python source: it cannot end its docstring, comment or literal, and is shortened."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ _MAX_LITERAL = 100
 
 
 def one_line(text: Any, limit: int) -> str:
-    r"""Return text on one line of printable characters, cut where it is too long.
+    r"""Return text as one line of printable characters, shortened to a limit.
 
     >>> one_line("a\n  b\x00c", 100), one_line("x" * 10, 5)
     ('a b c', 'xxxx…')
@@ -17,11 +17,11 @@ def one_line(text: Any, limit: int) -> str:
     if not isinstance(text, str):
         return ""
     cut = text[:_MAX_READ]
-    line = " ".join((cut if cut.isprintable() else _printable(cut)).split())
+    line = " ".join((cut if cut.isprintable() else _replace_unprintable(cut)).split())
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
-def _printable(text: str) -> str:
+def _replace_unprintable(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
@@ -36,18 +36,18 @@ def paragraph(text: str | None, limit: int) -> str:
 
 
 def comment(parts: Sequence[str]) -> str:
-    """Return a comment at the end of a line, or nothing where all parts are empty."""
+    """Render a comment for the end of a line; empty if all parts are."""
     text = "; ".join(part for part in parts if part)
     return f"  # {text}" if text else ""
 
 
 def docstring(lines: Sequence[str], indent: str) -> str:
-    """Return lines as a docstring, or nothing where there are none.
+    """Render lines as a docstring; empty if there are none.
 
     >>> docstring([], "    ")
     ''
     """
-    safe = [_quoted(line) for line in lines if line]
+    safe = [_escape(line) for line in lines if line]
     if not safe:
         return ""
     if len(safe) == 1:
@@ -55,13 +55,13 @@ def docstring(lines: Sequence[str], indent: str) -> str:
     return "\n".join([f'{indent}"""{safe[0]}', *(f"{indent}{line}" for line in safe[1:]), f'{indent}"""'])
 
 
-def _quoted(line: str) -> str:
+def _escape(line: str) -> str:
     safe = line.replace("\\", "\\\\").replace('"""', "'''")
     return f'{safe[:-1]}\\"' if safe.endswith('"') else safe
 
 
 def literal(value: Any) -> str | None:
-    """Return a JSON scalar as Python writes it; None for other values, and long ones.
+    """Render a JSON scalar as a Python literal; None for other values, and long ones.
 
     >>> literal("a"), literal(True), literal(1.5), literal([1])
     ('"a"', 'True', '1.5', None)

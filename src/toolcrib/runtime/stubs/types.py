@@ -1,4 +1,4 @@
-"""JSON Schema as Python types: what objects are made of becomes TypedDicts, the rest expressions.
+"""Renders JSON Schemas as Python types: objects become TypedDicts, everything else expressions.
 
 Nothing here recurses along references: an object that is met gets a name, and what it holds is written later.
 Each tool has a fixed amount of work; what lies beyond it is `Any`.
@@ -12,7 +12,15 @@ from typing import Any
 
 from toolcrib.model.schema.references import LocalReferences
 from toolcrib.runtime.stubs.naming import camel
-from toolcrib.runtime.stubs.schema import Fields, contents, fields_of, is_small, parts_of, resolve, typed
+from toolcrib.runtime.stubs.schema import (
+    Fields,
+    fields_of,
+    is_small,
+    parts_of,
+    resolve,
+    serialize_contents,
+    types_of,
+)
 from toolcrib.runtime.stubs.text import comment, docstring, literal, one_line
 
 OPEN = "Other keys may be there."
@@ -35,7 +43,7 @@ _SHADOWED = frozenset({"str", "int", "float", "bool", "list", "dict", "Any", "Li
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """How much is written."""
+    """The level of detail of a stub."""
 
     name: str
     docs: bool = True
@@ -49,7 +57,7 @@ class Detail:
 
 @dataclass(slots=True)
 class Types:
-    """The TypedDicts of one text, which share their names."""
+    """The TypedDicts of one stub, whose names are unique."""
 
     detail: Detail
     taken: set[str]
@@ -60,7 +68,7 @@ class Types:
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def name(self, *wishes: str) -> str:
-        """Return the first of the names that is free, or the last with a number, and take it."""
+        """Reserve and return the first free name of several, or the last one with a number."""
         for wish in wishes:
             if wish not in self.taken:
                 self.taken.add(wish)
@@ -89,19 +97,19 @@ class TypeReader:
 
     @property
     def detail(self) -> Detail:
-        """How much is written."""
+        """The level of detail of a stub."""
         return self._types.detail
 
     def word(self, name: str) -> str:
-        """Return how a builtin type is called where a tool has taken its name."""
+        """Return the name of a builtin type, or its alias if a tool has taken the name."""
         return f"_{name}" if name in self._shadowed else name
 
     def write(self) -> None:
-        """Write the objects that were met, and those that they are made of."""
+        """Render the objects that were read, and those that they contain."""
         shadowed, self._shadowed = self._shadowed, ()
         while self._pending:
             name, fields = self._pending.popleft()
-            self._types.blocks.append(self._typed_dict(name, fields))
+            self._types.blocks.append(self._render_typed_dict(name, fields))
         self._shadowed = shadowed
 
     def read(self, schema: Any, hint: str, depth: int = 0) -> str:
@@ -113,21 +121,21 @@ class TypeReader:
             schema = resolve(schema, self._references)
         if self._work < 0 or depth > _MAX_DEPTH or not isinstance(schema, dict):
             return self.word("Any")
-        arms = self._arms(schema, hint, depth)
+        arms = self._read_arms(schema, hint, depth)
         if schema.get("nullable") is True:
             arms.append("None")
-        return self._union(arms)
+        return self._join_union(arms)
 
-    def _arms(self, schema: dict[str, Any], hint: str, depth: int) -> list[str]:
+    def _read_arms(self, schema: dict[str, Any], hint: str, depth: int) -> list[str]:
         if "const" in schema:
-            return [self._literals([schema["const"]])]
+            return [self._render_literals([schema["const"]])]
         if isinstance(schema.get("enum"), list) and schema["enum"]:
-            return [self._literals(schema["enum"])]
-        types = typed(schema)
+            return [self._render_literals(schema["enum"])]
+        types = types_of(schema)
         parts = parts_of(schema, "anyOf", "oneOf")
         if (
             parts
-            and not (types and all(_only_requires(part) for part in parts))
+            and not (types and all(_has_only_required(part) for part in parts))
             and "properties" not in schema
         ):
             if len(parts) > _MAX_ARMS:
@@ -135,27 +143,27 @@ class TypeReader:
             return [self.read(part, hint, depth + 1) for part in parts]
         merged = parts_of(schema, "allOf")
         if merged and not types:
-            return [self._merged(schema, merged, hint, depth)]
-        return [self._plain(name, schema, hint, depth) for name in types] or [self.word("Any")]
+            return [self._read_all_of(schema, merged, hint, depth)]
+        return [self._read_plain(name, schema, hint, depth) for name in types] or [self.word("Any")]
 
-    def _merged(self, schema: dict[str, Any], parts: list[Any], hint: str, depth: int) -> str:
+    def _read_all_of(self, schema: dict[str, Any], parts: list[Any], hint: str, depth: int) -> str:
         if len(parts) == 1:
             return self.read(parts[0], hint, depth + 1)
         leading = [resolve(part, self._references) for part in parts]
-        kinds = [typed(part) if isinstance(part, dict) else [] for part in leading]
+        kinds = [types_of(part) if isinstance(part, dict) else [] for part in leading]
         if any(kind == ["object"] for kind in kinds):
-            return self._object(schema, hint, depth)
+            return self._read_object(schema, hint, depth)
         items = [part for part, kind in zip(parts, kinds, strict=True) if kind]
         return self.read(items[0], hint, depth + 1) if items else self.word("Any")
 
-    def _plain(self, name: str, schema: dict[str, Any], hint: str, depth: int) -> str:
+    def _read_plain(self, name: str, schema: dict[str, Any], hint: str, depth: int) -> str:
         if name == "object":
-            return self._object(schema, hint, depth)
+            return self._read_object(schema, hint, depth)
         if name == "array":
-            return f"{self.word('list')}[{self._items(schema, hint, depth)}]"
+            return f"{self.word('list')}[{self._read_items(schema, hint, depth)}]"
         return self.word(_PLAIN.get(name, "Any")) if name != "null" else "None"
 
-    def _items(self, schema: dict[str, Any], hint: str, depth: int) -> str:
+    def _read_items(self, schema: dict[str, Any], hint: str, depth: int) -> str:
         items = schema.get("items", True)
         listed = schema.get("prefixItems")
         several = items if isinstance(items, list) else listed if isinstance(listed, list) else None
@@ -163,13 +171,13 @@ class TypeReader:
             return self.read(items, hint, depth + 1)
         if not several or len(several) > _MAX_ARMS:
             return self.word("Any")
-        return self._union([self.read(item, hint, depth + 1) for item in several])
+        return self._join_union([self.read(item, hint, depth + 1) for item in several])
 
-    def _object(self, schema: dict[str, Any], hint: str, depth: int) -> str:
+    def _read_object(self, schema: dict[str, Any], hint: str, depth: int) -> str:
         if id(schema) in self._named:
             return self._named[id(schema)]
         key = (
-            (hint, contents(schema, self._references, small=self._small))
+            (hint, serialize_contents(schema, self._references, small=self._small))
             if self._types.detail.nested
             else ("", b"")
         )
@@ -177,7 +185,7 @@ class TypeReader:
             return self._types.alike[key]
         fields = fields_of(schema, self._references) if self._types.detail.nested else Fields()
         if not fields.properties or not self._can_be_typed(fields):
-            return f"{self.word('dict')}[{self.word('str')}, {self._values(fields, hint, depth)}]"
+            return f"{self.word('dict')}[{self.word('str')}, {self._read_values(fields, hint, depth)}]"
         name = self._types.name(hint, f"{self._hint}{hint}"[:_MAX_NAME])
         self._named[id(schema)] = self._types.alike[key] = name
         self._pending.append((name, fields))
@@ -190,34 +198,38 @@ class TypeReader:
             len(key) <= _MAX_KEY for key in fields.properties
         )
 
-    def _values(self, fields: Fields, hint: str, depth: int) -> str:
+    def _read_values(self, fields: Fields, hint: str, depth: int) -> str:
         if fields.properties or fields.required:
             return self.word("Any")
         return self.read(fields.values, hint, depth + 1)
 
-    def _typed_dict(self, name: str, fields: Fields) -> str:
+    def _render_typed_dict(self, name: str, fields: Fields) -> str:
         required = set(fields.required)
         optional = not required & fields.properties.keys()
         rows = []
         for key, schema in fields.properties.items():
             kind = self.read(schema, camel(key)[:_MAX_NAME])
             rows.append(
-                (key, kind if optional or key in required else f"NotRequired[{kind}]", self._note(schema))
+                (
+                    key,
+                    kind if optional or key in required else f"NotRequired[{kind}]",
+                    self._render_note(schema),
+                )
             )
         total = ", total=False" if optional else ""
         if any(not _is_field(key) for key in fields.properties):
-            inner = "".join(f"    {_key(key)}: {kind},{note}\n" for key, kind, note in rows)
+            inner = "".join(f"    {_render_key(key)}: {kind},{note}\n" for key, kind, note in rows)
             more = f"  # {OPEN}" if fields.open else ""
             return f'{name} = TypedDict("{name}", {{{more}\n{inner}}}{total})'
         head = [f"class {name}(TypedDict{total}):"] + ([docstring([OPEN], "    ")] if fields.open else [])
         return "\n".join(head + [f"    {key}: {kind}{note}" for key, kind, note in rows])
 
-    def _note(self, schema: Any) -> str:
+    def _render_note(self, schema: Any) -> str:
         if not self._types.detail.docs or not isinstance(schema, dict):
             return ""
-        return comment([one_line(schema.get("description"), _MAX_NOTE), *facts(schema)])
+        return comment([one_line(schema.get("description"), _MAX_NOTE), *describe_facts(schema)])
 
-    def _literals(self, values: list[Any]) -> str:
+    def _render_literals(self, values: list[Any]) -> str:
         written = [literal(value) for value in values[: _MAX_VALUES + 1]]
         plain = [
             text
@@ -225,34 +237,36 @@ class TypeReader:
             if text and not isinstance(value, float)
         ]
         if len(values) > _MAX_VALUES or len(plain) < len(values):
-            return self._union([self.word(kind) for kind in dict.fromkeys(map(_kind, values[:1_000]))])
+            return self._join_union(
+                [self.word(kind) for kind in dict.fromkeys(map(_type_name, values[:1_000]))]
+            )
         parts = [text for text in dict.fromkeys(plain) if text != "None"]
         arms = [f"{self.word('Literal')}[{', '.join(parts)}]"] if parts else []
-        return self._union(arms + ["None"] * ("None" in plain))
+        return self._join_union(arms + ["None"] * ("None" in plain))
 
-    def _union(self, arms: Sequence[str]) -> str:
+    def _join_union(self, arms: Sequence[str]) -> str:
         if len(arms) == 1:
             return arms[0]
-        different = list(dict.fromkeys(part for arm in arms for part in _split(arm)))
+        different = list(dict.fromkeys(part for arm in arms for part in _split_none(arm)))
         if self.word("Any") in different or not different or len(different) > 2 * _MAX_ARMS:
             return self.word("Any")
         return " | ".join(sorted(different, key=lambda arm: arm == "None"))
 
 
-def _split(arm: str) -> list[str]:
+def _split_none(arm: str) -> list[str]:
     """Return the arms of a union, of which only the last can be None."""
     return [arm[: -len(" | None")], "None"] if arm.endswith(" | None") else [arm]
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     for kind, name in ((str, "str"), (bool, "bool"), (int, "int"), (float, "float"), (type(None), "None")):
         if isinstance(value, kind):
             return name
     return "Any"
 
 
-def _only_requires(part: Any) -> bool:
-    """Whether an alternative only names properties that are required."""
+def _has_only_required(part: Any) -> bool:
+    """Return whether an alternative has nothing but `required`."""
     return not isinstance(part, dict) or not (
         part.keys() & {"type", "properties", "$ref", "enum", "const", "items"}
     )
@@ -263,12 +277,12 @@ def _is_field(key: str) -> bool:
     return plain and not key.startswith("__") and key not in _SHADOWED
 
 
-def _key(key: str) -> str:
+def _render_key(key: str) -> str:
     return literal(key) or repr(key)
 
 
-def facts(schema: dict[str, Any]) -> list[str]:
-    """Return what a schema demands of a value beyond its type, in a few words each."""
+def describe_facts(schema: dict[str, Any]) -> list[str]:
+    """Return short descriptions of the constraints that a schema has beyond the type."""
     if _FACTS.isdisjoint(schema):
         return []
     parts = [one_line(schema.get("format"), 20)]
@@ -277,7 +291,7 @@ def facts(schema: dict[str, Any]) -> list[str]:
         ("minLength", "maxLength", " characters"),
         ("minItems", "maxItems", " items"),
     ):
-        parts.append(_range(schema.get(low), schema.get(high), unit))
+        parts.append(_describe_range(schema.get(low), schema.get(high), unit))
     if isinstance(pattern := schema.get("pattern"), str) and len(pattern) <= _MAX_NAME:
         parts.append(f"matches {one_line(pattern, _MAX_NAME)}")
     if schema.get("deprecated") is True:
@@ -287,7 +301,7 @@ def facts(schema: dict[str, Any]) -> list[str]:
     return [part for part in parts if part]
 
 
-def _range(low: Any, high: Any, unit: str) -> str:
+def _describe_range(low: Any, high: Any, unit: str) -> str:
     low, high = (None if isinstance(end, bool) else end for end in (low, high))
     lowest, highest = (literal(end) if isinstance(end, int | float) else None for end in (low, high))
     if lowest and highest:

@@ -1,4 +1,4 @@
-"""The check of code against the signatures of its tools, before any of it runs."""
+"""Checks code against the signatures of its tools, before any of it runs."""
 
 from toolcrib.runtime.typecheck.checker import Checker
 

@@ -1,7 +1,7 @@
-"""The check of code against the signatures of its tools, before any of it runs.
+"""Checks code against the signatures of its tools, before any of it runs.
 
-The only type checker at hand is the one inside `pydantic_monty`. Where it is not installed, gives no answer
-in time or breaks, code is not checked: a check is a service to whoever writes the code, never a wall.
+The type checker is the one inside `pydantic_monty`. If it is not installed, does not answer in time or fails,
+the code runs unchecked: the check helps the author of the code, and is no security boundary.
 """
 
 import logging
@@ -17,9 +17,8 @@ import anyio
 
 from toolcrib.concurrency.threads import Busy, OwnedThreads
 from toolcrib.errors import CodeError
-from toolcrib.runtime.stubs.guest import FUNCTIONS
-from toolcrib.runtime.typecheck.context import CheckContext, CodeProblem, Engine
-from toolcrib.runtime.typecheck.rules import judge
+from toolcrib.runtime.typecheck.diagnostics import CheckContext, CodeProblem, Engine, GuestSource
+from toolcrib.runtime.typecheck.refusals import list_problems
 from toolcrib.runtime.typecheck.sessions import CheckerSessions, CheckSkipped
 from toolcrib.runtime.typecheck.vocabulary import read_stub
 
@@ -42,7 +41,7 @@ _WORD = re.compile(r"\w+")
 
 
 class Checker:
-    """Finds what is wrong with code before it runs.
+    """Finds problems in code before it runs.
 
     Entering starts nothing: the type checker starts with the first check, as a process of its own. Checks
     may come from many tasks at once.
@@ -78,47 +77,52 @@ class Checker:
     async def check(
         self, code: str, stubs: str, *, engine: Engine, members: Mapping[str, Sequence[str]] | None = None
     ) -> str | None:
-        """Return None, if nothing is known to be wrong with the code, or why it was not looked at.
+        """Check code; return None, or the reason why it could not be checked.
 
         Args:
-            code: What is to run.
+            code: The code to check.
             stubs: The tools that it mentions, as `render` writes them.
-            engine: What it is for.
-            members: The names of all tools of namespaces, for who has asked for one that is not there.
+            engine: The kind of interpreter that is to run it.
+            members: The names of all tools of namespaces, for suggestions.
 
         Raises:
-            CodeError: with everything that is, up to ten things; `unsupported` where all that is wrong is
-                that this engine lacks something that a full Python has.
+            CodeError: with all problems found, up to ten; `unsupported` if each of them is something that
+                this engine lacks and a full Python has.
         """
         try:
-            problems = await self._found(code, stubs, engine, members or {})
+            problems = await self._find_problems(code, stubs, engine, members or {})
         except Exception as error:  # noqa: BLE001 - whatever breaks in it, the code runs
             note = f"the code was not checked before it ran: {str(error) or type(error).__name__}"
             _LOG.log(logging.WARNING if self._available else logging.DEBUG, "%s", note)
             return note
         if problems:
-            raise _error(problems)
+            raise _make_error(problems)
         return None
 
-    async def _found(
+    async def _find_problems(
         self, code: str, stubs: str, engine: Engine, members: Mapping[str, Sequence[str]]
     ) -> list[CodeProblem]:
+        """Return the problems of code, found in a thread.
+
+        Raises:
+            CheckSkipped: the code cannot be checked.
+        """
         if not self._available:
             raise CheckSkipped("there is no type checker here; pip install 'toolcrib[code]'")
         if len(code) > _MAX_CODE:
             raise CheckSkipped(f"it has {len(code):,} characters, more than {_MAX_CODE:,}")
-        sessions, threads = await self._open(engine), self._threads[engine]
+        sessions = self._sessions.get(engine) or await self._open_sessions(engine)
         try:
             with anyio.fail_after(self._patience + self._deadline):
-                return await threads.run(
-                    _problems, sessions, code, stubs, engine, members, patience=self._patience
+                return await self._threads[engine].run(
+                    _check_in_thread, sessions, code, stubs, engine, members, patience=self._patience
                 )
         except Busy as error:
             raise CheckSkipped("too much else is being checked") from error
         except TimeoutError as error:
             raise CheckSkipped("it takes too long") from error
 
-    async def _open(self, engine: Engine) -> CheckerSessions:
+    async def _open_sessions(self, engine: Engine) -> CheckerSessions:
         async with self._opening:
             if engine not in self._sessions:
                 with anyio.CancelScope(shield=True):  # a start given up halfway would leave its worker behind
@@ -154,18 +158,21 @@ def _is_installed(name: str) -> bool:
         return False
 
 
-def _problems(
+def _check_in_thread(
     sessions: CheckerSessions, code: str, stubs: str, engine: Engine, members: Mapping[str, Sequence[str]]
 ) -> list[CodeProblem]:
+    """Run the type checker in this thread, and return the findings that refuse the code."""
     words = read_stub(stubs)
-    shadowed = _bound(code, {*words.names, *FUNCTIONS})
+    shadowed = _find_rebound(code, words.names)
     names = [name for name in words.names if name not in shadowed]
     found = sessions.check(code, stubs, names, shadowed)
-    return judge(CheckContext(code, words.with_guest(), engine, found[:_MAX_FINDINGS], shadowed, members))
+    return list_problems(
+        CheckContext(GuestSource(code), words, engine, found[:_MAX_FINDINGS], shadowed, members)
+    )
 
 
-def _bound(code: str, names: Iterable[str]) -> list[str]:
-    """Return which of the names the code gives a meaning of its own; it may use them for anything then."""
+def _find_rebound(code: str, names: Iterable[str]) -> list[str]:
+    """Return the names that the code gives a meaning of its own; it may use them for anything then."""
     wanted = set(names)
     found: set[str] = set()
     for head in _BINDS.findall(code):
@@ -175,7 +182,7 @@ def _bound(code: str, names: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-def _error(problems: list[CodeProblem]) -> CodeError:
+def _make_error(problems: list[CodeProblem]) -> CodeError:
     first = problems[0]
     more = [f"line {problem.line}: {problem.message}" for problem in problems[1:_MAX_PROBLEMS]]
     rest = [f"and {len(problems) - _MAX_PROBLEMS} more"] if len(problems) > _MAX_PROBLEMS else []

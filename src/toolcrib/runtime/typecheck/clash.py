@@ -1,4 +1,4 @@
-"""Whether a value of one type can never be one of another, as the type checker writes types.
+"""Compares types in the notation of the type checker: can a value of one ever be one of another?
 
 A checker calls `dict[str, int]` wrong where a TypedDict is wanted, and `list[int]` where `list[float]` is.
 Such code works. Here only what cannot be right counts: text for a number, a scalar for a list.
@@ -21,7 +21,7 @@ _MAX_DEPTH = 8
 
 
 def arms(written: str) -> tuple[str, ...]:
-    """Return the types that a union is made of; one that is very long is taken as one type.
+    """Return the members of a union; a very long one is taken as one type.
 
     >>> arms('Literal["a | b", 1] | list[int | None] | None')
     ('Literal["a | b", 1]', 'list[int | None]', 'None')
@@ -31,10 +31,10 @@ def arms(written: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1_024)
 def _split_union(written: str) -> tuple[str, ...]:
-    return tuple(_split(written, "|"))
+    return tuple(_split_at(written, "|"))
 
 
-def _split(written: str, separator: str) -> list[str]:
+def _split_at(written: str, separator: str) -> list[str]:
     found, depth, quote, start, skip = [], 0, "", 0, False
     for place, char in enumerate(written):
         if skip:
@@ -55,7 +55,7 @@ def _split(written: str, separator: str) -> list[str]:
 
 
 def clash(expected: str, found: str, objects: Collection[str], depth: int = 0) -> bool:
-    """Return whether nothing of the type that was found can be of the one that is expected.
+    """Return whether no value of the found type can be of the expected one.
 
     `objects` are the names of TypedDicts.
 
@@ -66,11 +66,11 @@ def clash(expected: str, found: str, objects: Collection[str], depth: int = 0) -
     """
     if depth > _MAX_DEPTH or len(expected) > _MAX_LENGTH or len(found) > _MAX_LENGTH:
         return False
-    return all(_differ(one, other, objects, depth) for one in arms(expected) for other in arms(found))
+    return all(_types_clash(one, other, objects, depth) for one in arms(expected) for other in arms(found))
 
 
-def _differ(expected: str, found: str, objects: Collection[str], depth: int) -> bool:
-    kinds = _kinds(expected, objects), _kinds(found, objects)
+def _types_clash(expected: str, found: str, objects: Collection[str], depth: int) -> bool:
+    kinds = _json_types(expected, objects), _json_types(found, objects)
     if not kinds[0] or not kinds[1]:
         return False
     if not any(one == other or (other, one) in _NEAR for one in kinds[0] for other in kinds[1]):
@@ -79,31 +79,31 @@ def _differ(expected: str, found: str, objects: Collection[str], depth: int) -> 
     if wanted is None or given is None or not wanted[2] or not given[2]:
         return False
     if wanted[1] == given[1] == "Literal":
-        return not set(_values(expected)) & set(_values(found))
+        return not set(_literal_values(expected)) & set(_literal_values(found))
     if wanted[1] == given[1] and wanted[1] in {"list", "dict"}:
-        return clash(_split(wanted[2], ",")[-1], _split(given[2], ",")[-1], objects, depth + 1)
+        return clash(_split_at(wanted[2], ",")[-1], _split_at(given[2], ",")[-1], objects, depth + 1)
     return False
 
 
-def _kinds(written: str, objects: Collection[str]) -> set[str]:
-    """Return what JSON would make of a type; nothing where that is not known."""
+def _json_types(written: str, objects: Collection[str]) -> set[str]:
+    """Return the JSON types of a type; empty if they are not known."""
     head = _HEAD.match(written.rstrip("*"))
     if head is None:
         return set()
     if head[1] == "Literal":
-        return {_value_kind(value) for value in _values(written)}
+        return {_literal_type(value) for value in _literal_values(written)}
     if head[1] in objects:
         return {"dict"}
     kind = _KINDS.get(head[1])
     return {kind} if kind else set()
 
 
-def _values(written: str) -> list[str]:
+def _literal_values(written: str) -> list[str]:
     head = _HEAD.match(written)
     return _LITERAL.findall(head[2]) if head is not None and head[2] else []
 
 
-def _value_kind(value: str) -> str:
+def _literal_type(value: str) -> str:
     if value in {"True", "False"}:
         return "bool"
     if value == "None":
@@ -112,13 +112,13 @@ def _value_kind(value: str) -> str:
 
 
 def plainly(written: str, limit: int = 80) -> str:
-    """Return a type as a reader would write it.
+    """Return a type in the form for an error message.
 
     >>> plainly('Literal["3"]'), plainly("dict[str, Unknown]"), plainly("CoroutineType[Any, Any, Issue]")
     ('"3"', 'dict[str, Any]', 'a coroutine')
     """
     if written.startswith("CoroutineType["):
         return "a coroutine"
-    values = _values(written) if written.startswith("Literal[") and len(arms(written)) == 1 else []
+    values = _literal_values(written) if written.startswith("Literal[") and len(arms(written)) == 1 else []
     literal = values[0] if len(values) == 1 else written.replace("Unknown", "Any")
     return literal if len(literal) <= limit else f"{literal[: limit - 1]}…"

@@ -1,13 +1,14 @@
-"""Kept sessions of the type checker: a session that has checked before answers ten times faster.
+"""Warm sessions of the type checker: a session that has checked before answers ten times faster.
 
-Each stub is a module that a session imports; a session reads the modules anew at each check, so that all of
-them serve every stub. What is checked is never run: its first line names what is not there.
+Each stub is a module that the checked code imports. A session reads the modules anew at each check, so every
+session serves every stub. Checked code never runs: its first line uses a name that does not exist, which the
+checker reports.
 """
 
 import json
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 from toolcrib.runtime.stubs.guest import FUNCTIONS, GUEST
-from toolcrib.runtime.typecheck.context import Diagnostic
+from toolcrib.runtime.typecheck.diagnostics import Diagnostic
 
 _SENTINEL = "__toolcrib_checked__"
 _GUEST = "toolcrib_guest"
@@ -30,33 +31,7 @@ _MAX_PROCESSES = 16
 
 
 class CheckSkipped(Exception):  # noqa: N818 - it is no error: the code runs unchecked
-    """Why nothing could be found out."""
-
-
-class _Stubs:
-    """The modules of one kind of engine, of which the least used are forgotten."""
-
-    def __init__(self, module: Callable[..., Any], others: Sequence[str]) -> None:
-        self._module = module
-        self._lock = Lock()
-        self._stubs: OrderedDict[str, None] = OrderedDict()
-        self.modules: dict[str, Any] = {
-            _GUEST: module({}, stubs=GUEST),
-            _ANYTHING: module({}, stubs=_ANY),
-            **{name: module({}, stubs=_ANY) for name in others},
-        }
-
-    def name(self, stub: str) -> str:
-        """Return the module that holds a stub."""
-        name = f"toolcrib_{sha256(stub.encode('utf-8', 'replace')).hexdigest()[:24]}"
-        with self._lock:
-            if name not in self.modules:
-                self.modules[name] = self._module({}, stubs=stub)
-            self._stubs[name] = None
-            self._stubs.move_to_end(name)
-            while len(self._stubs) > _MAX_STUBS:
-                del self.modules[self._stubs.popitem(last=False)[0]]
-        return name
+    """Code could not be checked; the message is the reason."""
 
 
 class CheckerSessions:
@@ -67,8 +42,17 @@ class CheckerSessions:
     """
 
     def __init__(self, pool: Any, module: Callable[..., Any], others: Sequence[str]) -> None:
+        """Make sessions in a pool of the engine; modules called `others` may have any attribute."""
         self._pool = pool
-        self._stubs = _Stubs(module, others)
+        self._module = module
+        self._lock = Lock()
+        self._stubs: OrderedDict[str, None] = OrderedDict()
+        """The modules of stubs, the least used first."""
+        self._modules: dict[str, Any] = {
+            _GUEST: module({}, stubs=GUEST),
+            _ANYTHING: module({}, stubs=_ANY),
+            **{name: module({}, stubs=_ANY) for name in others},
+        }
         self._free: list[_Session] = []
 
     def close(self) -> None:
@@ -77,25 +61,37 @@ class CheckerSessions:
             self._free.pop().close()
 
     def check(self, code: str, stub: str, names: Sequence[str], shadowed: Sequence[str]) -> list[Diagnostic]:
-        """Return the diagnostics for code; `shadowed` are names that may mean anything.
+        """Return the diagnostics for code that uses these names of a stub and of the guest.
+
+        `shadowed` are names that may mean anything.
 
         Raises:
-            Skipped: the type checker gave no answer.
+            CheckSkipped: the type checker gave no answer.
         """
-        own = [name for name in FUNCTIONS if name not in shadowed]
-        sources = ((self._stubs.name(stub), names), (_ANYTHING, shadowed), (_GUEST, own))
+        own = [name for name in FUNCTIONS if name in names]
+        ours = [name for name in names if name not in FUNCTIONS]
+        sources = ((self._add_stub(stub), ours), (_ANYTHING, shadowed), (_GUEST, own))
         first = [f"from {module} import {', '.join(wanted)}" for module, wanted in sources if wanted]
-        session = self._take()
+        try:
+            session = self._free.pop()
+        except IndexError:
+            session = _Session(self._pool, self._modules)
         output = session.check("; ".join([*first, _SENTINEL]) + "\n" + code)
         if session.usable:
             self._free.append(session)
-        return _read(output)
+        return _read_diagnostics(output)
 
-    def _take(self) -> "_Session":
-        try:
-            return self._free.pop()
-        except IndexError:
-            return _Session(self._pool, self._stubs.modules)
+    def _add_stub(self, stub: str) -> str:
+        """Return the name of the module that holds a stub, which is added if it is new."""
+        name = f"toolcrib_{sha256(stub.encode('utf-8', 'replace')).hexdigest()[:24]}"
+        with self._lock:
+            if name not in self._modules:
+                self._modules[name] = self._module({}, stubs=stub)
+            self._stubs[name] = None
+            self._stubs.move_to_end(name)
+            while len(self._stubs) > _MAX_STUBS:
+                del self._modules[self._stubs.popitem(last=False)[0]]
+        return name
 
 
 class _Session:
@@ -113,7 +109,7 @@ class _Session:
         self._made.__exit__(None, None, None)
 
     def check(self, text: str) -> str:
-        """Return the type checker's answer, as JSON; afterwards the session is usable, or closed."""
+        """Return the type checker's diagnostics as JSON; afterwards the session is usable, or closed."""
         from pydantic_monty import CollectString, MontyError, MontyTypingError  # noqa: PLC0415 - an extra
 
         self.usable = False
@@ -128,18 +124,18 @@ class _Session:
             return str(error)
         except MontyError as error:
             late = getattr(error, "timed_out", False)
-            raise CheckSkipped("it takes too long" if late else _reason(error)) from error
+            raise CheckSkipped("it takes too long" if late else _explain(error)) from error
         finally:
             if not self.usable and self._session is not None:
                 self.close()
         raise CheckSkipped("the type checker did not look at the code")
 
 
-def _reason(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     return f"the type checker ended: {type(error).__name__}: {str(error)[:200]}"
 
 
-def _read(text: str) -> list[Diagnostic]:
+def _read_diagnostics(text: str) -> list[Diagnostic]:
     if len(text) > _MAX_ANSWER:
         raise CheckSkipped(f"the answer of the type checker has {len(text):,} characters")
     found = json.loads(text)
@@ -156,20 +152,12 @@ def resident(pid: int | None) -> int:
     >>> resident(None)
     0
     """
-    return sum(_pages(process) for process in _family(pid)) * os.sysconf("SC_PAGE_SIZE") if pid else 0
-
-
-def _family(pid: int) -> Iterator[int]:
-    pending, left = [pid], _MAX_PROCESSES
+    pages, pending, left = 0, [pid] if pid else [], _MAX_PROCESSES
     while pending and left:
         process, left = pending.pop(), left - 1
-        yield process
-        with suppress(OSError, ValueError):
-            pending += map(int, Path(f"/proc/{process}/task/{process}/children").read_text("ascii").split())
-
-
-def _pages(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
-    except (OSError, ValueError, IndexError):  # it has ended, or this system has no such files
-        return 0
+        folder = Path(f"/proc/{process}")
+        with suppress(OSError, ValueError, IndexError):  # it has ended, or this system has no such files
+            pages += int((folder / "statm").read_text("ascii").split()[1])
+            children = (folder / f"task/{process}/children").read_text("ascii")
+            pending += map(int, children.split())
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,9 +1,9 @@
-"""The names that a stub declares, as code uses them and as the type checker reports them."""
+"""The names that a stub declares, in the form of the code and in that of the type checker."""
 
 import ast
 import re
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 
 from toolcrib.runtime.stubs.guest import GUEST
 from toolcrib.runtime.stubs.types import OPEN
@@ -18,7 +18,7 @@ class Vocabulary:
     """The names of a stub."""
 
     names: tuple[str, ...] = ()
-    """What code may use: namespaces and functions."""
+    """The names that code may use: namespaces and functions."""
     spaces: dict[str, str] = field(default_factory=dict)
     """Namespaces by the classes that stand for them."""
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -31,26 +31,17 @@ class Vocabulary:
     """TypedDicts that may have others."""
 
     def path(self, written: str) -> str | None:
-        """Return how code writes what the type checker calls `_Github.create_issue` or `add`."""
+        """Return the path in code of what the type checker calls `_Github.create_issue` or `add`."""
         kind, _, name = written.rpartition(".")
         path = f"{self.spaces[kind]}.{name}" if kind in self.spaces else written
         return path if path in self.arguments else None
 
-    def with_guest(self) -> "Vocabulary":
-        """Return these names, and those that every guest has."""
-        own = read_stub(GUEST)
-        return Vocabulary(
-            (*self.names, *own.names),
-            self.spaces,
-            self.members,
-            {**own.arguments, **self.arguments},
-            {**own.keys, **self.keys},
-            self.open,
-        )
-
 
 def read_stub(stub: str) -> Vocabulary:
-    """Return the names of a stub; none where it is not Python. Those of short stubs are kept."""
+    """Return the names of a stub, with the functions that every guest has; only these if it is not Python.
+
+    Those of short stubs are kept.
+    """
     return _parse_stub_once(stub) if len(stub) <= _LONGEST_KEPT else _parse_stub(stub)
 
 
@@ -60,6 +51,21 @@ def _parse_stub_once(stub: str) -> Vocabulary:
 
 
 def _parse_stub(stub: str) -> Vocabulary:
+    declared, guest = _parse_declarations(stub), _guest_declarations()
+    return replace(
+        declared,
+        names=(*declared.names, *guest.names),
+        arguments={**guest.arguments, **declared.arguments},
+        keys={**guest.keys, **declared.keys},
+    )
+
+
+@cache
+def _guest_declarations() -> Vocabulary:
+    return _parse_declarations(GUEST)
+
+
+def _parse_declarations(stub: str) -> Vocabulary:
     try:
         body = ast.parse(stub).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -73,35 +79,37 @@ def _parse_stub(stub: str) -> Vocabulary:
         and isinstance(node.annotation, ast.Name)
     }
     functions = [node for node in body if isinstance(node, ast.AsyncFunctionDef)]
-    arguments = {node.name: _arguments(node) for node in functions}
+    arguments = {node.name: _list_arguments(node) for node in functions}
     members: dict[str, tuple[str, ...]] = {}
-    keys, opened = _typed_dicts(body), set(_OPEN_CALL.findall(stub))
+    keys, opened = _list_keys(body), set(_OPEN_CALL.findall(stub))
     for node in classes:
         if node.name in spaces:
             methods = [member for member in node.body if isinstance(member, ast.AsyncFunctionDef)]
             members[spaces[node.name]] = tuple(method.name for method in methods)
-            arguments |= {f"{spaces[node.name]}.{method.name}": _arguments(method)[1:] for method in methods}
+            arguments |= {
+                f"{spaces[node.name]}.{method.name}": _list_arguments(method)[1:] for method in methods
+            }
         elif ast.get_docstring(node) == OPEN:
             opened.add(node.name)
-    names = tuple(dict.fromkeys([*_variables(body), *(node.name for node in functions)]))
+    names = tuple(dict.fromkeys([*_list_variables(body), *(node.name for node in functions)]))
     known = {kind: space for kind, space in spaces.items() if space in members}
     return Vocabulary(names, known, members, arguments, keys, frozenset(opened))
 
 
-def _variables(body: list[ast.stmt]) -> list[str]:
+def _list_variables(body: list[ast.stmt]) -> list[str]:
     declared = [node.target for node in body if isinstance(node, ast.AnnAssign)]
     return [
         target.id for target in declared if isinstance(target, ast.Name) and not target.id.startswith("_")
     ]
 
 
-def _arguments(node: ast.AsyncFunctionDef) -> tuple[str, ...]:
+def _list_arguments(node: ast.AsyncFunctionDef) -> tuple[str, ...]:
     return tuple(
         argument.arg for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     )
 
 
-def _typed_dicts(body: list[ast.stmt]) -> dict[str, tuple[str, ...]]:
+def _list_keys(body: list[ast.stmt]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for node in body:
         if isinstance(node, ast.ClassDef) and node.bases:

@@ -10,7 +10,7 @@ from runtime.workbench import deadline, descendants
 from waiting import PATIENCE
 
 from toolcrib.errors import LimitExceededError
-from toolcrib.runtime import Bridge, Job, Limits, Output, SecurityProfile
+from toolcrib.runtime import Bridge, GuestError, Job, Limits, Output, SecurityProfile
 from toolcrib.runtime.sandboxes.monty import MontySandbox
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
@@ -39,14 +39,13 @@ class Tools:
 class Names:
     """Takes any name for that of a tool, but those that begin with `no`."""
 
-    def reference(self, path: str) -> str | None:
-        return None if path.partition(".")[2].startswith("no") else path.replace(".", ":")
+    def resolve(self, path: str) -> str:
+        if path.partition(".")[2].startswith("no"):
+            raise GuestError("AttributeError", f"there is no tool {path!r}")
+        return path.replace(".", ":")
 
     def parameters(self, path: str) -> Sequence[str]:
         return () if path.endswith("hang") else ("value",)
-
-    def unknown(self, path: str) -> str:
-        return f"there is no tool {path!r}"
 
 
 async def echo(value: Any = None) -> Any:

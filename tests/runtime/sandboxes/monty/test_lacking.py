@@ -8,9 +8,13 @@ from pydantic_monty import NOT_HANDLED, Monty, MontyConversionError
 from runtime.sandboxes.monty.guests import Guests, job_of
 
 from toolcrib.errors import CodeError
-from toolcrib.runtime import Output
-from toolcrib.runtime.sandboxes.monty.failures import failure, foreseen, lacking, lacking_syntax
-from toolcrib.runtime.sandboxes.monty.pool import Printed, environment
+from toolcrib.runtime.sandboxes.monty.failures import (
+    find_missing_feature,
+    find_unsupported,
+    is_valid_python,
+    read_failure,
+)
+from toolcrib.runtime.sandboxes.monty.pool import environment
 
 
 @pytest.mark.parametrize(
@@ -32,7 +36,7 @@ from toolcrib.runtime.sandboxes.monty.pool import Printed, environment
     ],
 )
 def test_a_message_is_compared_with_what_python_has(said: str, what: str | None) -> None:
-    assert lacking(said) == what
+    assert find_missing_feature(said) == what
 
 
 MODULES = [
@@ -83,9 +87,9 @@ def test_a_message_as_long_as_the_code_likes_is_read_in_no_time() -> None:
     with at_most(2.0):
         for start in STARTS:
             for rest in ("a", "not yet ", " ", "."):
-                assert lacking(start + rest * (size // len(rest))) is None
+                assert find_missing_feature(start + rest * (size // len(rest))) is None
         for part in (" ", "return_exceptions ", "    def ", "    async ", "\n", "def __len__ ", "raise "):
-            foreseen(part * (size // len(part)))
+            find_unsupported(part * (size // len(part)))
 
 
 FINE = {
@@ -100,7 +104,7 @@ FINE = {
 
 @pytest.mark.parametrize("name", FINE)
 def test_what_is_only_spoken_of_is_not_refused(name: str) -> None:
-    assert foreseen(FINE[name]) is None
+    assert find_unsupported(FINE[name]) is None
 
 
 @pytest.mark.parametrize(
@@ -114,21 +118,21 @@ def test_what_is_only_spoken_of_is_not_refused(name: str) -> None:
     ids=range(4),
 )
 def test_what_the_engine_gets_wrong_is_found_first(code: str, found: tuple[int, str]) -> None:
-    assert foreseen(code) == found
+    assert find_unsupported(code) == found
 
 
 def test_code_that_python_reads_is_not_wrong() -> None:
-    assert lacking_syntax("async with a as b:\n    await b")
-    assert not lacking_syntax("x = (1,")
-    assert not lacking_syntax("x = '\0'")
-    assert not lacking_syntax("(" * 5000)
-    assert not lacking_syntax("#" * 100_000)
+    assert is_valid_python("async with a as b:\n    await b")
+    assert not is_valid_python("x = (1,")
+    assert not is_valid_python("x = '\0'")
+    assert not is_valid_python("(" * 5000)
+    assert not is_valid_python("#" * 100_000)
 
 
 def test_other_failures_of_the_engine_are_told_as_they_are() -> None:
     with Monty() as engine, engine.checkout() as session, pytest.raises(MontyConversionError) as caught:
         session.feed_run("x", inputs={"x": object()})
-    told = failure(caught.value, job_of("x"))
+    told = read_failure(caught.value, job_of("x"))
     assert isinstance(told, CodeError)
     assert told.line is None
 
@@ -138,12 +142,3 @@ def test_the_environment_is_empty_and_nothing_else_is_answered() -> None:
     assert environment(name="os.getenv", args=("A",)) is None
     assert environment(name="os.getenv", args=("A", "b")) == "b"
     assert environment(name="open", args=("/etc/passwd",)) is NOT_HANDLED
-
-
-def test_what_is_printed_after_the_end_is_not_kept() -> None:
-    output = Output(limit=10)
-    printed = Printed(output)
-    printed.write("stdout", "a")
-    printed.close()
-    printed.write("stdout", "b")
-    assert output.text("stdout") == "a"

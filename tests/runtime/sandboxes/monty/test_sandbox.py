@@ -238,7 +238,7 @@ def test_without_bubblewrap_it_says_what_to_install(tmp_path: Path) -> None:
     code = """
 import json
 from toolcrib.runtime.sandboxes.monty import MontySandbox
-from toolcrib.runtime.records import Limits
+from toolcrib.runtime.request import Limits
 strict = MontySandbox(bubblewrap=True)
 enforced = strict.enforces(Limits()).to_json()
 print(json.dumps([MontySandbox().info().to_json(), strict.info().to_json(), enforced]))
@@ -294,8 +294,8 @@ import anyio
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.sandboxes.monty import MontySandbox
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import Output
-from toolcrib.runtime.records import Limits, SecurityProfile
+from toolcrib.runtime.request import Output
+from toolcrib.runtime.request import Limits, SecurityProfile
 job = Job("1", Limits(), 5.0, SecurityProfile.DEV, (), (), Output(limit=1))
 async def main():
     async with MontySandbox(bubblewrap=False) as sandbox:

@@ -475,7 +475,7 @@ import json, os, sys
 sys.path.insert(0, {tests!r})
 from toolcrib.runtime.sandboxes.process import ProcessSandbox
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.runtime.records import Limits
+from toolcrib.runtime.request import Limits
 from runtime.workbench import Bench
 import anyio
 

@@ -14,7 +14,7 @@ from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime import backends
 from toolcrib.runtime.sandboxes.process.child import GUEST, guest_program
 from toolcrib.runtime.sandboxes.wasm import WasmSandbox, guest_host
-from toolcrib.runtime.sandboxes.wasm.module import _run, build_module, compiled, find_module
+from toolcrib.runtime.sandboxes.wasm.module import _run_module, build_module, compiled, find_module
 from toolcrib.runtime.sandboxes.wasm.snapshot import MemorySnapshot, with_snapshot, with_stack_export
 
 MARK = b"0123456789abcdef"
@@ -79,7 +79,7 @@ def snapshot_of(content: bytes, folder: Path) -> MemorySnapshot:
     import wasmtime  # noqa: PLC0415 - of an extra
 
     engine = wasmtime.Engine()
-    return _run(engine, wasmtime.Module(engine, with_stack_export(content)), "", str(folder))
+    return _run_module(engine, wasmtime.Module(engine, with_stack_export(content)), "", str(folder))
 
 
 def test_a_module_goes_on_with_the_memory_and_the_stack_that_it_ended_with(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A guest in a container: it connects to a socket in a folder that it shares with us, and we wait for it."""
+"""A guest in a container, which connects to a socket of the host in a shared folder."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ exec(compile(program, "<guest>", "exec"), globals())
 
 
 class Container(Guest):
-    """A guest that an engine keeps."""
+    """A guest that is a container of an engine."""
 
     def __init__(self, engine: ContainerEngine, name: str, ends: list[socket.socket]) -> None:
         for end in ends:
@@ -55,7 +55,7 @@ class Container(Guest):
         return None if self._exit is None else self._exit.status
 
     def ran_out(self) -> bool:
-        """Return whether the kernel ended it because its memory was used up."""
+        """Return whether the kernel killed it for its memory."""
         return self._exit is not None and self._exit.out_of_memory
 
     async def gone(self, within: float = 10.0) -> bool:
@@ -66,12 +66,12 @@ class Container(Guest):
         return self._exit is not None
 
     def kill(self) -> None:
-        """Have it removed, with all that it started."""
+        """Begin to remove it, with all processes in it."""
         if self._removal is None:
-            self._removal = Background(partial(_removed, self._engine, self._name))
+            self._removal = Background(partial(_remove_container, self._engine, self._name))
 
     async def dispose(self) -> None:
-        """Remove it, and give back all that it held; it cannot be cancelled."""
+        """Remove it and release its resources; it cannot be cancelled."""
         self.kill()
         with anyio.CancelScope(shield=True):
             if self._removal is not None:
@@ -81,7 +81,7 @@ class Container(Guest):
             end.close()
 
 
-async def _removed(engine: ContainerEngine, name: str) -> None:
+async def _remove_container(engine: ContainerEngine, name: str) -> None:
     with anyio.CancelScope(shield=True):
         await to_thread.run_sync(engine.remove, name)
 
@@ -94,7 +94,7 @@ async def start_container(
     *,
     runtime: str | None = None,
 ) -> Container:
-    """Return a booted guest.
+    """Start a container, and return its booted guest.
 
     Raises:
         RuntimeUnavailableError: it does not start.
@@ -110,9 +110,9 @@ async def start_container(
             start = partial(engine.start, image, command, str(folder / "bridge"), size, runtime)
             name = await to_thread.run_sync(start)
             try:
-                ends = await _accepted(engine, name, listener)
+                ends = await _accept_guest(engine, name, listener)
             except BaseException:
-                await _removed(engine, name)
+                await _remove_container(engine, name)
                 raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -120,7 +120,7 @@ async def start_container(
 
 
 def _listen(kind: str, listener: socket.socket, folder: Path) -> None:
-    """Listen in a folder where the user of the container finds the socket, and can do nothing else."""
+    """Listen in a folder where the user of the container can connect, and do nothing else."""
     try:
         folder.mkdir()
         folder.chmod(0o711)
@@ -132,8 +132,8 @@ def _listen(kind: str, listener: socket.socket, folder: Path) -> None:
         raise RuntimeUnavailableError(kind, f"a socket cannot be made in {folder} ({error})") from error
 
 
-async def _accepted(engine: ContainerEngine, name: str, listener: socket.socket) -> list[socket.socket]:
-    """Return the line and the two outputs of a guest."""
+async def _accept_guest(engine: ContainerEngine, name: str, listener: socket.socket) -> list[socket.socket]:
+    """Accept the three connections of a guest: its channel and its two outputs."""
     ends: list[socket.socket] = []
     try:
         with anyio.move_on_after(_CONNECT_TIME):

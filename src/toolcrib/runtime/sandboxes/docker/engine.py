@@ -1,4 +1,4 @@
-"""The engine that keeps containers: any that speaks Docker's API on a unix socket of this machine."""
+"""Client of a container engine: any that speaks Docker's API on a local unix socket."""
 
 import os
 import socket
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What of a container is settled when it is made."""
+    """Resource limits fixed at container creation."""
 
     memory: int
     pids: int
@@ -50,7 +50,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What containers are made from."""
+    """An image of the engine."""
 
     id: str
     program: str
@@ -67,8 +67,8 @@ class Exit:
     out_of_memory: bool
 
 
-class _Waits:
-    """Counts the threads that wait for containers to end: those who asked may have gone."""
+class _ThreadCounter:
+    """Counts the threads that wait for containers to end; their callers may have been cancelled."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -84,14 +84,14 @@ class _Waits:
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait until there are none."""
+        """Block until there are none."""
         with self._changed:
             self._changed.wait_for(lambda: self._number == 0, _TIMEOUT)
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerEngine:
-    """One engine; its methods block, and may be called from many threads."""
+    """Blocking client of one engine; it may be used from many threads."""
 
     kind: str
     """The sandbox that asks."""
@@ -99,10 +99,10 @@ class ContainerEngine:
     version: str
     runtimes: frozenset[str]
     client: Any = field(repr=False, compare=False)
-    waits: _Waits = field(default_factory=_Waits, repr=False, compare=False)
+    waits: _ThreadCounter = field(default_factory=_ThreadCounter, repr=False, compare=False)
 
     def close(self) -> None:
-        """Close the connections to it, once no thread uses one: its containers have been removed."""
+        """Close the connections, once no thread uses one; call it when all containers have been removed."""
         self.waits.wait()
         self.client.close()
 
@@ -115,7 +115,7 @@ class ContainerEngine:
         from docker.errors import ImageNotFound  # type: ignore[import-untyped]  # noqa: PLC0415 - of an extra
 
         try:
-            found = self._ask(lambda: self.client.inspect_image(name))
+            found = self._request(lambda: self.client.inspect_image(name))
         except ImageNotFound:
             remedy = f"there is no image {name!r}; build it: toolcrib sandbox build"
             raise RuntimeUnavailableError(self.kind, remedy) from None
@@ -132,26 +132,26 @@ class ContainerEngine:
         """
         name = f"toolcrib-{own_mark() or os.getpid()}-{next(_NUMBERS)}"
         try:
-            self._ask(
+            self._request(
                 lambda: self.client.create_container_from_config(
                     self.config(image, command, folder, size, runtime), name
                 )
             )
-            self._ask(lambda: self.client.start(name))
+            self._request(lambda: self.client.start(name))
         except BaseException as error:
             with suppress(RuntimeUnavailableError):
                 self.remove(name)
             if not isinstance(error, Exception) or isinstance(error, RuntimeUnavailableError):
                 raise
             raise RuntimeUnavailableError(
-                self.kind, f"a container cannot be started ({_reason(error)})"
+                self.kind, f"a container cannot be started ({_read_reason(error)})"
             ) from error
         return name
 
     def config(
         self, image: Image, command: Sequence[str], folder: str, size: Size, runtime: str | None
     ) -> dict[str, Any]:
-        """Return a container without a network, rights, or a place to write but its temporary folder."""
+        """Return the configuration of a container: no network, no privileges, one writable folder."""
         ulimits = {"nofile": _OPEN_FILES, "nproc": _TASKS, "core": 0}
         scratch = {HOME: f"rw,noexec,nosuid,nodev,mode=1777,size={size.disk}"} if size.disk else {}
         return {
@@ -183,7 +183,7 @@ class ContainerEngine:
         }
 
     def ended(self, name: str, within: float) -> Exit | None:
-        """Return how a container ended; None where it has not within so many seconds.
+        """Wait for a container to end, and return its exit; None if it does not end in time.
 
         Of one that was killed it may take a second longer, until the engine knows whether its memory was
         used up.
@@ -197,25 +197,25 @@ class ContainerEngine:
         try:
             with self.waits:
                 self.client.wait(name, timeout=within)
-                state = self._state(name)
+                state = self._inspect(name)
                 latest = monotonic() + _LATE
                 while state["ExitCode"] == _KILLED and not state.get("OOMKilled") and monotonic() < latest:
                     sleep(
                         _LATE / 20
                     )  # that its memory was used up may be known later than that it was killed
-                    state = self._state(name)
+                    state = self._inspect(name)
         except NotFound:
             return Exit(0, out_of_memory=False)
         except (ConnectionError, Timeout):
             return None
         return Exit(int(state["ExitCode"]), bool(state.get("OOMKilled")))
 
-    def _state(self, name: str) -> Mapping[str, Any]:
-        state: Mapping[str, Any] = self._ask(lambda: self.client.inspect_container(name))["State"]
+    def _inspect(self, name: str) -> Mapping[str, Any]:
+        state: Mapping[str, Any] = self._request(lambda: self.client.inspect_container(name))["State"]
         return state
 
     def remove(self, name: str) -> None:
-        """Kill a container and remove it; one that is not there is removed.
+        """Kill and remove a container; do nothing if there is none.
 
         Raises:
             RuntimeUnavailableError: the engine does not answer.
@@ -223,18 +223,20 @@ class ContainerEngine:
         from docker.errors import APIError  # noqa: PLC0415 - of an extra
 
         try:
-            self._ask(lambda: self.client.remove_container(name, force=True, v=True))
+            self._request(lambda: self.client.remove_container(name, force=True, v=True))
         except APIError as error:
             if error.status_code not in {404, 409}:  # it is gone, or somebody else removes it
-                raise RuntimeUnavailableError(self.kind, f"a container stays ({_reason(error)})") from error
+                raise RuntimeUnavailableError(
+                    self.kind, f"a container stays ({_read_reason(error)})"
+                ) from error
 
     def sweep(self) -> None:
-        """Remove the containers of processes that are gone."""
-        for found in self._ask(lambda: self.client.containers(all=True, filters={"label": OWNER})):
+        """Remove the containers of processes that have ended."""
+        for found in self._request(lambda: self.client.containers(all=True, filters={"label": OWNER})):
             if is_gone(found["Labels"].get(OWNER, "")):
                 self.remove(found["Id"])
 
-    def _ask(self, question: Callable[[], T]) -> T:
+    def _request(self, question: Callable[[], T]) -> T:
         from requests.exceptions import ConnectionError, Timeout  # noqa: A004, PLC0415 - comes with docker
 
         try:
@@ -245,7 +247,7 @@ class ContainerEngine:
             ) from error
 
 
-def _reason(error: Exception) -> str:
+def _read_reason(error: Exception) -> str:
     return str(getattr(error, "explanation", None) or error)[:500]
 
 
@@ -257,7 +259,7 @@ def find_engine(kind: str) -> ContainerEngine:
     """
     if sys.platform != "linux":
         raise RuntimeUnavailableError(kind, "it needs Linux; use the 'monty' backend here")
-    path = next(_sockets(kind), None)
+    path = next(_list_sockets(kind), None)
     if path is None:
         what, packages = ("one, and gVisor", " runsc") if kind == "gvisor" else ("and start one", "")
         remedy = f"no container engine listens here; install {what}: apt install docker.io{packages}"
@@ -285,8 +287,8 @@ def find_engine(kind: str) -> ContainerEngine:
     return ContainerEngine(kind, path, str(about.get("ServerVersion", "")), runtimes, client)
 
 
-def _sockets(kind: str) -> Iterator[str]:
-    """Yield the sockets that there are."""
+def _list_sockets(kind: str) -> Iterator[str]:
+    """Yield the sockets at which an engine may listen."""
     own = os.environ.get("XDG_RUNTIME_DIR", "")
     places = ["/run/docker.sock", "/var/run/docker.sock", "/run/podman/podman.sock"]
     places += [f"{own}/docker.sock", f"{own}/podman/podman.sock"] if own else []

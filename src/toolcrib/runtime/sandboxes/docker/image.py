@@ -79,29 +79,29 @@ def build_from_host(engine: ContainerEngine, name: str) -> Image:
 
 
 def host_files() -> list[Path]:
-    """Return the files of the interpreter that runs us, of its standard library, and what they load."""
+    """Return the files of this interpreter, its standard library, and the libraries that they load."""
     program = Path(interpreter()[0])
     library = {
         path
         for place in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
-        for path in _below(Path(os.path.realpath(place)))
+        for path in _list_below(Path(os.path.realpath(place)))
     }
     loading = [program, *sorted(path for path in library if path.suffix == ".so")]
-    zones = list(_below(_ZONES)) if _ZONES.is_dir() else []
-    return sorted({program, *library, *_loaded(loading), *zones})
+    zones = list(_list_below(_ZONES)) if _ZONES.is_dir() else []
+    return sorted({program, *library, *_find_libraries(loading), *zones})
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _list_below(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             if path.name not in _LEFT_OUT and not path.name.startswith("config-"):
-                yield from _below(path)
+                yield from _list_below(path)
         elif path.is_file() and os.access(path, os.R_OK) and path.suffix != ".a":
             yield path
 
 
-def _loaded(programs: Iterable[Path]) -> set[Path]:
-    """Return the libraries that programs load, and what loads them."""
+def _find_libraries(programs: Iterable[Path]) -> set[Path]:
+    """Return the shared libraries that programs load, and the dynamic loader."""
     found: set[Path] = set()
     for program in programs:
         listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)  # noqa: S603, S607
@@ -110,23 +110,23 @@ def _loaded(programs: Iterable[Path]) -> set[Path]:
 
 
 def write_archive(archive: IO[bytes], files: Iterable[Path]) -> str:
-    """Write files at their own paths, readable for everybody, and return the digest of what was written."""
+    """Write files to a tar archive at their own paths, readable for everybody; return its digest."""
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
         made: set[Path] = set()
         for folder in (*map(Path, _FOLDERS), *(path.relative_to("/").parent for path in files)):
             for parent in (*reversed(folder.parents[:-1]), folder):
                 if parent not in made and parent != Path():
                     made.add(parent)
-                    tar.addfile(_entry(parent, type=tarfile.DIRTYPE, mode=0o755))
+                    tar.addfile(_make_entry(parent, type=tarfile.DIRTYPE, mode=0o755))
         for path in files:
             content = path.read_bytes()  # of what a link leads to
             facts = {"size": len(content), "mtime": int(path.stat().st_mtime), "mode": 0o755}
-            tar.addfile(_entry(path.relative_to("/"), **facts), io.BytesIO(content))
+            tar.addfile(_make_entry(path.relative_to("/"), **facts), io.BytesIO(content))
     archive.seek(0)
     return hashlib.file_digest(cast("Any", archive), "sha256").hexdigest()
 
 
-def _entry(path: Path, **facts: Any) -> tarfile.TarInfo:
+def _make_entry(path: Path, **facts: Any) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(str(path))
     for name, value in facts.items():
         setattr(entry, name, value)

@@ -12,7 +12,7 @@ from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.isolation import FILTER_REMEDY, GUEST_UID, INTERPRETER, find_filter
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, Readiness
+from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced, Readiness
 from toolcrib.runtime.sandboxes.docker.container import Container, start_container
 from toolcrib.runtime.sandboxes.docker.engine import IMAGE, ContainerEngine, Image, Size, find_engine
 from toolcrib.runtime.sandboxes.process.pool import PooledSandbox
@@ -47,9 +47,9 @@ class DockerSandbox(PooledSandbox[Container, Size]):
         self._ready: tuple[ContainerEngine, Image] | None = None
 
     def info(self) -> BackendInfo:
-        """Return whether it stands here, of what it is made, and what to do where it does not."""
+        """Return whether it can run here, its walls, and what to do if it cannot."""
         try:
-            engine, image = found = self._ready or self._look()
+            engine, image = found = self._ready or self._find_engine()
         except RuntimeUnavailableError as error:
             details: dict[str, Any] = {"available": False, "remedy": error.remedy}
             details |= {"isolation": [], "profiles": []}
@@ -100,26 +100,26 @@ class DockerSandbox(PooledSandbox[Container, Size]):
         memory = min(limits.memory_bytes, _MOST) + self._spare
         return Size(memory, limits.pids + self._own_tasks, min(limits.disk_bytes, _MOST))
 
-    def _look(self) -> tuple[ContainerEngine, Image]:
+    def _find_engine(self) -> tuple[ContainerEngine, Image]:
         engine = find_engine(self.kind)
         try:
-            self._check(engine)
+            self._check_engine(engine)
             return engine, engine.image(self._image_name)
         except BaseException:
             engine.close()
             raise
 
-    def _check(self, engine: ContainerEngine) -> None:
-        """Refuse an engine that lacks something."""
+    def _check_engine(self, engine: ContainerEngine) -> None:
+        """Check that an engine has what this sandbox needs."""
 
-    def _look_and_sweep(self) -> tuple[ContainerEngine, Image]:
-        found = self._look()
+    def _find_and_sweep(self) -> tuple[ContainerEngine, Image]:
+        found = self._find_engine()
         found[0].sweep()
         return found
 
     async def _start(self, size: Size) -> Container:
         if self._ready is None:
-            found = await to_thread.run_sync(self._look_and_sweep)
+            found = await to_thread.run_sync(self._find_and_sweep)
             if self._ready is None:
                 self._ready = found
             else:  # another start was faster
@@ -131,7 +131,7 @@ class DockerSandbox(PooledSandbox[Container, Size]):
 
 
 class GvisorSandbox(DockerSandbox):
-    """Runs full CPython in a container whose kernel is gVisor's: the host's sees a few system calls alone."""
+    """Runs full CPython in a container with gVisor's kernel: the host's kernel sees few system calls."""
 
     kind: ClassVar[str] = "gvisor"
     readiness: ClassVar[Readiness] = "beta"
@@ -145,8 +145,8 @@ class GvisorSandbox(DockerSandbox):
         """Return which limits are kept: all but that of threads, which are gVisor's own."""
         return super().enforces(limits).replace(pids=False)
 
-    def _check(self, engine: ContainerEngine) -> None:
-        """Refuse an engine that does not know gVisor."""
+    def _check_engine(self, engine: ContainerEngine) -> None:
+        """Check that an engine has the runtime of gVisor."""
         if self._runtime not in engine.runtimes:
             how = '"runtimes": {"runsc": {"path": "/usr/bin/runsc", "runtimeArgs": ["--host-uds=open"]}}'
             remedy = f"install gVisor (apt install runsc), and name it in /etc/docker/daemon.json: {{{how}}}"

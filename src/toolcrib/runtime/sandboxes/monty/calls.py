@@ -1,4 +1,11 @@
-"""The guest's calls while one run lasts: none outlives it, and none that ends it can be caught in it."""
+"""The calls of one run in the Monty engine.
+
+The engine starts every call as a task of its own on the host's event loop, and does not end it with the
+guest. `Calls` therefore keeps the cancel scope of each: `close` cancels them all and waits for them.
+
+A call that must end the run, because a limit is exceeded, raises nothing in the guest, which could catch it.
+It cancels the run and then sleeps until it is cancelled itself.
+"""
 
 import builtins
 import logging
@@ -32,11 +39,7 @@ def __toolcrib_tool(path, call={BRIDGE}):
 
 
 class Calls:
-    """Answers the calls of one run.
-
-    The engine starts each of them as a task of its own, and lets it go on when the guest has ended: `close`
-    ends them all.
-    """
+    """Makes the calls of one run; `end` cancels the run."""
 
     def __init__(self, bridge: Bridge, *, end: Callable[[], object]) -> None:
         self._bridge = bridge
@@ -46,9 +49,11 @@ class Calls:
         self._last: anyio.Event | None = None
         self.failure: Exception | None = None
         """What ended the run, if a call did."""
+        self.functions: dict[str, Any] = {BRIDGE: self._begin_call}
+        """The one function of the host that the guest has."""
 
     def prelude(self, job: Job) -> str:
-        """Return code that gives the names in the code their meaning; nothing where it has none of them."""
+        """Return code that defines the namespaces and functions that the code uses; empty if it uses none."""
         lines = [f"{name} = __toolcrib_tool({name!r})" for name in job.functions if name in job.code]
         # what is asked for by `getattr` stands in quotes
         quoted = set(_QUOTED.findall(job.code)) if "getattr" in job.code else set()
@@ -60,25 +65,20 @@ class Calls:
                 lines += [f"{name}.{tool} = __toolcrib_tool({f'{name}.{tool}'!r})" for tool in tools]
         return _PRELUDE + "\n".join(lines) if lines else ""
 
-    @property
-    def functions(self) -> dict[str, Any]:
-        """The one function of the host that the guest has."""
-        return {BRIDGE: self._call}
-
-    def _call(self, path: str, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
-        """Return the answer to come; what was given is read at once: too much of it must not wait here."""
+    def _begin_call(self, path: str, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine of a call. Its arguments are read at once: huge ones must not pile up."""
         try:
             given = read_call(args, kwargs)
         except GuestError as error:
-            return _refused(error)
+            return raise_builtin(error)
         return self.answer(str(path), *given)
 
     def restore(self, keys: Collection[str]) -> None:
-        """Take up these calls of an earlier part of a durable run, which are not asked for again."""
+        """Take over the outcomes of these calls, which an earlier part of a durable run made."""
         self._bridge.restore(keys)
 
     async def answer(self, path: str, args: list[Any], kwargs: dict[str, Any], key: str = "") -> Any:
-        """Return what a call gives, or raise what the guest is to see."""
+        """Make a call and return its result, or raise the exception for the guest."""
         if self._closed:
             return None
         with anyio.CancelScope() as scope:
@@ -98,7 +98,7 @@ class Calls:
         return None
 
     async def close(self) -> None:
-        """End the calls that are still going on."""
+        """Cancel the calls that are still under way, and wait for them."""
         self._closed = True
         if not self._scopes:
             return
@@ -113,7 +113,8 @@ class Calls:
             )
 
 
-async def _refused(error: GuestError) -> None:
+async def raise_builtin(error: GuestError) -> None:
+    """Raise the builtin exception that a guest gets, when it awaits its call."""
     raise as_builtin(error)
 
 

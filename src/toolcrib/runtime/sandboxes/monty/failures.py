@@ -1,4 +1,13 @@
-"""Errors of the Monty engine, as toolcrib's own."""
+"""Translates errors of the Monty engine into errors of toolcrib.
+
+The engine reports everything as exceptions with a message: limits, missing features of Python, failures of
+the code. Their text is compared with tables of patterns. The code may have raised an exception with such a
+message itself, so a limit counts only if no `raise` of the code stands where the exception comes from, and a
+missing feature is only named, never imported or called.
+
+`find_unsupported` looks for the opposite case, before the run: features that the engine accepts and gets
+wrong.
+"""
 
 import ast
 import builtins
@@ -15,7 +24,7 @@ from pydantic_monty import MontyCrashedError, MontyError, MontyRuntimeError, Mon
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError, ToolcribError
 from toolcrib.runtime.guest_errors import lacks
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import Limits
+from toolcrib.runtime.request import Limits
 from toolcrib.runtime.sandboxes.monty.wall import MAX_MEMORY
 
 _LIMITS: tuple[tuple[str, str], ...] = (
@@ -72,8 +81,8 @@ _OTHER_SUSPENSIONS = 10_000
 """So often it may suspend for everything else."""
 
 
-class _Place(NamedTuple):
-    """A line of the code that was under way."""
+class _Frame(NamedTuple):
+    """One frame of a traceback."""
 
     line: int
     column: int
@@ -81,39 +90,39 @@ class _Place(NamedTuple):
     source_line: str
 
 
-def failure(error: MontyError, job: Job, *, before: int = 0) -> ToolcribError:
-    """Return what an exception of the engine means to whoever wrote the code.
+def read_failure(error: MontyError, job: Job, *, before: int = 0) -> ToolcribError:
+    """Return an exception of the engine as one of our errors, for whoever wrote the code.
 
     `before` is how many lines stood before the code.
     """
     code = job.code
     if isinstance(error, MontyCrashedError):
-        return _crash(error, job)
+        return _read_crash(error, job)
     if not isinstance(error, MontyRuntimeError | MontySyntaxError):
-        return CodeError(_cut(str(error)))
-    frames = _own_frames(error, before)
+        return CodeError(_shorten(str(error)))
+    frames = _list_own_frames(error, before)
     message = f"SyntaxError: {error}" if isinstance(error, MontySyntaxError) else str(error)
-    own = bool(frames) and _raised(frames[-1])
-    if not own and (limit := _limit(message, job)):
+    own = bool(frames) and _is_raise(frames[-1])
+    if not own and (limit := _read_limit(message, job)):
         return limit
-    missing = None if own else _missing(error, message, code)
+    missing = None if own else _find_missing(error, message, code)
     lines = code.splitlines()
-    line, column = _place(frames[-1], lines) if frames else (None, None)
-    trace = _traceback(frames, lines, message)
-    reason = _cut(message) + _hint(message) if missing is None else lacks(_cut(missing))
+    line, column = _clamp_position(frames[-1], lines) if frames else (None, None)
+    trace = _format_traceback(frames, lines, message)
+    reason = _shorten(message) + _suggest_call(message) if missing is None else lacks(_shorten(missing))
     return CodeError(reason, line=line, column=column, traceback=trace, unsupported=missing is not None)
 
 
 def is_unread(error: MontyError) -> bool:
-    """Return whether code could not be read at all; an `eval` in it fails alike, and in a function."""
+    """Return whether the code itself has a syntax error, rather than text that it gives to `eval`."""
     if not isinstance(error, MontySyntaxError):
         return False
     frames = error.traceback()
     return not frames or frames[-1].function_name is None
 
 
-def in_value(error: MontyError, code: str) -> bool:
-    """Return whether the code itself went well, and only what it left in `__out` could not be written."""
+def is_value_error(error: MontyError, code: str) -> bool:
+    """Return whether the code succeeded, and only the value in `__out` could not be written as JSON."""
     if not isinstance(error, MontyRuntimeError):
         return False
     frames = error.traceback()
@@ -121,105 +130,94 @@ def in_value(error: MontyError, code: str) -> bool:
     return after and isinstance(error.exception(), TypeError | ValueError | RecursionError)
 
 
-def _crash(error: MontyCrashedError, job: Job) -> ToolcribError:
+def _read_crash(error: MontyCrashedError, job: Job) -> ToolcribError:
     if error.timed_out:
-        return LimitExceededError("cpu", f"{_exceeded('cpu', job)}, and had to be killed")
+        return LimitExceededError("cpu", f"{_describe_limit('cpu', job)}, and had to be killed")
     if error.exit_status in _KILLED or _KILLED_BARE in str(error):
         return LimitExceededError("memory_bytes", "its worker was killed, most likely for the memory it took")
     return SandboxViolationError("its worker died")
 
 
-def _limit(text: str, job: Job) -> LimitExceededError | None:
+def _read_limit(text: str, job: Job) -> LimitExceededError | None:
     for pattern, name in _LIMITS:
         if re.match(pattern, text):
-            return LimitExceededError(name, _exceeded(name, job))
+            return LimitExceededError(name, _describe_limit(name, job))
     return None
 
 
-def _exceeded(limit: str, job: Job) -> str:
-    suspensions = bounds(job.limits, job.timeout)["max_suspensions"]
+def _describe_limit(limit: str, job: Job) -> str:
+    suspensions = engine_limits(job.limits, job.timeout)["max_suspensions"]
     memory = min(job.limits.memory_bytes, MAX_MEMORY) / (1 << 20)
     return _EXCEEDED[limit].format(
         cpu=job.limits.cpu, memory=memory, timeout=job.timeout, suspensions=suspensions
     )
 
 
-def _own_frames(error: MontyRuntimeError | MontySyntaxError, before: int) -> list[_Place]:
-    """Return the frames of the code itself, in which it begins: not those of our prelude, or of an `eval`."""
+def _list_own_frames(error: MontyRuntimeError | MontySyntaxError, before: int) -> list[_Frame]:
+    """Return the frames of the code itself, without those of our prelude or of an `eval`."""
     frames = error.traceback()
     return [
-        _Place(frame.line - before, frame.column, frame.function_name, frame.source_line or "")
+        _Frame(frame.line - before, frame.column, frame.function_name, frame.source_line or "")
         for frame in frames
         if frame.filename == frames[0].filename != "<string>"
     ]
 
 
-def _hint(text: str) -> str:
-    """Return how else to reach a tool: those of a namespace are known by where the code names them."""
+def _suggest_call(text: str) -> str:
+    """Return a hint for a tool that the code reaches indirectly; namespaces have only the tools it names."""
     found = _NO_TOOL.match(text)
     return f"; write `.{found[1]}` after its name, or call run_tool" if found else ""
 
 
-def _raised(frame: _Place) -> bool:
-    """Return whether a `raise` of the code itself stands at a frame, whatever its message is."""
+def _is_raise(frame: _Frame) -> bool:
+    """Return whether the exception was raised by a `raise` statement of the code itself."""
     line = frame.source_line.partition("\n")[0]
     before, after = line[: frame.column - 1], line[frame.column - 1 :]
     return re.search(r"\braise\s*\(*$", before) is not None or re.match(r"raise\b", after) is not None
 
 
-def _missing(error: MontyError, text: str, code: str) -> str | None:
+def _find_missing(error: MontyError, text: str, code: str) -> str | None:
     if not isinstance(error, MontySyntaxError):
-        return lacking(text)
-    return f"this: {error}" if is_unread(error) and lacking_syntax(code) else None
+        return find_missing_feature(text)
+    return f"this: {error}" if is_unread(error) and is_valid_python(code) else None
 
 
-def check_foreseen(code: str) -> None:
-    """Refuse code that the engine would run wrongly.
-
-    Raises:
-        CodeError: with the first thing in it that the engine lacks.
-    """
-    found = foreseen(code)
-    if found is not None:
-        raise CodeError(lacks(found[1]), found[0], unsupported=True)
-
-
-def _place(frame: _Place, lines: Sequence[str]) -> tuple[int, int]:
-    """Return line and column, of which those beyond the code are its end."""
+def _clamp_position(frame: _Frame, lines: Sequence[str]) -> tuple[int, int]:
+    """Return the line and the column of a frame; a place beyond the code becomes its end."""
     if frame.line <= len(lines):
         return frame.line, frame.column
     return max(1, len(lines)), len(lines[-1]) + 1 if lines else 1
 
 
-def _traceback(frames: Sequence[_Place], lines: Sequence[str], text: str) -> str:
+def _format_traceback(frames: Sequence[_Frame], lines: Sequence[str], text: str) -> str:
     half = _MAX_FRAMES // 2
     hidden = max(0, len(frames) - _MAX_FRAMES)
     parts = ["Traceback (most recent call last):"] if frames else []
-    parts += [_shown(frame, lines) for frame in frames[:half]]
+    parts += [_format_frame(frame, lines) for frame in frames[:half]]
     parts += [f"  [{hidden} more]"] * bool(hidden)
-    parts += [_shown(frame, lines) for frame in frames[half + hidden :]]
-    return "\n".join([*parts, _cut(text)])
+    parts += [_format_frame(frame, lines) for frame in frames[half + hidden :]]
+    return "\n".join([*parts, _shorten(text)])
 
 
-def _shown(frame: _Place, lines: Sequence[str]) -> str:
-    line, _ = _place(frame, lines)
+def _format_frame(frame: _Frame, lines: Sequence[str]) -> str:
+    line, _ = _clamp_position(frame, lines)
     source = lines[line - 1].strip() if lines else ""
     return f'  File "<code>", line {line}, in {frame.function_name or "<module>"}\n    {source[:_MAX_LINE]}'
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}... [{len(text):,} characters]"
 
 
-def lacking(text: str) -> str | None:
-    """Return what the engine lacks, where that is why an exception was raised; None where it is not.
+def find_missing_feature(text: str) -> str | None:
+    """Return the feature of Python that the engine lacks, if that caused an exception; else None.
 
     The code may have made the message up: it is compared with tables only, and nothing is imported, called or
     looked up by its words.
 
-    >>> lacking("ModuleNotFoundError: No module named 'statistics'")
+    >>> find_missing_feature("ModuleNotFoundError: No module named 'statistics'")
     "the module 'statistics'"
-    >>> lacking("ModuleNotFoundError: No module named 'statistik'")
+    >>> find_missing_feature("ModuleNotFoundError: No module named 'statistik'")
     """
     for pattern, describe in _MESSAGES:
         if found := re.match(pattern, text[:_MAX_MESSAGE], re.DOTALL):
@@ -227,33 +225,33 @@ def lacking(text: str) -> str | None:
     return None
 
 
-def foreseen(code: str) -> tuple[int, str] | None:
-    r"""Return the line of the first thing that the engine would get wrong, and what it is.
+def find_unsupported(code: str) -> tuple[int, str] | None:
+    r"""Return the line and the name of the first feature in code that the engine would get wrong.
 
     It silently ignores these methods, and makes lists of generators, so that code would go on with a
     wrong value; and it refuses `return_exceptions` only once the tools that are gathered have been called.
 
-    >>> foreseen("class Bag:\n    def __len__(self): return 3")
+    >>> find_unsupported("class Bag:\n    def __len__(self): return 3")
     (2, 'classes with `__len__`')
     """
     suspect = _SUSPECT.search(code)
     if suspect is None:
         return None
     if len(code) > _MAX_PARSED:  # where it may stand in a text, which is not looked at
-        found = _phrase(suspect[1]) if suspect[1] else _PHRASES[suspect[0].strip(" (=\t\n") or "for"]
+        found = _describe_method(suspect[1]) if suspect[1] else _PHRASES[suspect[0].strip(" (=\t\n") or "for"]
         return code.count("\n", 0, suspect.end()) + 1, found
-    tree = _parsed(code)
-    return min(_found(tree), default=None) if tree is not None else None
+    tree = _parse_python(code)
+    return min(_find_in_tree(tree), default=None) if tree is not None else None
 
 
-def _found(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _find_in_tree(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             for member in node.body:
                 if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) and _IGNORED.fullmatch(
                     member.name
                 ):
-                    yield member.lineno, _phrase(member.name)
+                    yield member.lineno, _describe_method(member.name)
         elif isinstance(node, ast.keyword) and node.arg == _OPTION:
             yield node.lineno, _PHRASES[_OPTION]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next":
@@ -264,26 +262,26 @@ def _found(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _is_lazy(node: ast.expr) -> bool:
-    """Return whether something is an iterator in Python, and a list in the engine."""
+    """Return whether an expression is an iterator in Python, and a list in the engine."""
     name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
     return isinstance(node, ast.GeneratorExp) or name in {"map", "zip", "filter", "enumerate", "reversed"}
 
 
-def _phrase(method: str) -> str:
+def _describe_method(method: str) -> str:
     return f"classes with `{method}`"
 
 
-def lacking_syntax(code: str) -> bool:
-    """Return whether Python can read code that the engine cannot.
+def is_valid_python(code: str) -> bool:
+    """Return whether code is valid Python.
 
-    >>> lacking_syntax("x = (1,")
+    >>> is_valid_python("x = (1,")
     False
     """
-    return _parsed(code) is not None
+    return _parse_python(code) is not None
 
 
-def _parsed(code: str) -> ast.Module | None:
-    """Return code as Python reads it; None where it cannot, or where that would take too long."""
+def _parse_python(code: str) -> ast.Module | None:
+    """Parse code as Python; None if it is not valid, or too long to parse again."""
     if len(code) > _MAX_PARSED:
         return None
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -294,21 +292,21 @@ def _parsed(code: str) -> ast.Module | None:
     return tree
 
 
-def _module(found: re.Match[str]) -> str | None:
+def _name_module(found: re.Match[str]) -> str | None:
     return f"the module {found[1]!r}" if found[1] in sys.stdlib_module_names else None
 
 
-def _builtin(found: re.Match[str]) -> str | None:
+def _name_builtin(found: re.Match[str]) -> str | None:
     return f"the builtin {found[1]!r}" if found[1] in vars(builtins) else None
 
 
-def _member(found: re.Match[str]) -> str | None:
-    """Return a name that the engine's version of a module lacks."""
+def _name_member(found: re.Match[str]) -> str | None:
+    """Return the name of a member that the engine's version of a module lacks."""
     module, name = found["module"], found["name"]
     return f"{module}.{name}" if name in _NAMES.get(module, ()) else None
 
 
-def _attribute(found: re.Match[str]) -> str | None:
+def _name_attribute(found: re.Match[str]) -> str | None:
     text = found["kind"] == "_io.TextIOWrapper"
     kind = io.TextIOWrapper if text else vars(builtins).get(found["kind"])
     bases = kind.__mro__ if type(kind) is type else ()
@@ -328,21 +326,21 @@ _MESSAGES: tuple[tuple[str, str | Callable[[re.Match[str]], str | None]], ...] =
         r"TypeError: '(?:list|tuple)' object is not an iterator$",
         "iterators of this kind, which are lists there",
     ),
-    (r"ModuleNotFoundError: No module named '(\w++)[^']*+'$", _module),
-    (r"ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'", _member),
-    (r"AttributeError: module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'$", _member),
-    (r"NameError: name '(\w+)' is not defined$", _builtin),
-    (r"AttributeError: '(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'$", _attribute),
+    (r"ModuleNotFoundError: No module named '(\w++)[^']*+'$", _name_module),
+    (r"ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'", _name_member),
+    (r"AttributeError: module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'$", _name_member),
+    (r"NameError: name '(\w+)' is not defined$", _name_builtin),
+    (r"AttributeError: '(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'$", _name_attribute),
 )
 """How the messages of things read that the engine lacks, and what each lacks: a template, or a function."""
 
 
-def bounds(limits: Limits, timeout: float) -> ResourceLimits:
-    """Return limits as the engine takes them.
+def engine_limits(limits: Limits, timeout: float) -> ResourceLimits:
+    """Return limits in the form of the engine.
 
-    Code turns to its host to call, to sleep or to ask for the time, each of which is a suspension.
+    Each call, each sleep and each question for the time suspends the engine.
 
-    >>> bounds(Limits(max_tool_calls=10), 1.0)["max_suspensions"]
+    >>> engine_limits(Limits(max_tool_calls=10), 1.0)["max_suspensions"]
     10040
     """
     return {

@@ -1,10 +1,9 @@
-"""Workers of the engine, and one run in one of them."""
+"""Pool of the engine's workers, and the run of code in one of them."""
 
 import atexit
 from collections.abc import Collection
 from contextlib import ExitStack
 from functools import cache
-from threading import Lock
 from time import sleep
 from typing import Any, Self
 
@@ -20,11 +19,17 @@ from pydantic_monty import (
 )
 
 from toolcrib.errors import CodeError, RuntimeUnavailableError, SandboxViolationError, ToolcribError
+from toolcrib.runtime.guest_errors import lacks
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import Output, Stream
 from toolcrib.runtime.sandboxes.monty.calls import Calls
-from toolcrib.runtime.sandboxes.monty.durable import Drive, environment
-from toolcrib.runtime.sandboxes.monty.failures import bounds, check_foreseen, failure, in_value, is_unread
+from toolcrib.runtime.sandboxes.monty.durable import DurableDriver, environment
+from toolcrib.runtime.sandboxes.monty.failures import (
+    engine_limits,
+    find_unsupported,
+    is_unread,
+    is_value_error,
+    read_failure,
+)
 from toolcrib.runtime.sandboxes.monty.values import EXPLAINING, RETURNED, read_value, with_value
 from toolcrib.runtime.sandboxes.monty.wall import worker_script
 
@@ -41,26 +46,6 @@ _NEVER = "__toolcrib_never__"
 """A name that is not there: code after it is read, and does not run."""
 _LARGE = 1 << 18
 """How long a text is that is not read between two turns of the event loop."""
-
-
-class Printed:
-    """Passes on what the guest prints; the engine calls it from threads of its own."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-        self._lock = Lock()
-        self._closed = False
-
-    def write(self, stream: Stream, text: str) -> None:
-        """Keep what fits, until the end of the run."""
-        with self._lock:
-            if not self._closed:
-                self._output.write(stream, text)
-
-    def close(self) -> None:
-        """Take no more."""
-        with self._lock:
-            self._closed = True
 
 
 @cache
@@ -112,29 +97,37 @@ class WorkerPool:
         Raises:
             RuntimeUnavailableError: there is no worker, and this pool will have none again.
         """
-        check_foreseen(job.code)
+        if unsupported := find_unsupported(job.code):
+            line, feature = unsupported
+            raise CodeError(lacks(feature), line, unsupported=True)
         async with self._turns:
-            return await _read(await self._run(job, calls), job.limits.output_bytes)
-
-    async def _run(self, job: Job, calls: Calls) -> Any:
-        session = await self._session(job)
-        printed = Printed(job.output)
-        try:
-            outcome = await _outcome(session, job, calls, printed)
-        except BaseException:
-            with anyio.move_on_after(_PATIENCE, shield=True):  # a worker in the middle of something is killed
+            session = await self._start_session(job)
+            try:
+                value = await _run_code(session, job, calls)
+            except BaseException:
+                with anyio.move_on_after(
+                    _PATIENCE, shield=True
+                ):  # a worker in the middle of something is killed
+                    await session.__aexit__(None, None, None)
+                raise
+            else:
                 await session.__aexit__(None, None, None)
-            raise
-        else:
-            await session.__aexit__(None, None, None)
-        finally:
-            printed.close()
-            await calls.close()
-        return outcome
+            finally:
+                job.output.close()  # the engine may print from its threads until the worker has ended
+                await calls.close()
+        limit = job.limits.output_bytes
+        if type(value) is tuple and any(type(part) is str and len(part) > _LARGE for part in value[:2]):
+            return await to_thread.run_sync(read_value, value, limit)
+        return read_value(value, limit)
 
-    async def _session(self, job: Job) -> AsyncMontySession:
+    async def _start_session(self, job: Job) -> AsyncMontySession:
+        """Start a worker for a job, with its limits.
+
+        Raises:
+            RuntimeUnavailableError: it does not start.
+        """
         session = self._engine.checkout(
-            limits=bounds(job.limits, job.timeout), os_policy=_POLICY, assert_message_annotations=False
+            limits=engine_limits(job.limits, job.timeout), os_policy=_POLICY, assert_message_annotations=False
         )
         try:
             # a start given up halfway would leave its worker behind
@@ -146,48 +139,43 @@ class WorkerPool:
         raise RuntimeUnavailableError("monty", f"its worker does not start within {_PATIENCE:g} s")
 
 
-async def _outcome(session: AsyncMontySession, job: Job, calls: Calls, printed: Printed) -> Any:
-    """Return the value that the code left, in the form in which it leaves."""
+async def _run_code(session: AsyncMontySession, job: Job, calls: Calls) -> Any:
+    """Run the code, and return the value that it left, still in the form in which the guest wrote it."""
+    write, journal = job.output.write, job.journal
     try:
-        if job.journal is not None and job.journal.state is not None:
-            return await Drive(session, job, job.journal, calls, printed.write).resume(job.journal.state)
+        if journal is not None and journal.state is not None:
+            return await DurableDriver(session, job, journal, calls).resume(journal.state)
         if prelude := calls.prelude(job):
             await session.feed_run(prelude, external_lookup=calls.functions)
-        if job.journal is not None:
-            return await Drive(session, job, job.journal, calls, printed.write).start()
+        if journal is not None:
+            return await DurableDriver(session, job, journal, calls).start()
         return await session.feed_run(
             with_value(job.code),
             inputs={"__out": None},
             external_lookup=calls.functions,
-            print_callback=printed.write,
+            print_callback=write,
             os=environment,
         )
     except MontyError as error:
-        if job.journal is not None and isinstance(error, MontyCrashedError) and not error.timed_out:
+        if journal is not None and isinstance(error, MontyCrashedError) and not error.timed_out:
             raise SandboxViolationError("its worker died; the run can be resumed") from error
-        if not in_value(error, job.code):
-            raise await _failure(session, error, job) from error
+        if not is_value_error(error, job.code):
+            raise await _explain_failure(session, error, job) from error
     except _UNREADABLE as error:  # what our own code returns can be read
         raise CodeError(RETURNED) from error
     try:
-        return await session.feed_run(EXPLAINING, print_callback=printed.write, os=environment)
+        return await session.feed_run(EXPLAINING, print_callback=write, os=environment)
     except MontyError as error:
-        raise failure(error, job) from error
+        raise read_failure(error, job) from error
 
 
-async def _failure(session: AsyncMontySession, error: MontyError, job: Job) -> ToolcribError:
-    """Return what went wrong; a syntax error is that of the code alone, without what we add."""
+async def _explain_failure(session: AsyncMontySession, error: MontyError, job: Job) -> ToolcribError:
+    """Return the error for a failed run; a syntax error is read from the code alone, without what we add."""
     if is_unread(error):
         try:
             await session.feed_run(f"{_NEVER}\n{job.code}")
         except MontySyntaxError as alone:
-            return failure(alone, job, before=1)
+            return read_failure(alone, job, before=1)
         except MontyError:  # it has ended at the first line: what we add is to blame
             pass
-    return failure(error, job)
-
-
-async def _read(value: Any, limit: int) -> Any:
-    if type(value) is tuple and any(type(part) is str and len(part) > _LARGE for part in value[:2]):
-        return await to_thread.run_sync(read_value, value, limit)
-    return read_value(value, limit)
+    return read_failure(error, job)

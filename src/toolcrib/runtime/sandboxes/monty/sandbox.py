@@ -1,4 +1,4 @@
-"""Code in an interpreter of its own: quick, a part of Python, and nothing of the machine within reach."""
+"""The `monty` sandbox: a separate interpreter for a subset of Python, without access to the machine."""
 
 import os
 from types import TracebackType
@@ -11,14 +11,14 @@ from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.isolation import GUEST_UID
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, SecurityProfile
+from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced, SecurityProfile
 from toolcrib.runtime.sandboxes.monty.calls import Calls
 from toolcrib.runtime.sandboxes.monty.wall import monty_binary, wall_here
 
 if TYPE_CHECKING:
     from toolcrib.runtime.sandboxes.monty.pool import WorkerPool
 
-_BARE = (SecurityProfile.DEV, SecurityProfile.STANDARD)
+_ALL_ENFORCED = LimitsEnforced(**dict.fromkeys(LimitsEnforced.model_fields, True))
 
 
 class MontySandbox:
@@ -47,12 +47,13 @@ class MontySandbox:
         self._open = False
 
     def info(self) -> BackendInfo:
-        """Return what it is here; the first call of a process tries the wall, which takes a moment."""
+        """Return whether it can run here, and its walls; the first call in a process tries them."""
         remedy = self._remedy()
         walls = () if remedy else self._walls()
         details: dict[str, Any] = {"available": not remedy, "isolation": [*walls, "interpreter"]}
-        details["profiles"] = [] if remedy else [profile.value for profile in self._profiles()]
+        details["profiles"] = ["dev", "standard", *(["hardened"] if "seccomp" in walls else [])]
         if remedy:
+            details["profiles"] = []
             return BackendInfo(kind=self.kind, readiness="beta", details={**details, "remedy": remedy})
         from pydantic_monty import __version__  # noqa: PLC0415 - an extra
 
@@ -68,9 +69,7 @@ class MontySandbox:
 
     def enforces(self, limits: Limits) -> LimitsEnforced:  # noqa: ARG002 - whichever they are
         """Return that it keeps all of them: there are no processes and no files in the guest at all."""
-        if self._remedy():
-            return LimitsEnforced()
-        return LimitsEnforced(**dict.fromkeys(LimitsEnforced.model_fields, True))
+        return LimitsEnforced() if self._remedy() else _ALL_ENFORCED
 
     async def __aenter__(self) -> Self:
         self._open, self._last = True, anyio.Event()
@@ -96,10 +95,18 @@ class MontySandbox:
         with anyio.CancelScope() as scope:
             self._runs.add(scope)
             try:
-                pool = self._pool or await self._started()
-                self._check(job.profile)
+                pool = self._pool or await self._start_pool()
+                if job.profile == SecurityProfile.HARDENED and "seccomp" not in self._walls():
+                    message = "the profile 'hardened' needs bubblewrap and seccomp: apt install bubblewrap"
+                    raise RuntimeUnavailableError(self.kind, message)
                 calls = Calls(bridge, end=scope.cancel)
-                return await self._run(pool, job, calls)
+                try:
+                    return await pool.run(job, calls)
+                except RuntimeUnavailableError:
+                    if self._pool is pool:  # other runs may still be in it: it is closed with the sandbox
+                        self._retired.append(pool)
+                        self._pool = None
+                    raise
             finally:
                 self._runs.discard(scope)
                 if not self._open and not self._runs:
@@ -108,16 +115,7 @@ class MontySandbox:
             raise calls.failure
         raise RuntimeUnavailableError(self.kind, "it was closed while the code ran")
 
-    async def _run(self, pool: "WorkerPool", job: Job, calls: Calls) -> Any:
-        try:
-            return await pool.run(job, calls)
-        except RuntimeUnavailableError:
-            if self._pool is pool:  # other runs may still be in it: it is closed with the sandbox
-                self._retired.append(pool)
-                self._pool = None
-            raise
-
-    async def _started(self) -> "WorkerPool":
+    async def _start_pool(self) -> "WorkerPool":
         async with self._starting:
             if not self._open:
                 raise RuntimeUnavailableError(self.kind, "it is not open; enter it with `async with`")
@@ -130,13 +128,8 @@ class MontySandbox:
                 self._pool = await WorkerPool.start(self._walls(), workers=self.concurrency)
             return self._pool
 
-    def _check(self, profile: SecurityProfile) -> None:
-        if profile not in self._profiles():
-            message = f"the profile {profile.value!r} needs bubblewrap and seccomp: apt install bubblewrap"
-            raise RuntimeUnavailableError(self.kind, message)
-
     def _remedy(self) -> str:
-        """Return what to do where it cannot run."""
+        """Return what to install where it cannot run; empty where it can."""
         try:
             monty_binary()
         except RuntimeUnavailableError as error:
@@ -146,7 +139,5 @@ class MontySandbox:
         return ""
 
     def _walls(self) -> tuple[str, ...]:
+        """Return what isolates its workers, beside the interpreter."""
         return () if self._bubblewrap is False else wall_here()
-
-    def _profiles(self) -> tuple[SecurityProfile, ...]:
-        return (*_BARE, SecurityProfile.HARDENED) if "seccomp" in self._walls() else _BARE

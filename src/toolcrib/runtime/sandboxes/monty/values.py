@@ -1,7 +1,8 @@
-"""Values that leave the guest: its `__out`, written as JSON by itself, and the arguments of its calls.
+"""Values that leave the guest: its `__out`, which it writes as JSON, and the arguments of its calls.
 
-Only text of a known size crosses: a value that takes little room in the guest, being one list a thousand
-times over, can take all of it here. Whatever comes, nothing is expected of it.
+The value leaves as text, whose size is known before it is parsed. A value that is small in the guest, such as
+a list that contains another list a thousand times, could take all memory when the engine copies it to the
+host. Nothing that comes from the guest is trusted to have the expected form.
 """
 
 import json
@@ -11,8 +12,8 @@ from typing import Any
 
 from toolcrib.errors import CodeError, LimitExceededError, ValidationError
 from toolcrib.model.plain import MAX_DEPTH, measure
+from toolcrib.runtime.call_values import MAX_ARGUMENTS
 from toolcrib.runtime.guest_errors import GuestError
-from toolcrib.runtime.plain import MAX_ARGUMENTS
 
 RETURNED = "`return` outside of a function; leave the value in `__out`"
 _MAX_MESSAGE = 1000
@@ -82,7 +83,7 @@ __result
 
 
 def with_value(code: str) -> str:
-    """Return code that ends with the value it left, as JSON.
+    """Return code with an end that returns `__out` as JSON.
 
     The empty line keeps a last line that ends with a backslash from taking ours for its own.
     """
@@ -90,7 +91,7 @@ def with_value(code: str) -> str:
 
 
 def read_value(value: object, limit: int) -> Any:
-    """Return the value that the guest wrote as JSON; what it may give instead is a place and a reason.
+    """Return the value that the guest wrote as JSON; instead of a value it may give a place and a reason.
 
     Raises:
         LimitExceededError: it is too large.
@@ -99,15 +100,12 @@ def read_value(value: object, limit: int) -> Any:
     if type(value) is not tuple or value[:1] != (MARK,):
         raise CodeError(RETURNED)
     match value[1:]:
-        case (str(text),):
-            return _read(text, limit)
         case (str(place), str(reason)):
-            raise CodeError(_explained(place, reason))
-    raise CodeError("__out is not JSON")
-
-
-def _read(text: str, limit: int) -> Any:
-    size = len(text)
+            raise CodeError(_explain_not_json(place, reason))
+        case (str(text),):
+            size = len(text)
+        case _:
+            raise CodeError("__out is not JSON")
     if size <= limit and not text.isascii():
         size = len(text.encode(errors="replace"))
     if size > limit:
@@ -115,16 +113,16 @@ def _read(text: str, limit: int) -> Any:
             "output_bytes", f"__out is {size:,} bytes of JSON, where {limit:,} are allowed"
         )
     try:
-        value = json.loads(text)
-        measure(value)
+        parsed = json.loads(text)
+        measure(parsed)
     except RecursionError:
         raise CodeError(f"__out is not JSON: it is nested more than {MAX_DEPTH} levels deep") from None
     except (ValidationError, ValueError, MemoryError) as error:
         raise CodeError(f"__out is not JSON: {error}"[:_MAX_MESSAGE]) from error
-    return value
+    return parsed
 
 
-def _explained(place: str, reason: str) -> str:
+def _explain_not_json(place: str, reason: str) -> str:
     if reason.startswith("Exceeds the limit"):
         reason = "or holds an integer of more than 4,300 digits"
     hint = "; a call must be awaited" if "coroutine" in reason else ""
@@ -132,44 +130,46 @@ def _explained(place: str, reason: str) -> str:
 
 
 def read_call(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of a call, of a size that can be looked at; dataclasses become objects.
+    """Return the arguments of a call, limited in size; dataclasses become objects.
 
     Raises:
-        GuestError: they are too many, or one of them has no form outside of the guest.
+        GuestError: they are too large, or one of them cannot leave the guest.
     """
-    reader = _Reader()
-    return reader.read(list(args)), reader.read(dict(kwargs))
+    copier = _ArgumentCopier()
+    return copier.copy(list(args)), copier.copy(dict(kwargs))
 
 
-class _Reader:
-    """Copies arguments, counting as it goes, for one list may stand in them a million times."""
+class _ArgumentCopier:
+    """Copies arguments and counts while copying: the same list may be in them a million times."""
 
     def __init__(self) -> None:
         self._left = _MAX_VALUES
         self._room = MAX_ARGUMENTS
 
-    def read(self, value: Any, depth: int = 0, within: str = "") -> Any:
+    def copy(self, value: Any, depth: int = 0, within: str = "") -> Any:
         self._left -= 1
         if self._left < 0:
             raise GuestError("ValueError", f"arguments hold more than {_MAX_VALUES:,} values")
         if isinstance(value, str):
-            return self._text(value, within)
+            return self._check_text(value, within)
         if depth > MAX_DEPTH + 1:
             raise GuestError("ValueError", f"arguments are deeper than {MAX_DEPTH} levels")
         if isinstance(value, dict):
             inner = within if depth == 0 else within + "{"
-            return {self._key(name): self.read(member, depth + 1, inner) for name, member in value.items()}
+            return {
+                self._check_key(name): self.copy(member, depth + 1, inner) for name, member in value.items()
+            }
         if isinstance(value, list | tuple):
             inner = within if depth == 0 else within + "["
-            return [self.read(member, depth + 1, inner) for member in value]
+            return [self.copy(member, depth + 1, inner) for member in value]
         if getattr(value, "is_dataclass", False) is True:
-            return self.read(value.attributes, depth, within + ".")
+            return self.copy(value.attributes, depth, within + ".")
         return value
 
-    def _key(self, name: Any) -> Any:
-        return self._text(name) if isinstance(name, str) else name
+    def _check_key(self, name: Any) -> Any:
+        return self._check_text(name) if isinstance(name, str) else name
 
-    def _text(self, value: str, within: str = "") -> str:
+    def _check_text(self, value: str, within: str = "") -> str:
         self._room -= len(value)
         if self._room < 0:
             raise GuestError("ValueError", f"arguments hold more than {MAX_ARGUMENTS:,} characters")

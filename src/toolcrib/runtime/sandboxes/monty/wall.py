@@ -1,4 +1,4 @@
-"""The wall around a worker: a script that starts it where there is nothing to see and little to ask for.
+"""Isolation of the engine's workers: a script that starts one behind bubblewrap and a seccomp filter.
 
 The interpreter is the inner wall: code cannot name a file, a socket or a process. This is the outer one, for
 the case that a flaw in the interpreter lets code run as machine code.
@@ -21,7 +21,6 @@ from toolcrib.runtime.isolation import (
     PATIENCE,
     WORKER,
     Bubblewrap,
-    bind_read_only,
     compile_filter,
     try_command,
 )
@@ -40,7 +39,7 @@ _PRIVATE = 0o700
 
 @contextmanager
 def worker_script(parts: Collection[str], *, address_space: int = _ADDRESS_SPACE) -> Iterator[Path]:
-    """Give the path of a script that starts a worker, with the arguments it is given; leaving removes it.
+    """Make a script that starts a worker, and pass on its path; leaving the context removes it.
 
     Args:
         parts: What isolates the worker: `bubblewrap` and `seccomp`, each if it can be used here.
@@ -49,7 +48,7 @@ def worker_script(parts: Collection[str], *, address_space: int = _ADDRESS_SPACE
     folder = _make_folder()
     try:
         worker, script, syscalls = monty_binary(), folder / "worker", folder / "filter"
-        command = _behind_bubblewrap(worker, parts) if "bubblewrap" in parts else _bare(worker)
+        command = _bubblewrap_command(worker, parts) if "bubblewrap" in parts else _plain_command(worker)
         line = " ".join(map(shlex.quote, command)) + ' "$@"'
         if "seccomp" in parts:
             syscalls.write_bytes(compile_filter(WORKER))
@@ -79,13 +78,13 @@ def monty_binary() -> str:
         raise RuntimeUnavailableError("monty", "pip install 'toolcrib[code]' (pydantic-monty)") from error
 
 
-def _bare(worker: str) -> Sequence[str]:
-    """Return how to start a worker that at least dies with us."""
+def _plain_command(worker: str) -> Sequence[str]:
+    """Return the command of a worker without a wall, which at least dies with this process."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", worker] if setpriv else [worker]
 
 
-def _behind_bubblewrap(worker: str, parts: Collection[str]) -> Sequence[str]:
+def _bubblewrap_command(worker: str, parts: Collection[str]) -> Sequence[str]:
     as_root = os.geteuid() == 0
     programs = {Path("/monty"): Path(worker)}
     command = ["/monty"]
@@ -93,19 +92,19 @@ def _behind_bubblewrap(worker: str, parts: Collection[str]) -> Sequence[str]:
         programs[Path("/setpriv")] = Path(shutil.which("setpriv") or "setpriv")
         become = [f"--reuid={GUEST_UID}", f"--regid={GUEST_UID}", "--clear-groups", "--no-new-privs"]
         command = ["/setpriv", *become, "--inh-caps=-all", "--bounding-set=-all", "/monty"]
-    libraries = sorted({library for program in programs.values() for library in _libraries(program)})
+    libraries = sorted({library for program in programs.values() for library in _find_libraries(program)})
     visible = {**programs, **{library: library for library in libraries}}
     return Bubblewrap(shutil.which("bwrap") or "bwrap", as_root).command(
         command,
-        mounts=[*bind_read_only(visible)],
-        capabilities=("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"),
+        files=visible,
+        capabilities=("CAP_SETPCAP",),
         filter_fd=_FILTER if "seccomp" in parts else None,
     )
 
 
 @cache
-def _libraries(program: Path) -> Sequence[Path]:
-    """Return the shared libraries that a program loads; none where it is a static one."""
+def _find_libraries(program: Path) -> Sequence[Path]:
+    """Return the shared libraries that a program loads; none if it is static."""
     command = ["ldd", str(program)]  # programs of our own
     completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
     words = [word for line in completed.stdout.splitlines() for word in line.split()]
@@ -114,14 +113,14 @@ def _libraries(program: Path) -> Sequence[Path]:
 
 @cache
 def wall_here() -> tuple[str, ...]:
-    """Return what a wall can be made of on this machine, outermost first, as tried with a real worker."""
+    """Return the parts of the wall that work on this machine, outermost first, tried with a real worker."""
     for parts in (("bubblewrap", "seccomp"), ("bubblewrap",)):
-        if _holds(parts):
+        if _try_parts(parts):
             return parts
     return ()
 
 
-def _holds(parts: tuple[str, ...]) -> bool:
+def _try_parts(parts: tuple[str, ...]) -> bool:
     if shutil.which("bwrap") is None or (os.geteuid() == 0 and shutil.which("setpriv") is None):
         return False
     try:
@@ -132,25 +131,25 @@ def _holds(parts: tuple[str, ...]) -> bool:
 
 
 def _make_folder() -> Path:
-    """Return an empty folder of our own, having removed those of processes that are gone.
+    """Make an empty private folder, and remove those of processes that have ended.
 
     Its name is that of the process that made it, so that the next one can remove what a killed process left.
     """
     own = own_mark()
     if own is not None:  # where processes can be listed
-        _sweep()
+        _remove_abandoned()
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{own or 'host'}-"))
 
 
-def _sweep() -> None:
+def _remove_abandoned() -> None:
     with suppress(OSError):
         for folder in list(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")):
-            if _is_left(folder):
+            if _is_abandoned(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_left(folder: Path) -> bool:
-    """Return whether a folder is ours, and of a process that is gone."""
+def _is_abandoned(folder: Path) -> bool:
+    """Return whether a folder is ours, and its process has ended."""
     if not is_gone(folder.name.removeprefix(_PREFIX).rpartition("-")[0]):
         return False
     with suppress(OSError):  # another was faster

@@ -1,7 +1,7 @@
-"""Control groups: the kernel's own account of a guest's memory, processes and time, where we may make groups.
+"""Control groups: kernel limits on the memory and processes of a guest, and its CPU time, where allowed.
 
-Both versions are known. A group is named after the process that made it, so that what a killed process left
-behind can be found and removed.
+Both versions are supported. A group is named after the process that made it, so that the groups of a killed
+process can be found and removed.
 """
 
 import os
@@ -32,27 +32,27 @@ _OOM_FILES = ("memory.oom_control", "memory.events")
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """Where groups can be made: a folder for each controller, in the second version the same for all."""
+    """The parent folders of groups, one for each controller; in version 2 all are the same."""
 
     parents: Mapping[str, Path]
 
     @property
     def memory(self) -> bool:
-        """Whether memory can be held."""
+        """Whether memory can be limited."""
         return "memory" in self.parents
 
     @property
     def pids(self) -> bool:
-        """Whether processes and threads can be counted."""
+        """Whether processes and threads can be limited."""
         return "pids" in self.parents
 
     @property
     def time(self) -> bool:
-        """Whether the time of the processor is counted."""
+        """Whether CPU time is counted."""
         return "cpuacct" in self.parents
 
     def make(self) -> "Cgroup | None":
-        """Return a group of its own for one guest; None where there is no place for it."""
+        """Make the group of one guest; None if groups cannot be made."""
         name = f"{_PREFIX}-{own_mark()}-{next(_NUMBERS)}"
         made: dict[str, Path] = {}
         try:
@@ -67,7 +67,7 @@ class Cgroups:
         return Cgroup(made) if made else None
 
     def sweep(self) -> int:
-        """Remove the groups of processes that are gone, and return how many that were.
+        """Remove the groups of processes that have ended, and return their number.
 
         A guest that was just starting when its host was killed may be left in one; it is killed.
         """
@@ -79,7 +79,7 @@ class Cgroups:
             if is_gone(folder.name.removeprefix(f"{_PREFIX}-").rpartition("-")[0])
         ]
         busy, until = left, monotonic() + _SWEEP_SECONDS
-        while (busy := [folder for folder in busy if not _gone(folder)]) and monotonic() < until:
+        while (busy := [folder for folder in busy if not _remove_group(folder)]) and monotonic() < until:
             sleep(_PAUSE_SECONDS)  # its guests are dying
         return len(left) - len(busy)
 
@@ -92,11 +92,11 @@ class Cgroup:
 
     @property
     def doors(self) -> tuple[str, ...]:
-        """The files that a process writes a 0 into to join."""
+        """The files into which a process writes 0 to join."""
         return tuple(dict.fromkeys(str(folder / "cgroup.procs") for folder in self.folders.values()))
 
     def limit(self, *, memory: int, pids: int) -> Self:
-        """Set how much memory, with nothing swapped out, and how many tasks there may be."""
+        """Set the limit of memory, without swap, and that of tasks."""
         held = self.folders.get("memory")
         if held is not None:
             if (held / "memory.max").exists():
@@ -111,7 +111,7 @@ class Cgroup:
         return self
 
     def ran_out(self) -> bool:
-        """Return whether something in it was killed because the memory was used up."""
+        """Return whether the kernel killed a process in it for its memory."""
         held = self.folders.get("memory")
         for file in [held / name for name in _OOM_FILES] if held is not None else []:
             with suppress(OSError):
@@ -120,30 +120,30 @@ class Cgroup:
         return False
 
     def computed(self) -> float | None:
-        """Return for how many seconds whatever was in it has computed; None where nobody counts."""
+        """Return the seconds of CPU time used in it; None if they are not counted."""
         counted = self.folders.get("cpuacct")
         if counted is None:
             return None
-        for line in _lines(counted / "cpuacct.usage"):
+        for line in _read_lines(counted / "cpuacct.usage"):
             return int(line) / 1e9
-        words = " ".join(_lines(counted / "cpu.stat")).split()
+        words = " ".join(_read_lines(counted / "cpu.stat")).split()
         return int(words[words.index("usage_usec") + 1]) / 1e6 if "usage_usec" in words else None
 
     def remove(self) -> bool:
-        """Remove it, and return whether it is gone; whoever is in it is killed, which takes a moment."""
+        """Remove it and return True; if there are processes in it, kill them and return False."""
         folders = set(self.folders.values())
-        return sum(map(_gone, folders)) == len(folders)
+        return sum(map(_remove_group, folders)) == len(folders)
 
 
 def find_cgroups(about: Path = Path("/proc/self")) -> Cgroups:
-    """Return where groups can be made here, having tried; what killed processes left behind is removed.
+    """Return the parents under which groups can be made, each tried; groups left behind are removed.
 
     `about` is the folder of the process in `/proc`.
     """
     parents = {}
     for controller in _FILES:
-        for parent in _candidates(controller, about):
-            if _works(parent, controller):
+        for parent in _list_candidates(controller, about):
+            if _has_controller(parent, controller):
                 parents[controller] = parent
                 break
     found = Cgroups(parents)
@@ -151,10 +151,10 @@ def find_cgroups(about: Path = Path("/proc/self")) -> Cgroups:
     return found
 
 
-def _candidates(controller: str, about: Path) -> Iterator[Path]:
+def _list_candidates(controller: str, about: Path) -> Iterator[Path]:
     """Yield where a group with a controller might be made: below our own group, beside it, at the root."""
-    own = dict(_own_groups(about))
-    for mount, kind, options in _mounts(about):
+    own = dict(_list_own_groups(about))
+    for mount, kind, options in _list_mounts(about):
         name = "" if kind == _SECOND else controller
         if name not in own or (name and controller not in options):
             continue
@@ -164,23 +164,23 @@ def _candidates(controller: str, about: Path) -> Iterator[Path]:
         )
 
 
-def _own_groups(about: Path) -> Iterator[tuple[str, str]]:
-    for line in _lines(about / "cgroup"):
+def _list_own_groups(about: Path) -> Iterator[tuple[str, str]]:
+    for line in _read_lines(about / "cgroup"):
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
             yield controller, path
 
 
-def _mounts(about: Path) -> Iterator[tuple[Path, str, list[str]]]:
-    for line in _lines(about / "mountinfo"):
+def _list_mounts(about: Path) -> Iterator[tuple[Path, str, list[str]]]:
+    for line in _read_lines(about / "mountinfo"):
         fields, _, rest = line.partition(" - ")
         kind, _, options = rest.split(" ", 2)
         if kind in {"cgroup", _SECOND}:
             yield Path(fields.split(" ")[4]), kind, options.split(",")
 
 
-def _works(parent: Path, controller: str) -> bool:
-    """Return whether a group made there has the controller."""
+def _has_controller(parent: Path, controller: str) -> bool:
+    """Make a group under a parent, and return whether it has the controller."""
     if not os.access(parent, os.W_OK):
         return False
     group = Cgroups({controller: parent}).make()
@@ -194,8 +194,8 @@ def _works(parent: Path, controller: str) -> bool:
         group.remove()
 
 
-def _gone(folder: Path) -> bool:
-    """Remove a group, and return whether it is gone; where it is not, whoever is in it is killed."""
+def _remove_group(folder: Path) -> bool:
+    """Remove a group and return True; if there are processes in it, kill them and return False."""
     try:
         folder.rmdir()
     except FileNotFoundError:
@@ -207,16 +207,16 @@ def _gone(folder: Path) -> bool:
 
 
 def _kill(folder: Path) -> None:
-    """Kill whoever is in a group: all at once where the kernel does it, and else one by one."""
+    """Kill the processes in a group, at once if the kernel can, else one by one."""
     if (folder / "cgroup.kill").exists():
         _write(folder / "cgroup.kill", 1)
-    for guest in map(int, _lines(folder / "cgroup.procs")):
+    for guest in map(int, _read_lines(folder / "cgroup.procs")):
         if guest > 0:  # those that we cannot see are 0, by which our own group would be meant
             with suppress(OSError):
                 os.kill(guest, signal.SIGKILL)
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     try:
         return path.read_text().splitlines()
     except OSError:

@@ -1,4 +1,7 @@
-"""Guests: the line to us, two outputs, and an end; and one that is a child process of ours."""
+"""Guests: an interpreter with a channel to the host, two outputs and an exit status.
+
+`Guest` is what a run needs of any of them; `Child` is one that is a child process of this one.
+"""
 
 import os
 import signal
@@ -15,7 +18,7 @@ import anyio
 
 from toolcrib.concurrency.backoff import Backoff
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.runtime.records import Output, Stream
+from toolcrib.runtime.request import Output, Stream
 from toolcrib.runtime.sandboxes.process.cgroup import Cgroup
 from toolcrib.runtime.sandboxes.process.frames import Channel, FrameError, encode
 
@@ -32,7 +35,7 @@ _JOIN = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 > "$1" || exit 1; shift; n
 
 
 class Guest(ABC):
-    """One guest: booted, waiting for its only job, or at it."""
+    """A booted interpreter that serves one run."""
 
     def __init__(self, kind: str, channel: Channel, outputs: Mapping[Stream, int]) -> None:
         """Make one of a kind of sandbox; the outputs are descriptors that do not block."""
@@ -48,18 +51,18 @@ class Guest(ABC):
         """Its exit status, once it has ended."""
 
     def begin(self) -> None:  # noqa: B027 - only some guests count it
-        """Count its computing from here."""
+        """Start counting the CPU time of its job."""
 
     def computed(self) -> float | None:
-        """Return for how many seconds it has computed since its job began; None where nobody counts."""
+        """Return the seconds of CPU time since its job began; None if they are not counted."""
         return None
 
     def ran_out(self) -> bool:
-        """Return whether the kernel ended it because its memory was used up."""
+        """Return whether the kernel killed it for its memory."""
         return False
 
     def ended(self) -> bool:
-        """Return whether it is known to have ended."""
+        """Return whether its exit status is known."""
         return self.returncode is not None
 
     @abstractmethod
@@ -67,7 +70,7 @@ class Guest(ABC):
         """Kill it and whatever it started."""
 
     def evict(self) -> None:
-        """Kill it because its sandbox closes, for which its code is not to blame."""
+        """Kill it because its sandbox closes, so that its code is not blamed."""
         self.evicted = True
         self.kill()
 
@@ -81,24 +84,24 @@ class Guest(ABC):
 
     @abstractmethod
     async def dispose(self) -> None:
-        """Kill it, collect it, and give back all that it held; it cannot be cancelled."""
+        """Kill it, wait for it, and release its resources; it cannot be cancelled."""
 
     async def read(self, stream: Stream, output: Output) -> None:
-        """Take what it prints until it closes; what is beyond the limit is not kept, but taken."""
+        """Read one of its outputs until it closes; data beyond the limit is read and dropped."""
         while True:
             await anyio.wait_readable(self._outputs[stream])
-            if not self._taken(stream, output):
+            if not self._read_chunk(stream, output):
                 return
 
     def drain(self, output: Output) -> None:
-        """Take what lies in its outputs at its end."""
+        """Read what is left in its outputs after its end."""
         for stream in self._outputs:
             with suppress(BlockingIOError):
                 for _ in range(_LAST_READS):
-                    if not self._taken(stream, output):
+                    if not self._read_chunk(stream, output):
                         break
 
-    def _taken(self, stream: Stream, output: Output) -> bool:
+    def _read_chunk(self, stream: Stream, output: Output) -> bool:
         try:
             data = os.read(self._outputs[stream], _CHUNK)
         except ConnectionError:
@@ -123,8 +126,8 @@ class Child(Guest):
         self.process = process
         self._cgroup = cgroup
         self._cleanup = cleanup
-        self._held = (0, 0)
-        self._earlier: float | None = None
+        self._limits_set = (0, 0)
+        self._cpu_before: float | None = None
         self._disposed = False
 
     @property
@@ -133,22 +136,22 @@ class Child(Guest):
         return self.process.poll()
 
     def hold(self, memory: int, pids: int) -> None:
-        """Set the memory and the tasks that its control group allows, if it has one."""
-        if self._cgroup is not None and self._held != (memory, pids):
+        """Set the limits of its control group, if it has one."""
+        if self._cgroup is not None and self._limits_set != (memory, pids):
             self._cgroup.limit(memory=memory, pids=pids)
-            self._held = (memory, pids)
+            self._limits_set = (memory, pids)
 
     def begin(self) -> None:
-        """Count its computing from here."""
-        self._earlier = self._cgroup.computed() if self._cgroup is not None else None
+        """Start counting the CPU time of its job."""
+        self._cpu_before = self._cgroup.computed() if self._cgroup is not None else None
 
     def computed(self) -> float | None:
-        """Return for how many seconds it has computed since its job began; None where nobody counts."""
+        """Return the seconds of CPU time since its job began; None if they are not counted."""
         total = self._cgroup.computed() if self._cgroup is not None else None
-        return None if total is None or self._earlier is None else total - self._earlier
+        return None if total is None or self._cpu_before is None else total - self._cpu_before
 
     def ran_out(self) -> bool:
-        """Return whether the kernel ended it because its memory was used up."""
+        """Return whether the kernel killed it for its memory."""
         return self._cgroup is not None and self._cgroup.ran_out()
 
     def kill(self) -> None:
@@ -162,20 +165,20 @@ class Child(Guest):
                 os.killpg(self.process.pid, signal.SIGKILL)
 
     async def dispose(self) -> None:
-        """Kill it, collect it, and give back all that it held; it cannot be cancelled."""
+        """Kill it, wait for it, and release its resources; it cannot be cancelled."""
         self.kill()
         with anyio.CancelScope(shield=True):
             await self.gone()
             self.channel.close()
             for pipe in (self.process.stdout, self.process.stderr):
                 cast("IO[bytes]", pipe).close()
-            await self._removed()
+            await self._remove_cgroup()
         if not self._disposed:
             self._disposed = True
             if self._cleanup is not None:
                 self._cleanup()
 
-    async def _removed(self) -> None:
+    async def _remove_cgroup(self) -> None:
         """Remove its control group as soon as the last of its processes has left it."""
         with anyio.move_on_after(_GONE_TIME):
             while self._cgroup is not None and not self._cgroup.remove():  # noqa: ASYNC110 - there is no event for it
@@ -191,7 +194,7 @@ def spawn(
     cwd: str = "/",
     cleanup: Callable[[], None] | None = None,
 ) -> Child:
-    """Start a guest by the command of an interpreter, which gets the descriptor of its end of the line.
+    """Start an interpreter as a guest; it gets the descriptor of its end of the channel.
 
     `program` is the text that it runs, else that of a guest.
 
@@ -229,12 +232,12 @@ GUEST = tuple(Path(__file__).with_name(name) for name in ("guest_line.py", "gues
 
 @cache
 def guest_program(files: tuple[Path, ...] = GUEST, begin: str = "_main") -> str:
-    """Return the text that an interpreter is given: files, and the function that begins it."""
+    """Return the program of a guest: the text of files, and a call of the function that begins it."""
     return "\n".join([*(file.read_text(encoding="utf-8") for file in files), f"{begin}()"])
 
 
 async def boot(guest: AnyGuest, payload: Mapping[str, Any]) -> AnyGuest:
-    """Configure a started guest and wait until it is ready; where it is not, it is disposed of.
+    """Configure a started guest and wait until it is ready; dispose of it if it does not get ready.
 
     Raises:
         RuntimeUnavailableError: it did not start.

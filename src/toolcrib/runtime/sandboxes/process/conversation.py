@@ -1,9 +1,18 @@
-"""The host's side of a run: which messages a guest may send, and when; everything else ends it.
+"""The host's side of the protocol between a run and its guest.
 
-A guest sends `call`s, each with a higher number than the one before, may `cancel` each of them once, and ends
-with one `done` or `error`, when no call is under way. The bridge counts every call, also of what is not
-there, so that messages are bounded. The code runs in the interpreter that sends them, and can forge any:
-every message is checked, and none is trusted.
+The host sends one `job`. The guest then sends `call`s, each with a higher number than the one before, may
+`cancel` each of them once, and ends with one `done` or `error` when no call is under way. The host answers
+each call with one `answer`, in any order. Any other message, or one out of turn, is a violation that ends the
+run.
+
+The untrusted code runs in the same interpreter as the program that sends these messages, so it can forge all
+of them: every message is checked, and none is trusted. Memory is bounded on three sides: the size of a
+message (`Channel.allow`), the sum of the calls under way (`_held`), and the answers that the guest does not
+read (`Channel.waiting`). The number of calls is bounded by the bridge, which also counts those that it
+refuses.
+
+Order matters at the end. `stop` kills the guest as soon as its result is known, before pending calls are
+waited for: a guest that goes on computing must not be able to prolong its run by a call that ends slowly.
 """
 
 from collections.abc import Callable
@@ -16,19 +25,19 @@ from anyio.abc import TaskGroup
 from toolcrib.errors import CodeError, LimitExceededError, ToolcribError, ValidationError
 from toolcrib.model.plain import measure
 from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.call_values import MAX_ARGUMENTS
 from toolcrib.runtime.guest_errors import GuestError
-from toolcrib.runtime.plain import MAX_ARGUMENTS
-from toolcrib.runtime.records import Limits
+from toolcrib.runtime.request import Limits
 from toolcrib.runtime.sandboxes.process.frames import Channel, FrameError, encode
 
 MAX_IN_FLIGHT = 1024
 """How many calls a guest may have under way, most of them waiting their turn."""
 MAX_CALL_BYTES = MAX_ARGUMENTS + (64 << 10)
-"""How large a message may be that does not carry the value."""
+"""Size limit of messages, but for the one that carries the value."""
 _VALUE_SPARE = 64 << 10
 _MAX_PATH = 300
 _UNREAD = 2
-"""Which part of its memory the answers that a guest has not read, and its calls under way, may take."""
+"""Calls under way, and unread answers, may each hold one part of so many of the guest's memory."""
 _WRAPPER = len('{"done":}')
 _MAX_REASON = 4_000
 _MAX_TRACE = 8_000
@@ -47,11 +56,7 @@ class GuestGoneError(Exception):
 
 
 class Conversation:
-    """One run's exchange with its guest.
-
-    `stop` ends the guest: it is called as soon as nothing of it matters any more, and before calls that are
-    still under way are waited for.
-    """
+    """The exchange of one run with its guest; `stop` kills the guest."""
 
     def __init__(
         self, channel: Channel, bridge: Bridge, limits: Limits, *, stop: Callable[[], None] = lambda: None
@@ -98,16 +103,16 @@ class Conversation:
             raise self._failure
         if last is None:
             raise GuestGoneError
-        return self._concluded(*last)
+        return self._read_last(*last)
 
     async def _listen(self, tasks: TaskGroup) -> tuple[dict[str, Any], int] | None:
-        """Take messages until the last one, and return it; None where the guest is gone."""
+        """Receive messages until the last one, and return it; None if the guest is gone."""
         while (received := await self._channel.receive()) is not None:
             message, size = received
             if message.keys() == {"call", "path", "args", "kwargs"}:
-                self._begin(message, size, tasks)
+                self._begin_call(message, size, tasks)
             elif message.keys() == {"cancel"}:
-                self._cancel(message["cancel"])
+                self._cancel_call(message["cancel"])
             elif message.keys() in ({"done"}, {"error"}):
                 self._check_last()
                 return received
@@ -116,7 +121,7 @@ class Conversation:
             del message, received
         return None
 
-    def _begin(self, message: dict[str, Any], size: int, tasks: TaskGroup) -> None:
+    def _begin_call(self, message: dict[str, Any], size: int, tasks: TaskGroup) -> None:
         number, path = message["call"], message["path"]
         args, kwargs = message["args"], message["kwargs"]
         if type(number) is not int or number <= self._last:
@@ -134,9 +139,9 @@ class Conversation:
         self._last = number
         self._calls[number] = anyio.CancelScope()
         self._revocable.add(number)
-        tasks.start_soon(self._answer, tasks, number, size, message)
+        tasks.start_soon(self._answer_call, tasks, number, size, message)
 
-    def _cancel(self, number: Any) -> None:
+    def _cancel_call(self, number: Any) -> None:
         if type(number) is not int or number not in self._revocable:
             raise self._bridge.violation(f"it cancelled a call that it never made, or twice: {number!r:.50}")
         self._revocable.discard(number)
@@ -149,7 +154,7 @@ class Conversation:
         if self._channel.rest():
             raise self._bridge.violation("it went on after it had reported its end")
 
-    async def _answer(self, tasks: TaskGroup, number: int, size: int, message: dict[str, Any]) -> None:
+    async def _answer_call(self, tasks: TaskGroup, number: int, size: int, message: dict[str, Any]) -> None:
         reply: dict[str, Any] = {"answer": number, "error": {"kind": "RuntimeError", "message": "cancelled"}}
         try:
             with self._calls[number]:
@@ -164,7 +169,7 @@ class Conversation:
             return
         message.clear()  # the guest may take its time to read the answer
         self._held -= size
-        frame = self._frame(number, reply)
+        frame = self._encode_reply(number, reply)
         if self._channel.waiting + len(frame) > self._limits.memory_bytes // _UNREAD:
             self._fail(self._bridge.violation("it did not take the answers to its calls"))
             tasks.cancel_scope.cancel()
@@ -174,7 +179,7 @@ class Conversation:
             await self._channel.send(frame)
         del self._calls[number]
 
-    def _frame(self, number: int, reply: dict[str, Any]) -> bytes:
+    def _encode_reply(self, number: int, reply: dict[str, Any]) -> bytes:
         try:
             return encode(reply, self._limits.memory_bytes // _UNREAD)
         except FrameError as error:
@@ -185,13 +190,13 @@ class Conversation:
         if self._failure is None:
             self._failure = failure
 
-    def _concluded(self, message: dict[str, Any], size: int) -> Any:
+    def _read_last(self, message: dict[str, Any], size: int) -> Any:
         if "error" in message:
-            raise _reported_error(message["error"], self._limits) or self._bridge.violation(
+            raise _read_reported_error(message["error"], self._limits) or self._bridge.violation(
                 "it sent a malformed error"
             )
         if size - _WRAPPER > self._limits.output_bytes:
-            raise _limit("output_bytes", f"__out is {size - _WRAPPER:,} bytes of JSON", self._limits)
+            raise _limit_error("output_bytes", f"__out is {size - _WRAPPER:,} bytes of JSON", self._limits)
         try:
             measure(message["done"])
         except ValidationError as error:
@@ -199,25 +204,25 @@ class Conversation:
         return message["done"]
 
 
-def _reported_error(value: Any, limits: Limits) -> CodeError | LimitExceededError | None:
-    """Return the failure that a guest reports; None where the report is invalid."""
+def _read_reported_error(value: Any, limits: Limits) -> CodeError | LimitExceededError | None:
+    """Return the error that a guest reports; None if the report is malformed."""
     if not isinstance(value, dict) or not isinstance(value.get("reason"), str):
         return None
     reason = _clean(value["reason"][:_MAX_REASON])
     if isinstance(value.get("limit"), str) and value["limit"] in _ALLOWED:
-        return _limit(value["limit"], reason, limits)
+        return _limit_error(value["limit"], reason, limits)
     trace = value.get("traceback")
     text = _clean(trace[:_MAX_TRACE]) if isinstance(trace, str) else ""
-    return CodeError(reason, _place(value.get("line")), _place(value.get("column")), text)
+    return CodeError(reason, _read_position(value.get("line")), _read_position(value.get("column")), text)
 
 
-def _limit(name: str, reason: str, limits: Limits) -> LimitExceededError:
-    """Return the error for a limit that a guest has run into: what was allowed, and its own reason."""
+def _limit_error(name: str, reason: str, limits: Limits) -> LimitExceededError:
+    """Return the error for a limit that a guest reports: the limit, and the reason of the guest."""
     return LimitExceededError(name, f"{_ALLOWED[name].format(getattr(limits, name))} ({reason})")
 
 
 def _clean(text: str) -> str:
-    r"""Return a text that can be printed anywhere.
+    r"""Return a text without control characters and lone surrogates.
 
     >>> _clean("a\ud800\x1b[31m\tb")
     'a?[31m\tb'
@@ -225,5 +230,5 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode().translate(_CONTROLS)
 
 
-def _place(number: Any) -> int | None:
+def _read_position(number: Any) -> int | None:
     return number if type(number) is int and 0 < number < 1 << 31 else None

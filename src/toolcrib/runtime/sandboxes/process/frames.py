@@ -15,7 +15,7 @@ _MAX_PARTS = 100_100
 
 
 class FrameError(Exception):
-    """Bytes that are no frame, or one that is larger than allowed."""
+    """A malformed frame, or one that is larger than allowed."""
 
 
 def encode(message: dict[str, Any], limit: int) -> bytes:
@@ -37,7 +37,7 @@ def encode(message: dict[str, Any], limit: int) -> bytes:
 
 
 class Decoder:
-    r"""Cuts a stream of bytes into messages, and never holds more than one frame of the limit and a chunk.
+    r"""Incremental decoder of frames; it buffers at most one frame of the limit and one chunk.
 
     `limit` is for the message that carries the value, which comes once; every other is held to `short`.
 
@@ -56,15 +56,15 @@ class Decoder:
 
     @property
     def pending(self) -> int:
-        """How many bytes there are that were not taken."""
+        """The number of bytes that are buffered."""
         return len(self._buffer)
 
     def add(self, data: bytes) -> None:
-        """Keep bytes that came."""
+        """Buffer received bytes."""
         self._buffer += data
 
     def take(self) -> tuple[dict[str, Any], int] | None:
-        """Return the next message and its size; None where it is not complete.
+        """Return the next message and its size; None if it is not complete.
 
         Raises:
             FrameError: it is not JSON, or too large.
@@ -80,13 +80,13 @@ class Decoder:
             return None
         data = self._buffer[_HEADER:end]
         del self._buffer[:end]
-        if not data.startswith(_LAST) and _parts(data) > _MAX_PARTS:
+        if not data.startswith(_LAST) and _count_parts(data) > _MAX_PARTS:
             raise FrameError(f"it sent a frame of more than {_MAX_PARTS:,} parts")
-        return _message(data), size
+        return _parse_message(data), size
 
 
-def _parts(data: bytearray) -> int:
-    """Return how many brackets and commas there are; those in texts are left out where it matters."""
+def _count_parts(data: bytearray) -> int:
+    """Return the number of brackets and commas; those inside strings are left out if it decides."""
     found = sum(map(data.count, (b"[", b"{", b",")))
     if found <= _MAX_PARTS:
         return found
@@ -94,9 +94,9 @@ def _parts(data: bytearray) -> int:
     return sum(part.count(mark) for part in bare for mark in (b"[", b"{", b","))
 
 
-def _message(data: bytearray) -> dict[str, Any]:
+def _parse_message(data: bytearray) -> dict[str, Any]:
     try:
-        message = json.loads(data, parse_constant=_no_constant)
+        message = json.loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise FrameError("it sent a frame that is not JSON") from error
     if not isinstance(message, dict):
@@ -104,12 +104,12 @@ def _message(data: bytearray) -> dict[str, Any]:
     return message
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
 class Channel:
-    """Messages over a socket, whose other end a guest holds."""
+    """Sends and receives messages over a socket whose other end a guest holds."""
 
     def __init__(self, line: socket.socket, *, limit: int) -> None:
         line.setblocking(False)  # noqa: FBT003 - the method has no other form
@@ -119,27 +119,27 @@ class Channel:
         self._waiting = 0
 
     def allow(self, limit: int, *, short: int) -> None:
-        """Change how large messages of the guest may be; nothing of one may have come yet."""
+        """Set the size limits of received messages; no part of one may have been received yet."""
         self._decoder = Decoder(limit, short=short)
 
     @property
     def waiting(self) -> int:
-        """How many bytes are still to be sent, because the guest takes them slowly or not at all."""
+        """The number of bytes still to be sent, because the guest reads slowly or not at all."""
         return self._waiting
 
     async def send(self, frame: bytes) -> None:
-        """Send one frame; those of other tasks wait.
+        """Send one frame; frames of other tasks wait.
 
         Raises:
             OSError: the guest is gone.
         """
         self._waiting += len(frame)
         try:
-            await self._send(frame)
+            await self._write_frame(frame)
         finally:
             self._waiting -= len(frame)
 
-    async def _send(self, frame: bytes) -> None:
+    async def _write_frame(self, frame: bytes) -> None:
         async with self._turn:
             rest = memoryview(frame)
             while rest:
@@ -149,14 +149,14 @@ class Channel:
                     await anyio.wait_writable(self._line)
 
     async def receive(self) -> tuple[dict[str, Any], int] | None:
-        """Return the next message and its size; None where the guest is gone.
+        """Receive the next message and its size; None if the guest is gone.
 
         Raises:
-            FrameError: what came is no frame.
+            FrameError: the received bytes are no frame.
         """
         while (message := self._decoder.take()) is None:
             await anyio.wait_readable(self._line)
-            data = self._read()
+            data = self._receive_bytes()
             if data == b"":  # in the middle of a frame, too: who is killed does not end it
                 return None
             self._decoder.add(data or b"")
@@ -164,7 +164,7 @@ class Channel:
         return message
 
     def is_open(self) -> bool:
-        """Return whether the guest still holds its end, and has sent nothing that was not received."""
+        """Return whether the guest still holds its end, and has sent nothing unread."""
         try:
             self._line.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -174,11 +174,11 @@ class Channel:
         return False
 
     def rest(self) -> int:
-        """Return how many bytes have come beyond those received."""
-        return self._decoder.pending + len(self._read() or b"")
+        """Return the number of bytes that were sent after the last received message."""
+        return self._decoder.pending + len(self._receive_bytes() or b"")
 
-    def _read(self) -> bytes | None:
-        """Return what is there, nothing where the guest is gone, and None where nothing came yet."""
+    def _receive_bytes(self) -> bytes | None:
+        """Return the available bytes: empty if the guest is gone, None if there are none yet."""
         try:
             return self._line.recv(_CHUNK)
         except BlockingIOError:

@@ -1,7 +1,8 @@
-"""Guests that are booted before they are needed; each is used once.
+"""Pool of guests that are booted before they are needed; each serves one run.
 
-Nobody kills a guest while it boots if it can be helped: what sets up its walls would leave behind a half-made
-process that nothing ends. Whoever waits for one may go; it boots all the same, and is kept or ended then.
+A guest is not killed while it boots, if possible: the program that sets up its isolation would leave behind a
+half-made process that nothing ends. If the run that waits for it is cancelled, it boots all the same, and is
+kept as an idle guest or ended then.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +15,7 @@ import anyio
 
 from toolcrib.concurrency.background import Background
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.runtime.records import Limits
+from toolcrib.runtime.request import Limits
 from toolcrib.runtime.sandboxes.process.child import Guest
 
 G = TypeVar("G", bound=Guest)
@@ -26,7 +27,7 @@ _PAUSE = 0.01
 
 
 class _Boot(Generic[G]):
-    """A guest that is being booted: how that ended, and whether somebody waits for it."""
+    """A guest that is being booted: its outcome, and whether a run still waits for it."""
 
     def __init__(self) -> None:
         self.ended = anyio.Event()
@@ -37,10 +38,10 @@ class _Boot(Generic[G]):
 
 
 class GuestPool(Generic[G, S]):
-    """Keeps guests ready, and gives out at most so many at once.
+    """Keeps booted guests, and limits how many are in use at once.
 
-    What is settled when a guest starts, such as how much disk it has, is its size: those that are kept have
-    the one that was last asked for. Closing waits `patience` seconds for guests that boot.
+    The size of a guest is what is fixed when it starts, such as its disk limit; idle guests have the size
+    that was requested last. Closing waits `patience` seconds for guests that boot.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class GuestPool(Generic[G, S]):
         self._closed = False
 
     async def take(self, size: S) -> G:
-        """Return a guest of a size: one that is ready, or else one that is started for it.
+        """Return an idle guest of a size, or start one.
 
         Raises:
             RuntimeUnavailableError: guests cannot be started, or the pool was closed.
@@ -75,25 +76,25 @@ class GuestPool(Generic[G, S]):
         await self._slots.acquire()
         if self._closed:
             self._slots.release()
-            raise self._closing()
+            raise self._closed_error()
         self._size = size
-        child = self._ready(size)
+        child = self._take_idle(size)
         if child is None:
-            child = await self._booted(size, self._slots.release)
+            child = await self._start_guest(size, self._slots.release)
         self._given.add(child)
-        self._refill(_PAUSE)
+        self._begin_refill(_PAUSE)
         return child
 
     def give_back(self, child: G) -> None:
-        """End a guest that was taken; what remains of it is cleaned up behind the caller's back."""
+        """Kill a guest that was taken; it is cleaned up in the background."""
         child.kill()
         self._given.discard(child)
         self._slots.release()
         self._dispose(child)
 
     async def warm(self) -> None:
-        """Wait until as many guests are ready as are kept."""
-        self._refill(0)
+        """Wait until the pool is full of booted guests."""
+        self._begin_refill(0)
         while (refilling := self._refilling) is not None:
             await refilling.wait()
 
@@ -108,11 +109,11 @@ class GuestPool(Generic[G, S]):
             for _, child in self._idle:
                 self._dispose(child)
             self._idle.clear()
-            await self._end_boots()
+            await self._stop_boots()
             while self._disposals or self._given:  # noqa: ASYNC110 - there is no event for it
                 await anyio.sleep(0.001)
 
-    async def _end_boots(self) -> None:
+    async def _stop_boots(self) -> None:
         with anyio.move_on_after(self._patience):
             for boot in list(self._boots):
                 await boot.ended.wait()
@@ -120,7 +121,7 @@ class GuestPool(Generic[G, S]):
             if boot.task is not None:
                 await boot.task.stop()
 
-    def _ready(self, size: S) -> G | None:
+    def _take_idle(self, size: S) -> G | None:
         for idle in [kept for kept in self._idle if kept[0] == size]:
             self._idle.remove(idle)
             if not idle[1].ended() and idle[1].channel.is_open():
@@ -128,8 +129,8 @@ class GuestPool(Generic[G, S]):
             self._dispose(idle[1])
         return None
 
-    async def _booted(self, size: S, release: Callable[[], None]) -> G:
-        """Return a guest that is started; `release` is called once there is none, or none that is wanted."""
+    async def _start_guest(self, size: S, release: Callable[[], None]) -> G:
+        """Start a guest; `release` is called if it does not start, or the caller is cancelled."""
         boot: _Boot[G] = _Boot()
         self._boots.add(boot)
         boot.task = Background(lambda: self._boot(boot, size, release))
@@ -138,11 +139,11 @@ class GuestPool(Generic[G, S]):
         except BaseException:
             boot.wanted = False
             if boot.child is not None:  # it was there, and whoever waited was cancelled first
-                self._keep(size, boot.child)
+                self._keep_idle(size, boot.child)
                 release()
             raise
         if boot.child is None:
-            raise boot.failure or self._closing()
+            raise boot.failure or self._closed_error()
         return boot.child
 
     async def _boot(self, boot: _Boot[G], size: S, release: Callable[[], None]) -> None:
@@ -151,7 +152,7 @@ class GuestPool(Generic[G, S]):
             if boot.wanted and not self._closed:
                 boot.child = child
             else:
-                self._keep(size, child)
+                self._keep_idle(size, child)
         except Exception as error:  # noqa: BLE001 - it is raised where the guest is waited for
             boot.failure = error
         finally:
@@ -160,25 +161,25 @@ class GuestPool(Generic[G, S]):
             self._boots.discard(boot)
             boot.ended.set()
 
-    def _keep(self, size: S, child: G) -> None:
-        """Keep a guest that nobody wants yet, instead of the oldest if there are enough."""
+    def _keep_idle(self, size: S, child: G) -> None:
+        """Add an idle guest, and dispose of the oldest beyond the number to keep."""
         self._idle.append((size, child))
         while len(self._idle) > (0 if self._closed else self._keeping):
             self._dispose(self._idle.popleft()[1])
 
-    def _lacking(self) -> bool:
+    def _needs_guests(self) -> bool:
         return sum(size == self._size for size, _ in self._idle) < self._keeping
 
-    def _refill(self, pause: float) -> None:
-        if self._refilling is None and not self._closed and self._lacking():
-            self._refilling = Background(lambda: self._fill(pause))
+    def _begin_refill(self, pause: float) -> None:
+        if self._refilling is None and not self._closed and self._needs_guests():
+            self._refilling = Background(lambda: self._start_idle_guests(pause))
 
-    async def _fill(self, pause: float) -> None:
+    async def _start_idle_guests(self, pause: float) -> None:
         try:
             await anyio.sleep(pause)
-            while self._lacking():
+            while self._needs_guests():
                 size = self._size
-                self._keep(size, await self._booted(size, lambda: None))
+                self._keep_idle(size, await self._start_guest(size, lambda: None))
         except (RuntimeUnavailableError, OSError):  # a run that needs one raises it
             pass
         finally:
@@ -196,7 +197,7 @@ class GuestPool(Generic[G, S]):
         task = Background(work)
         self._disposals.add(task)
 
-    def _closing(self) -> RuntimeUnavailableError:
+    def _closed_error(self) -> RuntimeUnavailableError:
         return RuntimeUnavailableError(self._kind, "it was closed while a guest started")
 
 
@@ -222,7 +223,7 @@ class PooledSandbox(ABC, Generic[G, S]):
         await pool.close()
 
     async def warm(self) -> None:
-        """Wait until guests are booted, for whoever wants the first run to be as fast as the others."""
+        """Wait until guests are booted, so that the first run is as fast as the others."""
         await self._pool.warm()
 
     @property
@@ -233,7 +234,7 @@ class PooledSandbox(ABC, Generic[G, S]):
 
     @abstractmethod
     def _size(self, limits: Limits) -> S:
-        """Return what is settled when a guest starts that keeps these limits."""
+        """Return the settings fixed at the start of a guest that keeps these limits."""
 
     @abstractmethod
     async def _start(self, size: S) -> G:

@@ -13,7 +13,7 @@ from toolcrib.errors import LimitExceededError, RuntimeUnavailableError, Sandbox
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.isolation import GUEST_UID
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
+from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced
 from toolcrib.runtime.sandboxes.process.child import Child, Guest, boot, spawn
 from toolcrib.runtime.sandboxes.process.conversation import MAX_CALL_BYTES, Conversation, GuestGoneError
 from toolcrib.runtime.sandboxes.process.pool import PooledSandbox
@@ -54,7 +54,7 @@ class ProcessSandbox(PooledSandbox[Child, int]):
         self._wall: Wall | None = None
 
     def info(self) -> BackendInfo:
-        """Return whether it stands here, of what it is made, and what to install where it does not."""
+        """Return whether it can run here, its walls, and what to install if it cannot."""
         try:
             wall = find_wall()
         except RuntimeUnavailableError as error:
@@ -88,27 +88,27 @@ class ProcessSandbox(PooledSandbox[Child, int]):
 
     async def run(self, job: Job, bridge: Bridge) -> Any:
         """Run the code and return what it left in `__out`; see `Sandbox`."""
-        wall = await self._found()
+        wall = await self._find_wall()
         if job.profile == "hardened" and not wall.cgroups.memory:
             raise RuntimeUnavailableError(self.kind, "the 'hardened' profile needs a writable memory cgroup")
         pool = self._pool
         child = await pool.take(self._size(job.limits))
         try:
-            _hold(child, job.limits)
-            return await converse(child, job, bridge, self._rlimits(wall, job.limits))
+            _set_cgroup_limits(child, job.limits)
+            return await converse(child, job, bridge, self._make_rlimits(wall, job.limits))
         finally:
             pool.give_back(child)
 
     def _size(self, limits: Limits) -> int:
         return min(limits.disk_bytes, _MAX_BYTES)
 
-    async def _found(self) -> Wall:
+    async def _find_wall(self) -> Wall:
         if self._wall is None:  # it is tried the first time, which takes a while
             self._wall = await anyio.to_thread.run_sync(find_wall)
         return self._wall
 
     async def _start(self, size: int) -> Child:
-        wall = await self._found()
+        wall = await self._find_wall()
         cgroup = wall.cgroups.make()
         try:
             child = spawn(self.kind, wall.command(interpreter(), disk=size), cgroup=cgroup)
@@ -116,13 +116,13 @@ class ProcessSandbox(PooledSandbox[Child, int]):
             if cgroup is not None:
                 cgroup.remove()
             raise RuntimeUnavailableError(self.kind, f"a guest cannot be started ({error})") from error
-        _hold(child, Limits.of_checked())
+        _set_cgroup_limits(child, Limits.of_checked())
         user = GUEST_UID if wall.bubblewrap.as_root else None
         syscalls = base64.b64encode(wall.filter).decode()
         return await boot(child, {"uid": user, "gid": user, "filter": syscalls})
 
     @staticmethod
-    def _rlimits(wall: Wall, limits: Limits) -> dict[str, int]:
+    def _make_rlimits(wall: Wall, limits: Limits) -> dict[str, int]:
         spare = _ADDRESSES if wall.cgroups.memory else _BARE_ADDRESSES
         return {
             **process_limits(limits, spare),
@@ -132,12 +132,12 @@ class ProcessSandbox(PooledSandbox[Child, int]):
         }
 
 
-def _hold(child: Child, limits: Limits) -> None:
+def _set_cgroup_limits(child: Child, limits: Limits) -> None:
     child.hold(min(limits.memory_bytes, _MAX_BYTES) + _INTERPRETER, limits.pids + _OWN_TASKS)
 
 
 def process_limits(limits: Limits, spare: int) -> dict[str, int]:
-    """Return what a process is asked to keep, with spare addresses beyond its memory; `CPU` is in ms."""
+    """Return the rlimits of a guest; `spare` is address space beyond its memory, and `CPU` is in ms."""
     return {
         "AS": min(limits.memory_bytes, _MAX_BYTES) + spare,
         "CPU": int(min(limits.cpu, _MAX_SECONDS) * 1000),
@@ -145,22 +145,22 @@ def process_limits(limits: Limits, spare: int) -> dict[str, int]:
     }
 
 
-async def _fate(child: Guest, job: Job, bridge: Bridge, started: float) -> ToolcribError:
-    """Return why a guest ended without an answer."""
+async def _explain_end(child: Guest, job: Job, bridge: Bridge, started: float) -> ToolcribError:
+    """Return the error for a guest that ended without a result."""
     gone = await child.gone(_EXIT_TIMEOUT)
     if child.evicted:
         return RuntimeUnavailableError(child.kind, "it was closed while the code ran")
     if not gone:
         return bridge.violation("the interpreter closed its line and went on without an answer")
-    return _why_gone(child, job.limits, bridge, perf_counter() - started)
+    return _explain_exit(child, job.limits, bridge, perf_counter() - started)
 
 
 async def converse(child: Guest, job: Job, bridge: Bridge, rlimits: dict[str, int]) -> Any:
-    """Have a booted guest do a job, and return its value; what it prints goes to the job's output.
+    """Run a job in a booted guest, and return its value; its outputs go to the job's output.
 
     Raises:
         CodeError: the code failed.
-        LimitExceededError: it ran into one.
+        LimitExceededError: it exceeded a limit.
         SandboxViolationError: it broke the rules, or died.
         RuntimeUnavailableError: the sandbox was closed meanwhile.
     """
@@ -183,7 +183,7 @@ async def converse(child: Guest, job: Job, bridge: Bridge, rlimits: dict[str, in
             try:
                 value = await Conversation(child.channel, bridge, job.limits, stop=child.kill).run(payload)
             except GuestGoneError:
-                failure = await _fate(child, job, bridge, started)
+                failure = await _explain_end(child, job, bridge, started)
             except Exception as error:  # noqa: BLE001 - a task group would wrap it; it is raised below
                 failure = error
             readers.cancel_scope.cancel()
@@ -194,18 +194,18 @@ async def converse(child: Guest, job: Job, bridge: Bridge, rlimits: dict[str, in
     return value
 
 
-def _why_gone(
+def _explain_exit(
     child: Guest, limits: Limits, bridge: Bridge, elapsed: float
 ) -> LimitExceededError | SandboxViolationError:
-    """Return what became of a guest that has ended: a limit where the kernel kept one, else a violation.
+    """Return the error for the exit of a guest: a limit that the kernel enforced, else a violation.
 
-    The kernel ends code whose time is up by one signal, and code that ignores that by another a second later.
-    Code can send itself either: it is believed where the kernel has counted so much computing, or, where
-    nobody counts, where there was the time for it.
+    The kernel ends code whose CPU time is up by one signal, and by another a second later if the code ignores
+    that. Code can send itself either signal. So the signal counts only if a control group has counted enough
+    CPU time, or, without one, if enough time has passed.
     """
     if child.ran_out():
         return LimitExceededError("memory_bytes", f"the code used more than {limits.memory_bytes:,} bytes")
-    number, computed = _signal(child.returncode), child.computed()
+    number, computed = _signal_of(child.returncode), child.computed()
     if computed is None:
         computed = elapsed * (os.cpu_count() or 1)
     if number in _TIME_IS_UP and computed >= limits.cpu / _ROUGHLY:
@@ -218,8 +218,8 @@ def _why_gone(
     return bridge.violation(f"the interpreter ended without an answer, with status {child.returncode}")
 
 
-def _signal(status: int | None) -> int | None:
-    """Return the signal that ended a program; those that run one for us report it by its status."""
+def _signal_of(status: int | None) -> int | None:
+    """Return the signal that ended a program; bubblewrap reports it as 128 plus its number."""
     if status is None:
         return None
     if status < 0:

@@ -1,4 +1,4 @@
-"""The wall around an interpreter: what of this machine it sees, and whether that can be set up here."""
+"""Isolation of a CPython interpreter by bubblewrap: the files that it sees, and whether this works here."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.runtime.isolation import INTERPRETER, Bubblewrap, bind_read_only, compile_filter, try_command
+from toolcrib.runtime.isolation import INTERPRETER, Bubblewrap, compile_filter, try_command
 from toolcrib.runtime.sandboxes.process.cgroup import Cgroups, find_cgroups
 
 HOME = "/tmp"  # noqa: S108 - the guest's own, which is empty and vanishes with it
@@ -22,14 +22,14 @@ _FLAGS = ("-I", "-S", "-B", "-u", "-X", "utf8")
 
 
 def interpreter() -> tuple[str, ...]:
-    """Return the command that starts the interpreter that runs us, without anything that was installed."""
+    """Return the command of the interpreter that runs this program, without installed packages."""
     program = getattr(sys, "_base_executable", None) or sys.executable
     return (os.path.realpath(program), *_FLAGS)
 
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """What isolates a guest from this machine."""
+    """The isolation of a guest on this machine."""
 
     bubblewrap: Bubblewrap
     version: str
@@ -47,29 +47,32 @@ class Wall:
         return ("cgroup", *walls) if self.cgroups.memory else tuple(walls)
 
     def command(self, program: Sequence[str], *, disk: int) -> list[str]:
-        """Return the command that runs a program behind it, with so much room in its temporary folder."""
+        """Return the command that runs a program behind it; `disk` is the size of its temporary folder."""
         home = ["--perms", "1777", "--size", str(disk), "--tmpfs", HOME] if disk else ["--dir", HOME]
         return self.bubblewrap.command(
             program,
-            mounts=[*_visible(), *home],
-            capabilities=("CAP_SETUID", "CAP_SETGID"),
-            folder=HOME,
+            files={path: path for path in _find_needed()},
+            mounts=[*_make_devices(), *_hide_packages(), *home],
             environment={"HOME": HOME, "MALLOC_ARENA_MAX": "2"},
         )
 
 
-def _visible() -> Iterator[str]:
-    """Yield the options that show the interpreter and its libraries, read-only."""
-    yield from bind_read_only({path: path for path in _needed()})
+def _make_devices() -> Iterator[str]:
+    """Yield the options that make the few devices which an interpreter opens."""
     yield from ("--perms", "0755", "--dir", "/dev")
     for device in _DEVICES:
         yield from ("--dev-bind-try", device, device)
-    for hidden in _hidden():
+
+
+def _hide_packages() -> Iterator[str]:
+    """Yield the options that hide installed packages behind empty read-only folders."""
+    for hidden in _find_packages():
         yield from ("--perms", "0555", "--tmpfs", hidden, "--remount-ro", hidden)
 
 
 @cache
-def _needed() -> tuple[Path, ...]:
+def _find_needed() -> tuple[Path, ...]:
+    """Return the files and folders of the interpreter and its libraries."""
     prefix = Path(os.path.realpath(sys.base_exec_prefix))
     folders = [Path(name) for name in _SYSTEM]
     folders += [prefix / "lib", prefix / "lib64", Path(os.path.realpath(sysconfig.get_path("stdlib")))]
@@ -82,8 +85,8 @@ def _needed() -> tuple[Path, ...]:
 
 
 @cache
-def _hidden() -> tuple[str, ...]:
-    """Return the folders of installed packages that lie among what is visible."""
+def _find_packages() -> tuple[str, ...]:
+    """Return the folders of installed packages inside the visible ones."""
     stdlib = Path(os.path.realpath(sysconfig.get_path("stdlib")))
     packages = [
         stdlib / "site-packages",
@@ -92,19 +95,21 @@ def _hidden() -> tuple[str, ...]:
     ]
     packages += [Path(os.path.realpath(name)) for name in site.getsitepackages([sys.base_prefix])]
     inside = [
-        path for path in packages if os.access(path, os.R_OK) and any(map(path.is_relative_to, _needed()))
+        path
+        for path in packages
+        if os.access(path, os.R_OK) and any(map(path.is_relative_to, _find_needed()))
     ]
     return tuple(dict.fromkeys(map(str, inside)))
 
 
 def find_wall() -> Wall:
-    """Return the wall of this machine, tried once; a failure is remembered, too.
+    """Return the wall of this machine; it is tried once, and a failure is remembered too.
 
     Raises:
         RuntimeUnavailableError: there is none, and what to install.
     """
     try:
-        found = _found()
+        found = _try_wall()
     except OSError as error:  # it may go away, and is not remembered
         raise RuntimeUnavailableError("process", f"it cannot be tried here ({error})") from error
     if isinstance(found, str):
@@ -113,8 +118,8 @@ def find_wall() -> Wall:
 
 
 @cache
-def _found() -> Wall | str:
-    """Return the wall, or what to do where there is none."""
+def _try_wall() -> Wall | str:
+    """Return the wall, or the remedy if there is none."""
     if not sys.platform.startswith("linux"):
         return "it needs Linux; use the 'monty' backend here"
     program = shutil.which("bwrap")

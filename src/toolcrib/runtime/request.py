@@ -1,7 +1,8 @@
-"""Requests to a sandbox, limits, output and results."""
+"""A request to run code, with its limits, and its output and result."""
 
 from collections.abc import Container
 from enum import StrEnum
+from threading import Lock
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -17,9 +18,9 @@ from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.suggest import choose
 
 MAX_CODE = 1 << 20
-"""How many characters of code are run at all."""
+"""The largest number of characters of code."""
 Readiness = Literal["prod", "beta", "stub"]
-"""How far a backend has been tried, which is not how strong its isolation is."""
+"""The maturity of a backend, which says nothing about the strength of its isolation."""
 _Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 _Bytes = Annotated[int, Field(strict=True, ge=0, le=64 << 30)]
 _Seconds = Annotated[float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False)]
@@ -31,14 +32,14 @@ ProfileName = Literal["dev", "standard", "hardened"]
 
 
 class SecurityProfile(StrEnum):
-    """How strong the wall must be: `dev` may do without, `standard` needs one, `hardened` one in another."""
+    """The required isolation: none for `dev`, one wall for `standard`, one inside another for `hardened`."""
 
     DEV = "dev"
     STANDARD = "standard"
     HARDENED = "hardened"
 
 
-def _bounded(code: str) -> str:
+def _check_code(code: str) -> str:
     if len(code) > MAX_CODE:
         raise PydanticCustomError(
             "size", "must not be longer than {size} characters", {"size": f"{MAX_CODE:,}"}
@@ -49,8 +50,8 @@ def _bounded(code: str) -> str:
     return code
 
 
-def _advised(problem: Problem, record: type[Record]) -> Problem:
-    """Return a complaint about a field that nobody knows with the field that may have been meant."""
+def _add_suggestion(problem: Problem, record: type[Record]) -> Problem:
+    """Add to the problem of an unknown field the field that may have been meant."""
     if problem.keyword != "extra_forbidden":
         return problem
     name = problem.path.rpartition("/")[2]
@@ -58,15 +59,15 @@ def _advised(problem: Problem, record: type[Record]) -> Problem:
     return Problem(problem.path, problem.keyword, f"is not one of the fields{choose(name, fields)}")
 
 
-class _Asked(Record):
-    """A record that a caller fills in; what is wrong with it is a `ValidationError`."""
+class _CallerRecord(Record):
+    """A record that a caller fills in; its problems are raised as a `ValidationError`."""
 
     @classmethod
     def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:  # noqa: ARG003 - the base's signature
-        return ValidationError(tuple(_advised(problem, cls) for problem in problems))
+        return ValidationError(tuple(_add_suggestion(problem, cls) for problem in problems))
 
 
-class Limits(_Asked):
+class Limits(_CallerRecord):
     """How much one run of code may use.
 
     >>> Limits(max_tool_calls=5).memory_bytes
@@ -90,7 +91,7 @@ class Limits(_Asked):
 
 
 class LimitsEnforced(Record):
-    """Which limits a backend really keeps; false where it only hopes."""
+    """The limits that a backend really enforces."""
 
     timeout: bool = False
     """The deadline of the run."""
@@ -110,8 +111,8 @@ class LimitsEnforced(Record):
     """What is printed, and the size of the value."""
 
 
-class ExecuteRequest(_Asked):
-    """Code that calls tools, and how it is to be run.
+class ExecuteRequest(_CallerRecord):
+    """Code that calls tools, and the settings of its run.
 
     >>> ExecuteRequest(code="__out = 1 + 1").timeout
     30.0
@@ -120,7 +121,7 @@ class ExecuteRequest(_Asked):
         ValidationError: with every problem found.
     """
 
-    code: Annotated[str, AfterValidator(_bounded)]
+    code: Annotated[str, AfterValidator(_check_code)]
     """The code, of at most `MAX_CODE` characters."""
     language: Literal["python"] = "python"
     """The language of the code."""
@@ -137,7 +138,7 @@ class ExecuteRequest(_Asked):
 
 
 class BackendInfo(Record):
-    """What a kind of sandbox is, here on this machine."""
+    """The properties of a kind of sandbox on this machine."""
 
     kind: str
     """The kind of sandbox."""
@@ -148,7 +149,7 @@ class BackendInfo(Record):
 
 
 class ExecuteResult(Record):
-    """What came of one run of code."""
+    """The result of one run of code."""
 
     value: Any = None
     """What the code left in `__out`, as JSON. The guest may have made it up: it is data, not fact."""
@@ -165,7 +166,7 @@ class ExecuteResult(Record):
     limits_enforced: LimitsEnforced
     """Which limits held there."""
     notes: tuple[str, ...] = ()
-    """What else happened on the way, such as moving to another backend."""
+    """Other events of the run, such as moving to another backend."""
     run_id: str | None = None
     """The durable run that this was, which `resume` takes."""
     code: str = Field(default="", repr=False)
@@ -178,7 +179,7 @@ class ExecuteResult(Record):
     __str__ = __repr__
 
     def to_chain(self) -> tuple[ChainStep, ...]:
-        """Return the steps of a chain that makes the same calls, where the code just makes one after another.
+        """Return the steps of a chain that makes the same calls, if the code only makes one after another.
 
         Raises:
             NotStraightLineError: the code does more than a chain can, or did not run to its end.
@@ -192,7 +193,7 @@ class ExecuteResult(Record):
 
 
 class Output:
-    r"""Collects the two outputs of one run, at most so many bytes of each.
+    r"""Collects the two outputs of one run, up to a limit of bytes for each.
 
     >>> output = Output(limit=5)
     >>> output.write("stdout", b"hello, world")
@@ -202,30 +203,40 @@ class Output:
 
     def __init__(self, *, limit: int) -> None:
         self._limit = limit
+        self._lock = Lock()  # an engine may print from threads of its own
+        self._is_closed = False
         self._kept: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         self._lost: dict[Stream, int] = {"stdout": 0, "stderr": 0}
 
     def write(self, stream: Stream, data: bytes | str) -> None:
-        """Keep what fits."""
+        """Keep what fits, until the output is closed."""
         if isinstance(data, str):
             data = data.encode("utf-8", "replace")
-        kept = self._kept[stream]
-        room = self._limit - len(kept)
-        kept += data[:room]
-        self._lost[stream] += max(0, len(data) - room)
+        with self._lock:
+            if self._is_closed:
+                return
+            kept = self._kept[stream]
+            room = self._limit - len(kept)
+            kept += data[:room]
+            self._lost[stream] += max(0, len(data) - room)
+
+    def close(self) -> None:
+        """Drop everything that is written from here on: the run has ended."""
+        with self._lock:
+            self._is_closed = True
 
     def dump(self) -> dict[str, Any]:
         """Return everything as JSON, for `load`."""
         return {name: [kept.decode("latin-1"), self._lost[name]] for name, kept in self._kept.items()}
 
     def load(self, dumped: dict[str, Any]) -> None:
-        """Go on from what was dumped."""
+        """Restore a dumped state."""
         for name in self._kept:
             text, self._lost[name] = dumped[name]
             self._kept[name] = bytearray(text.encode("latin-1"))
 
     def text(self, stream: Stream) -> str:
-        """Return what was kept, with a last line about how much was not."""
+        """Return the kept text, with a last line about the size of the rest."""
         text = self._kept[stream].decode("utf-8", "replace")
         lost = self._lost[stream]
         return f"{text}\n[{lost:,} more bytes were printed]" if lost else text
