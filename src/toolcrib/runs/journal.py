@@ -27,6 +27,7 @@ from toolcrib.errors import (
 )
 from toolcrib.model import RunResult, Tool, ToolId
 from toolcrib.model.backend import AnyBackend, ToolBackend
+from toolcrib.model.json_text import compact_json
 from toolcrib.model.record import Record
 from toolcrib.redaction import error_text
 from toolcrib.runs.signing import Signer
@@ -39,7 +40,6 @@ _MOMENT = 0.001
 _SMALL = 64 << 10
 """How many bytes are signed and written in the event loop; more are in a thread."""
 _ANYTHING = {"type": "object"}
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _BACKEND: TypeAdapter[AnyBackend] = TypeAdapter(AnyBackend)
 
 
@@ -327,7 +327,7 @@ def _json(value: Any) -> bytes:
     try:
         return to_json(value, inf_nan_mode="constants")
     except PydanticSerializationError:  # a lone surrogate, which JSON may hold
-        return _encode(value).encode("utf-8", "surrogatepass")
+        return compact_json(value).encode("utf-8", "surrogatepass")
 
 
 def _result_json(result: Any, duration: float) -> dict[str, Any]:
