@@ -134,6 +134,10 @@ class Chain:
             raise invalid(problems)
         return chain
 
+    def walk(self) -> Iterator[StepNode]:
+        """Yield every step, each group before what is in it."""
+        return iter(self.by_slot)
+
 
 Steps = Chain | Sequence[ChainStep | Mapping[str, Any]] | str | bytes
 """What a chain may be given as."""
