@@ -59,7 +59,7 @@ from toolcrib.execution.chains import (
     plan_chain,
     run_chain,
 )
-from toolcrib.execution.chains.parse import beside, read_chain
+from toolcrib.execution.chains.parse import in_thread_if_large, read_chain
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
 from toolcrib.execution.policy.authorizer import Authorizer
@@ -292,7 +292,8 @@ class Runner:
             steps = await self._wait_for_steps(
                 steps, tools, self._timeout if limit is None else limit, limits
             )
-        chain = await beside(steps, partial(check_chain, steps, tools, self._validator, limits=limits))
+        check = partial(check_chain, steps, tools, self._validator, limits=limits)
+        chain = await in_thread_if_large(steps, check)
         if dry_run:
             return plan_chain(chain, tools)
 
@@ -307,10 +308,10 @@ class Runner:
         self, steps: Steps, tools: ToolSource, limit: float, limits: ChainLimits | None
     ) -> Steps:
         """Wait up to `limit` seconds for the tools of a chain; return the parsed steps, if they are valid."""
-        chain, problems = await beside(steps, partial(read_chain, steps, limits))
+        chain, problems = await in_thread_if_large(steps, partial(read_chain, steps, limits))
         tool_id = ""
         with anyio.move_on_after(limit):
-            for tool_id in dict.fromkeys(node.step.tool_id for node in chain.walk() if node.step.tool_id):
+            for tool_id in dict.fromkeys(node.step.tool_id for node in chain.by_slot if node.step.tool_id):
                 await tools.wait_for(tool_id)
             return steps if problems else chain
         raise _not_ready(tool_id, limit)

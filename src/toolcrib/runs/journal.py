@@ -45,6 +45,7 @@ from toolcrib.errors import (
 )
 from toolcrib.model import RunResult, Tool, ToolId
 from toolcrib.model.backend import AnyBackend, ToolBackend
+from toolcrib.model.json_text import compact_json
 from toolcrib.model.record import Record
 from toolcrib.redaction import error_text
 from toolcrib.runs.signing import Signer
@@ -57,7 +58,6 @@ _ANSWER_DELAY = 0.001
 _MAX_IN_LOOP = 64 << 10
 """Bytes that are signed and written in the event loop; more are written in a thread."""
 _ANY_OBJECT = {"type": "object"}
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _BACKEND: TypeAdapter[AnyBackend] = TypeAdapter(AnyBackend)
 
 
@@ -341,7 +341,7 @@ def _to_json_bytes(value: Any) -> bytes:
     try:
         return to_json(value, inf_nan_mode="constants")
     except PydanticSerializationError:  # a lone surrogate, which JSON may hold
-        return _encode(value).encode("utf-8", "surrogatepass")
+        return compact_json(value).encode("utf-8", "surrogatepass")
 
 
 def _serialize_result(result: Any, duration: float) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.loss import step
-from toolcrib.adapter.rewrite.codec import COMPACT
 from toolcrib.adapter.rewrite.combine import merge_all
 from toolcrib.adapter.rewrite.describe import describe
 from toolcrib.adapter.rewrite.source import DEFINITIONS, MANY_SCHEMAS, MAP_OF_SCHEMAS, ONE_SCHEMA
+from toolcrib.model.json_text import compact_json
 from toolcrib.model.plain import copy_json
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def widen_exclusive(walk: "Walk") -> None:
     """Make `oneOf` an `anyOf` where an alternative may refer to a definition that says less than it did."""
     if walk.losses.is_any_in(*DEFINITIONS) if walk.rules.keywords else walk.loosened:
         for found, path in walk.exclusive:
-            if '"$ref"' in COMPACT.encode(found["oneOf"]):
+            if '"$ref"' in compact_json(found["oneOf"]):
                 _widen(walk, found, path)
 
 

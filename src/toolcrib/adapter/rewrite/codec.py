@@ -8,16 +8,15 @@ unless it cannot be read at all.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from json import JSONEncoder
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.source import identity
+from toolcrib.model.json_text import compact_json
 from toolcrib.model.plain import measure, parse_json
 
 Known = dict[tuple[int, int], Any]
 """What was decided about parts of the value being decoded."""
-COMPACT: Final = JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 """Writes JSON without spaces."""
 
 
@@ -59,7 +58,7 @@ def to_text(value: Any) -> str:
     """Return a JSON value as compact text."""
     if type(value) is int:
         return str(value)
-    return COMPACT.encode(value)
+    return compact_json(value)
 
 
 @dataclass(slots=True)

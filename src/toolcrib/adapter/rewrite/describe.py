@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from toolcrib.adapter.rewrite.codec import COMPACT, to_text
+from toolcrib.adapter.rewrite.codec import to_text
+from toolcrib.model.json_text import COMPACT_ENCODER
 
 MAX_HINT: Final = 600
 """How much of a schema is quoted in a description, in characters."""
@@ -44,7 +45,7 @@ def _short(value: Any, limit: int) -> str:
         text = to_text(value)
     else:
         text = ""
-        for piece in COMPACT.iterencode(value):
+        for piece in COMPACT_ENCODER.iterencode(value):
             text += piece
             if len(text) > limit:
                 break

@@ -7,6 +7,7 @@ from threading import Lock
 from typing import TextIO
 
 from toolcrib.errors import StoreError
+from toolcrib.model.json_text import compact_json
 from toolcrib.model.record import Record
 
 
@@ -80,7 +81,7 @@ def serialize_record(record: Record) -> str:
     Raises:
         ValueError, TypeError: JSON cannot say it.
     """
-    line = json.dumps(record.to_json(), ensure_ascii=False, separators=(",", ":"))
+    line = compact_json(record.to_json())
     try:
         line.encode()
     except UnicodeEncodeError:

@@ -1,6 +1,5 @@
 """One record for each call: who, what, where, how it ended, how long and how large."""
 
-import json
 import re
 import time
 from collections.abc import Callable
@@ -31,12 +30,12 @@ from toolcrib.execution.call import Outcome
 from toolcrib.execution.middleware.cache import FROM_CACHE
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.selection import label
+from toolcrib.model.json_text import sorted_json
 from toolcrib.model.plain import copy_json, measure
 from toolcrib.model.record import Record
 
 _DEPTH = 32
 _HIDDEN = "(hidden)"
-_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 _SECRET_NAME = re.compile(
     r"pass(?:word|wd|phrase)|secret|token(?!s\b|_count|s_)|api[_-]?key|authorization|credential|private[_-]?key",
     re.IGNORECASE,
@@ -192,7 +191,7 @@ def canonical_text(value: Any) -> bytes | None:
     """Return a value as JSON in the one form that equal values share; None where it is not JSON."""
     try:
         measure(value)
-        return _CANONICAL.encode(value).encode(errors="surrogatepass")
+        return sorted_json(value).encode(errors="surrogatepass")
     except (ValidationError, ValueError, TypeError):
         return None
 

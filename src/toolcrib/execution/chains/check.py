@@ -157,8 +157,7 @@ def check_chain(
         problems += _Check(chain, tools.by_slot, validator).misfits(sound)
     if problems:
         raise invalid(problems) from tools.missing
-    ids = {slot: str(tool.id) for slot, tool in tools.by_slot.items()}
-    return replace(chain, nodes=tuple(node.named(ids) for node in chain.nodes))
+    return replace(chain, tool_ids=tools.ids)
 
 
 class _Tools:
@@ -166,18 +165,20 @@ class _Tools:
 
     def __init__(self, chain: Chain, resolver: Resolver) -> None:
         self.by_slot: dict[int, Tool] = {}
+        self.ids: dict[int, str] = {}
         self.problems: list[Problem] = []
         self.missing: ToolcribError | None = None
-        found: dict[str, Tool | ToolcribError] = {}
-        for node in chain.walk():
+        found: dict[str, tuple[Tool | ToolcribError, str]] = {}
+        for slot, node in enumerate(chain.by_slot):
             reference = node.step.tool_id
             if reference is None:
                 continue
             if reference not in found:
-                found[reference] = _resolve(resolver, reference)
-            tool = found[reference]
+                meant = _resolve(resolver, reference)
+                found[reference] = meant, str(meant.id) if isinstance(meant, Tool) else ""
+            tool, tool_id = found[reference]
             if isinstance(tool, Tool):
-                self.by_slot[node.slot] = tool
+                self.by_slot[slot], self.ids[slot] = tool, tool_id
                 continue
             self.problems.append(Problem(node.at("tool_id"), "tool_id", str(tool)[:500]))
             if self.missing is None or not isinstance(self.missing, ToolNotFoundError):
@@ -197,10 +198,10 @@ class _Check:
     def __init__(self, chain: Chain, tools: dict[int, Tool], validator: SchemaValidator) -> None:
         self._tops = chain.nodes
         self._places = {node.top: place for place, node in enumerate(chain.nodes)}
-        self._nodes = {node.slot: node for node in chain.walk()}
+        self._by_slot = chain.by_slot
         self._tools = tools
         self._validator = validator
-        self._budget = Budget(_MIN_LOOKS + _LOOKS_PER_STEP * len(self._nodes))
+        self._budget = Budget(_MIN_LOOKS + _LOOKS_PER_STEP * len(chain.by_slot))
         self._literals = Literals(validator)
         self._conflicts = Conflicts(self._literals.accepts)
         self._schemas: dict[int, Schema] = {}
@@ -217,13 +218,21 @@ class _Check:
                 break
         return found
 
-    def _step(self, node: StepNode) -> Iterator[Problem]:
-        checker = TemplateChecker(
+    def _step(self, node: StepNode) -> Iterable[Problem]:
+        tool = self._tools.get(node.slot)
+        if tool is not None and type(node.args) is dict and node.items is None and not node.step.use_previous:
+            problems = self._plain(tool, node.args, node)
+            return self._advised(problems, tool, node, self._checker(node)) if problems else ()
+        return self._misfits(tool, node, self._checker(node))
+
+    def _checker(self, node: StepNode) -> TemplateChecker:
+        return TemplateChecker(
             self._literals, self._conflicts, lambda reference: self._sources(node, reference)
         )
+
+    def _misfits(self, tool: Tool | None, node: StepNode, checker: TemplateChecker) -> Iterator[Problem]:
         if isinstance(node.items, Reference):
             yield from checker.misfits(node.items, self._root(_A_LIST), node.at("for_each"))
-        tool = self._tools.get(node.slot)
         if tool is None:
             return
         args = _with_previous(node)
@@ -237,10 +246,9 @@ class _Check:
             yield from checker.misfits(args, self._root(tool.shared("input_schema")), f"{node.path}/args")
 
     def _advised(
-        self, problems: Iterable[Problem], tool: Tool, node: StepNode, checker: TemplateChecker
+        self, found: list[Problem], tool: Tool, node: StepNode, checker: TemplateChecker
     ) -> list[Problem]:
         """Return problems of arguments without references; the first that one may solve says how."""
-        found = list(problems)
         own = [place for place, each in enumerate(found) if each.path == f"{node.path}/args"]
         missing = [place for place in own if found[place].keyword == "required"]
         named = [place for place in own if "'previous'" in found[place].message]
@@ -279,16 +287,18 @@ class _Check:
             self._schemas[id(schema)] = Schema(schema, self._budget)
         return self._schemas[id(schema)].root
 
-    def _plain(self, tool: Tool, args: dict[str, Any], node: StepNode) -> Iterator[Problem]:
-        """Yield what is wrong with arguments that hold no references."""
+    def _plain(self, tool: Tool, args: dict[str, Any], node: StepNode) -> list[Problem]:
+        """Return the problems of arguments that hold no references."""
         try:
             self._validator.validate_input(tool, args)
         except ValidationError as error:
-            for each in error.problems:
-                yield Problem(f"{node.path}/args{each.path}", each.keyword, each.message)
+            return [
+                Problem(f"{node.path}/args{each.path}", each.keyword, each.message) for each in error.problems
+            ]
         except InvalidSchemaError as error:
             reason = f"its arguments cannot be checked: {error}"
-            yield Problem(node.at("tool_id"), "schema", reason[:500])
+            return [Problem(node.at("tool_id"), "schema", reason[:500])]
+        return []
 
     def _sources(self, node: StepNode, reference: Reference) -> list[Shape | NoValue]:
         """Return what a reference of a step may lead to."""
@@ -301,8 +311,9 @@ class _Check:
             return self._each_of(node)
         if reference.root == "previous":
             return self._previous(node)
-        found = self._nodes.get(-1 if reference.slot is None else reference.slot)
-        return [ANYTHING if found is None else self._shape(found)]
+        if reference.slot is None or reference.slot < 0:  # a step that is unknown, or could not be read
+            return [ANYTHING]
+        return [self._shape(self._by_slot[reference.slot])]
 
     def _each_of(self, node: StepNode) -> list[Shape]:
         """Return what the items of a step may be."""

@@ -1,7 +1,7 @@
 """A chain that has been read: its steps in order, and what each refers to."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from anyio import to_thread
@@ -9,7 +9,7 @@ from anyio import to_thread
 from toolcrib.errors import InvalidChainError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS, shown
 from toolcrib.execution.chains.conditions import Condition, read_condition
-from toolcrib.execution.chains.references import Known, Reference, StepNames
+from toolcrib.execution.chains.references import Reference, StepNames, StepPlace
 from toolcrib.execution.chains.steps import MAX_NESTING, ChainLimits, ChainStep, Spelling, read_step
 from toolcrib.execution.chains.templates import (
     ArrayTemplate,
@@ -24,12 +24,17 @@ from toolcrib.model.suggest import few_suggestions
 _DEFAULT_CONCURRENCY = 8
 _LARGE = 5_000
 """How many values steps have that are read and checked in a thread, and not in the event loop."""
-
-
+_SCALARS = frozenset({int, float, bool, type(None)})
+_SIZED = frozenset({dict, list, tuple, str, bytes})
+_VALUES = ("args", "for_each", "when", "on_error", "parallel")
+"""The fields of a step that hold JSON, or steps."""
+_OBJECT = (dict, ObjectTemplate, Reference)
+_ARRAY = (list, ArrayTemplate, Reference)
+_PLAIN = (dict, list, str, int, float, bool, type(None))
 _Read = TypeVar("_Read")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class StepNode:
     """A step in its place, its values read."""
 
@@ -38,16 +43,24 @@ class StepNode:
     """Its place in the chain, or in its group."""
     path: str
     """The same as a JSON Pointer into the chain."""
-    slot: int
-    top: int
+    place: StepPlace
+    """The same as references know it."""
     spelling: Spelling
-    args: Template = field(default_factory=dict)
+    parts: list["StepNode"] = field(default_factory=list)
+    args: Template = None
     when: Condition | None = None
     items: Template = None
     fallback: Any = None
-    parts: tuple["StepNode", ...] = ()
-    tool_id: str | None = None
-    """The id of the tool that it means, once that is known."""
+
+    @property
+    def slot(self) -> int:
+        """Return its place among all steps of the chain, each group before what is in it."""
+        return self.place.slot
+
+    @property
+    def top(self) -> int:
+        """Return the place in the chain of the step, or of the outermost group that it is in."""
+        return self.place.top
 
     @property
     def name(self) -> str:
@@ -84,10 +97,6 @@ class StepNode:
         asked = self.when.references if self.when else ()
         return (*references_in(self.args), *references_in(self.items), *asked)
 
-    def named(self, ids: Mapping[int, str]) -> "StepNode":
-        """Return the step, and those in it, with the ids of their tools, by slot."""
-        return replace(self, tool_id=ids.get(self.slot), parts=tuple(part.named(ids) for part in self.parts))
-
     def walk(self) -> Iterator["StepNode"]:
         """Yield the step and those in it."""
         yield self
@@ -108,6 +117,10 @@ class Chain:
     """The steps as they were given."""
     nodes: tuple[StepNode, ...] = field(repr=False)
     """The steps with their places, conditions and references."""
+    by_slot: tuple[StepNode, ...] = field(repr=False)
+    """The same with the steps in groups, each group before what is in it."""
+    tool_ids: Mapping[int, str] = field(default_factory=dict, repr=False)
+    """The ids of the tools that steps mean, by slot, once they are known."""
 
     @classmethod
     def parse(cls, steps: "Steps", *, limits: ChainLimits | None = None) -> "Chain":
@@ -123,32 +136,33 @@ class Chain:
 
     def walk(self) -> Iterator[StepNode]:
         """Yield every step, each group before what is in it."""
-        for node in self.nodes:
-            yield from node.walk()
+        return iter(self.by_slot)
 
 
 Steps = Chain | Sequence[ChainStep | Mapping[str, Any]] | str | bytes
 """What a chain may be given as."""
 
 
-async def beside(steps: Steps, work: Callable[[], _Read]) -> _Read:
-    """Return what some work on steps gives; the event loop turns meanwhile where they are large."""
-    return await to_thread.run_sync(work) if _is_large(steps) else work()
+async def in_thread_if_large(steps: Steps, work: Callable[[], _Read]) -> _Read:
+    """Return the result of some work on steps; the event loop turns meanwhile where they are large."""
+    return await to_thread.run_sync(work) if _are_large(steps) else work()
 
 
-def _is_large(steps: Any) -> bool:
-    count, pending = 0, [steps.steps if isinstance(steps, Chain) else steps]
-    while pending and count <= _LARGE:
-        value = pending.pop()
-        if isinstance(value, ChainStep):
-            value = [value.shared(name) for name in ("args", "for_each", "when", "on_error", "parallel")]
-        if isinstance(value, str | bytes | list | tuple | dict):
-            count += len(value)
-        if isinstance(value, dict):
-            pending += value.values()
-        elif isinstance(value, list | tuple):
+def _are_large(steps: Any) -> bool:
+    pending: list[Any] = [steps.steps if isinstance(steps, Chain) else steps]
+    count = 0
+    for value in pending:
+        kind = type(value)
+        if kind is dict:
+            pending += [member for member in value.values() if type(member) not in _SCALARS]
+        elif kind is list or kind is tuple:
             pending += value
-    return count > _LARGE
+        elif kind is ChainStep:
+            pending += [value.shared(name) for name in _VALUES]
+        count += len(value) if kind in _SIZED else 0
+        if count > _LARGE:
+            return True
+    return False
 
 
 def invalid(problems: Sequence[Problem]) -> InvalidChainError:
@@ -169,25 +183,30 @@ def read_chain(steps: Any, limits: ChainLimits | None = None) -> tuple[Chain, li
     problems: list[Problem] = []
     most = (limits or ChainLimits()).max_steps
     if isinstance(steps, Chain):
-        fits = sum(1 for _ in steps.walk()) <= most
-        return steps, [] if fits else [Problem("", "max_steps", _too_many(most))]
-    listed = _listed(steps, problems)
+        return steps, [] if len(steps.by_slot) <= most else [_too_many(most)]
+    listed = _list_steps(steps, problems)
     if len(listed) > most:
-        return Chain((), ()), [Problem("", "max_steps", _too_many(most))]
-    read = [(place, read_step(step, f"/{place}", problems)) for place, step in enumerate(listed)]
-    placed = _placed([(place, step, listed[place]) for place, step in read if step is not None], problems)
-    if len(placed) > most:
-        return Chain((), ()), [Problem("", "max_steps", _too_many(most))]
-    names = _names(placed, len(listed), problems)
-    nodes = tuple(_Reader(names, problems).read(each) for each in placed if each.depth == 0)
-    return Chain(tuple(node.step for node in nodes), nodes), problems
+        return Chain((), (), ()), [_too_many(most)]
+    nodes: list[StepNode] = []
+    placer = _StepPlacer(problems)
+    for place, written in enumerate(listed):
+        if (step := read_step(written, f"/{place}", problems)) is not None:
+            nodes.append(placer.place(step, written, f"/{place}", place))
+    by_slot = tuple(placer.by_slot)
+    if len(by_slot) > most:
+        return Chain((), (), ()), [_too_many(most)]
+    places = _name_places(nodes, by_slot, len(listed), problems)
+    for node in by_slot:
+        _read_values(node, places, problems)
+    return Chain(tuple(node.step for node in nodes), tuple(nodes), by_slot), problems
 
 
-def _too_many(most: int) -> str:
-    return f"the chain has more than {most:,} steps; repeat one with forEach, or split it"
+def _too_many(most: int) -> Problem:
+    reason = f"the chain has more than {most:,} steps; repeat one with forEach, or split it"
+    return Problem("", "max_steps", reason)
 
 
-def _listed(steps: Any, problems: list[Problem]) -> Sequence[Any]:
+def _list_steps(steps: Any, problems: list[Problem]) -> Sequence[Any]:
     """Return the steps as a sequence."""
     if isinstance(steps, str | bytes | bytearray):
         try:
@@ -203,116 +222,71 @@ def _listed(steps: Any, problems: list[Problem]) -> Sequence[Any]:
     return steps
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Placed:
-    """A step, where it stands, and those in it."""
+class _StepPlacer:
+    """Gives steps their places in a chain."""
 
-    step: ChainStep
-    index: int
-    path: str
-    known: Known
-    spelling: Spelling
-    depth: int
-    parts: list["_Placed"]
-
-
-def _placed(steps: list[tuple[int, ChainStep, Any]], problems: list[Problem]) -> list[_Placed]:
-    """Return every step with its place, each group before what is in it."""
-    found: list[_Placed] = []
-
-    def place(step: ChainStep, written: Any, path: str, top: int, depth: int) -> _Placed:
-        index = int(path.rpartition("/")[2])
-        here = _Placed(step, index, path, Known(len(found), top), Spelling(written), depth, [])
-        found.append(here)
-        if depth == MAX_NESTING + 1:
-            problems.append(Problem(path, "parallel", f"groups are nested more than {MAX_NESTING} deep"))
-            return here
-        parts = step.parallel or ()
-        for inner, part in enumerate(parts):
-            as_written = written["parallel"][inner] if type(written) is dict else part
-            here.parts.append(place(part, as_written, f"{path}/parallel/{inner}", top, depth + 1))
-        return here
-
-    for top, step, written in steps:
-        place(step, written, f"/{top}", top, 0)
-    return found
-
-
-def _names(placed: list[_Placed], count: int, problems: list[Problem]) -> dict[str, Known]:
-    """Return the steps by their places and ids; one that could not be read is known by its place too."""
-    names = {str(each.index): each.known for each in placed if each.depth == 0}
-    for missing in range(count):
-        names.setdefault(str(missing), Known(-1 - missing, missing))
-    for each in placed:
-        name = each.step.id
-        if name is not None and name in names:
-            problems.append(Problem(f"{each.path}/id", "id", f"{shown(name)} is the id of another step too"))
-        elif name is not None:
-            names[name] = each.known
-    return names
-
-
-class _Reader:
-    """Reads the values of steps, whose names are known."""
-
-    def __init__(self, by_name: dict[str, Known], problems: list[Problem]) -> None:
-        self._by_name = by_name
+    def __init__(self, problems: list[Problem]) -> None:
         self._problems = problems
+        self.by_slot: list[StepNode] = []
 
-    def read(self, placed: _Placed) -> StepNode:
-        step, path, known, spelling = placed.step, placed.path, placed.known, placed.spelling
-        for_each, on_error = f"{path}/{spelling['for_each']}", f"{path}/{spelling['on_error']}"
-        outer = StepNames(self._by_name, known, for_each=spelling["for_each"], has_item=False)
-        inner = StepNames(
-            self._by_name, known, for_each=spelling["for_each"], has_item=step.shared("for_each") is not None
-        )
-        when = None
-        if step.shared("when") is not None:
-            when = read_condition(step.shared("when"), inner, f"{path}/when", self._problems)
-        return StepNode(
-            step=step,
-            index=placed.index,
-            path=path,
-            slot=known.slot,
-            top=known.top,
-            spelling=spelling,
-            args=self._args(step, inner, path),
-            when=when,
-            items=None
-            if step.shared("for_each") is None
-            else self._items(step.shared("for_each"), outer, for_each),
-            fallback=self._fallback(step.shared("on_error"), outer, on_error),
-            parts=tuple(map(self.read, placed.parts)),
-        )
+    def place(self, step: ChainStep, written: Any, path: str, top: int, depth: int = 0) -> StepNode:
+        """Return a step in its place, after those in it have been given theirs."""
+        index = int(path.rpartition("/")[2])
+        node = StepNode(step, index, path, StepPlace(len(self.by_slot), top), Spelling(written))
+        self.by_slot.append(node)
+        if depth == MAX_NESTING + 1:
+            reason = f"groups are nested more than {MAX_NESTING} deep"
+            self._problems.append(Problem(path, "parallel", reason))
+            return node
+        for inner, part in enumerate(step.parallel or ()):
+            as_written = written["parallel"][inner] if type(written) is dict else part
+            node.parts.append(self.place(part, as_written, f"{path}/parallel/{inner}", top, depth + 1))
+        return node
 
-    def _args(self, step: ChainStep, names: StepNames, path: str) -> Template:
-        given = step.shared("args")
-        if step.use_previous:
-            given = {key: value for key, value in given.items() if key != "previous"}
-        args, sound = self._template(given, names, f"{path}/args")
-        if sound and not isinstance(args, dict | ObjectTemplate | Reference):
-            self._problems.append(Problem(f"{path}/args", "type", "must be an object"))
-        return args
 
-    def _items(self, value: Any, names: StepNames, path: str) -> Template:
-        items, sound = self._template(value, names, path)
-        if sound and not isinstance(items, list | ArrayTemplate | Reference):
-            reason = "must be an array, or a reference to one"
-            self._problems.append(Problem(path, "type", reason))
-        return items
+def _name_places(
+    nodes: Sequence[StepNode], by_slot: Sequence[StepNode], count: int, problems: list[Problem]
+) -> dict[str, StepPlace]:
+    """Return the places of steps by their numbers and ids; one that could not be read has a number too."""
+    places = {str(number): StepPlace(-1 - number, number) for number in range(count)}
+    places |= {str(node.index): node.place for node in nodes}
+    for node in by_slot:
+        name = node.step.id
+        if name is not None and name in places:
+            problems.append(Problem(f"{node.path}/id", "id", f"{shown(name)} is the id of another step too"))
+        elif name is not None:
+            places[name] = node.place
+    return places
 
-    def _fallback(self, on_error: Any, names: StepNames, path: str) -> Any:
-        if not isinstance(on_error, dict):
-            return None
-        value, sound = self._template(on_error["fallback"], names, f"{path}/fallback")
-        if sound and isinstance(value, Reference | ObjectTemplate | ArrayTemplate):
-            reason = "must be a plain value, without references"
-            self._problems.append(Problem(f"{path}/fallback", "$ref", reason))
-        return value
 
-    def _template(self, value: Any, names: StepNames, path: str) -> tuple[Template, bool]:
-        """Return a template, and whether it is all right."""
-        found: list[Problem] = []
-        template = read_template(value, names, path, found)
-        self._problems += found
-        return template, not found
+def _read_values(node: StepNode, places: Mapping[str, StepPlace], problems: list[Problem]) -> None:
+    """Read the arguments, the condition, the items and the fallback of a step, with their references."""
+    step, path = node.step, node.path
+    args, for_each = step.shared("args"), step.shared("for_each")
+    when, on_error = step.shared("when"), step.shared("on_error")
+    names = StepNames(places, node.place, node.spelling, has_item=False)
+    with_item = names if for_each is None else StepNames(places, node.place, node.spelling, has_item=True)
+    if when is not None:
+        node.when = read_condition(when, with_item, f"{path}/when", problems)
+    if step.use_previous:
+        args = {key: value for key, value in args.items() if key != "previous"}
+    fault = Problem(f"{path}/args", "type", "must be an object")
+    node.args = _read_as(_OBJECT, args, with_item, fault, problems)
+    if for_each is not None:
+        fault = Problem(node.at("for_each"), "type", "must be an array, or a reference to one")
+        node.items = _read_as(_ARRAY, for_each, names, fault, problems)
+    if type(on_error) is dict:
+        reason = "must be a plain value, without references"
+        fault = Problem(f"{node.at('on_error')}/fallback", "$ref", reason)
+        node.fallback = _read_as(_PLAIN, on_error["fallback"], names, fault, problems)
+
+
+def _read_as(
+    kinds: tuple[type, ...], value: Any, names: StepNames, fault: Problem, problems: list[Problem]
+) -> Template:
+    """Return the template of a value; the fault is added to the problems if it is not of these kinds."""
+    known = len(problems)
+    template = read_template(value, names, fault.path, problems)
+    if len(problems) == known and not isinstance(template, kinds):
+        problems.append(fault)
+    return template

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from toolcrib.errors.base import counted, shown
+from toolcrib.execution.chains.steps import Spelling
 from toolcrib.model.plain import pointer
 from toolcrib.model.schema.references import parse_pointer
 from toolcrib.model.suggest import did_you_mean
@@ -113,11 +114,11 @@ def _lacks(value: Any, part: str) -> str:
     return f"has no {shown(part)}, only {listed}{more}{did_you_mean(part, value)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A step that references may name."""
+class StepPlace(NamedTuple):
+    """The place of a step that references may name."""
 
     slot: int
+    """Its place among all steps of the chain, those in groups included."""
     top: int
     """The place in the chain of the step, or of the outermost group that it is in."""
 
@@ -126,11 +127,11 @@ class StepNames:
     """The steps of a chain by what references call them, and which of them one step can see."""
 
     def __init__(
-        self, by_name: Mapping[str, Known], seen_by: Known, *, has_item: bool, for_each: str = "for_each"
+        self, by_name: Mapping[str, StepPlace], seen_by: StepPlace, spelling: Spelling, *, has_item: bool
     ) -> None:
         self._by_name = by_name
         self._seen_by = seen_by
-        self._for_each = for_each
+        self._spelling = spelling
         self._has_item = has_item
 
     def read(self, text: Any, at: str) -> Reference | str:
@@ -172,9 +173,11 @@ class StepNames:
     def _fault_of_root(self, root: str) -> str:
         if root == "previous":
             return "" if self._seen_by.top else "'previous' leads nowhere: this is the first step"
-        return "" if self._has_item else f"{root!r} is known only to a step with {self._for_each}"
+        if self._has_item:
+            return ""
+        return f"{root!r} is known only to a step with {self._spelling['for_each']}"
 
-    def _fault_of_step(self, name: str, known: Known | None) -> str:
+    def _fault_of_step(self, name: str, known: StepPlace | None) -> str:
         reference = shown(f"steps.{name}")
         if known is None:
             count = sum(1 for each in self._by_name if each.isdecimal())

@@ -1,8 +1,8 @@
 """Running a chain: one step after another, groups and repeated steps side by side."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from time import perf_counter
 from traceback import clear_frames
@@ -24,6 +24,7 @@ from toolcrib.errors import (
 )
 from toolcrib.errors.base import shown
 from toolcrib.execution.chains.budget import ResultBudget, json_size
+from toolcrib.execution.chains.conditions import Condition
 from toolcrib.execution.chains.parse import Chain, StepNode
 from toolcrib.execution.chains.references import ABSENT, LeadsNowhereError, Reference, ReferenceScope
 from toolcrib.execution.chains.results import ChainResult, StepResult
@@ -44,6 +45,8 @@ ChainProgress = Callable[[int, int, str], Any]
 `step_skipped`, `step_error`; sync or async."""
 _LARGE = 1 << 20
 """How many bytes the arguments of calls that run side by side may take each, as JSON."""
+_MAX_BUSY = 0.005
+"""Seconds after which the event loop turns between steps: a deadline must stop tools that never wait, too."""
 _RAN = "the tool ran, but there is no room for what it gave"
 
 
@@ -99,12 +102,13 @@ class _Running:
 
     def __init__(self, chain: Chain, run: RunTool, limits: ChainLimits) -> None:
         self._nodes = chain.nodes
+        self._tool_ids = chain.tool_ids
         self._run = run
         self._limits = limits
         self._calls = 0
         self._budget = ResultBudget(limits)
         self._large = anyio.Lock()
-        self._values: list[Any] = [ABSENT] * sum(1 for _ in chain.walk())
+        self._values: list[Any] = [ABSENT] * len(chain.by_slot)
         self._results: list[StepResult] = []
         self._final: Any = None
         self._begun: dict[int, list[_Done | None]] = {}
@@ -113,17 +117,20 @@ class _Running:
 
     async def all(self, progress: ChainProgress | None) -> None:
         """Run the steps in order, until one fails."""
-        total, previous = len(self._nodes), ABSENT
-        notified = progress or (lambda *_: None)
-        await notify(notified, 0, total, "started", work_done=False)
+        total, previous, paused = len(self._nodes), ABSENT, -inf
+        if progress is not None:
+            await notify(progress, 0, total, "started", work_done=False)
         for place, node in enumerate(self._nodes, start=1):
-            await anyio.lowlevel.checkpoint()  # a deadline must be met also by tools that never wait
             self._started = perf_counter()
+            if self._started - paused > _MAX_BUSY:
+                await anyio.lowlevel.checkpoint()
+                paused = self._started = perf_counter()
             done = await self._step(node, ReferenceScope(self._values, previous))
             self._results.append(done.result)
             if not done.result.skipped:
                 self._final = previous = done.result.structured
-            await notify(notified, place, total, _event(done.result), work_done=True)
+            if progress is not None:
+                await notify(progress, place, total, _event(done.result), work_done=True)
             if done.error is not None:
                 reason = f"{done.where}{done.error}"
                 results = tuple(self._results)
@@ -158,7 +165,10 @@ class _Running:
 
     async def _step(self, node: StepNode, scope: ReferenceScope) -> _Done:
         """Run a step, or what it is made of, unless its condition is not met."""
-        if (unmet := await self._unmet(node, scope, node.index, of_item=False)) is not None:
+        unmet = None
+        if node.when is not None:
+            unmet = await self._unmet(node, node.when, scope, node.index, of_item=False)
+        if unmet is not None:
             done = unmet
         elif node.is_group:
             done = await self._group(node, scope)
@@ -171,16 +181,16 @@ class _Running:
         return done
 
     async def _unmet(
-        self, node: StepNode, scope: ReferenceScope, index: int, *, of_item: bool
+        self, node: StepNode, when: Condition, scope: ReferenceScope, index: int, *, of_item: bool
     ) -> _Done | None:
         """Return what comes of a step whose condition is asked here, and not met or too large to test."""
-        if node.when is None or node.when.of_item is not of_item:
+        if when.of_item is not of_item:
             return None
         try:
-            met = node.when.test(scope)
+            met = when.test(scope)
         except LimitExceededError as error:
             return await self._failed(node, error, index=index)
-        return None if met else _Done(_result(node, index, skipped=True))
+        return None if met else _Done(self._result(node, index, skipped=True))
 
     async def _call(self, node: StepNode, scope: ReferenceScope, index: int) -> _Done:
         """Call the tool of a step."""
@@ -192,9 +202,7 @@ class _Running:
                 self._budget.take_values(len(args))
             self._admit(1)
             self._calls += 1
-            async with self._turn(node, args):
-                place = f"{node.slot}.{index}"
-                ran = await self._run(node.step.tool_id or "", args, node.step.timeout, place)
+            ran = await self._run_tool(node, args, index)
         except ToolcribError as error:
             return await self._failed(node, error, index=index, args=args, duration=perf_counter() - started)
         facts: dict[str, Any] = {
@@ -208,19 +216,18 @@ class _Running:
             await self._budget.take(ran.structured)
         except LimitExceededError as error:
             error.reason = f"{_RAN}; {error.reason}"
-            return _ended(node, error, **facts)
-        return _Done(_result(node, **facts, structured=ran.structured))
+            return self._end(node, error, **facts)
+        return _Done(self._result(node, **facts, structured=ran.structured))
 
-    @asynccontextmanager
-    async def _turn(self, node: StepNode, args: dict[str, Any]) -> AsyncIterator[None]:
-        """Let calls with large arguments, which references make of little, run one at a time."""
+    async def _run_tool(self, node: StepNode, args: dict[str, Any], index: int) -> RunResult:
+        """Run the tool of a step; with large arguments, which references make of little, one at a time."""
+        run = partial(self._run, node.step.tool_id or "", args, node.step.timeout, f"{node.slot}.{index}")
         if node.step.use_previous or isinstance(node.args, Reference | ObjectTemplate):
             _, size = await json_size(args, max_values=MAX_NODES, max_bytes=_LARGE)
             if size > _LARGE:
                 async with self._large:
-                    yield
-                return
-        yield
+                    return await run()
+        return await run()
 
     async def _group(self, node: StepNode, scope: ReferenceScope) -> _Done:
         def job(place: int) -> Awaitable[_Done]:
@@ -237,7 +244,9 @@ class _Running:
 
         async def job(place: int) -> _Done:
             inner = ReferenceScope(scope.values, scope.previous, items[place], place)
-            unmet = await self._unmet(node, inner, place, of_item=True)
+            unmet = None
+            if node.when is not None:
+                unmet = await self._unmet(node, node.when, inner, place, of_item=True)
             return await self._call(node, inner, place) if unmet is None else unmet
 
         return await self._parts(node, len(items), job)
@@ -266,23 +275,33 @@ class _Running:
         culprit = None if refused is None else done[refused]
         if refused is None or culprit is None or culprit.error is None:
             return _Done(
-                _result(node, **common, structured=[each.result.structured for each in done if each])
+                self._result(node, **common, structured=[each.result.structured for each in done if each])
             )
         where = f"{_part(node, refused)}: {culprit.where}"
         if node.is_group:
             return await self._failed(node, culprit.error, where, **common)
-        return _Done(_result(node, **common, error=culprit.result.error), culprit.error, where)
+        return _Done(self._result(node, **common, error=culprit.result.error), culprit.error, where)
 
     async def _failed(self, node: StepNode, error: ToolcribError, where: str = "", **facts: Any) -> _Done:
         """Return what a failure comes to: the end of the chain, or what the step has instead of a result."""
         if node.step.on_error == "stop" or self._budget.spent:
-            return _ended(node, error, where, **facts)
+            return self._end(node, error, where, **facts)
         explained = explain(error)
         try:
             await self._budget.take([explained, node.fallback])
         except LimitExceededError as too_much:
-            return _ended(node, too_much, where, **facts)
-        return _Done(_result(node, **facts, error=explained, structured=copy_json(node.fallback)))
+            return self._end(node, too_much, where, **facts)
+        return _Done(self._result(node, **facts, error=explained, structured=copy_json(node.fallback)))
+
+    def _result(self, node: StepNode, index: int, **facts: Any) -> StepResult:
+        asked = node.step.tool_id
+        tool_id = self._tool_ids.get(node.slot, asked)
+        ref = None if asked == tool_id else asked
+        return StepResult.of_checked(index=index, tool_id=tool_id, ref=ref, id=node.step.id, **facts)
+
+    def _end(self, node: StepNode, error: ToolcribError, where: str = "", **facts: Any) -> _Done:
+        """Return the result of a failure that ends the chain."""
+        return _Done(self._result(node, **facts, error=explain(error)), error, where)
 
     def _broken_off(self, node: StepNode, place: int, started: float) -> StepResult:
         """Return the result of a part that was cancelled while it ran."""
@@ -291,11 +310,13 @@ class _Running:
         error = ToolCancelledError(tool_id=self._underway(part), reason=reason)
         if node.is_group:
             return self._cut_short(part, error, started)
-        return _result(part, place, error=explain(error), duration=perf_counter() - started)
+        return self._result(part, place, error=explain(error), duration=perf_counter() - started)
 
     def _cut_short(self, node: StepNode, error: ToolcribError, started: float) -> StepResult:
         parts = _begun(self._begun.get(node.slot, ()))
-        return _result(node, node.index, error=explain(error), duration=perf_counter() - started, parts=parts)
+        return self._result(
+            node, node.index, error=explain(error), duration=perf_counter() - started, parts=parts
+        )
 
     def _underway(self, node: StepNode) -> str:
         """Return the tool that a step waits for, the first of them where there are several."""
@@ -314,17 +335,6 @@ class _Running:
                 "max_calls",
                 f"a chain may call tools {most:,} times, and this is its {self._calls + calls:,}th",
             )
-
-
-def _result(node: StepNode, index: int, **facts: Any) -> StepResult:
-    asked, tool_id = node.step.tool_id, node.tool_id or node.step.tool_id
-    ref = None if asked == tool_id else asked
-    return StepResult.of_checked(index=index, tool_id=tool_id, ref=ref, id=node.step.id, **facts)
-
-
-def _ended(node: StepNode, error: ToolcribError, where: str = "", **facts: Any) -> _Done:
-    """Return what a failure comes to that ends the chain."""
-    return _Done(_result(node, **facts, error=explain(error)), error, where)
 
 
 def _part(node: StepNode, place: int) -> str:

@@ -1,10 +1,11 @@
 """One step of a chain, as people, programs and models write it."""
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import pydantic
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -20,7 +21,7 @@ from pydantic_core import PydanticCustomError
 from toolcrib.errors import InvalidChainError, Problem, ToolcribError, ValidationError
 from toolcrib.errors.base import MAX_PROBLEMS, shown
 from toolcrib.model.plain import measure, parse_json, pointer
-from toolcrib.model.record import Json, JsonObject, Record
+from toolcrib.model.record import Json, JsonObject, Record, problems_of
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.toolid import ToolId, name_fault
 
@@ -74,19 +75,19 @@ class Spelling:
     'maxConcurrency is for steps with forEach'
     """
 
-    __slots__ = ("_camel", "_written")
+    __slots__ = ("_written",)
 
     def __init__(self, written: Any) -> None:
-        """Read the spelling of a JSON object; a record made in Python is spelt as Python is."""
-        self._written: Mapping[str, Any] = written if type(written) is dict else {}
-        self._camel = type(written) is dict and not any("_" in name for name in written)
+        """Keep what a step was written as; a record made in Python is spelt as Python is."""
+        self._written = written
 
     def __getitem__(self, field: str) -> str:
         """Return how a field is spelt."""
-        camel = _CAMEL.get(field, field)
-        if field in self._written:
+        if type(self._written) is not dict or field in self._written:
             return field
-        return camel if self._camel or camel in self._written else field
+        camel = _CAMEL.get(field, field)
+        is_camel = camel in self._written or not any("_" in name for name in self._written)
+        return camel if is_camel else field
 
     def of_text(self, text: str) -> str:
         """Return a text with all fields in it spelt so."""
@@ -235,9 +236,9 @@ def read_step(value: Any, path: str, problems: list[Problem]) -> ChainStep | Non
     if spelt is None:
         return None
     try:
-        return ChainStep(**spelt)
-    except InvalidChainError as error:
-        problems += [_as_written(each, value, path) for each in error.problems]
+        return ChainStep.model_validate(spelt)
+    except pydantic.ValidationError as error:
+        problems += [_as_written(each, value, path) for each in problems_of(error)]
         return None
 
 

@@ -1,6 +1,6 @@
 """Values with references in them, read once and filled for every call."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,8 @@ class ArrayTemplate:
 
 Template = Any
 """Plain JSON, a `Reference`, or one of the two above."""
+_CONTAINERS = frozenset({dict, list})
+_WITH_REFERENCES = frozenset({Reference, ObjectTemplate, ArrayTemplate})
 
 
 def fill(template: Template, scope: ReferenceScope) -> Any:
@@ -37,14 +39,14 @@ def fill(template: Template, scope: ReferenceScope) -> Any:
     Raises:
         LeadsNowhereError: a reference does.
     """
+    if type(template) not in _WITH_REFERENCES:
+        return template
     if isinstance(template, Reference):
         return template.resolve(scope)
-    if isinstance(template, ObjectTemplate | ArrayTemplate):
-        value: Any = template.base.copy()
-        for key, member in template.members.items():
-            value[key] = fill(member, scope)
-        return value
-    return template
+    value: Any = template.base.copy()
+    for key, member in template.members.items():
+        value[key] = fill(member, scope)
+    return value
 
 
 def made_by(template: Template) -> int:
@@ -93,22 +95,24 @@ class _Reader:
         return self._literal(value, at) if "$literal" in value else self._object(value, at)
 
     def _object(self, value: dict[str, Any], at: str) -> Template:
-        base, held = {}, {}
-        for key, member in value.items():
-            base[key] = read = self._member(member, at, key)
-            if _holds(read):
-                base[key], held[key] = None, read
-        return ObjectTemplate(base, held) if held else base
+        base = value.copy()
+        members = self._members(base, value.items(), at)
+        return ObjectTemplate(base, members) if members else base
 
     def _array(self, value: list[Any], at: str) -> Template:
-        base, held = [self._member(member, at, place) for place, member in enumerate(value)], {}
-        for place, read in enumerate(base):
-            if _holds(read):
-                base[place], held[place] = None, read
-        return ArrayTemplate(base, held) if held else base
+        base = value.copy()
+        members = self._members(base, enumerate(value), at)
+        return ArrayTemplate(base, members) if members else base
 
-    def _member(self, value: Any, at: str, key: str | int) -> Template:
-        return self.read(value, f"{at}{pointer([key])}") if type(value) in {dict, list} else value
+    def _members(self, base: Any, items: Iterable[tuple[Any, Any]], at: str) -> dict[Any, Template]:
+        """Read the members of a container into a copy of it; return those that hold references."""
+        held = {}
+        for key, member in items:
+            if type(member) in _CONTAINERS:
+                base[key] = read = self.read(member, f"{at}{pointer([key])}")
+                if type(read) in _WITH_REFERENCES:
+                    base[key], held[key] = None, read
+        return held
 
     def _reference(self, value: dict[str, Any], at: str) -> Template:
         if len(value) > 1:
@@ -129,7 +133,3 @@ class _Reader:
 
     def _refuse(self, at: str, keyword: str, message: str) -> None:
         self._problems.append(Problem(self._path + at, keyword, message[:500]))
-
-
-def _holds(read: Any) -> bool:
-    return isinstance(read, Reference | ObjectTemplate | ArrayTemplate)

@@ -19,9 +19,9 @@ from toolcrib.execution.http.encoding import (
     path_text,
     plain_text,
     query_pairs,
-    to_json,
 )
 from toolcrib.execution.http.plan import Body, Parameter, Part, RequestPlan
+from toolcrib.model.json_text import strict_json
 from toolcrib.model.plain import pointer
 
 FORBIDDEN_HEADERS = frozenset(
@@ -206,7 +206,7 @@ def write_body(body: Body, value: Any) -> tuple[bytes, str]:
         UnfitError: the value cannot be written so, such as one that is not base64.
     """
     if body.kind == "json":
-        return to_json(value).encode(), body.media_type
+        return strict_json(value).encode(), body.media_type
     if body.kind == "text":
         media_type = body.media_type if "charset" in body.media_type else f"{body.media_type}; charset=utf-8"
         return plain_text(value).encode(), media_type
@@ -242,7 +242,7 @@ def _form(value: Mapping[str, Any], parts: Mapping[str, Part]) -> bytes:
         if member is None:
             continue
         if part.media_type and "json" in part.media_type:
-            pairs.append(f"{quote_plus(name)}={quote_plus(to_json(member))}")
+            pairs.append(f"{quote_plus(name)}={quote_plus(strict_json(member))}")
         else:
             parameter = Parameter(
                 argument=name, name=name, place="query", style=part.style, explode=part.explode
@@ -271,7 +271,7 @@ def _fields(name: str, value: Any, part: Part) -> Iterator[tuple[str, bytes]]:
         elif isinstance(member, dict | list):
             yield (
                 f"{disposition}\r\nContent-Type: {part.media_type or 'application/json'}",
-                to_json(member).encode(),
+                strict_json(member).encode(),
             )
         elif part.media_type:
             yield f"{disposition}\r\nContent-Type: {part.media_type}", plain_text(member).encode()

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from toolcrib.execution.http.plan import Parameter, Style
+from toolcrib.model.json_text import strict_json
 
 _SEPARATORS: dict[Style, str] = {"form": ",", "spaceDelimited": " ", "pipeDelimited": "|"}
 _RESERVED_KEPT = "/:?@!$'()*,;"
@@ -25,18 +26,13 @@ class UnfitError(Exception):
     """A value that cannot be written where it belongs; it is turned into a problem of the arguments."""
 
 
-def to_json(value: Any) -> str:
-    """Return a value as compact JSON text."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
 def plain_text(value: Any) -> str:
     """Return a value as text: a string as it is, anything else as JSON writes it.
 
     >>> [plain_text(value) for value in ("a b", 3, True, None, [1])]
     ['a b', '3', 'true', 'null', '[1]']
     """
-    return value if isinstance(value, str) else to_json(value)
+    return value if isinstance(value, str) else strict_json(value)
 
 
 def path_text(parameter: Parameter, value: Any) -> str:
@@ -49,7 +45,7 @@ def path_text(parameter: Parameter, value: Any) -> str:
         UnfitError: the path would lead elsewhere, or the value is empty.
     """
     if parameter.as_json:
-        return _path_part(to_json(value))
+        return _path_part(strict_json(value))
     pairs = [(_path_part(key), _path_part(text)) for key, text in _pairs(value)]
     if not pairs:
         raise UnfitError("must not be empty, because it is a part of the path")
@@ -97,7 +93,7 @@ def query_pairs(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
     safe = _RESERVED_KEPT if parameter.keep_reserved else ""
     name = quote(parameter.name, safe="")
     if parameter.as_json or not isinstance(value, dict | list):
-        text = to_json(value) if parameter.as_json else plain_text(value)
+        text = strict_json(value) if parameter.as_json else plain_text(value)
         return [(name, quote(text, safe=safe))]
     if parameter.style == "deepObject" and isinstance(value, dict):
         return [(quote(key, safe=""), quote(text, safe=safe)) for key, text in _deep(parameter.name, value)]
@@ -158,7 +154,7 @@ def cookie_text(parameter: Parameter, value: Any) -> list[str]:
         UnfitError: a name that a cookie cannot have.
     """
     if parameter.as_json or not isinstance(value, dict | list):
-        text = to_json(value) if parameter.as_json else plain_text(value)
+        text = strict_json(value) if parameter.as_json else plain_text(value)
         return [_cookie(parameter.name, text)]
     pairs = _pairs(value)
     if parameter.explode:

@@ -1,6 +1,5 @@
 """Answers of tools that change nothing, given again without asking again."""
 
-import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -17,12 +16,12 @@ from toolcrib.errors import ValidationError
 from toolcrib.execution.call import Answer, Call
 from toolcrib.execution.middleware.compose import by_backend, require
 from toolcrib.execution.protocols import Next
+from toolcrib.model.json_text import sorted_json
 from toolcrib.model.plain import measure
 from toolcrib.model.toolid import ToolId
 
 FROM_CACHE = "from the cache"
 """The note on an answer that no backend was asked for."""
-_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -219,7 +218,7 @@ def digest(args: Any) -> bytes | None:
     """
     if not _is_json(args):
         return None
-    return blake2b(_CANONICAL.encode(args).encode(), digest_size=32).digest()
+    return blake2b(sorted_json(args).encode(), digest_size=32).digest()
 
 
 @dataclass(frozen=True, slots=True)

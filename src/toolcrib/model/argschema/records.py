@@ -1,11 +1,11 @@
 """Records of parsed arguments, and the texts by which values are named and compared."""
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 import jsonschema_rs
 
+from toolcrib.model.json_text import sorted_json
 from toolcrib.model.plain import walk
 
 ArgType = Literal["string", "integer", "float", "number", "boolean", "enum", "array", "object"]
@@ -28,7 +28,6 @@ _LONGEST_NAME = 100
 _LONGEST_NUMBER = 64
 _MAX_FORM = 4_096
 _MAX_FORM_BITS = 1_024  # the longest whole float; writing out much longer integers takes quadratic time
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def quoted(text: str) -> str:
@@ -71,7 +70,7 @@ def form_of(value: Any) -> str | None:
         return value
     if type(value) is int and value.bit_length() <= _MAX_FORM_BITS:
         return str(value)
-    return _ENCODER.encode(_whole(value)) if _is_small(value) else None
+    return sorted_json(_whole(value)) if _is_small(value) else None
 
 
 def _is_small(value: Any) -> bool:

@@ -3,6 +3,18 @@
 Each node is one subschema. An edge *in place* looks at the same value again (`allOf`, `$ref`, `if`, ...), an
 edge *down* looks at a member of it (`properties`, `items`, ...). References are followed, so that shared
 definitions are shared nodes: the graph is as large as the schema, however often its parts are used.
+
+The graph is built before a schema is compiled, because the engine itself has no limits: `cost` computes from
+it how many steps a value of a given size can cause, and `meter` counts them for one value. So every place
+that validation can reach must be in it; a place too many only makes the estimate higher.
+
+- A node is known by the identity of its subschema and the base URI for its references. Places are kept, so
+  that no identity is used twice while the graph is built.
+- Schemas are expanded from a queue, not by recursion: references may be chained longer than Python's stack.
+- Plain local pointers are followed here, since the engine answers each lookup with a copy. Anything else
+  (`$id`, anchors, other documents) is left to the engine, whose answers are counted and limited.
+- Which anchor a `$dynamicRef` means depends on the way by which validation comes. Its node therefore leads to
+  every anchor of its name, found again after each round, because new resources bring new anchors.
 """
 
 from collections import deque

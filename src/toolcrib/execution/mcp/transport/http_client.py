@@ -30,6 +30,7 @@ from toolcrib.execution.mcp.transport.http_responses import (
 )
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
 from toolcrib.execution.mcp.transport.redirects import next_request_within_origin
+from toolcrib.model.json_text import strict_json
 
 try:
     from toolcrib.execution.mcp.transport.plain_http import PlainHttp
@@ -227,7 +228,7 @@ class AnsweringClient(QuietClient):
         headers = self._session | headers
         try:
             # As httpx2 writes it.
-            text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+            text = strict_json(message).encode()
             reply = await plain.post(text, headers)
         except (TypeError, ValueError, RecursionError):
             return None  # httpx2 refuses it too, and says why

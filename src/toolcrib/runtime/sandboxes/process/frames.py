@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 import anyio
 import anyio.lowlevel
 
+from toolcrib.model.json_text import strict_json
+
 _HEADER = 4
 _CHUNK = 1 << 18
 _LAST = b'{"done":'
@@ -28,7 +30,7 @@ def encode(message: dict[str, Any], limit: int) -> bytes:
         FrameError: it is not JSON, or larger than the limit.
     """
     try:
-        data = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        data = strict_json(message).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise FrameError(f"it is not JSON: {error}") from error
     if len(data) > limit:
