@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.meta.asking import Asking, called, crib_of_tools, face_of, refused
+from gateway.frontends.meta.asking import Asking, called, crib_of_tools, face_of, refused
 from mcp import MCPError
 from waiting import PATIENCE
 
