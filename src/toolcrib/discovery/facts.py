@@ -77,14 +77,14 @@ def summary_text(tool: Tool, limit: int) -> str:
     That is `_meta.summary`, else the description, else a title.
     """
     annotated = tool.annotations.title if tool.annotations else None
-    candidates = (_stated(tool, "summary", _text), tool.description, tool.title, annotated)
+    candidates = (_read_field(tool, "summary", _text), tool.description, tool.title, annotated)
     shortened = (short(text, limit) for text in candidates if text)
     return next(filter(None, shortened), "")
 
 
 def category(tool: Tool) -> str | None:
     """Return the category that `_meta` names."""
-    found = _stated(tool, "category", _text)
+    found = _read_field(tool, "category", _text)
     return short(found, _MAX_LABEL) if found else None
 
 
@@ -105,7 +105,10 @@ def aliases(tool: Tool) -> tuple[str, ...]:
 
 def examples_of(tool: Tool) -> tuple[str, ...]:
     """Return questions that a tool answers, as its maker wrote them."""
-    found = (*(_stated(tool, "examples", _texts) or ()), *(_stated(tool, "exampleQueries", _texts) or ()))
+    found = (
+        *(_read_field(tool, "examples", _texts) or ()),
+        *(_read_field(tool, "exampleQueries", _texts) or ()),
+    )
     return _distinct(found, _MAX_QUESTION)
 
 
@@ -127,7 +130,7 @@ def is_deprecated(tool: Tool) -> bool:
     stated += (beside.get("deprecated"), beside.get("deprecatedHint"))
     if any(value is True or (isinstance(value, str | dict) and value) for value in stated):
         return True
-    texts = (tool.description, title_of(tool), _stated(tool, "summary", _text))
+    texts = (tool.description, title_of(tool), _read_field(tool, "summary", _text))
     return any(
         "deprecated" in text[:_MAX_NOTICE].lower() and _NOTICE.search(text[:_MAX_NOTICE])
         for text in texts
@@ -137,11 +140,13 @@ def is_deprecated(tool: Tool) -> bool:
 
 def security_summary(tool: Tool) -> str | None:
     """Return the names of the security schemes that a tool asks for: `apiKey, oauth`."""
-    names = _stated(tool, "securityRequirements", _required) or _stated(tool, "securitySchemes", _keys)
+    names = _read_field(tool, "securityRequirements", _required) or _read_field(
+        tool, "securitySchemes", _keys
+    )
     return cut(", ".join(sorted(set(names))), _MAX_SECURITY) if names else None
 
 
-def _stated(tool: Tool, key: str, read: Callable[[Any], T]) -> T | None:
+def _read_field(tool: Tool, key: str, read: Callable[[Any], T]) -> T | None:
     """Return what `_meta`, or else a field that MCP does not know, says under a key, if it can be read."""
     meta, beside = tool.shared("meta") or {}, tool.__pydantic_extra__ or {}
     if not meta and not beside:
@@ -169,7 +174,7 @@ def _required(value: Any) -> list[str]:
 
 
 def _labels(tool: Tool, key: str) -> tuple[str, ...]:
-    return _distinct(_stated(tool, key, _texts) or (), _MAX_LABEL)
+    return _distinct(_read_field(tool, key, _texts) or (), _MAX_LABEL)
 
 
 def _distinct(texts: Iterable[str], limit: int) -> tuple[str, ...]:
@@ -281,7 +286,7 @@ def title_of(tool: Tool) -> str | None:
 
 def own_summary(tool: Tool) -> str:
     """Return the summary, where it says something that title and description do not."""
-    stated = _stated(tool, "summary", _text)
+    stated = _read_field(tool, "summary", _text)
     if not stated:
         return ""
     summary = short(stated, _MAX_SUMMARY)

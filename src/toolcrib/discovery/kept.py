@@ -40,9 +40,9 @@ class TextCollection:
             StoreError: a text is not what was once written.
         """
         kept = self._texts.texts(self._collection) if self._texts else ()
-        return {key: self._read(key, text, read) for key, text in kept}
+        return {key: self._parse(key, text, read) for key, text in kept}
 
-    def _read(self, key: str, text: str, read: Callable[[str], T]) -> T:
+    def _parse(self, key: str, text: str, read: Callable[[str], T]) -> T:
         try:
             return read(text)
         except InvalidToolError as error:

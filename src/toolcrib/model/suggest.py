@@ -1,8 +1,9 @@
-"""The nearest thing to what somebody wrote."""
+"""Suggestions for mistyped names: the nearest of the known ones."""
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 
@@ -11,37 +12,47 @@ _MAX_SCANNED = 2_000
 _MAX_COMPARED = 50
 _MAX_LISTED = 20
 _MAX_SEARCHED = 32
-"""For how many names of one input the nearest known one is looked for: an error shows fewer problems."""
-_LEFT: ContextVar[list[None] | None] = ContextVar("searches_for_a_name_left", default=None)
-"""One item for each name that may still be looked for. Names are judged far below where an input comes in."""
+"""How many names of one input get a suggestion: an error shows fewer problems."""
+
+
+@dataclass(slots=True)
+class _Budget:
+    """How many more suggestions one input may get."""
+
+    left: int = _MAX_SEARCHED
+
+
+# A ContextVar, because the names of one input are checked far below where it comes in, some by validators of
+# pydantic and of JSON Schema, which leave no argument for the budget.
+_BUDGET: ContextVar[_Budget | None] = ContextVar("suggestion_budget", default=None)
 
 
 @contextmanager
 def few_suggestions() -> Iterator[None]:
-    """Have `nearest` answer for the first names alone in the block that judges one input.
+    """Limit how many suggestions the block makes for one input.
 
-    A search takes milliseconds, and somebody may write a hundred thousand names that nobody knows. Inside
-    another such block it is the outer one that counts.
+    A suggestion takes milliseconds, and an input may have a hundred thousand unknown names. A block inside
+    another shares the budget of the outer one.
     """
-    if _LEFT.get() is not None:
+    if _BUDGET.get() is not None:
         yield
         return
-    token = _LEFT.set([None] * _MAX_SEARCHED)
+    token = _BUDGET.set(_Budget())
     try:
         yield
     finally:
-        _LEFT.reset(token)
+        _BUDGET.reset(token)
 
 
-def may_search() -> bool:
-    """Return whether the nearest name may be looked for once more, and count that."""
-    left = _LEFT.get()
-    if left is None:
+def take_suggestion() -> bool:
+    """Take one suggestion from the budget of the present input; False if none is left."""
+    budget = _BUDGET.get()
+    if budget is None:
         return True
-    if left:
-        left.pop()
-        return True
-    return False
+    if not budget.left:
+        return False
+    budget.left -= 1
+    return True
 
 
 def nearest(word: str, options: Iterable[str]) -> str | None:
@@ -50,9 +61,7 @@ def nearest(word: str, options: Iterable[str]) -> str | None:
     >>> nearest("titel", ["title", "body"])
     'title'
     """
-    if len(word) > _MAX_LENGTH:
-        return None
-    if not may_search():
+    if len(word) > _MAX_LENGTH or not take_suggestion():
         return None
     reach = max(1, len(word) // 3)
     alike = (option for option in islice(options, _MAX_SCANNED) if abs(len(option) - len(word)) <= reach)

@@ -96,6 +96,8 @@ FIELDS: dict[str, tuple[list[dict[str, object]], tuple[str, ...]]] = {
 }
 
 
+MAY_TIE = "words and minilm"
+"""Its classifier may trust a sibling more than the first by score; the two then share their mean."""
 PHRASES = ("{}", "something for {}", "which tool is for {}?", "show me {} tools")
 
 
@@ -111,8 +113,8 @@ def test_a_named_topic_lifts_its_tool_above_its_siblings(kind: str, field: str, 
             told = [(each.id, round(each.confidence, 3)) for each in page]
             assert page[0].id == f"tool_{number}", (phrase, topic, told)
             assert page[0].confidence >= LOW_CONFIDENCE, (phrase, topic, told)
-            # Never below: a sibling whose own confidence is higher is cut to the first one's.
-            assert len(page) == 1 or page[0].confidence >= page[1].confidence, (phrase, topic, told)
+            if len(page) > 1 and kind != MAY_TIE:
+                assert page[0].confidence > page[1].confidence, (phrase, topic, told)
 
 
 WORDS = ["billing", "weather", "how", "to", "the", "issue", "tracking", "v2", "c", "read", "png"]

@@ -70,7 +70,7 @@ class DocEntry(Record):
         return cls.of_checked(
             summary=_cut(entry.summary, MAX_SUMMARY),
             notes=_cut(entry.notes, MAX_NOTES),
-            examples=tuple(map(_shown, entry.examples)),
+            examples=tuple(map(_shorten_example, entry.examples)),
             external_refs=entry.external_refs,
         )
 
@@ -102,7 +102,7 @@ def _cut(text: str | None, limit: int) -> str | None:
     return cut(text, limit) if text and not text.isspace() else None
 
 
-def _shown(example: ToolExample) -> ToolExample:
+def _shorten_example(example: ToolExample) -> ToolExample:
     """Return an example of one's own, within the lengths that are shown."""
     cuts = {
         "description": _cut(example.description, MAX_EXAMPLE_DESCRIPTION),

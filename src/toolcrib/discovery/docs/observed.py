@@ -184,17 +184,17 @@ class ObservedShape:
             raise ValidationError((Problem("", "size", message),))
         shape = Shape()
         shape.add(value, MAX_DEPTH)
-        return cls._bounded(1, shape, MAX_DEPTH)
+        return cls._limit(1, shape, MAX_DEPTH)
 
     def merge(self, other: "ObservedShape") -> "ObservedShape":
         """Return the shape of the values of both."""
         depth = min(self.depth, other.depth)
         shape = self.shape.to_depth(depth)
         shape.join(other.shape, depth)
-        return self._bounded(self.observed + other.observed, shape, depth)
+        return self._limit(self.observed + other.observed, shape, depth)
 
     @classmethod
-    def _bounded(cls, observed: int, shape: Shape, count: int) -> "ObservedShape":
+    def _limit(cls, observed: int, shape: Shape, count: int) -> "ObservedShape":
         """Return a shape cut to the depth to which it is not too large."""
         depth = count
         while shape.weight(depth) > MAX_WEIGHT:
@@ -207,7 +207,7 @@ class ObservedShape:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, from which learning can go on."""
-        return {"observed": self.observed, "depth": self.depth, "shape": _written(self.shape)}
+        return {"observed": self.observed, "depth": self.depth, "shape": _shape_to_json(self.shape)}
 
     @classmethod
     def from_json(cls, source: str | bytes | bytearray | dict[str, Any]) -> "ObservedShape":
@@ -217,21 +217,21 @@ class ObservedShape:
             InvalidToolError: it is no such shape.
         """
         read = _Written.from_json(source)
-        return cls._bounded(read.observed, _shape(read.shape, read.depth).to_depth(read.depth), read.depth)
+        return cls._limit(read.observed, _shape(read.shape, read.depth).to_depth(read.depth), read.depth)
 
 
-def _written(shape: Shape) -> dict[str, Any]:
+def _shape_to_json(shape: Shape) -> dict[str, Any]:
     data: dict[str, Any] = {"kinds": sorted(shape.kinds)}
     if shape.objects:
         data["objects"] = shape.objects
     if shape.named:
         named = sorted(shape.named.items())
-        data["named"] = {name: [count, _written(inner)] for name, (count, inner) in named}
+        data["named"] = {name: [count, _shape_to_json(inner)] for name, (count, inner) in named}
     if shape.is_map:
         data["isMap"] = True
     for key, inner in (("rest", shape.rest), ("items", shape.items)):
         if inner:
-            data[key] = _written(inner)
+            data[key] = _shape_to_json(inner)
     return data
 
 
@@ -280,7 +280,7 @@ def _schema(shape: Shape, depth: int) -> dict[str, Any]:
 
 
 def _members(shape: Shape, depth: int) -> dict[str, Any]:
-    listed = _listed(shape)
+    listed = _list_types(shape)
     rest = shape.rest.to_depth(depth - 1) if shape.rest else Shape()
     for name in shape.named.keys() - listed:
         rest.join(shape.named[name][1], depth - 1)
@@ -294,7 +294,7 @@ def _members(shape: Shape, depth: int) -> dict[str, Any]:
     return members
 
 
-def _listed(shape: Shape) -> list[str]:
+def _list_types(shape: Shape) -> list[str]:
     """Return the names worth listing, in order."""
     counts = {name: count for name, (count, _) in shape.named.items()}
     if len(counts) <= MAX_PROPERTIES:

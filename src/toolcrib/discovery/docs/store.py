@@ -215,7 +215,7 @@ class DocStore:
         if level is not DetailLevel.SUMMARY:
             fields |= self._definition(found.tool, found.places()[0])
         if level is DetailLevel.FULL and entry is not None:
-            examples = self._shown(entry, None)
+            examples = self._limit_examples(entry, None)
             fields |= {"notes": entry.notes, "examples": examples, "external_refs": entry.external_refs}
         return ToolDoc.of_checked(**fields)
 
@@ -232,9 +232,9 @@ class DocStore:
         entry = self._entry(found)
         if entry is None and found.tool is None:
             raise self._missing(found)
-        return self._shown(entry or DocEntry(), limit)
+        return self._limit_examples(entry or DocEntry(), limit)
 
-    def _shown(self, entry: DocEntry, limit: int | None) -> tuple[ToolExample, ...]:
+    def _limit_examples(self, entry: DocEntry, limit: int | None) -> tuple[ToolExample, ...]:
         limits = [count for count in (limit, self._max_examples) if count is not None]
         return entry.examples[: min(limits, default=None)]
 

@@ -18,7 +18,7 @@
 from toolcrib.discovery.evaluation.abstention import Separation, missing_auc, off_topic_auc, separate
 from toolcrib.discovery.evaluation.catalogue import EvaluationCatalogue, ToolLine
 from toolcrib.discovery.evaluation.everyday import EVERYDAY
-from toolcrib.discovery.evaluation.finder import Finder, IndexFinder, IndexLike, Removable, finder_of
+from toolcrib.discovery.evaluation.finder import Finder, IndexFinder, Removable, finder_of
 from toolcrib.discovery.evaluation.labels import (
     LabelledQuery,
     LabelledSet,
@@ -56,7 +56,6 @@ __all__ = [
     "EvaluationReport",
     "Finder",
     "IndexFinder",
-    "IndexLike",
     "LabelledQuery",
     "LabelledSet",
     "Progress",

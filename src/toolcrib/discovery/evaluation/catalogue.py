@@ -164,7 +164,7 @@ def admissible_names(names: Iterable[str]) -> dict[str, str]:
 def distinct(name: str, original: str, taken: Container[str]) -> str:
     """Return a name with a digest of what it stands for, which is not among those taken."""
     attempt = 0
-    while (found := _digested(name, f"{attempt or ''}{original}")) in taken:
+    while (found := _shorten_id(name, f"{attempt or ''}{original}")) in taken:
         attempt += 1
     return found
 
@@ -174,7 +174,7 @@ def loses_words(original: str) -> bool:
     return any(char.isalnum() and not char.isascii() for char in _without_accents(original))
 
 
-def _digested(name: str, original: str) -> str:
+def _shorten_id(name: str, original: str) -> str:
     digest = blake2b(original.encode("utf-8", "surrogatepass"), digest_size=_DIGEST // 2).hexdigest()
     return f"{name[: MAX_NAME_LENGTH - _DIGEST - 1]}-{digest}"
 

@@ -3,10 +3,12 @@
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from toolcrib.discovery.index import Index
 from toolcrib.discovery.protocols import Hit
 from toolcrib.errors import ToolNotFoundError
+from toolcrib.model import Tool, ToolBackend
 
 
 @runtime_checkable
@@ -30,30 +32,6 @@ class Removable(Finder, Protocol):
         ...
 
 
-class IndexLike(Protocol):
-    """What is needed of an index: `toolcrib.discovery.Index` is one."""
-
-    def search(self, query: str, *, limit: int) -> Any:
-        """Return a page of results."""
-        ...
-
-    def get(self, tool_id: str, /) -> Any:
-        """Return a tool."""
-        ...
-
-    def backends(self, tool_id: str, /) -> Sequence[Any]:
-        """Return what can run a tool."""
-        ...
-
-    def register_many(self, tools: Any, /) -> Any:
-        """Add tools, each with a backend."""
-        ...
-
-    def unregister(self, tool_id: str, /) -> Any:
-        """Forget a tool."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class IndexFinder:
     """An index as a finder.
@@ -62,7 +40,7 @@ class IndexFinder:
     measured, rather than one that others use.
     """
 
-    index: IndexLike
+    index: Index
     """The index that is searched."""
 
     def search(self, query: str, *, limit: int) -> list[Hit]:
@@ -79,17 +57,17 @@ class IndexFinder:
         finally:
             self.index.register_many(taken)
 
-    def _take(self, tool_id: str) -> list[tuple[Any, Any]]:
-        """Forget a tool, and return what would bring it back."""
+    def _take(self, tool_id: str) -> list[tuple[Tool, ToolBackend | None]]:
+        """Unregister a tool, and return the pairs that register it again."""
         try:
             tool = self.index.get(tool_id)
         except ToolNotFoundError:
             return []
-        pairs = [(tool, backend) for backend in self.index.backends(tool_id)] or [(tool, None)]
+        backends: Sequence[ToolBackend | None] = self.index.backends(tool_id) or (None,)
         self.index.unregister(tool_id)
-        return pairs
+        return [(tool, backend) for backend in backends]
 
 
-def finder_of(index: IndexLike) -> IndexFinder:
+def finder_of(index: Index) -> IndexFinder:
     """Return an index as a finder that can be measured."""
     return IndexFinder(index)

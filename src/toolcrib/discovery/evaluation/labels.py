@@ -60,7 +60,7 @@ def load_tools(path: str | Path, *, lenient: bool = False) -> EvaluationCatalogu
     file = Path(path)
     problems: list[Problem] = []
     lines: dict[str, ToolLine] = {}
-    for number, line in _read(file, ToolLine, problems):
+    for number, line in _read_lines(file, ToolLine, problems):
         if line.id in lines:
             problems.append(_problem(number, "id", f"the id {shown(line.id)} is on an earlier line too"))
         lines[line.id] = line
@@ -80,7 +80,7 @@ def load_queries(path: str | Path, *, known: Container[str] | None = None) -> tu
     file = Path(path)
     problems: list[Problem] = []
     questions = []
-    for number, question in _read(file, LabelledQuery, problems):
+    for number, question in _read_lines(file, LabelledQuery, problems):
         unknown = [] if known is None else [name for name in question.relevant if name not in known]
         problems += [
             _problem(number, "relevant", f"there is no tool with the id {shown(name)}") for name in unknown
@@ -98,7 +98,7 @@ def load_set(folder: str | Path, *, name: str | None = None, lenient: bool = Fal
     return LabelledSet(name or place.name, catalogue, queries)
 
 
-def _read(file: Path, kind: type[_Line], problems: list[Problem]) -> Iterator[tuple[int, _Line]]:
+def _read_lines(file: Path, kind: type[_Line], problems: list[Problem]) -> Iterator[tuple[int, _Line]]:
     """Yield the records of a file with the numbers of their lines; add what is wrong with the others."""
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):

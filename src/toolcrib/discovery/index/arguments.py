@@ -31,32 +31,8 @@ from toolcrib.redaction import error_text
 
 AnyTool = Tool | LocalTool[..., Any] | BaseModel
 """What can be registered: our own record, a function made a tool, or the MCP SDK's `Tool`."""
-MAX_LIMIT = 1_000
-"""How many items a page holds at most; a larger limit gives a page of so many."""
 _MAX_COUNT = 2**31 - 1
 _PAIR = 2
-
-
-def check_asked(*, limit: int, query: str = "", min_confidence: float = 0.0) -> int:
-    """Return how many items the page may hold.
-
-    Raises:
-        ValidationError: with everything that is wrong with what was asked.
-    """
-    problems: list[Problem] = []
-    if not isinstance(query, str):
-        problems.append(Problem("/query", "type", f"must be text, not {type(query).__name__}"))
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        problems.append(Problem("/limit", "type", f"must be a whole number, not {type(limit).__name__}"))
-    elif limit < 1:
-        problems.append(Problem("/limit", "minimum", f"must be at least 1, not {shown(limit)}"))
-    if isinstance(min_confidence, bool) or not isinstance(min_confidence, int | float):
-        problems.append(Problem("/min_confidence", "type", "must be a number from 0 to 1"))
-    elif not 0 <= min_confidence <= 1:  # which NaN is not either
-        problems.append(Problem("/min_confidence", "maximum", "must be from 0 to 1"))
-    if problems:
-        raise ValidationError(tuple(problems))
-    return min(limit, MAX_LIMIT)
 
 
 def check_parts(searcher: Any, store: Any, validator: Any) -> None:

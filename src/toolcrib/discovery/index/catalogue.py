@@ -28,8 +28,8 @@ class EntryTable(Lookup):
         self._entries: dict[str, Entry] = {}
         self._order: list[str] = []
         self._versions: dict[str, set[str]] = {}
-        self._selections = Selections(self._meant)
-        self._names = Names()
+        self._selections = Selections(self._expand_id)
+        self.names = Names()
         self._admissions: OrderedDict[str, Admission] = OrderedDict()
 
     def get(self, tool_id: str) -> Entry | None:
@@ -74,11 +74,7 @@ class EntryTable(Lookup):
 
     def answering(self, name: str, among: frozenset[str] | None = None) -> Named:
         """Return the tools that answer to a name, as if there were only those among which to look."""
-        return self._names.answering(name, among)
-
-    def named_in(self, question: str, among: frozenset[str] | None) -> Named:
-        """Return those among some tools that a question names, and how directly."""
-        return self._names.named_in(question, among)
+        return self.names.answering(name, among)
 
     def admit(self, admission: Admission) -> None:
         """File the tools that an admission lets pass under its facet, if that is not done yet."""
@@ -100,7 +96,7 @@ class EntryTable(Lookup):
         admitting = (one for one in self._admissions.values() if one.admits(entry.id, entry.keys))
         return [*entry.keys, *(one.facet for one in admitting)]
 
-    def _meant(self, tool_id: str) -> Collection[str]:
+    def _expand_id(self, tool_id: str) -> Collection[str]:
         """Return the tools that an id stands for: all versions, where it has none."""
         if is_exact(tool_id):
             return (tool_id,) if tool_id in self._entries else ()
@@ -110,7 +106,7 @@ class EntryTable(Lookup):
         self._entries[entry.id] = entry
         self._selections.add(entry.id, self._keys(entry))
         self._versions.setdefault(without_version(entry.id), set()).add(entry.id)
-        self._names.add(entry)
+        self.names.add(entry)
 
     def _take_out(self, entry: Entry) -> None:
         name = without_version(entry.id)
@@ -118,7 +114,7 @@ class EntryTable(Lookup):
         self._versions[name].discard(entry.id)
         if not self._versions[name]:
             del self._versions[name]
-        self._names.remove(entry)
+        self.names.remove(entry)
 
     def _reorder(self, fresh: list[str], gone: list[str]) -> None:
         if len(fresh) + len(gone) > _FEW:
@@ -161,9 +157,9 @@ class Selection:
 class Selections:
     """Tools by facet; a filter that was asked for before is mended where tools changed, not made anew."""
 
-    def __init__(self, meant: Callable[[str], Collection[str]]) -> None:
-        """File nothing yet; `meant` says which tools an id stands for."""
-        self._meant = meant
+    def __init__(self, expand_id: Callable[[str], Collection[str]]) -> None:
+        """File nothing yet; `expand_id` says which tools an id stands for."""
+        self._expand_id = expand_id
         self._by_facet: dict[str, set[str]] = {}
         self._namespaces: set[str] = set()
         self._kept: dict[Filter, Selection] = {}
@@ -217,7 +213,7 @@ class Selections:
         """Return the tools that pass a filter of at least one condition."""
         selection = self._kept.get(conditions)
         if selection is None:
-            selection = Selection(self._found(conditions))
+            selection = Selection(self._select(conditions))
             if sum(len(facet) for facets in conditions for facet in facets) > _LONGEST_KEPT:
                 return selection
             if len(self._kept) >= _KEPT:
@@ -232,24 +228,26 @@ class Selections:
             selection.stale.clear()
         return selection
 
-    def _found(self, conditions: Filter) -> frozenset[str]:
-        wanted = [self._having(facets) for facets in conditions if NONE_OF not in facets] or [self._all()]
-        unwanted = [self._having(facets) for facets in conditions if NONE_OF in facets]
+    def _select(self, conditions: Filter) -> frozenset[str]:
+        wanted = [self._ids_with_any(facets) for facets in conditions if NONE_OF not in facets] or [
+            self._all_ids()
+        ]
+        unwanted = [self._ids_with_any(facets) for facets in conditions if NONE_OF in facets]
         first, *others = sorted(wanted, key=len)
         found = first.intersection(*others) if others else first
         return frozenset(found.difference(*unwanted) if unwanted else found)
 
-    def _all(self) -> set[str]:
-        return self._having(frozenset(NAMESPACE + one for one in self._namespaces))
+    def _all_ids(self) -> set[str]:
+        return self._ids_with_any(frozenset(NAMESPACE + one for one in self._namespaces))
 
-    def _having(self, facets: frozenset[str]) -> set[str]:
+    def _ids_with_any(self, facets: frozenset[str]) -> set[str]:
         """Return the tools that have one of some facets, not to be changed."""
         groups = [self._by_facet[facet] for facet in facets if facet in self._by_facet]
-        named = [self._meant(facet.removeprefix(ID)) for facet in facets if facet.startswith(ID)]
+        named = [self._expand_id(facet.removeprefix(ID)) for facet in facets if facet.startswith(ID)]
         return groups[0] if len(groups) == 1 and not named else set().union(*groups, *named)
 
     def _passes(self, tool_id: str, conditions: Filter) -> bool:
-        return tool_id in self._meant(tool_id) and all(
+        return tool_id in self._expand_id(tool_id) and all(
             self._has_one(tool_id, facets) != (NONE_OF in facets) for facets in conditions
         )
 

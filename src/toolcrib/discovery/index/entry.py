@@ -44,7 +44,7 @@ class Entry:
             self._tool = None
             self._definition = source.definition
             self.id = source.id
-            self.facets = _texts(source.facets)
+            self.facets = _parse_texts(source.facets)
             self.content_hash = source.content_hash
 
     @classmethod
@@ -55,7 +55,7 @@ class Entry:
             StoreError: it is not what was once written.
         """
         try:
-            return cls(row, _BACKENDS.validate_json(row.backends), _texts(row.examples))
+            return cls(row, _BACKENDS.validate_json(row.backends), _parse_texts(row.examples))
         except (ValueError, TypeError, RecursionError) as error:
             raise _unreadable(row.id) from error
 
@@ -117,20 +117,20 @@ def _unreadable(tool_id: str) -> StoreError:
     return StoreError("tools", reason)
 
 
-def _texts(kept: str) -> tuple[str, ...]:
+def _parse_texts(kept: str) -> tuple[str, ...]:
     texts = json.loads(kept)
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise TypeError(kept[:80])
     return tuple(texts)
 
 
-def _text(value: Any) -> str:
+def _canonical_json(value: Any) -> str:
     """Return JSON as text that is the same for the same JSON, and tells `1` from `true` and `1.0`."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _digest(tool: Tool, examples: Sequence[str]) -> str:
-    text = f"{_text(tool.to_json())}\n{_text(examples)}"
+    text = f"{_canonical_json(tool.to_json())}\n{_canonical_json(examples)}"
     return blake2b(text.encode(), digest_size=20).hexdigest()
 
 
@@ -148,7 +148,9 @@ def changed_fields(known: Entry, tool: Tool) -> tuple[str, ...]:
     changed = tuple(
         name
         for name in sorted(before.keys() | after.keys())
-        if name not in before or name not in after or _text(before[name]) != _text(after[name])
+        if name not in before
+        or name not in after
+        or _canonical_json(before[name]) != _canonical_json(after[name])
     )
     return changed or ("definition",)
 

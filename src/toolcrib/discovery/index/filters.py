@@ -83,7 +83,7 @@ def tool_facets(tool: Tool) -> tuple[str, ...]:
     return (
         f"{NAMESPACE}{tool.namespace or ''}",
         *(f"tag={tag}" for tag in tool.tags),
-        *((f"category={_folded(label)}",) if label else ()),
+        *((f"category={_normalize_label(label)}",) if label else ()),
         *(f"alias={alias}" for alias in aliases(tool)),
         *(f"{hint}={hints[hint]}" for hint in _HINTS.values() if hint in hints),
         *((DEPRECATED,) if is_deprecated(tool) else ()),
@@ -122,8 +122,14 @@ def read_filter(options: FilterOptions) -> Filter:
     Raises:
         ValidationError: with everything that is wrong with them.
     """
-    given = options | {"tags": _listed(options.get("tags")), "all_tags": _listed(options.get("all_tags"))}
-    problems = tuple(_problems(dict(given)))
+    if not options:
+        return ()
+    given: dict[str, Any] = {**options}
+    for name in ("tags", "all_tags"):
+        tags = given.get(name)
+        if isinstance(tags, Iterable) and not isinstance(tags, str):
+            given[name] = list(tags)  # it is read more than once
+    problems = tuple(_problems(given))
     if problems:
         raise ValidationError(problems)
     return combined(_conditions(given))
@@ -149,13 +155,13 @@ def filter_text(conditions: Filter) -> str:
     return repr([sorted(one) for one in conditions])
 
 
-def _conditions(options: FilterOptions) -> Iterator[frozenset[str]]:
+def _conditions(options: Mapping[str, Any]) -> Iterator[frozenset[str]]:
     namespace, label, backend = options.get("namespace"), options.get("category"), options.get("backend")
     tags = options.get("tags")
     if namespace is not None:
         yield frozenset({f"{NAMESPACE}{namespace}"})
     if label is not None:
-        yield frozenset({f"category={_folded(label)}"})
+        yield frozenset({f"category={_normalize_label(label)}"})
     if backend is not None:
         yield frozenset({f"backend={backend}" if isinstance(backend, str) else _exact(backend)})
     if tags is not None:
@@ -165,17 +171,12 @@ def _conditions(options: FilterOptions) -> Iterator[frozenset[str]]:
         yield frozenset({f"{_HINTS.get(hint, hint)}={value}"})
 
 
-def _listed(tags: Any) -> Any:
-    """Return tags that can be read more than once; what is no series is left to be refused."""
-    return list(tags) if isinstance(tags, Iterable) and not isinstance(tags, str) else tags
-
-
 def _tag_facet(tag: str) -> str:
     """Return the facet of a tag, however it is written; one that no tag can be written as has no tools."""
     return f"tag={''.join(normalize_tags([tag]))}"
 
 
-def _folded(label: str) -> str:
+def _normalize_label(label: str) -> str:
     return " ".join(label.split()).casefold()
 
 
@@ -197,7 +198,8 @@ def _problems(given: dict[str, Any]) -> Iterator[Problem]:
             yield Problem(f"/{name}", "type", "must be a list of tags, each a text")
     if not isinstance(given.get("backend"), str | ToolBackend | None):
         yield Problem("/backend", "type", "must be a kind, a name or a backend")
-    yield from _hint_problems(given.get("annotations"))
+    if given.get("annotations") is not None:
+        yield from _hint_problems(given["annotations"])
 
 
 def _unknown(name: str) -> str:
@@ -210,10 +212,10 @@ def _unknown(name: str) -> str:
 
 
 def _hint_problems(annotations: Any) -> Iterator[Problem]:
-    if not isinstance(annotations, Mapping | None):
+    if not isinstance(annotations, Mapping):
         yield Problem("/annotations", "type", "must be a mapping from hints to booleans")
         return
-    for hint, value in (annotations or {}).items():
+    for hint, value in annotations.items():
         if hint_name(hint) is None:
             yield Problem(
                 f"/annotations/{hint}", "name", f"is not a hint; there are {', '.join(_HINTS.values())}"

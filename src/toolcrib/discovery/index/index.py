@@ -184,7 +184,7 @@ class Index(IndexReader):
             ToolcribError: the first refusal, with a note that names the others.
             ValidationError: they are not pairs.
         """
-        checked = self._checked(tools)
+        checked = self._check_tools(tools)
 
         def change(batch: Batch) -> None:
             for tool, backend in checked:
@@ -255,7 +255,7 @@ class Index(IndexReader):
                 return 0
             return self._store.prune_derived(self._catalogue.hashes())
 
-    def _checked(self, tools: Iterable[tuple[Any, Any]]) -> list[tuple[Tool, ToolBackend | None]]:
+    def _check_tools(self, tools: Iterable[tuple[Any, Any]]) -> list[tuple[Tool, ToolBackend | None]]:
         """Return tools that may all be registered."""
         checked: list[tuple[Tool, ToolBackend | None]] = []
         refused: list[tuple[str, ToolcribError]] = []
@@ -284,7 +284,7 @@ class Index(IndexReader):
             if not batch.changes:
                 return
             entries, dropped = list(batch.put.values()), list(batch.dropped)
-            with self._kept(entries, dropped):
+            with self._write_to_store(entries, dropped):
                 self._searcher.update(entries, dropped)
             with self._shared.lock:
                 self._catalogue.replace(entries, dropped)
@@ -293,7 +293,7 @@ class Index(IndexReader):
         self._listeners.tell()
 
     @contextmanager
-    def _kept(self, put: Sequence[Entry], drop: Sequence[str]) -> Iterator[None]:
+    def _write_to_store(self, put: Sequence[Entry], drop: Sequence[str]) -> Iterator[None]:
         """Write a change to the store, and take it back where what follows fails."""
         if self._store is None:
             yield

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator
 
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import Filter
-from toolcrib.discovery.index.names import Named
+from toolcrib.discovery.index.names import Named, Names
 
 
 class Lookup(ABC):
-    """Entries by id, in order, by name and by facet; whoever asks holds the lock of the index."""
+    """Entries by id, in order, by name and by facet; callers hold the lock of the index."""
+
+    names: Names
+    """The names of all tools of the index."""
 
     @abstractmethod
     def get(self, tool_id: str) -> Entry | None:
@@ -35,10 +38,6 @@ class Lookup(ABC):
     @abstractmethod
     def answering(self, name: str) -> Named:
         """Return the tools that answer to a name, and how directly."""
-
-    @abstractmethod
-    def named_in(self, question: str, among: frozenset[str] | None) -> Named:
-        """Return those among some tools that a question names, and how directly."""
 
     def __len__(self) -> int:
         return len(self.listed())

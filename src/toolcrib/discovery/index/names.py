@@ -1,8 +1,8 @@
 """Tools that a question calls by their names."""
 
 import re
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from typing import Protocol
 
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.search.text import split_identifier
@@ -35,8 +35,13 @@ _AS_WRITTEN = "="
 """Before the words of a deprecated tool's name: only what is written as an identifier means it."""
 _ARTICLES = frozenset({"a", "an", "the", "my", "our", "this", "that", "some", "please"})
 
+_MARKS = ".:-"
+"""Punctuation around a token."""
+
 Named = dict[str, int]
-"""Tools, each with how directly it is named."""
+"""The ids of tools, each with how directly it is named."""
+Find = Callable[[str], Named | None]
+"""Returns the tools that have exactly this name, in lower case."""
 
 
 class Names:
@@ -67,13 +72,16 @@ class Names:
         """
         text = question[:_READ].strip()
         tokens = _TOKEN.findall(text)[:_MAX_WORDS]
-        kept = [token for token in tokens if _bare(token).lower() not in _ARTICLES]
-        known = self._by_name if among is None else _Among(self._by_name, among)
-        named = _named_by(known, text, kept) or _listed(known, kept)
+        kept = [token for token in tokens if token.strip(_MARKS).lower() not in _ARTICLES]
+        find = self._finder(among)
+        named = _find_by_whole(find, text, kept) or _find_by_list(find, kept)
         if not named:
             quoted = ("".join(found) for found in _QUOTED.findall(text))
             written = [token for token in tokens if _WRITTEN.search(token)] if _WRITTEN.search(text) else ()
-            spelt = (*(_spelt(known, one) for one in written), *(_answering(known, one) for one in quoted))
+            spelt = (
+                *(_find_identifier(find, token) for token in written),
+                *(_find_by_spelling(find, one) for one in quoted),
+            )
             named = {tool_id: directness for found in spelt for tool_id, directness in found.items()}
         if len(named) <= _MAX_NAMED:
             return named
@@ -82,79 +90,73 @@ class Names:
     def answering(self, name: str, among: AbstractSet[str] | None = None) -> Named:
         """Return the tools that answer to a text, spelt so or in the same words.
 
-        Whoever is really called so comes before those who only claim it as an alias, and those are left out.
+        Where some have it as their id or name, those that have it as an alias are left out.
         """
-        return _answering(self._by_name if among is None else _Among(self._by_name, among), name)
+        return _find_by_spelling(self._finder(among), name)
+
+    def _finder(self, among: AbstractSet[str] | None) -> Find:
+        """Return what finds the tools of exactly this name, among some of them."""
+        if among is None:
+            return self._by_name.get
+
+        def find(name: str) -> Named:
+            named = self._by_name.get(name) or {}
+            return {tool_id: directness for tool_id, directness in named.items() if tool_id in among}
+
+        return find
 
 
-class _Known(Protocol):
-    """Who is called what."""
-
-    def get(self, name: str, /) -> Named | None:
-        """Return the tools that have a name."""
-        ...
-
-
-class _Among:
-    """The names of some tools alone."""
-
-    def __init__(self, names: _Known, ids: AbstractSet[str]) -> None:
-        self._names = names
-        self._ids = ids
-
-    def get(self, name: str, /) -> Named | None:
-        """Return those of the tools that have a name."""
-        named = self._names.get(name) or {}
-        return {tool_id: directness for tool_id, directness in named.items() if tool_id in self._ids}
+def _find_by_spelling(find: Find, *spellings: str) -> Named:
+    """Return the tools of the first of some spellings that any tool has, exactly or in the same words."""
+    for name in dict.fromkeys(spellings):
+        named = find(name.lower())
+        if not named and not _ORDINARY.fullmatch(name):
+            # All spellings of an id with its version are the same to a reader: `v1.2`, `1.2+build`.
+            named = _find_by_words(find, name) or find(_SPELLING.sub(r"\1", name.lower()))
+        if named:
+            most_direct = min(named.values())
+            return {
+                tool_id: directness
+                for tool_id, directness in named.items()
+                if directness < ALIAS or most_direct == ALIAS
+            }
+    return {}
 
 
-def _answering(known: _Known, name: str) -> Named:
-    named = known.get(name.lower())
-    if not named and not _ORDINARY.fullmatch(name):
-        named = _written_like(known, name) or known.get(_plain(name))
-    if not named or min(named.values()) == ALIAS:
-        return dict(named or {})
-    return {tool_id: directness for tool_id, directness in named.items() if directness < ALIAS}
-
-
-def _named_by(known: _Known, text: str, texts: list[str]) -> Named:
+def _find_by_whole(find: Find, text: str, tokens: list[str]) -> Named:
     """Return the tools that a whole question names, with or without its articles."""
-    if len(texts) > _MAX_NAME_WORDS:
-        return dict(known.get(text.lower()) or {})
-    return _answering(known, text) or _answering(known, " ".join(map(_bare, texts)))
+    if len(tokens) > _MAX_NAME_WORDS:
+        return dict(find(text.lower()) or {})
+    return _find_by_spelling(find, text, " ".join(token.strip(_MARKS) for token in tokens))
 
 
-def _listed(known: _Known, texts: list[str]) -> Named:
-    """Return the tools that a question names, if it says little else."""
+def _find_by_list(find: Find, tokens: list[str]) -> Named:
+    """Return the tools that a question names, if it consists of little else."""
     found: Named = {}
-    for token in texts:
-        named = _called(known, token)
-        if not named and _bare(token).lower() not in _JOINS:
+    for token in tokens:
+        bare = token.strip(_MARKS)
+        named = _find_by_spelling(find, token, bare)
+        if not named and bare.lower() not in _JOINS:
             return {}
         found |= named
     return found
 
 
-def _called(known: _Known, token: str) -> Named:
-    """Return the tools that answer to a token, with or without the marks around it."""
-    return _answering(known, token) or _answering(known, _bare(token))
-
-
-def _spelt(known: _Known, token: str) -> Named:
-    """Return the tools that a word within a sentence names."""
-    bare = _bare(token)
+def _find_identifier(find: Find, token: str) -> Named:
+    """Return the tools that a word within a sentence names; it must look like an identifier."""
+    bare = token.strip(_MARKS)
     if _IDENTIFIER.search(token):
-        return _called(known, token)
+        return _find_by_spelling(find, token, bare)
     if _CAMEL.search(bare):
-        return _written_like(known, bare)
-    return (known.get(bare.lower()) or {}) if "-" in bare else {}
+        return _find_by_words(find, bare)
+    return (find(bare.lower()) or {}) if "-" in bare else {}
 
 
 def _names(entry: Entry) -> Named:
     """Return everything a tool is called, and how directly: by two ids, its name, and its aliases."""
     found: Named = {}
     for place, name in enumerate(entry.names):
-        joined = _joined(name)
+        joined = _join_words(name)
         same_words = f"{_AS_WRITTEN}{joined}" if joined and entry.is_deprecated else joined
         for form in (name.lower(), same_words):
             if form:
@@ -162,24 +164,15 @@ def _names(entry: Entry) -> Named:
     return found
 
 
-def _written_like(known: _Known, name: str) -> Named:
+def _find_by_words(find: Find, name: str) -> Named:
     """Return the tools whose names have the same words as a text, deprecated ones only for an identifier."""
-    joined = _joined(name)
-    found = known.get(joined) or {}
+    joined = _join_words(name)
+    found = find(joined) or {}
     if any(map(str.isspace, name)):
         return found
-    return found | (known.get(f"{_AS_WRITTEN}{joined}") or {})
+    return found | (find(f"{_AS_WRITTEN}{joined}") or {})
 
 
-def _joined(name: str) -> str:
+def _join_words(name: str) -> str:
     """Return the words of a name as one text that no name is spelt like; none where it has no words."""
     return "".join(f"{word} " for word in split_identifier(name)) if len(name) <= _LONGEST else ""
-
-
-def _plain(name: str) -> str:
-    """Return an id with its version in the form that all spellings of it share."""
-    return _SPELLING.sub(r"\1", name.lower())
-
-
-def _bare(token: str) -> str:
-    return token.strip(".:-")

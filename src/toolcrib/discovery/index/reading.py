@@ -1,4 +1,4 @@
-"""Reading a catalogue: what there is, which is meant, and which fits a question."""
+"""Read side of the index: list, resolve, search."""
 
 import re
 import struct
@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from threading import Lock
-from typing import TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
-from toolcrib.discovery.index.arguments import check_asked
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import Filter, FilterOptions, filter_text, read_filter
 from toolcrib.discovery.index.lookup import Lookup
@@ -19,77 +18,56 @@ from toolcrib.discovery.index.references import latest, not_found, versions_of
 from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.protocols import Hit, Ranking, Searcher
 from toolcrib.discovery.records import Page, Result, Summary
-from toolcrib.errors import InvalidCursorError, InvalidToolIdError
+from toolcrib.errors import InvalidCursorError, InvalidToolIdError, Problem, ValidationError
+from toolcrib.errors.base import shown
 from toolcrib.model import Tool, ToolBackend, ToolId
 
+MAX_LIMIT = 1_000
+"""How many items a page holds at most; a larger limit gives a page of so many."""
 _DEPTH = 500
-"""How many hits are looked at for those that are sure enough; more, where half of these still hold some."""
+"""Hits examined for those with enough confidence; more, if the second half of these still has some."""
 _DEEPER = 4
 _PLACE = struct.Struct(">Q8s8s")
 _CURSOR = re.compile(r"[A-Za-z0-9_-]{32}")
 """Three bytes are four characters: 24 bytes need no padding."""
-_NOTHING: frozenset[str] = frozenset()
+_NO_TOOL: frozenset[str] = frozenset()
 """A condition that no tool meets."""
 Item = TypeVar("Item", Result, Summary)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A question, and which answers are wanted."""
-
-    query: str
-    conditions: Filter
-    min_confidence: float
-
-    @property
-    def text(self) -> str:
-        """Everything that the answers depend on, as one text."""
-        return f"search {self.min_confidence!r} {filter_text(self.conditions)} {self.query}"
-
-
-@dataclass(frozen=True, slots=True)
 class Search:
-    """One question, and where to look."""
+    """One question to a searcher, among the tools that pass a filter."""
 
-    searcher: Searcher
-    query: str
+    rank: Callable[..., Ranking]
+    """The `search` of the searcher with its question, limited to the tools that the caller can see."""
     named: Mapping[str, int]
     """The tools that the question calls by name, and how directly."""
     among: frozenset[str] | None
-    within: frozenset[str] | None = None
-    """The tools there are, as far as the asker may know: no number says anything of others."""
 
     def find(self, count: int, min_confidence: float) -> Ranking:
-        """Return the best `count` hits that are sure enough, and how many there are."""
+        """Return the best `count` hits with at least this confidence, and how many there are."""
         if min_confidence <= 0:
-            return self._ranked(count)
+            return self._rank_named_first(count)
         depth = _DEPTH
-        ranked: Sequence[Hit] = self._ranked(depth)
+        ranked: Sequence[Hit] = self._rank_named_first(depth)
         while len(ranked) == depth and max(hit.confidence for hit in ranked[depth // 2 :]) >= min_confidence:
             depth *= _DEEPER
-            ranked = self._ranked(depth)
+            ranked = self._rank_named_first(depth)
         sure = [hit for hit in ranked if hit.confidence >= min_confidence]
         return Ranking(sure[:count], len(sure))
 
-    def _ranked(self, count: int) -> Ranking:
+    def _rank_named_first(self, count: int) -> Ranking:
         named = frozenset(self.named if self.among is None else self.among.intersection(self.named))
         if not named:
-            return self._searched(count, self.among)
-        rest = self._searched(count, self.among, exclude=named)
-        first = self._by_name(named, above=rest[0].score if rest else 0.0)
+            return self.rank(limit=count, among=self.among)
+        rest = self.rank(limit=count, among=self.among, exclude=named)
+        first = self._rank_by_name(named, above=rest[0].score if rest else 0.0)
         return Ranking([*first, *rest][:count], len(first) + rest.total)
 
-    def _searched(
-        self, limit: int, among: frozenset[str] | None, exclude: frozenset[str] = frozenset()
-    ) -> Ranking:
-        search: Callable[..., Ranking] = self.searcher.search
-        if self.within is not None and getattr(self.searcher, "searches_within", False):
-            search = partial(search, within=self.within)
-        return search(self.query, limit=limit, among=among, exclude=exclude)
-
-    def _by_name(self, named: frozenset[str], above: float) -> Sequence[Hit]:
+    def _rank_by_name(self, named: frozenset[str], above: float) -> Sequence[Hit]:
         """Return the named tools, the most directly named first, each with a score above every other's."""
-        found = self._searched(len(named), named)
+        found = self.rank(limit=len(named), among=named)
         scores = dict.fromkeys(named, 0.0) | {hit.id: max(hit.score, 0.0) for hit in found}
         step = max(scores.values()) + 1.0
         scored = [
@@ -100,29 +78,31 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class ListState:
-    """A list in one state: what was asked for, and the version of the index that answered."""
+    """A list or a search at one version of an index; makes and reads the cursors of its pages."""
 
-    question: str
-    """Everything that the list depends on, as text."""
+    query: str | None
+    """The question of a search; None for a list."""
+    conditions: Filter
+    min_confidence: float
     version: int
-    index: bytes
-    """Which index it is: cursors of another process or another index mean nothing here."""
+    key: bytes
+    """The key of the index: cursors of another process or another index are refused."""
 
-    def cursor(self, offset: int) -> str:
+    def write_cursor(self, offset: int) -> str:
         """Return the cursor for a place in the list."""
         stamp = self._stamp()
         packed = _PLACE.pack(offset, stamp, self._seal(offset, stamp))
         return urlsafe_b64encode(packed).decode()
 
-    def offset(self, cursor: str | None) -> int:
-        """Return the place that a cursor means; None and an empty one mean the beginning.
+    def read_cursor(self, cursor: str | None) -> int:
+        """Return the offset that a cursor means; None and an empty one mean the beginning.
 
         Raises:
             InvalidCursorError: it is no cursor, or it belongs to another list or another state of it.
         """
         if cursor is None or cursor == "":
             return 0
-        offset, stamp, seal = _unpacked(cursor)
+        offset, stamp, seal = _unpack(cursor)
         if seal != self._seal(offset, stamp):
             raise InvalidCursorError("it was not issued for this query and these filters")
         if stamp != self._stamp():
@@ -130,17 +110,18 @@ class ListState:
         return offset
 
     def _stamp(self) -> bytes:
-        """Return what stands for the version: whoever sees a part of an index need not learn of the rest."""
+        """Return a digest of the version, which tells a caller of a view nothing of changes elsewhere."""
         return self._digest(f"version {self.version}")
 
     def _seal(self, offset: int, stamp: bytes) -> bytes:
-        return self._digest(f"{offset} {stamp.hex()} {self.question}")
+        asked = f"{self.query!r} {self.min_confidence!r} {filter_text(self.conditions)}"
+        return self._digest(f"{offset} {stamp.hex()} {asked}")
 
     def _digest(self, text: str) -> bytes:
-        return blake2b(text.encode(errors="surrogatepass"), digest_size=8, key=self.index).digest()
+        return blake2b(text.encode(errors="surrogatepass"), digest_size=8, key=self.key).digest()
 
 
-def _unpacked(cursor: object) -> tuple[int, bytes, bytes]:
+def _unpack(cursor: object) -> tuple[int, bytes, bytes]:
     # Checked by its letters: the decoder would overlook what is not of its alphabet.
     if not isinstance(cursor, str) or not _CURSOR.fullmatch(cursor):
         raise InvalidCursorError("it was not issued by this index")
@@ -238,9 +219,8 @@ class IndexReader:
             InvalidCursorError: the cursor is not one of this list as it is.
             ValidationError: the limit or a filter is none.
         """
-        count = check_asked(limit=limit)
-        conditions = read_filter(filters)
-        return self._listed(f"tools {filter_text(conditions)}", conditions, count, cursor)
+        count = check_search(limit=limit)
+        return self._list_page(None, read_filter(filters), 0.0, count, cursor)
 
     def every(self, **filters: Unpack[FilterOptions]) -> tuple[Summary, ...]:
         """Return all tools as they are at one moment, in the order of their ids.
@@ -270,14 +250,14 @@ class IndexReader:
             InvalidCursorError: the cursor is not one of this question to this catalogue as it is.
             ValidationError: the query, the limit, the confidence or a filter is none.
         """
-        count = check_asked(limit=limit, query=query, min_confidence=min_confidence)
-        asked = Asked(query, read_filter(filters), float(min_confidence))
+        count = check_search(limit=limit, query=query, min_confidence=min_confidence)
+        conditions, confidence = read_filter(filters), float(min_confidence)
         if not query.strip():
-            return self._unranked(asked, count, cursor)
-        page, is_whole = self._ranked(asked, count, cursor)
-        if not is_whole:
-            with self._shared.writing:  # so that nothing changes while it is asked again
-                page, _ = self._ranked(asked, count, cursor)
+            return self._list_unranked(query, conditions, confidence, count, cursor)
+        page, is_current = self._find_page(query, conditions, confidence, count, cursor)
+        if not is_current:
+            with self._shared.writing:  # the second search must see one state of the catalogue
+                page, _ = self._find_page(query, conditions, confidence, count, cursor)
         return page
 
     def _entry(self, tool_id: str) -> Entry:
@@ -287,46 +267,80 @@ class IndexReader:
                 raise not_found(self._lookup, tool_id)
             return found
 
-    def _listed(self, text: str, conditions: Filter, count: int, cursor: str | None) -> Page[Summary]:
+    def _list_page(
+        self, query: str | None, conditions: Filter, min_confidence: float, count: int, cursor: str | None
+    ) -> Page[Summary]:
         """Return a page of the tools that pass a filter, in order."""
         with self._shared.lock:
-            listing = ListState(text, self._shared.version, self._key)
-            start = listing.offset(cursor)
+            state = ListState(query, conditions, min_confidence, self._shared.version, self._key)
+            start = state.read_cursor(cursor)
             listed = self._lookup.listed(conditions)
             entries = self._lookup.entries(listed[start : start + count])
             total = len(listed)
-        return _page(tuple(entry.summary for entry in entries), listing, start + len(entries), total)
+        return _make_page(tuple(entry.summary for entry in entries), state, start + len(entries), total)
 
-    def _unranked(self, asked: Asked, count: int, cursor: str | None) -> Page[Result]:
-        """Return what a question that asks nothing is answered with: everything, with no confidence in it."""
-        conditions = (_NOTHING,) if asked.min_confidence > 0 else asked.conditions
-        page = self._listed(asked.text, conditions, count, cursor)
-        results = tuple(self._result(summary, 0.0, 0.0) for summary in page.items)
+    def _list_unranked(
+        self, query: str, conditions: Filter, min_confidence: float, count: int, cursor: str | None
+    ) -> Page[Result]:
+        """Return a page of all tools as results of a blank question, with a confidence of 0."""
+        passing = (_NO_TOOL,) if min_confidence > 0 else conditions
+        page = self._list_page(query, passing, min_confidence, count, cursor)
+        results = self._make_results([(summary, 0.0, 0.0) for summary in page.items])
         return Page.of_checked(items=results, next_cursor=page.next_cursor, total=page.total)
 
-    def _ranked(self, asked: Asked, count: int, cursor: str | None) -> tuple[Page[Result], bool]:
-        """Return a page of what fits a question, and whether nothing changed while it was gathered."""
+    def _find_page(
+        self, query: str, conditions: Filter, min_confidence: float, count: int, cursor: str | None
+    ) -> tuple[Page[Result], bool]:
+        """Return a page of results, and whether the catalogue is still the one that was searched."""
+        searcher = self._shared.searcher
+        rank: Callable[..., Ranking] = partial(searcher.search, query)
         with self._shared.lock:
-            listing = ListState(asked.text, self._shared.version, self._key)
-            start = listing.offset(cursor)
-            among, within = self._lookup.selected(asked.conditions), self._lookup.selected()
-            named = self._lookup.named_in(asked.query, among)
-        search = Search(self._shared.searcher, asked.query, named, among, within)
-        ranking = search.find(start + count, asked.min_confidence)
+            state = ListState(query, conditions, min_confidence, self._shared.version, self._key)
+            start = state.read_cursor(cursor)
+            among, visible = self._lookup.selected(conditions), self._lookup.selected()
+            named = self._lookup.names.named_in(query, among)
+        if visible is not None and getattr(searcher, "searches_within", False):
+            rank = partial(rank, within=visible)
+        ranking = Search(rank, named, among).find(start + count, min_confidence)
         with self._shared.lock:
             found = [(self._lookup.get(hit.id), hit) for hit in ranking[start:]]
-            is_whole = self._shared.version == listing.version and all(entry for entry, _ in found)
-        results = tuple(
-            self._result(entry.summary, hit.score, hit.confidence) for entry, hit in found if entry
+            is_current = self._shared.version == state.version and all(entry for entry, _ in found)
+        results = self._make_results(
+            [(entry.summary, hit.score, hit.confidence) for entry, hit in found if entry]
         )
-        return _page(results, listing, start + len(found), ranking.total), is_whole
+        return _make_page(results, state, start + len(found), ranking.total), is_current
 
-    def _result(self, summary: Summary, score: float, confidence: float) -> Result:
-        return Result.of_checked(
-            summary=summary, score=score, score_type=self._shared.searcher.score_type, confidence=confidence
+    def _make_results(self, found: Sequence[tuple[Summary, float, float]]) -> tuple[Result, ...]:
+        """Return results for summaries with their scores and confidences."""
+        score_type = self._shared.searcher.score_type
+        return tuple(
+            Result.of_checked(summary=summary, score=score, score_type=score_type, confidence=confidence)
+            for summary, score, confidence in found
         )
 
 
-def _page(items: tuple[Item, ...], listing: ListState, end: int, total: int) -> Page[Item]:
-    following = listing.cursor(end) if items and end < total else None
+def check_search(*, limit: int, query: Any = "", min_confidence: float = 0.0) -> int:
+    """Check the arguments of a list or a search, and return how many items a page may hold.
+
+    Raises:
+        ValidationError: with every problem.
+    """
+    problems: list[Problem] = []
+    if not isinstance(query, str):
+        problems.append(Problem("/query", "type", f"must be text, not {type(query).__name__}"))
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        problems.append(Problem("/limit", "type", f"must be a whole number, not {type(limit).__name__}"))
+    elif limit < 1:
+        problems.append(Problem("/limit", "minimum", f"must be at least 1, not {shown(limit)}"))
+    if isinstance(min_confidence, bool) or not isinstance(min_confidence, int | float):
+        problems.append(Problem("/min_confidence", "type", "must be a number from 0 to 1"))
+    elif not 0 <= min_confidence <= 1:  # which NaN is not either
+        problems.append(Problem("/min_confidence", "maximum", "must be from 0 to 1"))
+    if problems:
+        raise ValidationError(tuple(problems))
+    return min(limit, MAX_LIMIT)
+
+
+def _make_page(items: tuple[Item, ...], state: ListState, end: int, total: int) -> Page[Item]:
+    following = state.write_cursor(end) if items and end < total else None
     return Page.of_checked(items=items, next_cursor=following, total=total)

@@ -73,7 +73,7 @@ class Scope(Record):
         """Return whether a reference, as far as it says, can mean a tool of this scope."""
         if self.spaces is None and not self.exclude:  # ids have spaces too
             return True
-        ref, is_one = _read(ref)
+        ref, is_one = _parse_reference(ref)
         if self.spaces is not None and namespace_of(ref) not in self.spaces:
             return False
         named = without_version(ref)
@@ -96,7 +96,7 @@ def _hint(name: str) -> str:
     return found
 
 
-def _read(ref: str) -> tuple[str, bool]:
+def _parse_reference(ref: str) -> tuple[str, bool]:
     """Return a reference in the form of ids, and whether it means one version."""
     try:
         key = key_of(ref)

@@ -105,6 +105,7 @@ class FilteredLookup(Lookup):
 
     def __init__(self, whole: EntryTable, conditions: Filter, admission: Admission | None = None) -> None:
         self._whole = whole
+        self.names = whole.names
         self._admission = admission
         self.conditions = (
             conditions if admission is None else combined((*conditions, frozenset({admission.facet})))
@@ -142,10 +143,6 @@ class FilteredLookup(Lookup):
     def answering(self, name: str) -> Named:
         """Return the tools that answer to a name."""
         return self._whole.answering(name, self.selected())
-
-    def named_in(self, question: str, among: frozenset[str] | None) -> Named:
-        """Return those among some of its tools that a question names."""
-        return self._whole.named_in(question, among)
 
     def _both(self, conditions: Filter) -> Filter:
         if self._admission is not None:

@@ -6,11 +6,12 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from math import log
 from threading import Lock
 from time import monotonic
-from typing import Any, Literal
+from typing import Literal
 from zlib import crc32
 
 import numpy as np
@@ -84,11 +85,6 @@ class Candidates:
             np.array([cosines[one] for one in kept], np.float32),
         )
 
-    @property
-    def without_shared_words(self) -> int:
-        """How many share no word with the question."""
-        return int((self.words == 0).sum())
-
     def take(self, places: Sequence[int]) -> "Candidates":
         """Return those at these places, in this order."""
         return Candidates([self.ids[place] for place in places], self.words[places], self.cosines[places])
@@ -102,42 +98,29 @@ class Candidates:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Blend:
-    """How the scores of one question are made comparable."""
+def word_share(look: Look) -> float:
+    """Return the weight of the words' scores: the more of the question words cover, the more they decide."""
+    covered = look.coverage(look.best[0][1]) if look.best else 0.0
+    rise = min(max((covered - _LITTLE_COVERED) / (_MUCH_COVERED - _LITTLE_COVERED), 0.0), 1.0)
+    share = _MIN_WORD_SHARE + (_MAX_WORD_SHARE - _MIN_WORD_SHARE) * rise
+    return max(share, _PARTS_SHARE) if look.parts > _PARTS else share
 
-    look: Look
-    share: float
-    """What words decide."""
-    mean: float
-    deviation: float
-    """Of the cosines."""
 
-    @classmethod
-    def of(cls, look: Look, cosines: Floats) -> "Blend":
-        """Return the blend for a question, from the cosines of tools that stand for all."""
-        covered = look.coverage(look.best[0][1]) if look.best else 0.0
-        rise = min(max((covered - _LITTLE_COVERED) / (_MUCH_COVERED - _LITTLE_COVERED), 0.0), 1.0)
-        share = _MIN_WORD_SHARE + (_MAX_WORD_SHARE - _MIN_WORD_SHARE) * rise
-        if look.parts > _PARTS:
-            share = max(share, _PARTS_SHARE)
-        return cls(look, share, float(cosines.mean()), float(cosines.std()))
+def _blend(look: Look, candidates: Candidates, typical: Floats, limit: int) -> tuple[list[int], list[float]]:
+    """Return the places of the best candidates by both scores, equal ones by id, and their blended scores.
 
-    def best(self, both: Candidates, rest: Candidates, limit: int) -> tuple[Candidates, list[float]]:
-        """Return the best candidates and their scores, equal ones by id; the rest follow by their cosines."""
-        by_words = (both.words.astype(np.float64) - self.look.mean) / (self.look.deviation or 1.0)
-        by_meaning = (both.cosines.astype(np.float64) - self.mean) / (self.deviation or 1.0)
-        scores = self.share * by_words + (1 - self.share) * by_meaning
-        last = np.partition(scores, -limit)[-limit] if limit < len(scores) else -np.inf
-        top = np.flatnonzero(scores >= last).tolist()
-        order = sorted(top, key=lambda place: (-scores[place], both.ids[place]))[:limit]
-        chosen, listed = both.take(order), scores[order].tolist()
-        left = range(min(limit - len(order), len(rest.ids)))
-        below = (listed[-1] if listed else 0.0) - 2.0  # so that even a cosine of 1 stays below
-        return chosen.followed_by(rest.take(left)), [
-            *listed,
-            *(below + cosine for cosine in rest.cosines[left].tolist()),
-        ]
+    Each score is measured in standard deviations from its mean: over all tools for words, over the cosines of
+    typical tools for meaning.
+    """
+    share = word_share(look)
+    by_words = (candidates.words.astype(np.float64) - look.mean) / (look.deviation or 1.0)
+    mean, deviation = float(typical.mean()), float(typical.std())
+    by_meaning = (candidates.cosines.astype(np.float64) - mean) / (deviation or 1.0)
+    scores = share * by_words + (1 - share) * by_meaning
+    last = np.partition(scores, -limit)[-limit] if limit < len(scores) else -np.inf
+    top = np.flatnonzero(scores >= last).tolist()
+    order = sorted(top, key=lambda place: (-scores[place], candidates.ids[place]))[:limit]
+    return order, scores[order].tolist()
 
 
 class HybridSearcher:
@@ -205,40 +188,36 @@ class HybridSearcher:
         """
         if limit > 0 and monotonic() >= self._resumes and (self._reads_every_script or _is_latin(query)):
             try:
-                self._meaning.warm(query)  # what takes long happens before the lock is held
-                with self._lock:
-                    found = self._meaning.consult(
-                        query,
-                        lambda *found: self._search(_Asked(query, *found), limit, among, exclude, within),
-                    )
-                if found is not None:
-                    return found
+                vector = self._meaning.embed_query(query)  # before the lock is held, since it may take long
+                if vector is not None:
+                    asked = _Question(query, vector, limit, among, exclude, within)
+                    with self._lock:
+                        found = self._meaning.consult(partial(self._search, asked))
+                    if found is not None:
+                        return found
             except (EmbeddingError, StoreError) as error:  # a store that cannot keep vectors, or is closed
                 self._resumes = monotonic() + _PAUSE
                 _LOG.warning("searching by words alone for %d s: %s", _PAUSE, error)
         return self._words.search(query, limit=limit, among=among, exclude=exclude, within=within)
 
     def evidence(self, query: str, ids: Sequence[str]) -> Features | None:
-        """Return what is known of some tools and a question; nothing if that says nothing."""
+        """Return what is known of some tools and a question; None if the question says nothing."""
+        vector = self._meaning.embed_query(query)
+        if vector is None:
+            return None
 
-        def known(*vectors: Any) -> Features:
-            asked = _Asked(query, *vectors)
+        def gather(documents: DocumentVectors) -> Features:
             look = self._words.look(query, limit=0, others=ids)
-            found = dict(zip(ids, asked.documents.cosines(asked.vector, ids).tolist(), strict=True))
-            return asked.evidence(look, Candidates.of(_adjust(found, look), look.others, -_NEVER))
+            found = dict(zip(ids, documents.cosines(vector, ids).tolist(), strict=True))
+            candidates = Candidates.of(_adjust(found, look), look.others, -_NEVER)
+            return _features(look, candidates, documents, vector)
 
         with self._lock:
-            return self._meaning.consult(query, known)
+            return self._meaning.consult(gather)
 
-    def _search(
-        self,
-        asked: "_Asked",
-        limit: int,
-        among: AbstractSet[str] | None,
-        exclude: AbstractSet[str],
-        within: AbstractSet[str] | None,
-    ) -> Ranking | None:
-        near = asked.documents.near(asked.vector, _DEPTH, among, exclude, roughly=True)
+    def _search(self, asked: "_Question", documents: DocumentVectors) -> Ranking | None:
+        limit, among, exclude, within = asked.limit, asked.among, asked.exclude, asked.within
+        near = documents.near(asked.vector, _DEPTH, among, exclude, roughly=True)
         if not near.found:
             return None
         # Where few are near, what shares a word may be anywhere; where many are, all that is left follows.
@@ -246,7 +225,7 @@ class HybridSearcher:
         first, left = dict(near.found), {}
         if limit > _DEPTH:
             count = near.total if few else limit
-            left = dict(asked.documents.near(asked.vector, count, among, exclude).found)
+            left = dict(documents.near(asked.vector, count, among, exclude).found)
         listed = list(first | left)
         look = self._words.look(
             asked.query, limit=_DEPTH, among=among, exclude=exclude, others=listed, within=within
@@ -254,26 +233,35 @@ class HybridSearcher:
         words = look.others | dict(look.best)
         extra = [one for one, _ in look.best if one not in first]
         typical = self._sample.ids_within(within) or list(first)  # none, if the searchers were filled before
-        cosines = asked.documents.cosines(asked.vector, [*extra, *typical])
+        cosines = documents.cosines(asked.vector, [*extra, *typical])
         first.update(zip(extra, cosines[: len(extra)].tolist(), strict=True))
         both = Candidates.of(_adjust(first, look), words)
-        # What is far down both lists follows by its cosine alone, so that every page continues the last.
-        left = {one: cosine for one, cosine in left.items() if one not in first}
-        rest = Candidates.of(left, words, _NEVER if few else -1.0)
         # The first are the same however many are asked for, so that every page continues the last.
-        chosen, scores = Blend.of(look, cosines[len(extra) :]).best(both, rest, max(limit, JUDGED))
-        total = look.total + both.without_shared_words if few else near.total
-        hits = list(map(Hit, chosen.ids, scores, self._confidences(asked, look, chosen)))
-        ranked = [*_judged(hits[:JUDGED]), *hits[JUDGED:]]
+        depth = max(limit, JUDGED)
+        order, scores = _blend(look, both, cosines[len(extra) :], depth)
+        chosen = both.take(order)
+        if left:
+            # What is far down both lists follows by its cosine alone, so that every page continues the last.
+            left = {one: cosine for one, cosine in left.items() if one not in first}
+            rest = Candidates.of(left, words, _NEVER if few else -1.0)
+            rest = rest.take(range(min(depth - len(order), len(rest.ids))))
+            below = (scores[-1] if scores else 0.0) - 2.0  # so that even a cosine of 1 stays below
+            scores += [below + cosine for cosine in rest.cosines.tolist()]
+            chosen = chosen.followed_by(rest)
+        hits = list(map(Hit, chosen.ids, scores, self._confidences(asked, documents, look, chosen)))
+        ranked = [*_order_first(hits[:JUDGED]), *hits[JUDGED:]]
         ordered = order_confidences([hit.confidence for hit in ranked])
         final = (hit._replace(confidence=one) for hit, one in zip(ranked, ordered, strict=True))
+        total = look.total + int((both.words == 0).sum()) if few else near.total
         return Ranking(islice(final, limit), total)
 
-    def _confidences(self, asked: "_Asked", look: Look, candidates: Candidates) -> list[float]:
+    def _confidences(
+        self, asked: "_Question", documents: DocumentVectors, look: Look, candidates: Candidates
+    ) -> list[float]:
         """Return how far each of some tools can be trusted to fit, each by itself."""
         judge = self._meaning.judge
         if judge is not None:
-            found = judge.confidences(asked.evidence(look, candidates))
+            found = judge.confidences(_features(look, candidates, documents, asked.vector))
         else:
             found = [
                 by_words_and_meaning(
@@ -290,22 +278,26 @@ class HybridSearcher:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A question, and the vectors that it is compared with."""
+class _Question:
+    """The arguments of one search."""
 
     query: str
-    documents: DocumentVectors
     vector: Floats
+    limit: int
+    among: AbstractSet[str] | None
+    exclude: AbstractSet[str]
+    within: AbstractSet[str] | None
 
-    def evidence(self, look: Look, candidates: Candidates) -> Features:
-        """Return what is known of some tools."""
-        return Features(
-            look.matched(candidates.words),
-            look.coverage(candidates.words),
-            candidates.cosines,
-            np.atleast_2d(self.vector)[0],
-            self.documents.vectors(candidates.ids),
-        )
+
+def _features(look: Look, candidates: Candidates, documents: DocumentVectors, vector: Floats) -> Features:
+    """Return what the relevance classifier is given about some tools."""
+    return Features(
+        look.matched(candidates.words),
+        look.coverage(candidates.words),
+        candidates.cosines,
+        np.atleast_2d(vector)[0],
+        documents.vectors(candidates.ids),
+    )
 
 
 def _adjust(cosines: dict[str, float], look: Look) -> dict[str, float]:
@@ -319,7 +311,7 @@ def _adjust(cosines: dict[str, float], look: Look) -> dict[str, float]:
     }
 
 
-def _judged(first: Sequence[Hit]) -> list[Hit]:
+def _order_first(first: Sequence[Hit]) -> list[Hit]:
     """Return the first hits in the order of their scores and confidences together, above all that follow."""
     scores = [hit.score + _VERDICT * log(hit.confidence) for hit in first]
     lift = first[-1].score - min(scores) + _ABOVE if first else 0.0

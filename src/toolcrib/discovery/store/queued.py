@@ -95,7 +95,7 @@ class _Changes:
         self.count(earlier.usage)
 
 
-def _merged(
+def _merge(
     stored: Iterable[tuple[str, Item]], changes: Mapping[str, Item | None]
 ) -> Iterator[tuple[str, Item]]:
     """Return rows in the order of their ids, as changes make them."""
@@ -154,7 +154,7 @@ class QueuedStore:
         """Return the tools, by id."""
         changes = self._snapshot(lambda each: each.tools)
         stored = ((tool.id, tool) for tool in self._store.tools())
-        return (tool for _, tool in self._each(_merged(stored, changes)))
+        return (tool for _, tool in self._each(_merge(stored, changes)))
 
     def write(self, put: Iterable[StoredTool] = (), delete: Iterable[str] = ()) -> None:
         """Have tools kept and others forgotten."""
@@ -170,7 +170,7 @@ class QueuedStore:
         checked_ids(self._path, [collection])
         changes = self._snapshot(lambda each: each.texts)
         mine = {name: text for (group, name), text in changes.items() if group == collection}
-        return self._each(_merged(self._store.texts(collection), mine))
+        return self._each(_merge(self._store.texts(collection), mine))
 
     def write_texts(
         self, collection: str, put: Mapping[str, str] | None = None, delete: Iterable[str] = ()
@@ -328,7 +328,7 @@ class QueuedStore:
                     atexit.unregister(self.flush)
                     break
                 self._writing, self._waiting = self._waiting, _Changes()
-            fault = self._tried(self._writing)
+            fault = self._try_write(self._writing)
             with self._changed:
                 self._note(fault)
                 left, self._writing = self._writing, _Changes()
@@ -340,7 +340,7 @@ class QueuedStore:
         if self._closed:
             self._release()
 
-    def _tried(self, changes: _Changes) -> str | None:
+    def _try_write(self, changes: _Changes) -> str | None:
         """Write changes, and return why that failed, if it did; what was written is taken out of them."""
         try:
             self._write(changes)

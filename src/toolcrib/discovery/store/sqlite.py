@@ -288,11 +288,11 @@ class SqliteStore:
 
     def _rows(self, *queries: tuple[str, Sequence[str]]) -> Iterator[tuple[Any, ...]]:
         """Return the rows of queries, one query after the other, all as of this moment."""
-        rows = self._read(queries)
+        rows = self._query(queries)
         next(rows)  # up to the snapshot: what is written from here on is not seen
         return rows
 
-    def _read(self, queries: Iterable[tuple[str, Sequence[str]]]) -> Iterator[tuple[Any, ...]]:
+    def _query(self, queries: Iterable[tuple[str, Sequence[str]]]) -> Iterator[tuple[Any, ...]]:
         """Give one empty row when the snapshot is taken, then those of the queries."""
         snapshot = self._snapshot()
         try:

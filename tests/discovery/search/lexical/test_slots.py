@@ -35,11 +35,11 @@ class SlotsModel(RuleBasedStateMachine):
     @invariant()
     def the_numbers_are_those_of_the_model(self) -> None:
         assert self.slots.taken == len(self.model)
-        assert len(self.slots) == self.most
+        assert len(self.slots.ids) == self.most
         for tool_id in IDS:
             assert (tool_id in self.slots) is (tool_id in self.model)
-            assert self.slots.get(tool_id) == self.model.get(tool_id)
-        assert {self.slots.id_at(slot): slot for slot in self.model.values()} == self.model
+        assert self.slots.find(IDS) == self.model
+        assert {tool_id: slot for slot, tool_id in enumerate(self.slots.ids) if tool_id} == self.model
         for ids in FIXED:
             expected = sorted(slot for tool_id, slot in self.model.items() if tool_id in ids)
             assert self.slots.of(ids).tolist() == expected
@@ -54,8 +54,7 @@ def test_a_free_slot_stands_for_nothing() -> None:
     slots = Slots()
     slots.take("a")
     slots.release("a")
-    with pytest.raises(IndexError):
-        slots.id_at(0)
+    assert (slots.ids, slots.find(["a", ""])) == ([""], {})
     with pytest.raises(KeyError):
         slots.release("a")
 

@@ -140,19 +140,18 @@ class Bm25Searcher:
     ) -> Look:
         """Return the best scores, and those of other ids, with what they can be compared by."""
         with self._lock:
-            postings = self._part(within)
+            ids, postings = self._slots.ids, self._visible_postings(within)
             nearest = partial(self._typos.nearest, usage=self._postings.frequency, here=postings.frequency)
-            question = read_question(query, postings.__contains__, nearest)
-            scored = score(question, postings, len(self._slots))
-            places = {tool_id: self._slots.get(tool_id) for tool_id in others or ()}
-            asked = {tool_id: float(scored.scores[at]) for tool_id, at in places.items() if at is not None}
+            question = read_question(query, postings.knows, nearest)
+            scored = score(question, postings, len(ids))
+            slots = self._slots.find(others or ())
+            asked = {tool_id: float(scored.scores[slot]) for tool_id, slot in slots.items()}
             mean, deviation = (0.0, 0.0) if others is None else scored.spread(len(postings))
-            scores = self._selected(scored.scores, among, exclude)
+            scores = self._select(scored.scores, among, exclude)
             top = best(scores, limit)
-            found = list(zip(map(self._slots.id_at, top.tolist()), scores[top].tolist(), strict=True))
-            known = {tool_id: slot for tool_id, slot in places.items() if slot is not None}
-            known |= zip((tool_id for tool_id, _ in found), top.tolist(), strict=True)
-            topics, deprecated = scored.marked(known)
+            found = [(ids[slot], each) for slot, each in zip(top.tolist(), scores[top].tolist(), strict=True)]
+            slots |= {ids[slot]: slot for slot in top.tolist()}
+            topics, deprecated = scored.marked(slots)
         found.sort(key=lambda pair: (-pair[1], pair[0]))
         return Look(
             best=found[: max(limit, 0)],
@@ -167,23 +166,21 @@ class Bm25Searcher:
             deprecated=deprecated,
         )
 
-    def _part(self, within: AbstractSet[str] | None) -> Postings | PostingsPart:
-        """Return the posting lists of the tools there are, as far as the asker may know."""
+    def _visible_postings(self, within: AbstractSet[str] | None) -> Postings | PostingsPart:
+        """Return the posting lists of the tools that the caller can see."""
         if within is None:
             return self._postings
-        return PostingsPart(self._postings, self._slots.of(within), len(self._slots))
+        return PostingsPart(self._postings, self._slots.of(within), len(self._slots.ids))
 
-    def _selected(self, scores: Scores, among: AbstractSet[str] | None, exclude: AbstractSet[str]) -> Scores:
-        """Return the scores with everything but the selection at nothing."""
+    def _select(self, scores: Scores, among: AbstractSet[str] | None, exclude: AbstractSet[str]) -> Scores:
+        """Return the scores with 0 for every tool that is not selected."""
         if among is not None:
             slots = self._slots.of(among)
             kept = np.zeros_like(scores)
             kept[slots] = scores[slots]
             scores = kept
-        for tool_id in exclude:
-            slot = self._slots.get(tool_id)
-            if slot is not None:
-                scores[slot] = 0
+        if exclude:
+            scores[list(self._slots.find(exclude).values())] = 0
         return scores
 
 
@@ -211,23 +208,23 @@ class Analyses:
         kept = self._cache.derived(_KIND, [entry.content_hash for entry in entries]) if self._cache else {}
         worked_out: dict[str, bytes] = {}
         for entry in entries:
-            found = _read(kept.get(entry.content_hash))
+            found = _decode_analysis(kept.get(entry.content_hash))
             if found is None:
                 found = analyse(search_doc(entry.tool, entry.examples))
-                worked_out[entry.content_hash] = _written(found)
+                worked_out[entry.content_hash] = _encode_analysis(found)
             yield found
         if self._cache and worked_out:
             self._cache.save_derived(_KIND, worked_out)
 
 
-def _written(analysis: Analysis) -> bytes:
+def _encode_analysis(analysis: Analysis) -> bytes:
     """Return an analysis as bytes: a checksum, the terms a line each, NUL, and the numbers."""
     numbers = np.array((*analysis.terms.values(), analysis.length), dtype="<f8")
     body = "\n".join(analysis.terms).encode() + b"\0" + numbers.tobytes()
     return crc32(body).to_bytes(_CHECKSUM) + body
 
 
-def _read(kept: bytes | None) -> Analysis | None:
+def _decode_analysis(kept: bytes | None) -> Analysis | None:
     """Return the analysis that bytes hold, or None where they hold none or were damaged."""
     checksum, body = (kept or b"")[:_CHECKSUM], (kept or b"")[_CHECKSUM:]
     text, _, numbers = body.partition(b"\0")
@@ -242,14 +239,11 @@ class Slots:
     """Numbers for ids, handed out densely and again once they are free."""
 
     def __init__(self) -> None:
-        self._ids: list[str | None] = []
+        self.ids: list[str] = []
+        """The id of each slot; empty for a free one."""
         self._by_id: dict[str, int] = {}
         self._free: list[int] = []
         self._selections: dict[int, tuple[AbstractSet[str], NDArray[np.intp]]] = {}
-
-    def __len__(self) -> int:
-        """Return how many slots there are, the free ones included."""
-        return len(self._ids)
 
     def __contains__(self, tool_id: str) -> bool:
         return tool_id in self._by_id
@@ -264,10 +258,10 @@ class Slots:
         self._selections.clear()
         if self._free:
             slot = self._free.pop()
-            self._ids[slot] = tool_id
+            self.ids[slot] = tool_id
         else:
-            slot = len(self._ids)
-            self._ids.append(tool_id)
+            slot = len(self.ids)
+            self.ids.append(tool_id)
         self._by_id[tool_id] = slot
         return slot
 
@@ -275,28 +269,20 @@ class Slots:
         """Free the slot of an id, and return it."""
         self._selections.clear()
         slot = self._by_id.pop(tool_id)
-        self._ids[slot] = None
+        self.ids[slot] = ""
         self._free.append(slot)
         return slot
 
-    def get(self, tool_id: str) -> int | None:
-        """Return the slot of an id, or None where it has none."""
-        return self._by_id.get(tool_id)
-
-    def id_at(self, slot: int) -> str:
-        """Return the id that a taken slot stands for."""
-        found = self._ids[slot]
-        if found is None:
-            raise IndexError(slot)
-        return found
+    def find(self, ids: Iterable[str]) -> dict[str, int]:
+        """Return the slots of those of the ids that have one."""
+        return {tool_id: slot for tool_id in ids if (slot := self._by_id.get(tool_id)) is not None}
 
     def of(self, ids: AbstractSet[str]) -> NDArray[np.intp]:
         """Return the slots of those of the ids that have one, in order; kept for when the set comes again."""
         kept = self._selections.get(id(ids))
         if kept is not None and kept[0] is ids:
             return kept[1]
-        found = [slot for tool_id in ids if (slot := self._by_id.get(tool_id)) is not None]
-        slots = np.array(sorted(found), dtype=np.intp)
+        slots = np.array(sorted(self.find(ids).values()), dtype=np.intp)
         if len(self._selections) >= _KEPT:
             self._selections.clear()
         self._selections[id(ids)] = (ids, slots)
@@ -314,7 +300,10 @@ def best(scores: NDArray[np.float32], count: int) -> NDArray[np.intp]:
     """
     if count <= 0 or not len(scores):
         return np.empty(0, dtype=np.intp)
-    bound = _bound(scores, count)
+    bound, blocks = 0.0, len(scores) // _BLOCK
+    if blocks > count:
+        maxima = scores[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
+        bound = float(np.partition(maxima, blocks - count)[blocks - count])
     found = np.flatnonzero(scores >= bound) if bound > 0 else np.flatnonzero(scores > 0)
     if len(found) <= count:
         return found
@@ -322,14 +311,6 @@ def best(scores: NDArray[np.float32], count: int) -> NDArray[np.intp]:
     last = np.partition(values, len(values) - count)[len(values) - count]
     top: NDArray[np.intp] = found[values >= last]
     return top
-
-
-def _bound(scores: NDArray[np.float32], count: int) -> float:
-    whole = len(scores) // _BLOCK
-    if whole <= count:
-        return 0.0
-    maxima = scores[: whole * _BLOCK].reshape(whole, _BLOCK).max(axis=1)
-    return float(np.partition(maxima, whole - count)[whole - count])
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,37 +355,47 @@ def score(question: ParsedQuery, postings: Postings | PostingsPart, slots: int) 
     rarest = _rarity(0, tools)
     found = {term: postings.of(term) for term in question.terms}
     gains = {term: weight * _rarity(len(found[term][0]), tools) for term, weight in question.terms.items()}
-    rows = _rows(question, gains)
-    table = np.zeros((len(rows), slots), dtype=np.float32)
-    if found:
-        lists = [found[term] for row in rows for term in row]
-        lengths = [len(places) for places, _ in lists]
-        places = np.concatenate([places for places, _ in lists])
-        if len(rows) > 1:
-            places += _offsets(rows, lengths, slots)
-        gained = np.concatenate([impacts for _, impacts in lists])
-        weights = [gain for row in rows for gain in row.values()]
-        gained *= np.repeat(np.array(weights, dtype=np.float32), lengths)
-        np.add.at(table.reshape(-1), places, gained)
-    scores, ideal = _blended(table), question.unknown * rarest + sum(gains.values())
-    topics = _topic_shares(question, postings, slots)
+    scores = _score_terms(found, gains, question.parts, slots)
+    ideal = question.unknown * rarest + sum(gains.values())
+    topics = _topic_shares(question, postings, slots) if question.topics else None
     if topics is not None:
         ideal = ideal or rarest  # its words say nothing, and yet it asks for something
         # A topic that is all of the question adds the best that words can score; one in passing next to none.
         named = np.flatnonzero(topics)
         scores[named] += np.float32(max(ideal, rarest)) * topics[named] ** 2
-    deprecated = postings.of(DEPRECATED)[0] if DEPRECATED in postings else np.empty(0, np.int32)
+    deprecated = postings.of(DEPRECATED)[0] if postings.knows(DEPRECATED) else np.empty(0, np.int32)
     scores[deprecated] *= np.float32(_DEPRECATED_WEIGHT)
     return Scored(scores, ideal, rarest, topics, deprecated)
 
 
-def _topic_shares(question: ParsedQuery, postings: Postings | PostingsPart, slots: int) -> Scores | None:
-    """Return the share of a question that names topics of each tool, by slot; None where it names none.
+def _score_terms(
+    found: Mapping[str, tuple[NDArray[np.int32], Scores]], gains: Gains, parts: Sequence[Gains], slots: int
+) -> Scores:
+    """Return what the terms of each slot add up to; if there are parts, blended with the best part."""
+    rows = _split_gains(gains, parts) if parts else [gains]
+    table = np.zeros((len(rows), slots), dtype=np.float32)
+    if found:
+        lists = [found[term] for row in rows for term in row]
+        lengths = [len(places) for places, _ in lists]
+        places = np.concatenate([places for places, _ in lists])
+        if parts:
+            places += _offsets(rows, lengths, slots)
+        gained = np.concatenate([impacts for _, impacts in lists])
+        weights = [gain for row in rows for gain in row.values()]
+        gained *= np.repeat(np.array(weights, dtype=np.float32), lengths)
+        np.add.at(table.reshape(-1), places, gained)
+    scores: Scores = table.sum(axis=0)
+    if parts:
+        scores *= 1 - _PART_SHARE
+        scores += np.float32(_PART_SHARE) * table[1:].max(axis=0)
+    return scores
+
+
+def _topic_shares(question: ParsedQuery, postings: Postings | PostingsPart, slots: int) -> Scores:
+    """Return the share of a question that names topics of each tool, by slot.
 
     Each word weighs as much as it is rare, so that a topic of many tools says little beside other words.
     """
-    if not question.topics:
-        return None
     tools = max(len(postings), _LEAST)
     asked = {
         stem: weight * _rarity(postings.frequency(stem), tools) for stem, weight in question.content.items()
@@ -419,19 +410,17 @@ def _topic_shares(question: ParsedQuery, postings: Postings | PostingsPart, slot
     return np.minimum(shares, np.float32(1.0), out=shares)
 
 
-def _rows(question: ParsedQuery, gains: Gains) -> list[Gains]:
-    """Return what is added up apart: the parts of the question, and first what makes them the whole.
+def _split_gains(gains: Gains, parts: Sequence[Gains]) -> list[Gains]:
+    """Return the gains of each part of a question, after a first row that completes them to the whole.
 
-    That is the terms of no part, and, with the other sign, those that several parts have too often.
+    The first row holds the terms of no part, and, with the other sign, those that several parts repeat.
     """
-    if not question.parts:
-        return [gains]
     spare = dict(gains)
-    for part in question.parts:
+    for part in parts:
         for term in part:
             spare[term] -= gains[term]
     rest = {term: gain for term, gain in spare.items() if gain}
-    return [rest, *({term: gains[term] for term in part} for part in question.parts)]
+    return [rest, *({term: gains[term] for term in part} for part in parts)]
 
 
 def _offsets(rows: Sequence[Gains], lengths: list[int], slots: int) -> NDArray[np.int32]:
@@ -439,15 +428,6 @@ def _offsets(rows: Sequence[Gains], lengths: list[int], slots: int) -> NDArray[n
     ends = list(accumulate(map(len, rows), initial=0))
     totals = [sum(lengths[start:end]) for start, end in pairwise(ends)]
     return np.repeat(np.arange(len(rows), dtype=np.int32) * np.int32(slots), totals)
-
-
-def _blended(table: Scores) -> Scores:
-    """Return the scores of the whole question, with those of its best part mixed in."""
-    whole: Scores = table.sum(axis=0)
-    if len(table) > 1:
-        whole *= 1 - _PART_SHARE
-        whole += np.float32(_PART_SHARE) * table[1:].max(axis=0)
-    return whole
 
 
 def _rarity(frequency: int, tools: int) -> float:

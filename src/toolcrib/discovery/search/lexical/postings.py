@@ -1,7 +1,7 @@
 """Posting lists on numpy that grow and shrink one document at a time."""
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,13 +67,12 @@ class Postings:
 
     def __init__(self) -> None:
         self._by_term: dict[str, _Posting] = {}
+        self.knows: Callable[[str], bool] = self._by_term.__contains__
+        """Returns whether any document has a term."""
         self._terms_of: dict[int, tuple[str, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._terms_of)
-
-    def __contains__(self, term: str) -> bool:
-        return term in self._by_term
 
     def frequency(self, term: str) -> int:
         """Return how many documents a term occurs in."""
@@ -122,12 +121,13 @@ class PostingsPart:
     def __len__(self) -> int:
         return self._size
 
-    def __contains__(self, term: str) -> bool:
+    def knows(self, term: str) -> bool:
+        """Return whether any of the documents has a term."""
         return self.frequency(term) > 0
 
     def frequency(self, term: str) -> int:
         """Return how many documents a term occurs in."""
-        return len(self.of(term)[0]) if term in self._whole else 0
+        return len(self.of(term)[0]) if self._whole.knows(term) else 0
 
     def of(self, term: str) -> tuple[Slots, Impacts]:
         """Return the documents that a known term occurs in, and what it counts in each."""

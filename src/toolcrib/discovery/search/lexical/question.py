@@ -49,7 +49,7 @@ def read_question(
 
     Where little is known of it, an unknown word is read as the nearest known one.
     """
-    parts = _read(clauses(text)[:_MAX_CLAUSES], knows)
+    parts = _read_parts(clauses(text)[:_MAX_CLAUSES], knows)
     unknown = dict.fromkeys(word for part in parts for word in part.unknown)
     if unknown and sum(part.stems for part in parts) <= _WELL_KNOWN:
         names = {name.lower() for name in _PROPER.findall(fold(text[:_READ]))}
@@ -86,7 +86,7 @@ class _Part:
                 self.stems += 1
 
 
-def _read(texts: Iterable[str], knows: Callable[[str], bool]) -> list[_Part]:
+def _read_parts(texts: Iterable[str], knows: Callable[[str], bool]) -> list[_Part]:
     parts: list[_Part] = []
     left = _MAX_WORDS
     for text in texts:

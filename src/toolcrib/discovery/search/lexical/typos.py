@@ -45,7 +45,7 @@ class Typos:
         here = here or usage
         if len(word) < _SHORTEST or not _can_be_meant(word):
             return None
-        self._read(usage)
+        self._learn_waiting(usage)
         allowed = 2 if len(word) >= _TWO_EDITS else 1
         found = [
             (edits, other[0] != form[0], -used, other)
@@ -65,7 +65,7 @@ class Typos:
             return [stem for _, stem in sorted(used)[:_TRIED]]
         return [self._words[at] for at in near]
 
-    def _read(self, usage: Callable[[str], int]) -> None:
+    def _learn_waiting(self, usage: Callable[[str], int]) -> None:
         """Learn what was noted; where more is new than is known, forget what is not used any more."""
         fresh = [word for word in sorted(self._waiting - self._known) if _can_be_meant(word)]
         self._waiting.clear()

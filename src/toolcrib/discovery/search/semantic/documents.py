@@ -123,35 +123,29 @@ class DocumentVectors:
         found[known] = packed.rows * packed.shares[:, None]
         return found
 
-    def best(
-        self, query: NDArray[Any], count: int, among: AbstractSet[str] | None, *, roughly: bool = False
-    ) -> list[tuple[str, float]]:
-        """Return the `count` documents nearest to a query, equally near ones by id, and their cosines."""
-        slots = self._near(query, count) if among is None else self._places(among)
-        found, cosines = self.table.best(query, count, slots, roughly=roughly)
-        ids = self._ids
-        pairs = [(-cosine, ids[slot]) for slot, cosine in zip(found.tolist(), cosines.tolist(), strict=True)]
-        return [(name, -negative) for negative, name in sorted(pairs)[:count]]
-
     def near(
         self,
         query: NDArray[Any],
         limit: int,
-        among: AbstractSet[str] | None,
-        exclude: AbstractSet[str],
+        among: AbstractSet[str] | None = None,
+        exclude: AbstractSet[str] = frozenset(),
         *,
         roughly: bool = False,
     ) -> Near:
-        """Return the nearest documents among these, without the excluded ones; `roughly` may miss a few."""
-        found = self.best(query, limit + len(exclude), among, roughly=roughly)
-        kept = [pair for pair in found if pair[0] not in exclude][:limit] if exclude else found
-        return Near(kept, self.count(among) - self.count(exclude, among))
+        """Return the `limit` documents nearest to a query, equally near ones by id, and how many there are.
 
-    def count(self, ids: AbstractSet[str] | None, among: AbstractSet[str] | None = None) -> int:
-        """Return how many of these ids, or of all, are known and among those."""
-        if ids is None:
-            return len(self)
-        return sum(name in self._slots and (among is None or name in among) for name in ids)
+        Only documents among these count, without the excluded ones; `roughly` may miss a few.
+        """
+        count = limit + len(exclude)
+        slots = self._graph_candidates(query, count) if among is None else self._places(among)
+        found, cosines = self.table.best(query, count, slots, roughly=roughly)
+        ids = self._ids
+        pairs = sorted(
+            (-cosine, ids[slot]) for slot, cosine in zip(found.tolist(), cosines.tolist(), strict=True)
+        )
+        nearest = [(name, -negative) for negative, name in pairs[:count] if name not in exclude]
+        known = self._slots if among is None else self._slots.keys() & among
+        return Near(nearest[:limit], len(known) - sum(name in known for name in exclude))
 
     def loose(self) -> list[str]:
         """Return the ids that are to be put in the graph, in order; where none is wanted, drop the graph."""
@@ -172,8 +166,8 @@ class DocumentVectors:
             self._graph.add(slots[says], packed.rows[says])
             self._loose.difference_update(slots[says].tolist())
 
-    def _near(self, query: NDArray[Any], count: int) -> Slots | None:
-        """Return the slots that are worth a look, or nothing if all are."""
+    def _graph_candidates(self, query: NDArray[Any], count: int) -> Slots | None:
+        """Return the slots from the graph and those not in it; None if every slot must be compared."""
         wanted = max(_MIN_NEAR, count * _OVER)
         if self._graph is None or self.method == "exact" or wanted > _MAX_NEAR:
             return None

@@ -145,13 +145,13 @@ class HttpEmbedder:
                 body = await self._persist(client, json.dumps(content).encode())
         except TimeoutError as error:
             raise self._error(f"it did not answer within {self._timeout:g} s") from error
-        rows = self._read(body, len(texts))
+        rows = self._parse_vectors(body, len(texts))
         if self._dimensions not in {None, rows.shape[1]}:
             raise self._error(f"it gave vectors of {rows.shape[1]} dimensions, not {self._dimensions}")
         self._dimensions = rows.shape[1]
         return unit_vectors(rows, count=len(texts))
 
-    def _read(self, body: bytes, count: int) -> NDArray[np.float64]:
+    def _parse_vectors(self, body: bytes, count: int) -> NDArray[np.float64]:
         try:
             return read_vectors(body, count=count)
         except ValueError as error:

@@ -71,21 +71,21 @@ class LiveVectors:
         with self._lock:
             return question(self._documents) if self._documents else None
 
-    def settle(self, ways: CallerHooks) -> None:
+    def settle(self, hooks: CallerHooks) -> None:
         """Return once the vectors show every update that was noted before the call."""
         goal = self._noted
-        while turn := self._take_turn(goal):
+        while self._shown < goal and (turn := self._take_turn(goal)):
             mine, event = turn
             if mine:
                 try:
-                    self._settle_alone(ways)
+                    self._settle_alone(hooks)
                 finally:
                     self._end_turn(event)
             else:
                 while not event.wait(_PATIENCE):
-                    ways.check()
+                    hooks.check()
 
-    def link(self, ways: CallerHooks) -> None:
+    def link(self, hooks: CallerHooks) -> None:
         """Put what is to be in the graph of neighbours there, a few at a time."""
         documents = self._documents
         if documents is None:
@@ -93,7 +93,7 @@ class LiveVectors:
         with self._lock:
             loose = documents.loose()
         for start in range(0, len(loose), _STEP):
-            ways.check()
+            hooks.check()
             with self._lock:
                 documents.link(loose[start : start + _STEP])
             time.sleep(0)  # lets those who wait for the lock have it
@@ -113,11 +113,11 @@ class LiveVectors:
             self._turn = None
         event.set()
 
-    def _settle_alone(self, ways: CallerHooks) -> None:
+    def _settle_alone(self, hooks: CallerHooks) -> None:
         with self._lock:
             goal = self._noted
             changes = dict(self._changes)
-        found = self._change(ways, changes)
+        found = self._change(hooks, changes)
         with self._lock:
             if found is not None:
                 self._documents, change = found
@@ -131,7 +131,7 @@ class LiveVectors:
         self._source.forget()
 
     def _change(
-        self, ways: CallerHooks, changes: Mapping[str, Indexed | None]
+        self, hooks: CallerHooks, changes: Mapping[str, Indexed | None]
     ) -> tuple[DocumentVectors, VectorUpdate] | None:
         """Return the change that was noted, with its vectors, and what it is to be applied to.
 
@@ -143,7 +143,7 @@ class LiveVectors:
         if held is not None:
             hashes = {name: one for name, one in hashes.items() if held.hash_of(name) != one}
         missing = {one: put[name] for name, one in hashes.items() if held is None or held.holder(one) is None}
-        made = self._source.fetch(ways, missing)
+        made = self._source.fetch(hooks, missing)
         if held is None and self._source.dimensions is not None:
             held = self._new(self._source.dimensions, leading=self._source.leading)
         if held is None:

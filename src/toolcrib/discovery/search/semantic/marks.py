@@ -104,10 +104,10 @@ class MarkIndex:
                     del self._ids[mark]
         entries = [entry for entry in self._noted.values() if entry is not None]
         for start in range(0, len(entries), _BATCH):
-            self._read(entries[start : start + _BATCH])
+            self._read_marks(entries[start : start + _BATCH])
         self._noted = {}
 
-    def _read(self, entries: Sequence[Indexed]) -> None:
+    def _read_marks(self, entries: Sequence[Indexed]) -> None:
         kept = self._cache.derived(_KIND, [entry.content_hash for entry in entries]) if self._cache else {}
         made: dict[str, bytes] = {}
         for entry in entries:

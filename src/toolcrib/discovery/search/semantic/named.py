@@ -39,7 +39,7 @@ def load_embedder(name: str = BUILT_IN) -> LocalEmbedder:
     """
     if name == BUILT_IN:
         return _static()
-    offered = _offered()
+    offered = _find_entry_points()
     shown = f"{str(name)!r:.{_MAX_SHOWN}}"
     points = offered.get(name, [])
     if not points:
@@ -47,7 +47,7 @@ def load_embedder(name: str = BUILT_IN) -> LocalEmbedder:
     if len(points) > 1:
         both = " and ".join(repr(point.value) for point in points)
         raise EmbeddingError(f"{both} are both called that; uninstall one of them", shown)
-    return _made(points[0], shown)
+    return _load_entry_point(points[0], shown)
 
 
 def embedder_in(folder: Path) -> LocalEmbedder:
@@ -65,7 +65,7 @@ def _static() -> LocalEmbedder:
     return StaticEmbedder(_TABLE)
 
 
-def _offered() -> dict[str, list[EntryPoint]]:
+def _find_entry_points() -> dict[str, list[EntryPoint]]:
     """Return what is installed by name, in order; what has the name of the built-in table is never asked."""
     offered: dict[str, list[EntryPoint]] = {}
     for point in sorted(set(entry_points(group=ENTRY_POINTS)), key=lambda point: (point.name, point.value)):
@@ -82,7 +82,7 @@ def _unknown(name: str, there: tuple[str, ...]) -> str:
     return f"no embedder is called that{there_are(there)}{did_you_mean(name.lower(), known)}{folder}"
 
 
-def _made(point: EntryPoint, shown: str) -> LocalEmbedder:
+def _load_entry_point(point: EntryPoint, shown: str) -> LocalEmbedder:
     try:
         made: Any = point.load()()
     except ToolcribError:

@@ -92,7 +92,7 @@ class OnnxEmbedder:
     @property
     def dimensions(self) -> int:
         """How many numbers a vector has; asking for it reads the model."""
-        return self._loaded().dimensions
+        return self._load_once().dimensions
 
     def encode(self, texts: Sequence[str], /) -> NDArray[np.float32]:
         """Return a row of unit length for each text.
@@ -100,7 +100,7 @@ class OnnxEmbedder:
         Raises:
             EmbeddingError: the model cannot be read or run, or gives something that is no vector.
         """
-        model = self._loaded()
+        model = self._load_once()
         tokens = []
         for text in texts:
             stop_if_given_up()
@@ -117,7 +117,7 @@ class OnnxEmbedder:
         """Return what `encode` would, computed in a worker thread, which stops where the caller gives up."""
         return await in_thread(self.encode, texts)
 
-    def _loaded(self) -> "_Model":
+    def _load_once(self) -> "_Model":
         with self._lock:
             if self._model is None:
                 self._model = self._load()

@@ -4,6 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -83,6 +84,8 @@ class EmbeddingSearcher:
         self._midpoint, self._slope = calibration
         self._loop = LoopThread()
         self._lock = threading.Lock()
+        self._hooks = CallerHooks(self._encode or self._embed_in_loop)
+        """How the synchronous methods wait."""
         self._queries: OrderedDict[str, Floats] = OrderedDict()
         """The vectors of the latest questions, the latest last."""
 
@@ -113,11 +116,11 @@ class EmbeddingSearcher:
 
     def prepare(self, progress: Progress | None = None) -> None:
         """Make the vectors that are missing, and build the graph of neighbours where there should be one."""
-        self._prepare(self._here(progress))
+        self._prepare(self._hooks if progress is None else replace(self._hooks, report=progress))
 
     async def aprepare(self, progress: Progress | None = None) -> None:
         """Do what `prepare` does, while the event loop goes on; `progress` is called in it."""
-        await _in_thread(self._prepare, self._there(progress))
+        await _in_thread(self._prepare, self._hooks_for_async(progress))
 
     def search(
         self,
@@ -132,7 +135,7 @@ class EmbeddingSearcher:
         Raises:
             EmbeddingError: the embedder gave something that is no vector.
         """
-        return self._search(self._here(), query, limit, among, exclude)
+        return self._search(self._hooks, query, limit, among, exclude)
 
     async def asearch(
         self,
@@ -143,28 +146,51 @@ class EmbeddingSearcher:
         exclude: AbstractSet[str] = frozenset(),
     ) -> Ranking:
         """Do what `search` does, while the event loop goes on."""
-        return await _in_thread(self._search, self._there(), query, limit, among, exclude)
-
-    def warm(self, query: str) -> None:
-        """Embed a query and what else is missing, so that what follows need not wait for it."""
-        self._ask(self._here(), query, _nothing)
+        return await _in_thread(self._search, self._hooks_for_async(), query, limit, among, exclude)
 
     async def awarm(self, query: str) -> None:
         """Embed a query and what else is missing, so that the synchronous methods need not wait for it."""
-        await _in_thread(self._ask, self._there(), query, _nothing)
+        await _in_thread(self.embed_query, query, self._hooks_for_async())
 
-    def consult(self, query: str, question: Callable[[DocumentVectors, Floats], T]) -> T | None:
-        """Return what a function makes of the tools' vectors and the query's, which do not change meanwhile.
+    def embed_query(self, query: str, hooks: CallerHooks | None = None) -> Floats | None:
+        """Return the vectors of a query, once the vectors of the tools show every update before the call.
 
-        The query's are a row, or several: see `VectorTable.cosines`. Where nothing is asked or known, the
-        function is not called.
+        They are a row, or several: see `VectorTable.cosines`. None if nothing is asked or known.
         """
-        return self._ask(self._here(), query, question)
+        hooks = hooks or self._hooks
+        key = query[:MAX_QUERY]
+        with self._lock:
+            vector = self._queries.get(key)
+            if vector is not None:
+                self._queries.move_to_end(key)
+        if vector is None:
+            text = clean(query, MAX_QUERY)
+            if not text or not self._live:
+                return None
+            vectors = self._source.vectors(hooks, [text, *errands(text)])
+            vector = vectors if len(vectors) > 1 and vectors.any(axis=1).all() else vectors[0]
+            with self._lock:
+                self._queries[key] = vector
+                if len(self._queries) > _MAX_QUERIES:
+                    self._queries.popitem(last=False)
+        self._live.settle(hooks)
+        return vector if vector.any() else None
+
+    def consult(self, question: Callable[[DocumentVectors], T]) -> T | None:
+        """Return what a function makes of the tools' vectors, as of the last update; None without tools.
+
+        The vectors do not change while the function runs. A caller that has embedded its query before waits
+        only for the updates that came between.
+        """
+        self._live.settle(self._hooks)
+        return self._live.read(question)
 
     def cosines(self, query: str, ids: Iterable[str]) -> Floats:
         """Return the cosine of a query to each of these tools, and 0 for one that is unknown."""
-        wanted = list(ids)
-        found = self._ask(self._here(), query, lambda documents, vector: documents.cosines(vector, wanted))
+        wanted, vector = list(ids), self.embed_query(query)
+        if vector is None:
+            return np.zeros(len(wanted), np.float32)
+        found = self._live.read(lambda documents: documents.cosines(vector, wanted))
         return np.zeros(len(wanted), np.float32) if found is None else found
 
     def confidence(self, cosine: float) -> float:
@@ -180,13 +206,13 @@ class EmbeddingSearcher:
         loop, self._loop = self._loop, LoopThread()
         loop.close()
 
-    def _prepare(self, ways: CallerHooks) -> None:
-        self._live.settle(ways)
-        self._live.link(ways)
+    def _prepare(self, hooks: CallerHooks) -> None:
+        self._live.settle(hooks)
+        self._live.link(hooks)
 
     def _search(
         self,
-        ways: CallerHooks,
+        hooks: CallerHooks,
         query: str,
         limit: int,
         among: AbstractSet[str] | None,
@@ -196,8 +222,11 @@ class EmbeddingSearcher:
             return Ranking()
 
         self._marks.settle()  # not while vectors are being read, since it may take long
+        vector = self.embed_query(query, hooks)
+        if vector is None:
+            return Ranking()
 
-        def found(documents: DocumentVectors, vector: Floats) -> Ranking:
+        def rank(documents: DocumentVectors) -> Ranking:
             marked = self._marks.marked(query)
             # Lowering some lets as many others move up.
             count = limit + len(marked.deprecated)
@@ -210,52 +239,25 @@ class EmbeddingSearcher:
             hits = [Hit(name, -score, self.confidence(-score)) for score, name in adjusted[:limit]]
             return Ranking(hits, near.total)
 
-        return self._ask(ways, query, found) or Ranking()
+        return self._live.read(rank) or Ranking()
 
-    def _ask(
-        self, ways: CallerHooks, query: str, question: Callable[[DocumentVectors, Floats], T]
-    ) -> T | None:
-        """Return what the tools, as of the last update, answer; nothing where nothing is asked or known."""
-        text = clean(query, MAX_QUERY)
-        if not text or not self._live:
-            return None
-        vector = self._vector(ways, text)
-        self._live.settle(ways)
-        return self._live.read(lambda documents: question(documents, vector)) if vector.any() else None
-
-    def _vector(self, ways: CallerHooks, text: str) -> Floats:
-        with self._lock:
-            if text in self._queries:
-                self._queries.move_to_end(text)
-                return self._queries[text]
-        vectors = self._source.vectors(ways, [text, *errands(text)])
-        vector: Floats = vectors if len(vectors) > 1 and vectors.any(axis=1).all() else vectors[0]
-        with self._lock:
-            self._queries[text] = vector
-            if len(self._queries) > _MAX_QUERIES:
-                self._queries.popitem(last=False)
-        return vector
-
-    def _here(self, progress: Progress | None = None) -> CallerHooks:
-        """Return how a synchronous caller waits."""
-        return CallerHooks(self._encode or self._in_loop, report=progress or _nothing)
-
-    def _there(self, progress: Progress | None = None) -> CallerHooks:
+    def _hooks_for_async(self, progress: Progress | None = None) -> CallerHooks:
         """Return how a thread waits that works for an asynchronous caller."""
-        embed = self._encode or partial(_in_event_loop, self._embedder)
-        tell = progress or _nothing
+        embed = self._encode or partial(_embed_in_caller_loop, self._embedder)
+        if progress is None:
+            return CallerHooks(embed, from_thread.check_cancelled)
         return CallerHooks(
-            embed, from_thread.check_cancelled, lambda *counts: from_thread.run_sync(tell, *counts)
+            embed, from_thread.check_cancelled, lambda *counts: from_thread.run_sync(progress, *counts)
         )
 
-    def _in_loop(self, texts: Sequence[str]) -> Any:
+    def _embed_in_loop(self, texts: Sequence[str]) -> Any:
         try:
             return self._loop.call(lambda: self._embedder.embed(texts))
         except LoopEndedError as error:
             raise EmbeddingError("the searcher was closed while it waited for the embedder") from error
 
 
-def _in_event_loop(embedder: Embedder, texts: Sequence[str]) -> Any:
+def _embed_in_caller_loop(embedder: Embedder, texts: Sequence[str]) -> Any:
     try:
         return from_thread.run(embedder.embed, texts)
     finally:
@@ -265,6 +267,3 @@ def _in_event_loop(embedder: Embedder, texts: Sequence[str]) -> Any:
 async def _in_thread(function: Callable[..., T], *args: Any) -> T:
     """Return what a function returns that may have to wait, without using up the threads that all share."""
     return await to_thread.run_sync(partial(function, *args), limiter=CapacityLimiter(1))
-
-
-def _nothing(*_args: object) -> None: ...

@@ -60,14 +60,14 @@ class VectorSource:
         count = getattr(self._embedder, "leading", None)
         return count if isinstance(count, int) and 0 < count < (self.dimensions or 0) else None
 
-    def vectors(self, ways: CallerHooks, texts: Sequence[str]) -> Floats:
+    def vectors(self, hooks: CallerHooks, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts, each of the length one or of zeros.
 
         Raises:
             EmbeddingError: the embedder gave something else.
         """
         try:
-            output = ways.embed(texts)
+            output = hooks.embed(texts)
         except ToolcribError:
             raise
         except Exception as error:  # anybody's code
@@ -77,21 +77,21 @@ class VectorSource:
             self.dimensions = found.shape[1]
         return found
 
-    def fetch(self, ways: CallerHooks, documents: Mapping[str, Indexed]) -> Mapping[str, bytes]:
+    def fetch(self, hooks: CallerHooks, documents: Mapping[str, Indexed]) -> Mapping[str, bytes]:
         """Return the vectors of documents as bytes; both are keyed by content hash.
 
         What was made stays until `forget`, so that a caller who gave up loses nothing.
         """
         if documents and self._kind is not None and self.dimensions is None:
-            self._learn_dimensions(ways)
+            self._learn_dimensions(hooks)
         done = 0
         for hashes in batched(sorted(documents), MAX_BATCH):
-            ways.check()
+            hooks.check()
             self._restore([one for one in hashes if one not in self._made])
             missing = {one: documents[one] for one in hashes if one not in self._made}
-            ways.report(done + len(hashes) - len(missing), len(documents))
-            for count in self._make(ways, missing):
-                ways.report(done + len(hashes) - len(missing) + count, len(documents))
+            hooks.report(done + len(hashes) - len(missing), len(documents))
+            for count in self._make(hooks, missing):
+                hooks.report(done + len(hashes) - len(missing) + count, len(documents))
             done += len(hashes)
         return self._made
 
@@ -105,13 +105,13 @@ class VectorSource:
         keys = (getattr(self._embedder, "key", None), getattr(self._text, "key", None))
         return None if self._cache is None or None in keys else "/".join(("vectors", *map(str, keys)))
 
-    def _learn_dimensions(self, ways: CallerHooks) -> None:
+    def _learn_dimensions(self, hooks: CallerHooks) -> None:
         """Find out how long cached vectors must be; an embedder that does not say is given a word."""
         dimensions = getattr(self._embedder, "dimensions", None)
         if isinstance(dimensions, int):
             self.dimensions = dimensions
         else:
-            self.vectors(ways, ["tool"])
+            self.vectors(hooks, ["tool"])
 
     def _restore(self, hashes: Sequence[str]) -> None:
         """Take what the cache has, as far as it can be a vector of this embedder."""
@@ -120,16 +120,16 @@ class VectorSource:
             size = self.dimensions
             self._made |= {key: blob for key, blob in found.items() if is_vector(blob, size)}
 
-    def _make(self, ways: CallerHooks, documents: Mapping[str, Indexed]) -> Iterator[int]:
+    def _make(self, hooks: CallerHooks, documents: Mapping[str, Indexed]) -> Iterator[int]:
         """Embed documents, and yield how many are done after each batch."""
         texts = {key: clean(self._text(one), _MAX_TEXT) for key, one in documents.items()}
         # Texts of like length waste no padding; the hash makes the batches, and so the vectors, the same
         # in whatever order the documents came.
         ordered = sorted(texts, key=lambda key: (len(texts[key]), key))
         for done, hashes in enumerate(batched(ordered, self._batch)):
-            ways.check()
-            vectors = self.vectors(ways, [texts[key] for key in hashes])
-            vectors = self._filed(ways, vectors, [documents[key] for key in hashes])
+            hooks.check()
+            vectors = self.vectors(hooks, [texts[key] for key in hashes])
+            vectors = self._add_topics(hooks, vectors, [documents[key] for key in hashes])
             made = dict(zip(hashes, to_bytes(vectors), strict=True))
             self._made |= made  # before they are cached: a full disk must not cost them
             if self._cache is not None and self._kind is not None:
@@ -137,14 +137,14 @@ class VectorSource:
                 self._cache.save_derived(self._kind, {key: made[key] for key in kept})
             yield done * self._batch + len(hashes)
 
-    def _filed(self, ways: CallerHooks, vectors: Floats, documents: Sequence[Indexed]) -> Floats:
+    def _add_topics(self, hooks: CallerHooks, vectors: Floats, documents: Sequence[Indexed]) -> Floats:
         """Return vectors with those of the topics that the documents are filed under added."""
         topics_of = getattr(self._text, "topics", None)
         filed = [topics_of(one) for one in documents] if topics_of else []
         texts = list(dict.fromkeys(text for text, weight in filed if text and weight))
         if not texts:
             return vectors
-        rows = dict(zip(texts, self.vectors(ways, texts), strict=True))
+        rows = dict(zip(texts, self.vectors(hooks, texts), strict=True))
         added = [rows[text] * weight if text in rows else np.zeros_like(vectors[0]) for text, weight in filed]
         return unit_vectors(vectors + np.array(added), count=len(vectors), dimensions=self.dimensions)
 

@@ -73,12 +73,12 @@ class StaticEmbedder:
     @property
     def dimensions(self) -> int:
         """How many numbers a vector has."""
-        return int(self._loaded().table.shape[1])
+        return int(self._load_once().table.shape[1])
 
     @cached_property
     def leading(self) -> int | None:
         """How many of the first numbers of a vector tell most of it: a quarter, where that holds most."""
-        model = self._loaded()
+        model = self._load_once()
         some = model.table[::_SAMPLE].astype(np.float32) * model.scales[::_SAMPLE, None]
         quarter = self.dimensions // 4
         share = float((some[:, :quarter] ** 2).sum() / max(float((some**2).sum()), 1e-12))
@@ -86,7 +86,7 @@ class StaticEmbedder:
 
     def encode(self, texts: Sequence[str], /) -> NDArray[np.float32]:
         """Return a row of unit length for each text."""
-        model = self._loaded()
+        model = self._load_once()
         rows = np.zeros((len(texts), self.dimensions), np.float32)
         for row, text in zip(rows, texts, strict=True):
             stop_if_given_up()
@@ -132,7 +132,7 @@ class StaticEmbedder:
     def _name(self) -> str:
         return repr(str(self._folder))
 
-    def _loaded(self) -> _Model:
+    def _load_once(self) -> _Model:
         with self._lock:
             if self._model is None:
                 self._model = self._load()

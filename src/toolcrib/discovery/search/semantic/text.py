@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from toolcrib.discovery.facts import document_of
 from toolcrib.discovery.protocols import Indexed
 from toolcrib.discovery.records import Document
-from toolcrib.discovery.search.text.clauses import clauses
 from toolcrib.discovery.search.text.terms import STOP_WORDS
-from toolcrib.discovery.search.text.words import split_identifier
+from toolcrib.discovery.search.text.words import clauses, split_identifier
 
 MAX_QUERY = 8_000
 """How many characters of a question are embedded; no model reads as many."""
@@ -65,7 +64,7 @@ class DocumentText:
     def __call__(self, indexed: Indexed) -> str:
         """Return the text of a tool."""
         document = document_of(indexed.tool, indexed.examples)
-        head = _spaced(f"{document.namespace or ''} {document.name}")
+        head = _split_names(f"{document.namespace or ''} {document.name}")
         tail = self._tail(document)
         text = f"{head}: {clean(document.description or document.summary, self.limit)}"
         room = max(self.limit - len(tail), self.limit // 2)
@@ -92,7 +91,7 @@ class DocumentText:
         """Return the rest of a tool's text: each part after a full stop."""
         parts = [document.summary if document.description else ""]
         if self.parameters and document.parameters:
-            names = ", ".join(_spaced(clean(name, 100)) for name in document.parameters)
+            names = ", ".join(_split_names(clean(name, 100)) for name in document.parameters)
             parts.append(f"Parameters: {names}")
         parts += document.examples[: self.examples]
         return "".join(f". {text}" for part in parts if (text := clean(part, self.limit)))
@@ -102,7 +101,7 @@ document_text = DocumentText()
 """The text of a tool that embedders get by default."""
 
 
-def _spaced(identifiers: str) -> str:
+def _split_names(identifiers: str) -> str:
     """Return identifiers as words.
 
     A name that has none is left as it is.

@@ -127,7 +127,7 @@ class VectorTable:
         whole = np.abs(exact).max(axis=1) if self.precision == "int8" else np.linalg.norm(exact, axis=1)
         scale = np.divide(self._full, whole, out=np.zeros_like(whole), where=whole > 0)
         rows = np.rint(exact * scale[:, None])
-        return Packed(rows.astype(self.precision), _share(np.linalg.norm(rows, axis=1)))
+        return Packed(rows.astype(self.precision), _invert(np.linalg.norm(rows, axis=1)))
 
     def packed(self, slots: Slots) -> Packed:
         """Return a copy of what the slots hold."""
@@ -162,7 +162,7 @@ class VectorTable:
         """
         if slots is None and self._count < self._size:
             slots = self.slots()
-        return self._compared(self._rows, query, slots)
+        return self._compare(self._rows, query, slots)
 
     def best(
         self, query: NDArray[Any], count: int, slots: Slots | None = None, *, roughly: bool = False
@@ -174,8 +174,9 @@ class VectorTable:
         """
         if roughly and slots is None and self._heads.shape[1] and self._size > _MANY * max(count, _FEW):
             slots = self._likely(query, _LIKELY * max(count, _FEW))
+        is_every_slot = slots is None and self._count == self._size
         found = self.slots() if slots is None else slots
-        cosines = self.cosines(query, slots)
+        cosines = self._compare(self._rows, query, None if is_every_slot else found)
         if count >= len(found):
             return found, cosines
         least = np.partition(cosines, len(found) - count)[len(found) - count]
@@ -184,28 +185,23 @@ class VectorTable:
 
     def _likely(self, query: NDArray[Any], count: int) -> Slots:
         """Return about so many slots whose leading numbers are nearest to a query's, in order."""
-        cosines = self._compared(self._heads, query[..., : self._heads.shape[1]], None)
+        cosines = self._compare(self._heads, query[..., : self._heads.shape[1]], None)
         cosines[~self._live[: self._size]] = -np.inf
         least = np.partition(cosines, len(cosines) - count)[len(cosines) - count]
         return np.flatnonzero((cosines >= least) & self._live[: self._size])
 
-    def _compared(self, rows: NDArray[Any], query: NDArray[Any], slots: Slots | None) -> Floats:
-        """Return what counts of a query and the rows in the slots, or in all slots up to the last."""
-        whole, share = self._whole(np.atleast_2d(query))
-        found: Floats = self._products(rows, whole, slots)
-        found *= share[:, None]
+    def _compare(self, rows: NDArray[Any], query: NDArray[Any], slots: Slots | None) -> Floats:
+        """Return the cosines of a query to the rows in the slots, or in all slots up to the last."""
+        exact = np.asarray(np.atleast_2d(query), np.float64)
+        length = np.linalg.norm(exact, axis=1, keepdims=True)
+        scale = np.divide(self._reach, length, out=np.zeros_like(length), where=length > 0)
+        whole = np.rint(exact * scale)
+        found: Floats = self._products(rows, whole.astype(np.float32), slots)
+        found *= _invert(np.linalg.norm(whole, axis=1))[:, None]
         found *= self._shares[: self._size] if slots is None else self._shares[slots]
         np.clip(found, -1, 1, out=found)
         first: Floats = found[0]
         return first if len(found) == 1 else np.add(first, reduce(np.maximum, found[1:])) / np.float32(2)
-
-    def _whole(self, query: NDArray[Any]) -> tuple[Floats, Floats]:
-        """Return the rows of a query in whole numbers, and one over their lengths."""
-        exact = np.asarray(query, np.float64)
-        length = np.linalg.norm(exact, axis=1, keepdims=True)
-        scale = np.divide(self._reach, length, out=np.zeros_like(length), where=length > 0)
-        whole = np.rint(exact * scale)
-        return whole.astype(np.float32), _share(np.linalg.norm(whole, axis=1))
 
     def _products(self, table: NDArray[Any], whole: Floats, slots: Slots | None) -> Floats:
         """Return the products of each row of a query and the rows in the slots, or in all up to the last.
@@ -252,7 +248,7 @@ class VectorTable:
 _NO_SLOTS: Slots = np.zeros(0, np.intp)
 
 
-def _share(lengths: NDArray[np.float64]) -> Floats:
+def _invert(lengths: NDArray[np.float64]) -> Floats:
     """Return one over each length, and 0 for none."""
     found: Floats = np.asarray(
         np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0), np.float32

@@ -89,13 +89,13 @@ class Words(dict[int, str]):
         return text.translate(self).split()
 
     def __missing__(self, code: int) -> str:
-        result = _read(chr(code))
+        result = _normalize(chr(code))
         if len(self) < _MAX_TABLE:
             self[code] = result
         return result
 
 
-def _read(character: str) -> str:
+def _normalize(character: str) -> str:
     """Return what is read where a character stands: nothing, a space, or it with its surroundings."""
     category = unicodedata.category(character)
     if character in _SPACES or category.startswith("Z"):

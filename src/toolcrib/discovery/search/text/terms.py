@@ -5,9 +5,9 @@ that means nearly the same). A document is filed under all of them; a question a
 weight and for the softer forms at a fraction of it.
 """
 
-from functools import cache
+from functools import cache, lru_cache
 
-from toolcrib.discovery.search.text.stem import cached_by_word, stem
+from toolcrib.discovery.search.text.stem import stem
 
 FAMILY_WEIGHT = 0.2
 CONCEPT_WEIGHT = 0.3
@@ -277,7 +277,7 @@ genealogy ancestor family
 """A group to a line; a word may be in several."""
 
 
-@cached_by_word(1 << 16)
+@lru_cache(maxsize=1 << 16)
 def forms(word: str) -> tuple[str, ...]:
     """Return the terms a word is filed under, its stem first; none for a stop word.
 
@@ -292,7 +292,7 @@ def forms(word: str) -> tuple[str, ...]:
     return (base, f"~{base[:_FAMILY]}", *concepts_of(base))
 
 
-@cached_by_word(1 << 14)
+@lru_cache(maxsize=1 << 14)
 def question_terms(word: str) -> tuple[tuple[str, float], ...]:
     """Return what a word asks for: its terms, with what each counts; nothing for a stop word.
 

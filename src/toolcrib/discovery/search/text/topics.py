@@ -7,11 +7,12 @@ each other in it, and every tool that has the topic is lifted, whatever its desc
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from itertools import islice
 
 from toolcrib.discovery.facts import category, is_deprecated, modes
 from toolcrib.discovery.search.text.terms import STOP_WORDS, VAGUE_WORDS, forms
-from toolcrib.discovery.search.text.words import word_sequence
+from toolcrib.discovery.search.text.words import words
 from toolcrib.model import Tool
 
 _TOPIC = "#"
@@ -46,7 +47,7 @@ def topic_terms(topics: Iterable[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for topic in topics:
         for part in _parts(topic):
-            stems = list(map(_stem, islice(word_sequence(part), _MAX_TOPIC_WORDS)))
+            stems = list(map(_topic_stem, islice(words(part, with_identifiers=False), _MAX_TOPIC_WORDS)))
             if len(stems) > 1:
                 found[f"{_TOPIC}{stems[0]} "] = None
             if stems and part.strip().lower() not in _CONTAINERS:
@@ -89,7 +90,7 @@ def named_topics(question: str, knows: Callable[[str], bool]) -> dict[str, froze
     >>> named_topics("a tool for billing", topic_terms(["billing", "issue-tracking"]).__contains__)
     {'#bill': frozenset({'bill'})}
     """
-    stems = list(map(_stem, islice(word_sequence(question), _MAX_WORDS)))
+    stems = list(map(_topic_stem, islice(words(question, with_identifiers=False), _MAX_WORDS)))
     found: dict[str, frozenset[str]] = {}
     for start, first in enumerate(stems):
         term = _TOPIC + first
@@ -109,11 +110,16 @@ def content_weights(question: str) -> dict[str, float]:
     >>> content_weights("show me the billing tools")
     {'show': 0.3, 'bill': 1.0}
     """
-    words = (word for word in islice(word_sequence(question), _MAX_WORDS) if word not in _MEANINGLESS)
-    return {_stem(word): _LITTLE if word in VAGUE_WORDS else 1.0 for word in words}
+    asked = islice(words(question, with_identifiers=False), _MAX_WORDS)
+    return {
+        _topic_stem(word): _LITTLE if word in VAGUE_WORDS else 1.0
+        for word in asked
+        if word not in _MEANINGLESS
+    }
 
 
-def _stem(word: str) -> str:
+@lru_cache(maxsize=1 << 14)
+def _topic_stem(word: str) -> str:
     """Return the stem of a word; a stop word is its own, since tags are made of them as well."""
     found = forms(word)
     return found[0] if found else word

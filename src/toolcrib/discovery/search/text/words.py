@@ -1,4 +1,4 @@
-"""The words of a text: identifiers split, accents folded, scripts without spaces in pairs of characters."""
+"""Splits text into clauses and words: identifiers split, accents folded, unspaced scripts in pairs."""
 
 import re
 import unicodedata
@@ -59,46 +59,52 @@ _SIMPLER = {
 }
 """What has no simpler form in Unicode, though it has one in the spelling of those who cannot type it."""
 _SPECIAL = re.compile(f"[{''.join(_SIMPLER)}]")
+_LONGEST_QUESTION = 10_000
+"""Questions are split into clauses up to this many characters."""
+_BREAK = re.compile(
+    r"(?<![.;!?])[.;!?]+(?=\s|$)|,(?=\s)"
+    r"|[\n\u3001\u3002\uff01\uff0c\uff1b\uff1f]+"  # the same in Chinese and Japanese
+    r"|[\u060c\u061b\u061f\u06d4\u0964\u104b\u17d4]+"  # in Arabic, Urdu, Hindi, Burmese and Khmer
+    r"|\b(?:and|then|also|but|while|plus|afterwards|finally)\b",
+    re.IGNORECASE,
+)
 
 
-def words(text: str) -> Iterator[str]:
+def clauses(question: str) -> list[str]:
+    """Return the clauses of a question that asks for several things, in order.
+
+    >>> clauses("Book a table for two, and then send the address to Ann.")
+    ['Book a table for two', 'send the address to Ann']
+    """
+    parts = _BREAK.split(question[:_LONGEST_QUESTION])
+    return [part.strip() for part in parts if part and not part.isspace()]
+
+
+def words(text: str, *, with_identifiers: bool = True) -> Iterator[str]:
     """Yield the words of a text in lower case, the parts of each identifier and then the whole of it.
+
+    Without identifiers, the words are only those that follow each other in the text.
 
     >>> list(words("createIssue in GitHub-v2"))
     ['create', 'issue', 'createissue', 'in', 'git', 'hub', 'v', '2', 'githubv2']
+    >>> list(words("createIssue in GitHub-v2", with_identifiers=False))
+    ['create', 'issue', 'in', 'git', 'hub', 'v', '2']
     >>> list(words("天气预报"))
     ['天气', '气预', '预报']
     """
-    for chunk in _chunks(text):
-        if _PLAIN.fullmatch(chunk):
-            yield chunk[:_LONGEST].lower()
-        else:
-            pairs, parts = _split(chunk)
-            yield from pairs
-            yield from parts
-            whole = "".join(parts)
-            if len(parts) > 1 and not whole.isdigit():
-                yield whole[:_LONGEST]
-
-
-def word_sequence(text: str) -> Iterator[str]:
-    """Yield the words of a text in lower case, as they follow each other; of an identifier the parts alone.
-
-    >>> list(word_sequence("createIssue in GitHub-v2"))
-    ['create', 'issue', 'in', 'git', 'hub', 'v', '2']
-    """
-    for chunk in _chunks(text):
-        if _PLAIN.fullmatch(chunk):
-            yield chunk[:_LONGEST].lower()
-        else:
-            pairs, parts = _split(chunk)
-            yield from pairs
-            yield from parts
-
-
-def _chunks(text: str) -> list[str]:
     folded = fold(text[:MAX_TEXT])[:MAX_TEXT]
-    return _CHUNK.findall(_CONTRACTION.sub("", folded) if "'" in folded else folded)
+    if "'" in folded:
+        folded = _CONTRACTION.sub("", folded)
+    for chunk in _CHUNK.findall(folded):
+        if _PLAIN.fullmatch(chunk):
+            yield chunk[:_LONGEST].lower()
+            continue
+        pairs, parts = _split(chunk)
+        yield from pairs
+        yield from parts
+        whole = "".join(parts)
+        if with_identifiers and len(parts) > 1 and not whole.isdigit():
+            yield whole[:_LONGEST]
 
 
 def split_identifier(name: str) -> list[str]:
@@ -133,9 +139,9 @@ def fold(text: str) -> str:
     """
     if text.isascii():
         return text
-    return "".join(map(_folded, _PIECE.findall(text)))
+    return "".join(map(_fold_piece, _PIECE.findall(text)))
 
 
-def _folded(piece: str) -> str:
+def _fold_piece(piece: str) -> str:
     bare = _LEFT_OUT.sub("", unicodedata.normalize("NFKD", piece))
     return unicodedata.normalize("NFC", _SPECIAL.sub(lambda found: _SIMPLER[found[0]], bare))
