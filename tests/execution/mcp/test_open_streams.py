@@ -20,7 +20,7 @@ from waiting import PATIENCE, until
 from toolcrib.errors import BackendUnavailableError
 from toolcrib.execution import Call
 from toolcrib.execution.mcp import McpServers, ServerConfig
-from toolcrib.execution.mcp.calls import dispatch
+from toolcrib.execution.mcp.calls import call_tool
 from toolcrib.execution.mcp.server_health import Breaker
 from toolcrib.execution.mcp.tool_watcher import ToolListWatcher
 from toolcrib.execution.mcp.transport import http_client
@@ -190,13 +190,13 @@ async def test_a_server_whose_connections_are_all_held_fails_and_is_connected_to
                 tasks.start_soon(ended, partial(connection.request, "tools/call", {"name": "silent"}))
             await until(lambda: server.open == SLOTS + SPARE)
             with pytest.raises(BackendUnavailableError, match=r"all connections to .* are in use") as caught:
-                await dispatch(upstream, wanted)
+                await call_tool(upstream, wanted)
             assert not caught.value.sent
             await until(lambda: upstream.status().state == "failed")
             assert "are in use" in (upstream.status().last_error or "")
             await until(lambda: server.open == 0)
             with pytest.raises(BackendUnavailableError, match="left alone"):
-                await dispatch(upstream, wanted)
+                await call_tool(upstream, wanted)
             await upstream.stop("over")
 
 

@@ -30,10 +30,10 @@ from pydantic import ValidationError
 
 import toolcrib
 from toolcrib.errors import ServerUnavailableError
+from toolcrib.execution.mcp.client_relay import APPS
 from toolcrib.execution.mcp.config import ChangeKind, ServerConfig
 from toolcrib.execution.mcp.errors import is_lost_session, is_unreachable, needs_login
 from toolcrib.execution.mcp.gateways import CLIENT_NAME, declared_gateways
-from toolcrib.execution.mcp.relays import APPS
 from toolcrib.execution.mcp.transport.dispatcher import Dispatcher, OnAsked, TransportStreams
 from toolcrib.execution.mcp.transport.http import http_transport, sse_transport
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
@@ -121,6 +121,12 @@ class Connection:
         self.transport = transport
         self.modern = version in MODERN_PROTOCOL_VERSIONS
         """Whether the server is of the stateless era."""
+        self.sends_logs = (
+            session.server_capabilities is not None and session.server_capabilities.logging is not None
+        )
+        """Whether the server declares that it sends log messages."""
+        self.has_call_headers = self.modern and transport != "stdio"
+        """Whether calls name their tool, and arguments that its schema marks, in HTTP headers too."""
         self.listed = False
         """Whether its tools were ever listed."""
         self.called = False
@@ -147,12 +153,6 @@ class Connection:
             CLIENT_CAPABILITIES_META_KEY: _ASKING if asks else {},
         }
         self._header_maps: dict[str, tuple[Any, dict[tuple[str, ...], str]]] = {}
-
-    @property
-    def logs(self) -> bool:
-        """Return whether the server declares that it sends log messages."""
-        declared = self.session.server_capabilities
-        return declared is not None and declared.logging is not None
 
     @property
     def gone(self) -> bool:
@@ -191,13 +191,8 @@ class Connection:
             method, params, {"headers": sent_headers, "on_progress": on_progress}
         )
 
-    @property
-    def has_call_headers(self) -> bool:
-        """Return whether calls say in headers too what they are."""
-        return self.modern and self.transport != "stdio"
-
     def call_headers(self, name: str, schema: dict[str, Any], args: dict[str, Any]) -> dict[str, str] | None:
-        """Return what a call says in headers too: the tool, and the arguments that its schema marks so."""
+        """Return the HTTP headers of a call: the tool, and the arguments that its schema marks so."""
         if not self.has_call_headers:
             return None
         known = self._header_maps.get(name)

@@ -332,14 +332,14 @@ class McpServers:
                 measure(call.args)  # the SDK would send null for NaN, and a list for a set
         except ValidationError as error:
             raise InputValidationError(error.problems, tool_id=call.tool_id) from error
-        from toolcrib.execution.mcp.calls import dispatch, read_answer, unsent  # noqa: PLC0415 - needs the extra
+        from toolcrib.execution.mcp.calls import call_tool, read_answer, unsent  # noqa: PLC0415 - needs the extra
 
-        if upstream.config.is_personal:
+        if upstream.is_personal:
             try:
                 upstream = self._persons.find(upstream.name, upstream.config, call.context)
             except ServerUnavailableError as error:
                 raise unsent(call, error) from error
-        result = await dispatch(upstream, call)
+        result = await call_tool(upstream, call)
         return read_answer(call, result, self.max_result_bytes)
 
     def _upstream_for(self, call: Call) -> "Upstream":

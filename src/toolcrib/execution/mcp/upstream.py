@@ -13,8 +13,8 @@ alone, which is kept open for as long as the second is used.
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from contextvars import Context
 from functools import partial
 from math import inf
@@ -27,9 +27,10 @@ from mcp.shared.exceptions import MCPError
 
 from toolcrib.concurrency.fair_slots import FairSlots
 from toolcrib.concurrency.in_flight import InFlight
-from toolcrib.errors import ConfigError, LoginRequiredError, ServerUnavailableError
+from toolcrib.errors import ConfigError, LoginRequiredError, ServerUnavailableError, ToolExecutionError
 from toolcrib.execution.call import CallClient
 from toolcrib.execution.mcp.change_listener import ChangeListener
+from toolcrib.execution.mcp.client_relay import RelayedCall, RunningCalls
 from toolcrib.execution.mcp.config import OnContent, OnInput, ServerConfig
 from toolcrib.execution.mcp.connection import Connection, ConnectionListeners, Start, open_link, transport_to
 from toolcrib.execution.mcp.errors import (
@@ -40,8 +41,8 @@ from toolcrib.execution.mcp.errors import (
     place,
     reason_of,
     refuses_handshake,
+    was_answered,
 )
-from toolcrib.execution.mcp.relays import RelayedCall, RunningCalls
 from toolcrib.execution.mcp.server_health import Breaker, ServerHealth, ServerStatus
 from toolcrib.execution.mcp.tool_watcher import ToolListing, ToolListWatcher
 from toolcrib.execution.mcp.transport.environment import describe_withheld
@@ -87,6 +88,8 @@ class Upstream:
         """Make an upstream that connects when wanted; with `first`, the second connection of that one."""
         self.name, self._person, self._first = name, person, first
         self.config = config
+        self.is_personal = config.is_personal
+        """Whether each person has an upstream of their own; it cannot change while the connection stays."""
         self.watcher = watcher
         self.on_input = on_input
         """Gives it input; without that it is not told that it can ask."""
@@ -282,7 +285,7 @@ class Upstream:
             return await self._listing()
         except ServerUnavailableError as error:
             connection, cause = self._link, error.__cause__
-            if connection is None or not isinstance(cause, MCPError) or not self.discarded(connection, cause):
+            if connection is None or not isinstance(cause, MCPError) or not self.discard(connection, cause):
                 raise
         return await self._listing()
 
@@ -294,8 +297,8 @@ class Upstream:
         self.last_used = anyio.current_time()
         return catalogue
 
-    def discarded(self, connection: Connection, error: MCPError) -> bool:
-        """Return whether a connection is of no use after such an error; if so, it is closed.
+    def discard(self, connection: Connection, error: MCPError) -> bool:
+        """Close a connection that is of no use after such an error; return whether it is.
 
         Either its session is forgotten, or nobody can be reached, while no call that was heard needs it any
         more; then it is for the breaker to say when to try again. Or something holds all its connections for
@@ -316,19 +319,26 @@ class Upstream:
         self._link = None
         self._health.state = "stopped"
 
-    def began(self, running: RelayedCall) -> None:
-        """Note that a call runs."""
-        self.running.begin(running)
+    @contextmanager
+    def track(self, running: RelayedCall, connection: Connection) -> Iterator[None]:
+        """Note that a request runs for the length of the block, and afterwards whether it was answered."""
         if self._link is not None:
             self._link.called = True
-
-    def finished(self, running: RelayedCall, connection: Connection, *, answered: bool) -> None:
-        """Note that a call has ended, and whether the server answered it."""
-        self.running.finish(running, answered=answered or connection.gone)
-        self.last_used = anyio.current_time()
-        if answered and not connection.useful:
-            connection.useful = True
-            self._health.served()
+        is_answered = False
+        with self.running.track(running):
+            try:
+                yield
+                is_answered = True
+            except (MCPError, ToolExecutionError) as error:
+                # The latter is an answer that cannot be used, such as a question for nobody.
+                is_answered = not isinstance(error, MCPError) or was_answered(error)
+                raise
+            finally:
+                running.is_abandoned = not is_answered and not connection.gone
+                self.last_used = anyio.current_time()
+                if is_answered and not connection.useful:
+                    connection.useful = True
+                    self._health.served()
 
     def stderr_tail(self) -> str:
         """Return the last lines of its standard error."""

@@ -18,8 +18,8 @@ from toolcrib.redaction import KnownSecrets
 
 _UNAUTHORIZED = 401
 _OWN = "log in with an account of your own"
-_LOOK_AGAIN = 1.0
-"""After how many seconds it is looked again whether somebody has logged in; a server that minds says so."""
+_LOOK_AGAIN_SECONDS = 1.0
+"""How often it is looked up whether somebody has logged in; a server that wants a login refuses meanwhile."""
 
 
 class _Tokens(Protocol):
@@ -57,17 +57,25 @@ class BearerAuth(httpx2.Auth):
         self._origin = _origin(httpx2.URL(url))
         self._tokens = tokens
         self._is_personal = is_personal
-        self._is_idle, self._looked_until = False, 0.0
+        self.no_login_until = 0.0
+        """The time until which requests need no `authorization`, because nobody has logged in."""
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether requests go out as they are, because nobody has logged in; looked up once in a while."""
-        if self._is_personal:
-            return False
-        now = monotonic()
-        if now >= self._looked_until:
-            self._looked_until, self._is_idle = now + _LOOK_AGAIN, self._tokens.is_empty
-        return self._is_idle
+    async def authorization(self) -> dict[str, str] | None:
+        """Return the header for a request to the server: empty without a login, None if that is of no use.
+
+        In that case `async_auth_flow` gives the reason.
+        """
+        if not self._is_personal and self._tokens.is_empty:
+            self.no_login_until = monotonic() + _LOOK_AGAIN_SECONDS
+            return {}
+        try:
+            token = await self._current()
+        except (RefusedError, StoreError):
+            return None
+        if token is None:
+            return None
+        self._secrets.add_token(token)
+        return {"authorization": f"Bearer {token}"}
 
     async def async_auth_flow(
         self, request: httpx2.Request

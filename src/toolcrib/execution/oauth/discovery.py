@@ -24,7 +24,7 @@ from pydantic import BaseModel
 from toolcrib.errors import LoginError
 from toolcrib.execution.http.addresses import private_kinds
 from toolcrib.execution.mcp.errors import place, reason_of
-from toolcrib.execution.mcp.transport.http_client import QuietClient, tls_context
+from toolcrib.execution.mcp.transport.quiet_client import QuietClient, tls_context
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import StoredLogin
 

@@ -155,17 +155,6 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         Raises:
             MCPError: the other side refused it, or is gone.
         """
-        if not self._secrets:
-            return await self._ask_plainly(method, params, headers)
-        try:
-            return await self._without_secrets(await self._ask_plainly(method, params, headers))
-        except MCPError as error:
-            raise self._refusal(error) from None
-
-    async def _ask_plainly(
-        self, method: str, params: dict[str, Any], headers: dict[str, str]
-    ) -> dict[str, Any]:
-        """Return the result of a request as it came."""
         if not self._is_open or _is_traced():
             return await self.send_raw_request(method, params, {"headers": headers})
         number = next(self._numbers)
@@ -177,7 +166,7 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
                 message = {"jsonrpc": "2.0", "id": number, "method": method, **payload}
                 with anyio.CancelScope() as waiting.asking:
                     if (result := await self._ask(message, headers)) is not None:
-                        return result
+                        waiting.outcome, waiting.is_over = result, True
                 waiting.asking = None
             if not waiting.is_over:
                 request = JSONRPCRequest(jsonrpc="2.0", id=number, method=method, **payload)
@@ -192,9 +181,11 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
             raise
         finally:
             self._asked.pop(number, None)
-        if isinstance(waiting.outcome, ErrorData):
-            raise MCPError.from_error_data(waiting.outcome)
-        return waiting.outcome
+        outcome = waiting.outcome
+        if isinstance(outcome, ErrorData):
+            error = MCPError.from_error_data(outcome)
+            raise self._hide_in_error(error) if self._secrets.has_any else error
+        return await self._hide_in_result(outcome) if self._secrets.has_any else outcome
 
     async def send_raw_request(
         self,
@@ -205,15 +196,15 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
     ) -> dict[str, Any]:
         """Return the result of a request, numbered like those of `ask`."""
         numbered: CallOptions = {"request_id": next(self._numbers), **(opts or {})}
-        if not self._secrets:
+        if not self._secrets.has_any:
             return await super().send_raw_request(method, params, numbered, **related)
         if (report := numbered.get("on_progress")) is not None:
             numbered["on_progress"] = self._report_without_secrets(report)
         try:
             result = await super().send_raw_request(method, params, numbered, **related)
         except MCPError as error:
-            raise self._refusal(error) from None
-        return await self._without_secrets(result)
+            raise self._hide_in_error(error) from None
+        return await self._hide_in_result(result)
 
     def _report_without_secrets(self, report: ProgressFnT) -> ProgressFnT:
         async def hide_and_report(progress: float, total: float | None, message: str | None) -> None:
@@ -221,7 +212,7 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
 
         return hide_and_report
 
-    async def _without_secrets(self, result: dict[str, Any]) -> dict[str, Any]:
+    async def _hide_in_result(self, result: dict[str, Any]) -> dict[str, Any]:
         hidden: dict[str, Any]
         if is_large(result):
             hidden = await in_thread(self._secrets.hide_in, result)
@@ -229,8 +220,8 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
             hidden = self._secrets.hide_in(result)
         return hidden
 
-    def _refusal(self, error: MCPError) -> MCPError:
-        """Return an error without the secrets in it, and without the one that has them as its context."""
+    def _hide_in_error(self, error: MCPError) -> MCPError:
+        """Return a copy of an error without secrets; the original must not be its context: logs show that."""
         hidden = MCPError(error.code, self._secrets.hide(error.message), self._secrets.hide_in(error.data))
         hidden.__cause__ = error.__cause__
         return hidden

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import AsyncIterable, AsyncIterator
-from contextvars import ContextVar
 from typing import Any
 
 import anyio
@@ -72,10 +71,6 @@ class Resumes:
             return False
         await self._pace.wait()
         return True
-
-
-resumes: ContextVar[Resumes | None] = ContextVar("resumes", default=None)
-"""Those of the call that the current task sends; the SDK resumes a stream in the task that opened it."""
 
 
 class _PacedEvents(httpx2.AsyncByteStream):

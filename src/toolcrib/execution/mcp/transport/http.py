@@ -38,12 +38,13 @@ from toolcrib.execution.mcp.transport.http_client import (
     MAX_MESSAGE_BYTES,
     SEVER,
     AnsweringClient,
-    QuietClient,
     address_of,
     client_settings,
 )
 from toolcrib.execution.mcp.transport.lines import DroppedMessages, read_line
+from toolcrib.execution.mcp.transport.quiet_client import QuietClient
 from toolcrib.execution.mcp.transport.redirects import request_within_origin, sse_within_origin
+from toolcrib.execution.oauth.bearer import BearerAuth
 
 _Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 _Outgoing = MemoryObjectReceiveStream[SessionMessage]
@@ -54,7 +55,7 @@ _OUTBOX = 256
 async def http_transport(
     config: ServerConfig,
     *,
-    auth: httpx2.Auth | None = None,
+    auth: BearerAuth | None = None,
     dropped: DroppedMessages | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
 ) -> AsyncGenerator[TransportStreams, None]:
@@ -67,18 +68,21 @@ async def http_transport(
     failure: Exception | None = None
     settings = await client_settings(config, auth)
     async with (
-        AnsweringClient(dropped=dropped, max_message_bytes=max_message_bytes, **settings) as client,
+        AnsweringClient(
+            dropped=dropped, max_message_bytes=max_message_bytes, login=auth, **settings
+        ) as client,
         anyio.create_task_group() as client.tasks,
         streamable_http_client(
             address_of(config), http_client=client, max_sse_event_size=max_message_bytes
         ) as (read, write),
     ):
         try:
-            yield read, _SeveringStream(write, client.ask if client.open_plain(config) else None)
+            can_post = client.open_posts(config, settings)
+            yield read, _SeveringStream(write, client.ask if can_post else None)
         except Exception as error:  # noqa: BLE001 - the block's own, which the SDK's task group would wrap
             failure = error
         finally:
-            await client.close_plain()
+            await client.close_posts()
     if failure is not None:
         raise failure
 
@@ -127,7 +131,7 @@ def _cancelled(item: SessionMessage) -> RequestId | None:
 async def sse_transport(
     config: ServerConfig,
     *,
-    auth: httpx2.Auth | None = None,
+    auth: BearerAuth | None = None,
     dropped: DroppedMessages | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
 ) -> AsyncGenerator[TransportStreams, None]:

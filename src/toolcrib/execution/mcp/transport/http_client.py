@@ -1,12 +1,11 @@
 """The HTTP client of one server: pooled connections, one TLS context for all, and failures as answers."""
 
 import json
-import logging
-import re
 import ssl
+from collections.abc import Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from functools import cache
+from time import monotonic
 from typing import Any
 from urllib.request import getproxies
 
@@ -14,41 +13,30 @@ import anyio
 import httpx2
 from anyio.abc import TaskGroup
 from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
+from pydantic_core import from_json
 
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.errors import failure_facts, marked, place, reason_of
 from toolcrib.execution.mcp.gateways import EXPOSE_ALL, EXPOSE_HEADER
-from toolcrib.execution.mcp.transport.event_streams import Pace, Resumes, pace_events, resumes
+from toolcrib.execution.mcp.transport.event_streams import Pace, Resumes, pace_events
 from toolcrib.execution.mcp.transport.http_responses import (
     ACCEPTED,
     ID,
     LISTS,
     SESSION,
     failed,
-    plain_result,
     understood,
 )
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
+from toolcrib.execution.mcp.transport.quiet_client import EXCHANGE, HttpExchange, QuietClient, tls_context
 from toolcrib.execution.mcp.transport.redirects import next_request_within_origin
+from toolcrib.execution.oauth.bearer import BearerAuth
 
 try:
-    from toolcrib.execution.mcp.transport.plain_http import PlainHttp
+    from toolcrib.execution.mcp.transport.post_client import PostClient
 except ImportError:  # httptools comes with the gateway
-    PlainHttp = None  # type: ignore[assignment,misc] # looked at before it is used
+    PostClient = None  # type: ignore[assignment,misc] # looked at before it is used
 
-_ours: ContextVar[bool] = ContextVar("ours", default=False)
-"""Whether what is logged is about a request of a client from here."""
-_dropped: ContextVar[DroppedMessages | None] = ContextVar("dropped", default=None)
-"""Where the server of the request that the current task has sent has its useless messages counted."""
-_BAD_EVENTS = {
-    "Error parsing SSE message": "an event that is not JSON-RPC",
-    "Unknown SSE event": "an event of an unknown type",
-}
-"""What the SDK logs of every such event, and what it is."""
-_NOBODY_LISTENS = (anyio.BrokenResourceError, anyio.ClosedResourceError)
-"""The first is also what it logs of an event that comes while the connection is closed."""
-_ADDRESS = re.compile(r"\bhttps?://[^\s'\"]+")
-_SESSION_ID = re.compile(r"(session ID:).*", re.IGNORECASE)
 MAX_MESSAGE_BYTES = 64 * 2**20
 """How long a message of a server may be."""
 _TIMEOUT = httpx2.Timeout(connect=10.0, read=None, write=30.0, pool=5.0)
@@ -77,59 +65,10 @@ _REDIRECTED_TO = "toolcrib.redirected"
 _GREETINGS = frozenset({"initialize", "server/discover"})
 _LISTED = frozenset({"tools/list"})
 """Methods whose answers are looked at before anything else reads them."""
+_RESULT_KEYS = {"jsonrpc", "id", "result"}
+"""The members of a plain answer."""
 _REPEATED = frozenset({*range(300, 400), 401, 403, 407})
-"""Statuses of a request that did not run, and that httpx2 may know how to make better."""
-
-
-class QuietClient(httpx2.AsyncClient):
-    """A client whose requests are logged without what may be secret in their addresses.
-
-    Events are read in turn with everything else; those that are no messages are counted in `dropped`.
-    """
-
-    def __init__(self, *, dropped: DroppedMessages | None = None, **settings: Any) -> None:
-        super().__init__(**settings)
-        self._dropped = dropped or DroppedMessages("")
-
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Return the response to a request."""
-        before = _ours.set(True)
-        try:
-            response = await super().send(request, **options)
-        finally:
-            _ours.reset(before)
-        pace_events(response, self._dropped)
-        return response
-
-
-def _without_query(record: logging.LogRecord) -> bool:
-    """Cut the addresses in a record of the HTTP client down, if they are ours; let every record pass."""
-    if _ours.get() and isinstance(record.args, tuple):
-        record.args = tuple(place(each) if isinstance(each, httpx2.URL) else each for each in record.args)
-    return True
-
-
-def _without_session(record: logging.LogRecord) -> bool:
-    """Cut sessions and addresses out of a record of the SDK, and count what it says of each bad event."""
-    if isinstance(record.msg, str) and not record.args:
-        dropped = _dropped.get()
-        if dropped is not None and (kind := _BAD_EVENTS.get(record.msg.partition(":")[0])):
-            if record.exc_info is None or not isinstance(record.exc_info[1], _NOBODY_LISTENS):
-                dropped.note(kind)
-            return False
-        text = _ADDRESS.sub(lambda found: place(found.group()), record.msg)
-        record.msg = _SESSION_ID.sub(r"\1 ...", text)
-    return True
-
-
-logging.getLogger("httpx2").addFilter(_without_query)
-logging.getLogger("mcp.client.streamable_http").addFilter(_without_session)
-
-
-@cache
-def tls_context() -> ssl.SSLContext:
-    """Return the one TLS context of this process; reading the certificates of the system takes some 40 ms."""
-    return httpx2.create_ssl_context()
+"""Statuses of a request that did not run, and that httpx2 repeats with a login or at another address."""
 
 
 @cache
@@ -177,6 +116,7 @@ class AnsweringClient(QuietClient):
         *,
         dropped: DroppedMessages | None = None,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
+        login: BearerAuth | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(dropped=dropped, **settings)
@@ -186,70 +126,70 @@ class AnsweringClient(QuietClient):
         self._asides = anyio.Semaphore(MAX_ASIDES)
         self._session: dict[str, str] | None = None
         """What a request says of its session; None until the SDK was answered one that is no greeting."""
-        self._plain: PlainHttp | None = None
-        self._jar, self._login = self.cookies.jar, self.auth
+        self._posts: PostClient | None = None
+        self._jar, self._login = self.cookies.jar, login
         self._came: dict[int, httpx2.Response] = {}
         """What has come already for requests that the SDK is about to send."""
 
-    def open_plain(self, config: ServerConfig) -> bool:
-        """Let `ask` send requests, and return whether it can: where the server can be reached plainly."""
+    def open_posts(self, config: ServerConfig, settings: Mapping[str, Any]) -> bool:
+        """Open the client that `ask` posts with; return False where only httpx2 can reach the server."""
         url = httpx2.URL(config.url or "")
-        has_proxy = not getproxies().keys().isdisjoint({"http", "all"})
-        if PlainHttp is None or url.scheme != "http" or url.userinfo or has_proxy:
+        has_proxy = not getproxies().keys().isdisjoint({url.scheme, "all"})
+        if PostClient is None or url.scheme not in {"http", "https"} or url.userinfo or has_proxy:
             return False
         with suppress(ValueError):  # httpx2 says what is wrong with the headers
-            self._plain = PlainHttp(
+            self._posts = PostClient(
                 url,
                 self.headers,
-                connections=config.max_concurrency + _SPARE_CONNECTIONS,
-                keep_alive=_KEEP_ALIVE,
-                timeout=_TIMEOUT,
+                limits=settings["limits"],
+                timeout=settings["timeout"],
                 max_bytes=self._max_message_bytes,
+                tls=settings["verify"] if url.scheme == "https" else None,
             )
-        return self._plain is not None
+        return self._posts is not None
 
-    async def close_plain(self) -> None:
-        """Close what `open_plain` has led to."""
-        plain, self._plain = self._plain, None
-        if plain is not None:
-            await plain.aclose()
+    async def close_posts(self) -> None:
+        """Close what `open_posts` opened, and replies that the SDK did not read."""
+        posts, self._posts = self._posts, None
+        if posts is not None:
+            await posts.aclose()
         while self._came:
             await self._came.popitem()[1].aclose()
 
     async def ask(self, message: dict[str, Any], headers: dict[str, str]) -> dict[str, Any] | None:
-        """Send a request from this task, and return its result, if a plain answer comes.
+        """Post a request from the current task, and return its result if the reply is a plain one.
 
-        If not, the SDK is to send it, and finds here what came, if it was sent at all.
+        Otherwise the SDK has to send it: it finds the reply here, if there was one.
         """
-        plain, number = self._plain, message["id"]
-        if plain is None or self._session is None or not self._adds_nothing or message["method"] in _LISTED:
+        posts, login, number = self._posts, self._login, message["id"]
+        if posts is None or self._session is None or len(self._jar) or message["method"] in _LISTED:
             return None
         headers = self._session | headers
+        if login is not None and monotonic() >= login.no_login_until:
+            access = await login.authorization()
+            if access is None:
+                return None
+            headers |= access
         try:
             # As httpx2 writes it.
             text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-            reply = await plain.post(text, headers)
+            reply = await posts.post(text, headers)
         except (TypeError, ValueError, RecursionError):
             return None  # httpx2 refuses it too, and says why
         except httpx2.HTTPError as error:
-            request = httpx2.Request("POST", plain.url)
+            request = httpx2.Request("POST", posts.url)
             self._came[number] = failed(request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
             return None
-        result = plain_result(reply.data, number) if reply.is_json else None
+        result = _parse_result(reply.data, number) if reply.is_json else None
         if result is None and reply.status in _REPEATED:
             await reply.aclose()
         elif result is None:
-            request = httpx2.Request("POST", plain.url, headers=headers, extensions={ID: number})
-            response = reply.response(request)
+            request = httpx2.Request("POST", posts.url, headers=headers, extensions={ID: number})
+            response = reply.to_httpx(request)
             self.cookies.extract_cookies(response)
             pace_events(response, self._dropped)
             self._came[number] = await self._understood(response)
         return result
-
-    @property
-    def _adds_nothing(self) -> bool:
-        """Whether requests go out as they are: without a login, and without what the server wants kept."""
-        return not len(self._jar) and (self._login is None or getattr(self._login, "is_idle", False))
 
     def build_request(self, method: str, url: httpx2.URL | str, **options: Any) -> httpx2.Request:
         """Return a request, also where its content cannot be written: `send` then answers that."""
@@ -271,7 +211,8 @@ class AnsweringClient(QuietClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Return the response to a request, or an error in the form of one."""
-        _dropped.set(self._dropped)  # for good: the SDK reads the response in this task
+        if EXCHANGE.get() is None:
+            EXCHANGE.set(HttpExchange(self._dropped))  # for good: the SDK reads the response in this task
         if request.method == "DELETE":
             with anyio.fail_after(COURTESY):
                 return await super().send(request, **options)
@@ -280,7 +221,7 @@ class AnsweringClient(QuietClient):
         if _ASIDE in request.extensions:
             await self._sent_aside(request)
             return httpx2.Response(ACCEPTED, request=request)
-        resumes.set(Resumes())
+        EXCHANGE.set(HttpExchange(self._dropped, Resumes()))
         came = self._came.pop(request.extensions.get(ID, 0), None)
         return await self._exchanged(request, **options) if came is None else came
 
@@ -324,7 +265,8 @@ class AnsweringClient(QuietClient):
 
     async def _opened(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Return an event stream, when it may be opened; one that is not worth it ends with an error."""
-        resumed = resumes.get()
+        exchange = EXCHANGE.get()
+        resumed = None if exchange is None else exchange.resumes
         if _REDIRECTED_TO in request.extensions:
             pass  # it is due as soon as what led here was
         elif resumed is None:
@@ -339,3 +281,15 @@ class AnsweringClient(QuietClient):
         if response.next_request is not None:
             response.next_request.extensions = {**response.next_request.extensions, _REDIRECTED_TO: True}
         return response
+
+
+def _parse_result(body: bytes | bytearray, number: int) -> dict[str, Any] | None:
+    """Return the result in a body that is the plain answer to a request; None for anything else."""
+    try:
+        value = from_json(body)
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or value.keys() != _RESULT_KEYS:
+        return None
+    result = value["result"] if (value["jsonrpc"], value["id"]) == ("2.0", number) else None
+    return result if isinstance(result, dict) else None

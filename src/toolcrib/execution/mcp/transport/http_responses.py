@@ -14,7 +14,6 @@ from mcp_types import (
     JSONRPCError,
     JSONRPCResponse,
 )
-from pydantic_core import from_json
 
 from toolcrib.execution.mcp.errors import marked, place, reason_of_status, reason_of_type, refusal_facts
 from toolcrib.execution.mcp.transport.event_streams import ShallowEvents
@@ -38,8 +37,6 @@ _NO_SESSION = re.compile(
 )
 """What servers say of a session that they do not know, where they do not say it with the status."""
 _OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
-_PLAIN = {"jsonrpc", "id", "result"}
-"""What an answer has that is nothing else as well."""
 
 
 async def understood(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
@@ -67,18 +64,6 @@ async def understood(response: httpx2.Response, max_bytes: int) -> httpx2.Respon
     if status < _BAD_REQUEST and ID in response.request.extensions:
         return _own_answer(response, body, response.request.extensions[ID])
     return _copy(response, status, body)
-
-
-def plain_result(body: bytes | bytearray, number: int) -> dict[str, Any] | None:
-    """Return the result in a body that is a plain answer to a request; None for anything else."""
-    try:
-        value = from_json(body)
-    except ValueError:
-        return None
-    if not isinstance(value, dict) or value.keys() != _PLAIN:
-        return None
-    result = value["result"] if (value["jsonrpc"], value["id"]) == ("2.0", number) else None
-    return result if isinstance(result, dict) else None
 
 
 def _own_answer(response: httpx2.Response, body: bytes, number: int | str) -> httpx2.Response:
