@@ -19,7 +19,7 @@ from servers.launch import closed_port
 from toolcrib.errors import BackendUnavailableError, LoginRequiredError, ServerUnavailableError
 from toolcrib.execution.mcp import McpServers, ServerConfig
 from toolcrib.execution.oauth.bearer import BearerAuth
-from toolcrib.execution.oauth.login import log_in, log_out
+from toolcrib.execution.oauth.flows import log_in, log_out
 from toolcrib.execution.oauth.vault import LoginVault, StoredLogin
 from toolcrib.redaction import KnownSecrets
 

@@ -23,17 +23,16 @@ from mcp_types import (
     CLIENT_INFO_META_KEY,
     CONNECTION_CLOSED,
     PROTOCOL_VERSION_META_KEY,
-    UNSUPPORTED_PROTOCOL_VERSION,
 )
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 import toolcrib
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.client_relay import APPS
 from toolcrib.execution.mcp.config import ChangeKind, ServerConfig
-from toolcrib.execution.mcp.errors import is_lost_session, is_unreachable, needs_login
+from toolcrib.execution.mcp.errors import is_lost_session
 from toolcrib.execution.mcp.gateways import CLIENT_NAME, declared_gateways
+from toolcrib.execution.mcp.negotiation import negotiate
 from toolcrib.execution.mcp.transport.dispatcher import Dispatcher, OnAsked, TransportStreams
 from toolcrib.execution.mcp.transport.http import http_transport, sse_transport
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
@@ -215,12 +214,12 @@ async def open_link(  # noqa: PLR0913 - each is another fact of the connection
 ) -> AsyncIterator[Connection]:
     """Enter the transport and greet the server; leaving closes both.
 
-    `probe`, `patience` and `handshake_only` are those of `agree`; `gateway` is the id of the gateway that
+    `probe`, `patience` and `handshake_only` are those of `negotiate`; `gateway` is the id of the gateway that
     connects, and `secrets` are hidden in all that the server sends.
 
     Raises:
         GatewayLoopError: the server is that gateway, or leads back to it.
-        Exception: what the transport raised, and what `agree` does.
+        Exception: what the transport raised, and what `negotiate` does.
     """
     async with streams as (read, write):
         dispatcher = Dispatcher(
@@ -241,7 +240,7 @@ async def open_link(  # noqa: PLR0913 - each is another fact of the connection
         )
         async with session:
             try:
-                await agree(session, probe=probe, patience=patience, handshake_only=handshake_only)
+                await negotiate(session, probe=probe, patience=patience, handshake_only=handshake_only)
             except MCPError as error:
                 if error.code == CONNECTION_CLOSED and dispatcher.fault is not None:
                     raise dispatcher.fault from error
@@ -281,89 +280,6 @@ def _logging(listeners: ConnectionListeners) -> LoggingFnT:
         listeners.logged(params.model_dump(by_alias=True, mode="json", exclude_none=True))
 
     return log
-
-
-async def agree(
-    session: ClientSession, *, probe: bool, patience: float, handshake_only: bool = False
-) -> None:
-    """Agree on a revision of the protocol, the stateless one if the server knows it.
-
-    Servers of the stateless era are asked what they are with `server/discover`. Those of the handshake
-    era do not know that request, and are greeted with `initialize`: nearly all refuse the unknown request
-    at once, some stay silent, for which there is a limit, and some hang up, which the caller has to
-    notice.
-
-    With `probe` off the handshake comes first, as for a server that is known to want it; with
-    `handshake_only`, a server that refuses it is not asked for the stateless revision instead. `patience` is
-    how many seconds a server may leave the question unanswered before it is taken not to understand it.
-
-    Raises:
-        MCPError: the server refused, has no revision in common with us, or went away.
-        RuntimeError: it chose a revision that nobody knows.
-        pydantic.ValidationError: it answered something else.
-    """
-    version: str | None = LATEST_MODERN_VERSION if probe else None
-    refused: MCPError | None = None
-    for again in (True, False):
-        try:
-            if version is not None and await _discovered(session, version, patience):
-                return
-        except MCPError as error:
-            if not needs_login(error):
-                raise
-            refused = error
-        try:
-            await session.initialize()
-        except MCPError as error:
-            if refused is not None:  # what it says of the other question is beside the point
-                raise refused from error
-            # A server that took the late question for the beginning of a stateless session says so here.
-            version = _mutual(_supported(error))
-            if not again or version is None or handshake_only:
-                raise
-        else:
-            return
-
-
-async def _discovered(session: ClientSession, version: str, patience: float, *, again: bool = True) -> bool:
-    """Ask a server what it is, and return whether the revision was agreed on.
-
-    One that refuses the revision and names another that we know is asked once more, in that.
-    """
-    found: Any = None
-    try:
-        with anyio.move_on_after(patience):
-            found = await session.send_discover(version)
-    except MCPError as error:
-        supported = _supported(error)
-        mutual = _mutual(supported)
-        known = mutual or any(each in HANDSHAKE_PROTOCOL_VERSIONS for each in supported)
-        if is_unreachable(error) or needs_login(error) or (supported and not known):
-            raise
-        return mutual is not None and again and await _discovered(session, mutual, patience, again=False)
-    try:
-        result = types.DiscoverResult.model_validate(found)
-    except ValidationError:
-        return False
-    if not _mutual(result.supported_versions):
-        return False
-    session.adopt(result)
-    return True
-
-
-def _supported(error: MCPError) -> list[str]:
-    """Return the revisions that a server names when it refuses one."""
-    if error.code != UNSUPPORTED_PROTOCOL_VERSION:
-        return []
-    try:
-        return types.UnsupportedProtocolVersionErrorData.model_validate(error.data).supported
-    except ValidationError:
-        return []
-
-
-def _mutual(supported: list[str]) -> str | None:
-    """Return the latest stateless revision that both sides know."""
-    return next((each for each in reversed(MODERN_PROTOCOL_VERSIONS) if each in supported), None)
 
 
 class Start:
