@@ -185,7 +185,7 @@ async def test_a_server_whose_connections_are_all_held_fails_and_is_connected_to
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(upstream.run)
-            connection = await upstream.connected()
+            connection = await upstream.connect()
             for _ in range(MANY):  # past the slots that calls take
                 tasks.start_soon(ended, partial(connection.request, "tools/call", {"name": "silent"}))
             await until(lambda: server.open == SLOTS + SPARE)
@@ -208,7 +208,7 @@ async def ended(request: Callable[[], Awaitable[Any]]) -> None:
 async def test_replies_that_a_server_does_not_take_leave_connections_to_its_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_client, "COURTESY", PATIENCE)  # none is given up meanwhile
+    monkeypatch.setattr(http_client, "NOTIFICATION_SECONDS", PATIENCE)  # none is given up meanwhile
     server = Unending("handshake")
     with server.serving() as config:
         async with McpServers({"one": config}) as servers:

@@ -278,7 +278,7 @@ async def _list_tool_again(upstream: Upstream, tool: Tool) -> Tool:
     """Return the current definition of a tool; a copy of the known one where the server does not list it."""
     name = own_name(tool)
     try:
-        catalogue = await upstream.listed()
+        catalogue = await upstream.list_tools()
     except ServerUnavailableError:
         return tool.model_copy()
     return next((each for each in catalogue.tools if own_name(each) == name), tool.model_copy())

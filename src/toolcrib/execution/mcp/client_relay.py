@@ -208,7 +208,7 @@ class RunningCalls:
             notify(elicitation_id, running() in self._calls)
 
     async def answer(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Relay a request of a server of the handshake era to the client, and return its response.
+        """Relay a request of a legacy server to the client, and return its response.
 
         Raises:
             MCPError: no request of a client is running, or those of several clients are; the client cannot

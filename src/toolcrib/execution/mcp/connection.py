@@ -48,15 +48,15 @@ _CLIENT = types.Implementation(name=CLIENT_NAME, version=toolcrib.__version__)
 _SAMPLING = types.SamplingCapability(
     context=types.SamplingContextCapability(), tools=types.SamplingToolsCapability()
 )
-_EXTENSIONS: dict[str, dict[str, Any]] = {APPS: {"mimeTypes": ["text/html;profile=mcp-app"]}}
-"""Extensions that clients of a gateway may have; a server of the handshake era is told once for all."""
-_ASKING: dict[str, Any] = {
-    "extensions": _EXTENSIONS,
+_DECLARED_EXTENSIONS: dict[str, dict[str, Any]] = {APPS: {"mimeTypes": ["text/html;profile=mcp-app"]}}
+"""Extensions that clients of a gateway may have; a legacy server is told once for all."""
+_INPUT_CAPABILITIES: dict[str, Any] = {
+    "extensions": _DECLARED_EXTENSIONS,
     "elicitation": {"form": {}, "url": {}},
     "roots": {},
     "sampling": {"context": {}, "tools": {}},
 }
-"""What a client can do that has somebody to ask."""
+"""Client capabilities declared when input can be relayed."""
 _MAX_MARGIN_SECONDS = 0.25
 """A caller gets its error so long before its own deadline."""
 _MAX_MARGIN_SHARE = 0.1
@@ -95,11 +95,11 @@ class ConnectionListeners:
     """The other side is gone."""
     tools_changed: Callable[[], None]
     content_changed: Callable[[ChangeKind, str | None], None]
-    """Something about its resources or prompts, in the handshake era."""
+    """Something about its resources or prompts, in the legacy era."""
     logged: Callable[[dict[str, Any]], None]
     """The parameters of a log message, which do not say what call it belongs to."""
     elicited: Callable[[str], None]
-    """A page that a client was sent to is done with, in the handshake era."""
+    """A page that a client was sent to is done with, in the legacy era."""
     dropped: DroppedMessages
     """Counts the messages that are of no use."""
     asked: OnAsked | None = None
@@ -119,7 +119,7 @@ class Connection:
         self.session = session
         self.transport = transport
         self.modern = version in MODERN_PROTOCOL_VERSIONS
-        """Whether the server is of the stateless era."""
+        """Whether the server is modern (stateless), and not legacy (with a handshake)."""
         self.sends_logs = (
             session.server_capabilities is not None and session.server_capabilities.logging is not None
         )
@@ -137,9 +137,9 @@ class Connection:
         self.close_reason = ""
         """Why it ended."""
         self.log_level: str | None = None
-        """The level that a server of the handshake era was told."""
+        """The level that a legacy server was told."""
         self.subscribed: set[str] = set()
-        """The resources that a server of the handshake era was asked to tell of."""
+        """The resources that a legacy server was asked to tell of."""
         self.failed = False
         """Whether it was given up for what the server did, which counts against that."""
         self.gateways: frozenset[str] = frozenset()
@@ -149,7 +149,7 @@ class Connection:
         self._meta = {
             PROTOCOL_VERSION_META_KEY: version,
             CLIENT_INFO_META_KEY: _CLIENT.model_dump(by_alias=True, mode="json", exclude_none=True),
-            CLIENT_CAPABILITIES_META_KEY: _ASKING if asks else {},
+            CLIENT_CAPABILITIES_META_KEY: _INPUT_CAPABILITIES if asks else {},
         }
         self._header_maps: dict[str, tuple[Any, dict[tuple[str, ...], str]]] = {}
 
@@ -201,7 +201,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def open_link(  # noqa: PLR0913 - each is another fact of the connection
+async def open_connection(  # noqa: PLR0913 - each is another fact of the connection
     streams: Streams,
     listeners: ConnectionListeners,
     *,
@@ -229,14 +229,14 @@ async def open_link(  # noqa: PLR0913 - each is another fact of the connection
         session = ClientSession(
             dispatcher=dispatcher,
             client_info=_CLIENT,
-            message_handler=_hearing(listeners),
-            logging_callback=_logging(listeners),
+            message_handler=_make_message_handler(listeners),
+            logging_callback=_make_log_handler(listeners),
             sampling_capabilities=_SAMPLING,
             # With these the SDK declares what can be asked; the dispatcher answers it.
             sampling_callback=_refuse if asks else None,
             elicitation_callback=_refuse if asks else None,
             list_roots_callback=_refuse if asks else None,
-            extensions=_EXTENSIONS if asks else None,
+            extensions=_DECLARED_EXTENSIONS if asks else None,
         )
         async with session:
             try:
@@ -256,7 +256,7 @@ async def _refuse(context: Any, params: Any = None) -> types.ErrorData:  # noqa:
     return types.ErrorData(code=types.INVALID_REQUEST, message="there is nobody to ask")
 
 
-def _hearing(listeners: ConnectionListeners) -> MessageHandlerFnT:
+def _make_message_handler(listeners: ConnectionListeners) -> MessageHandlerFnT:
     async def hear(message: IncomingMessage) -> None:
         match message:
             case types.ToolListChangedNotification():
@@ -275,7 +275,7 @@ def _hearing(listeners: ConnectionListeners) -> MessageHandlerFnT:
     return hear
 
 
-def _logging(listeners: ConnectionListeners) -> LoggingFnT:
+def _make_log_handler(listeners: ConnectionListeners) -> LoggingFnT:
     async def log(params: types.LoggingMessageNotificationParams) -> None:
         listeners.logged(params.model_dump(by_alias=True, mode="json", exclude_none=True))
 

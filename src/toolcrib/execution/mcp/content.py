@@ -368,7 +368,7 @@ def _lacks(connection: "Connection", capability: str) -> bool:
 
 
 def _headers(connection: "Connection", subject: str) -> dict[str, str] | None:
-    """Return what a request of the stateless era says in headers too: what it is about."""
+    """Return what a modern request says in headers too: what it is about."""
     from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value  # noqa: PLC0415 - needs the extra
 
     if not subject or not connection.modern or connection.transport == "stdio":

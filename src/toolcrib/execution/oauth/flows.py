@@ -45,8 +45,8 @@ from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.tokens import (
     RefusedError,
     ServerTokens,
+    authenticate_client,
     request_token,
-    with_client,
     with_tokens,
 )
 from toolcrib.execution.oauth.vault import LoginVault, Owner, StoredLogin
@@ -117,7 +117,7 @@ async def log_in(
 
 async def _log_in_as_program(vault: LoginVault, server: str, url: str, auth: AuthConfig) -> StoredLogin:
     await to_thread.run_sync(vault.remove, server, url)
-    await ServerTokens(vault, server, url, auth).current()
+    await ServerTokens(vault, server, url, auth).current_token()
     login = vault.get(server, url)
     assert login is not None  # noqa: S101 - it was put there
     return login
@@ -333,7 +333,7 @@ async def _revoke_tokens(login: StoredLogin, auth: AuthConfig) -> bool:
         return False
     try:
         endpoint = check_endpoint(login.server, login.revocation_endpoint)
-        form, headers = await with_client(login, {"token": token}, auth)
+        form, headers = await authenticate_client(login, {"token": token}, auth)
         async with oauth_client(login.server, login.url, auth.issuer) as client:
             request = httpx2.Request("POST", endpoint, data=form, headers=headers)
             status, _ = await fetch_json(client, request)

@@ -1,4 +1,4 @@
-"""The HTTP client of one server: pooled connections, one TLS context for all, and failures as answers."""
+"""HTTP client of one server: pooled connections, one TLS context for all, failures as JSON-RPC errors."""
 
 import json
 import ssl
@@ -24,8 +24,8 @@ from toolcrib.execution.mcp.transport.http_responses import (
     ID,
     LISTS,
     SESSION,
-    failed,
-    understood,
+    error_response,
+    normalize_response,
 )
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
 from toolcrib.execution.mcp.transport.quiet_client import EXCHANGE, HttpExchange, QuietClient, tls_context
@@ -44,26 +44,26 @@ _TIMEOUT = httpx2.Timeout(connect=10.0, read=None, write=30.0, pool=5.0)
 more than calls may run, so that none is free for long only where something holds them for good."""
 _SPARE_CONNECTIONS = 8
 """For streams of notifications, listings, and messages without an answer."""
-MAX_ASIDES = 4
-"""So many messages without an answer are sent at once."""
+MAX_NOTIFICATIONS = 4
+"""The most notifications that are posted at once."""
 _KEEP_ALIVE = 4.0
 """Seconds that a connection stays open unused. Many servers close theirs after 5, and a request that is sent
 at that moment is lost."""
-COURTESY = 2.0
-"""Seconds that a message may take to which there is no answer, and the end of a session."""
-SEVER = "toolcrib/sever"
-"""The method of a request that is never sent, and only takes the id of another, which the SDK then ends."""
+NOTIFICATION_SECONDS = 2.0
+"""Time limit for a notification, and for the DELETE that ends a session."""
+ABORT = "toolcrib/abort"
+"""Pseudo-method that makes the SDK abort a pending request by its id; it is never sent."""
 _UNSENDABLE = "toolcrib.unsendable"
 """Extension of a request: why its message cannot be written."""
 _ASIDE = "toolcrib.aside"
-"""Extension of a request: whether nobody waits for an answer; None where it is not to be sent at all."""
-_SEVERED = "toolcrib.severed"
-"""Extension of a request: the id of the request that it ends."""
-_GREETS = "toolcrib.greets"
-"""Extension of a request: whether its message is a greeting."""
+"""Extension of a request: whether to post it aside, as a notification; None if it must not be sent."""
+_ABORTED = "toolcrib.aborted"
+"""Extension of a request: the id of the request that it aborts."""
+_IS_HANDSHAKE = "toolcrib.handshake"
+"""Extension of a request: whether it belongs to the negotiation of the revision."""
 _REDIRECTED_TO = "toolcrib.redirected"
-_GREETINGS = frozenset({"initialize", "server/discover"})
-_LISTED = frozenset({"tools/list"})
+_HANDSHAKE_METHODS = frozenset({"initialize", "server/discover"})
+_NEVER_POSTED = frozenset({"tools/list"})
 """Methods whose answers are looked at before anything else reads them."""
 _RESULT_KEYS = {"jsonrpc", "id", "result"}
 """The members of a plain answer."""
@@ -100,7 +100,7 @@ async def client_settings(config: ServerConfig, auth: httpx2.Auth | None = None)
 
 
 class AnsweringClient(QuietClient):
-    """A client that answers a message which failed with a JSON-RPC error, as if the server had sent it.
+    """A client that answers a failed request with a JSON-RPC error, as if the server had sent it.
 
     Otherwise one failed request would end the whole connection with all its calls, or all that could be
     reported of it would be that there was an error. The error's code is the one for a closed connection
@@ -123,13 +123,13 @@ class AnsweringClient(QuietClient):
         self.tasks: TaskGroup | None = None
         self._max_message_bytes = max_message_bytes
         self._pace = Pace()
-        self._asides = anyio.Semaphore(MAX_ASIDES)
+        self._notifications = anyio.Semaphore(MAX_NOTIFICATIONS)
         self._session: dict[str, str] | None = None
-        """What a request says of its session; None until the SDK was answered one that is no greeting."""
+        """Headers that name the session; None until the SDK has sent a request after the handshake."""
         self._posts: PostClient | None = None
         self._jar, self._login = self.cookies.jar, login
-        self._came: dict[int, httpx2.Response] = {}
-        """What has come already for requests that the SDK is about to send."""
+        self._replies: dict[int, httpx2.Response] = {}
+        """Replies to requests that `ask` posted, by id, until the SDK sends them and gets the reply."""
 
     def open_posts(self, config: ServerConfig, settings: Mapping[str, Any]) -> bool:
         """Open the client that `ask` posts with; return False where only httpx2 can reach the server."""
@@ -153,8 +153,8 @@ class AnsweringClient(QuietClient):
         posts, self._posts = self._posts, None
         if posts is not None:
             await posts.aclose()
-        while self._came:
-            await self._came.popitem()[1].aclose()
+        while self._replies:
+            await self._replies.popitem()[1].aclose()
 
     async def ask(self, message: dict[str, Any], headers: dict[str, str]) -> dict[str, Any] | None:
         """Post a request from the current task, and return its result if the reply is a plain one.
@@ -162,7 +162,7 @@ class AnsweringClient(QuietClient):
         Otherwise the SDK has to send it: it finds the reply here, if there was one.
         """
         posts, login, number = self._posts, self._login, message["id"]
-        if posts is None or self._session is None or len(self._jar) or message["method"] in _LISTED:
+        if posts is None or self._session is None or len(self._jar) or message["method"] in _NEVER_POSTED:
             return None
         headers = self._session | headers
         if login is not None and monotonic() >= login.no_login_until:
@@ -178,7 +178,9 @@ class AnsweringClient(QuietClient):
             return None  # httpx2 refuses it too, and says why
         except httpx2.HTTPError as error:
             request = httpx2.Request("POST", posts.url)
-            self._came[number] = failed(request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
+            self._replies[number] = error_response(
+                request, CONNECTION_CLOSED, reason_of(error), failure_facts(error)
+            )
             return None
         result = _parse_result(reply.data, number) if reply.is_json else None
         if result is None and reply.status in _REPEATED:
@@ -188,7 +190,7 @@ class AnsweringClient(QuietClient):
             response = reply.to_httpx(request)
             self.cookies.extract_cookies(response)
             pace_events(response, self._dropped)
-            self._came[number] = await self._understood(response)
+            self._replies[number] = await self._normalize(response)
         return result
 
     def build_request(self, method: str, url: httpx2.URL | str, **options: Any) -> httpx2.Request:
@@ -196,12 +198,12 @@ class AnsweringClient(QuietClient):
         message = options.get("json")
         if isinstance(message, dict):
             name = message.get("method")
-            asks = name not in {None, SEVER} and "id" in message
-            aside = None if name == SEVER else name != "notifications/initialized"  # which none may overtake
+            asks = name not in {None, ABORT} and "id" in message
+            aside = None if name == ABORT else name != "notifications/initialized"  # which none may overtake
             options["extensions"] = (
-                {ID: message["id"]} if asks else {_ASIDE: aside, _SEVERED: message.get("id")}
+                {ID: message["id"]} if asks else {_ASIDE: aside, _ABORTED: message.get("id")}
             )
-            options["extensions"] |= {LISTS: name == "tools/list", _GREETS: name in _GREETINGS}
+            options["extensions"] |= {LISTS: name == "tools/list", _IS_HANDSHAKE: name in _HANDSHAKE_METHODS}
         try:
             return super().build_request(method, url, **options)
         except (TypeError, ValueError) as error:  # arguments that are no JSON
@@ -214,48 +216,48 @@ class AnsweringClient(QuietClient):
         if EXCHANGE.get() is None:
             EXCHANGE.set(HttpExchange(self._dropped))  # for good: the SDK reads the response in this task
         if request.method == "DELETE":
-            with anyio.fail_after(COURTESY):
+            with anyio.fail_after(NOTIFICATION_SECONDS):
                 return await super().send(request, **options)
         if request.method != "POST":
-            return await self._opened(request, **options)
+            return await self._open_stream(request, **options)
         if _ASIDE in request.extensions:
-            await self._sent_aside(request)
+            await self._send_aside(request)
             return httpx2.Response(ACCEPTED, request=request)
         EXCHANGE.set(HttpExchange(self._dropped, Resumes()))
-        came = self._came.pop(request.extensions.get(ID, 0), None)
-        return await self._exchanged(request, **options) if came is None else came
+        reply = self._replies.pop(request.extensions.get(ID, 0), None)
+        return await self._send_request(request, **options) if reply is None else reply
 
-    async def _sent_aside(self, request: httpx2.Request) -> None:
-        """Send a message that nobody waits for, or end what waits for the response that it is to end."""
+    async def _send_aside(self, request: httpx2.Request) -> None:
+        """Post a notification, or drop the reply to a request that is aborted."""
         if self.tasks is not None and request.extensions[_ASIDE]:
-            self.tasks.start_soon(self._posted, request)
+            self.tasks.start_soon(self._post_notification, request)
         elif request.extensions[_ASIDE] is not None:
-            await self._posted(request)
-        elif (came := self._came.pop(request.extensions[_SEVERED], None)) is not None:
-            await came.aclose()  # whoever has asked did not come to have it read
+            await self._post_notification(request)
+        elif (reply := self._replies.pop(request.extensions[_ABORTED], None)) is not None:
+            await reply.aclose()  # its call was cancelled before the SDK read it
 
-    async def _exchanged(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+    async def _send_request(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if _UNSENDABLE in request.extensions:
-            return failed(request, INVALID_PARAMS, request.extensions[_UNSENDABLE])
+            return error_response(request, INVALID_PARAMS, request.extensions[_UNSENDABLE])
         try:
             response = await super().send(request, **options)
         except httpx2.HTTPError as error:
-            return failed(request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
-        if not request.extensions.get(_GREETS, True):
+            return error_response(request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
+        if not request.extensions.get(_IS_HANDSHAKE, True):
             self._session = {name: request.headers[name] for name in (SESSION,) if name in request.headers}
-        return await self._understood(response)
+        return await self._normalize(response)
 
-    async def _understood(self, response: httpx2.Response) -> httpx2.Response:
+    async def _normalize(self, response: httpx2.Response) -> httpx2.Response:
         try:
-            return await understood(response, self._max_message_bytes)
+            return await normalize_response(response, self._max_message_bytes)
         except httpx2.HTTPError as error:
-            return failed(response.request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
+            return error_response(response.request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
 
-    async def _posted(self, request: httpx2.Request) -> None:
-        """Send a message to which there is no answer, as far as that can be done."""
+    async def _post_notification(self, request: httpx2.Request) -> None:
+        """Post a notification, with redirects within the origin; failures are ignored."""
         watcher: httpx2.Request | None = request
-        with anyio.move_on_after(COURTESY), suppress(httpx2.HTTPError):
-            async with self._asides:
+        with anyio.move_on_after(NOTIFICATION_SECONDS), suppress(httpx2.HTTPError):
+            async with self._notifications:
                 for _ in range(self.max_redirects + 1):
                     if watcher is None:
                         return
@@ -263,8 +265,8 @@ class AnsweringClient(QuietClient):
                     await response.aclose()
                     watcher = next_request_within_origin(response)
 
-    async def _opened(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Return an event stream, when it may be opened; one that is not worth it ends with an error."""
+    async def _open_stream(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Open an event stream when its pause is over; one that was resumed in vain gets an error instead."""
         exchange = EXCHANGE.get()
         resumed = None if exchange is None else exchange.resumes
         if _REDIRECTED_TO in request.extensions:

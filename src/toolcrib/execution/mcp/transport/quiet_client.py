@@ -20,7 +20,7 @@ _BAD_EVENTS = {
     "Unknown SSE event": "an event of an unknown type",
 }
 """What the SDK logs of every such event, and what it is."""
-_NOBODY_LISTENS = (anyio.BrokenResourceError, anyio.ClosedResourceError)
+_STREAM_CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 """The first is also what it logs of an event that comes while the connection is closed."""
 _ADDRESS = re.compile(r"\bhttps?://[^\s'\"]+")
 _SESSION_ID = re.compile(r"(session ID:).*", re.IGNORECASE)
@@ -65,19 +65,19 @@ class QuietClient(httpx2.AsyncClient):
         return response
 
 
-def _without_query(record: logging.LogRecord) -> bool:
+def _shorten_addresses(record: logging.LogRecord) -> bool:
     """Cut the addresses in a record of the HTTP client down, if they are ours; let every record pass."""
     if EXCHANGE.get() is not None and isinstance(record.args, tuple):
         record.args = tuple(place(each) if isinstance(each, httpx2.URL) else each for each in record.args)
     return True
 
 
-def _without_session(record: logging.LogRecord) -> bool:
+def _hide_session(record: logging.LogRecord) -> bool:
     """Cut sessions and addresses out of a record of the SDK, and count what it says of each bad event."""
     if isinstance(record.msg, str) and not record.args:
         exchange = EXCHANGE.get()
         if exchange is not None and (kind := _BAD_EVENTS.get(record.msg.partition(":")[0])):
-            if record.exc_info is None or not isinstance(record.exc_info[1], _NOBODY_LISTENS):
+            if record.exc_info is None or not isinstance(record.exc_info[1], _STREAM_CLOSED):
                 exchange.dropped.note(kind)
             return False
         text = _ADDRESS.sub(lambda found: place(found.group()), record.msg)
@@ -85,8 +85,8 @@ def _without_session(record: logging.LogRecord) -> bool:
     return True
 
 
-logging.getLogger("httpx2").addFilter(_without_query)
-logging.getLogger("mcp.client.streamable_http").addFilter(_without_session)
+logging.getLogger("httpx2").addFilter(_shorten_addresses)
+logging.getLogger("mcp.client.streamable_http").addFilter(_hide_session)
 
 
 @cache
