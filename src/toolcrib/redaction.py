@@ -402,7 +402,7 @@ class KnownSecrets:
     >>> secrets = KnownSecrets(["s3cr3t-word"])
     >>> secrets.hide("Basic " + base64.b64encode(b"me:s3cr3t-word").decode())
     'Basic bWU6[secret]Q='
-    >>> secrets.hide_in({"tried": ["'s3cr3t-word'", 1]}), bool(KnownSecrets(["debug", "abc"]))
+    >>> secrets.hide_in({"tried": ["'s3cr3t-word'", 1]}), KnownSecrets(["debug", "abc"]).has_any
     ({'tried': ["'[secret]'", 1]}, False)
     """
 
@@ -411,12 +411,11 @@ class KnownSecrets:
         self._tokens: list[str] = []
         self._has_numbers = False
         self._pattern: re.Pattern[str] | None = None
+        self.has_any = False
+        """Whether there is anything to hide."""
         for value in values:
             self._note(value)
         self._compile()
-
-    def __bool__(self) -> bool:
-        return self._pattern is not None
 
     @property
     def longest(self) -> int:
@@ -447,6 +446,7 @@ class KnownSecrets:
     def _compile(self) -> None:
         forms = sorted(self._forms, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, forms))) if forms else None
+        self.has_any = bool(forms)
         self._has_numbers = any(form.isdecimal() for form in forms)
 
     def hide(self, text: str) -> str:

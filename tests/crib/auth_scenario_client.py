@@ -19,7 +19,7 @@ from toolcrib import Crib
 from toolcrib.errors import LoginRequiredError, ToolcribError
 from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.oauth.discovery import discover, oauth_client
-from toolcrib.execution.oauth.login import log_in
+from toolcrib.execution.oauth.flows import log_in
 
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 LOGINS = 3

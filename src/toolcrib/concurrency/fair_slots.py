@@ -58,8 +58,12 @@ class FairSlots:
         return {owner: len(tasks) for owner, tasks in self._waiting.items()}
 
     def has_room(self, owner: Hashable | None) -> bool:
-        """Return whether a task of an owner would get a slot at once."""
-        return owner not in self._waiting and self._is_free(owner)
+        """Return whether a task of an owner would get a slot at once; never while another of it waits."""
+        if self._running.total() >= self.total:
+            return False
+        if isinstance(owner, Member) and self._running[owner] >= self._most_of_member:
+            return False
+        return owner is None or self._of_group[group_of(owner)] < self._most_of_group
 
     @asynccontextmanager
     async def hold(self, owner: Hashable | None) -> AsyncIterator[None]:
@@ -86,13 +90,6 @@ class FairSlots:
                 self._remove(owner, admitted)
             raise
 
-    def _is_free(self, owner: Hashable | None) -> bool:
-        if self._running.total() >= self.total:
-            return False
-        if isinstance(owner, Member) and self._running[owner] >= self._most_of_member:
-            return False
-        return owner is None or self._of_group[group_of(owner)] < self._most_of_group
-
     def _give(self, owner: Hashable | None) -> None:
         self._running[owner] += 1
         self._of_group[group_of(owner)] += 1
@@ -103,7 +100,7 @@ class FairSlots:
         """Give a slot of an owner back, to whoever is next."""
         self._running[owner] -= 1
         self._of_group[group_of(owner)] -= 1
-        while ready := [each for each in self._waiting if self._is_free(each)]:
+        while ready := [each for each in self._waiting if self.has_room(each)]:
             chosen = min(ready, key=self._precedence)
             first = self._waiting[chosen][0]
             self._give(chosen)

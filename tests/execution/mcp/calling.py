@@ -12,7 +12,7 @@ from waiting import PATIENCE
 
 from toolcrib.execution import Answer, Call, Emit
 from toolcrib.execution.mcp import McpServers
-from toolcrib.execution.mcp.transport.process import watcher_pid
+from toolcrib.execution.mcp.transport.watchdog import watchdog_pid
 from toolcrib.model import McpBackend, Tool
 
 SCRIPTED = str(Path(__file__).with_name("scripted.py"))
@@ -40,7 +40,7 @@ def tool_of(name: str, *, server: str = "one", **fields: Any) -> Tool:
 
 def started() -> set[int]:
     """Return the processes that were started here, but for the one that watches over the others."""
-    return children() - {watcher_pid()}
+    return children() - {watchdog_pid()}
 
 
 async def call(

@@ -11,13 +11,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from execution.mcp.support import call, connected, plain
 
-from toolcrib.execution.mcp.transport.process import watcher_pid
+from toolcrib.execution.mcp.transport.watchdog import watchdog_pid
 
 
 async def main() -> None:
     async with connected(plain()) as session:
         pids = json.loads(await call(session, "pids"))
-        print(json.dumps([*pids, watcher_pid()]), flush=True)  # noqa: T201 - for the test to read
+        print(json.dumps([*pids, watchdog_pid()]), flush=True)  # noqa: T201 - for the test to read
         if "--exit" in sys.argv:
             return
         await anyio.sleep_forever()

@@ -95,7 +95,7 @@ async def test_a_callback_that_fails_keeps_no_other_from_hearing(
 
 async def test_no_more_resources_are_watched_than_a_limit(told: Told) -> None:
     upstream = await told.servers.upstream("one")
-    connection = await upstream.connected()
+    connection = await upstream.connect()
     told.servers._watched["one"].update({f"note://{number}": 1 for number in range(MAX_WATCHED)})
     with pytest.raises(RequestRefusedError, match="1,000 resources are watched already"):
         await upstream.changes.watch(connection, NOTE)

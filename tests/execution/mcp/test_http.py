@@ -1,9 +1,7 @@
 import base64
 import json
 import logging
-import shutil
 import ssl
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -22,14 +20,14 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, RootsListChangedNotification
-from needs import lack
 from servers.launch import closed_port
 from waiting import PATIENCE, until
 
 from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.mcp.errors import never_sent, transport_facts
 from toolcrib.execution.mcp.transport.http import http_transport, reason_of, sse_transport
-from toolcrib.execution.mcp.transport.http_client import AnsweringClient, client_settings, tls_context
+from toolcrib.execution.mcp.transport.http_client import AnsweringClient, client_settings
+from toolcrib.execution.mcp.transport.quiet_client import tls_context
 
 pytestmark = pytest.mark.anyio
 
@@ -230,30 +228,6 @@ async def test_a_server_that_is_not_there_is_named(transport: Transport) -> None
         assert await failure(ServerConfig(url=nobody), transport) == f"nothing listens at {nobody}"
     reason = await failure(ServerConfig(url=f"http://me:{SECRET}@nobody.invalid/mcp"), transport)
     assert reason.startswith("the host of http://nobody.invalid/mcp could not be found: ")
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a certificate that nobody has signed but itself."""
-    if shutil.which("openssl") is None:
-        lack("openssl")
-    folder = tmp_path_factory.mktemp("tls")
-    files = ["-keyout", folder / "key.pem", "-out", folder / "cert.pem"]
-    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        *files,
-        *name,
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    return folder
 
 
 @pytest.mark.parametrize("transport", [http_transport, sse_transport])

@@ -20,7 +20,7 @@ from waiting import PATIENCE, until
 from toolcrib.errors import BackendUnavailableError
 from toolcrib.execution import Call
 from toolcrib.execution.mcp import McpServers, ServerConfig
-from toolcrib.execution.mcp.calls import dispatch
+from toolcrib.execution.mcp.calls import call_tool
 from toolcrib.execution.mcp.server_health import Breaker
 from toolcrib.execution.mcp.tool_watcher import ToolListWatcher
 from toolcrib.execution.mcp.transport import http_client
@@ -185,18 +185,18 @@ async def test_a_server_whose_connections_are_all_held_fails_and_is_connected_to
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(upstream.run)
-            connection = await upstream.connected()
+            connection = await upstream.connect()
             for _ in range(MANY):  # past the slots that calls take
                 tasks.start_soon(ended, partial(connection.request, "tools/call", {"name": "silent"}))
             await until(lambda: server.open == SLOTS + SPARE)
             with pytest.raises(BackendUnavailableError, match=r"all connections to .* are in use") as caught:
-                await dispatch(upstream, wanted)
+                await call_tool(upstream, wanted)
             assert not caught.value.sent
             await until(lambda: upstream.status().state == "failed")
             assert "are in use" in (upstream.status().last_error or "")
             await until(lambda: server.open == 0)
             with pytest.raises(BackendUnavailableError, match="left alone"):
-                await dispatch(upstream, wanted)
+                await call_tool(upstream, wanted)
             await upstream.stop("over")
 
 
@@ -208,7 +208,7 @@ async def ended(request: Callable[[], Awaitable[Any]]) -> None:
 async def test_replies_that_a_server_does_not_take_leave_connections_to_its_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_client, "COURTESY", PATIENCE)  # none is given up meanwhile
+    monkeypatch.setattr(http_client, "NOTIFICATION_SECONDS", PATIENCE)  # none is given up meanwhile
     server = Unending("handshake")
     with server.serving() as config:
         async with McpServers({"one": config}) as servers:

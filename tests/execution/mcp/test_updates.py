@@ -6,7 +6,7 @@ import pytest
 from waiting import PATIENCE
 
 from toolcrib.execution import Update
-from toolcrib.execution.mcp.relays import Updates, log_update, progress_update
+from toolcrib.execution.mcp.updates import Updates, log_update, progress_update
 
 
 def steps(updates: list[Update]) -> list[float]:

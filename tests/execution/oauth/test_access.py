@@ -19,7 +19,7 @@ from servers.launch import closed_port
 from toolcrib.errors import BackendUnavailableError, LoginRequiredError, ServerUnavailableError
 from toolcrib.execution.mcp import McpServers, ServerConfig
 from toolcrib.execution.oauth.bearer import BearerAuth
-from toolcrib.execution.oauth.login import log_in, log_out
+from toolcrib.execution.oauth.flows import log_in, log_out
 from toolcrib.execution.oauth.vault import LoginVault, StoredLogin
 from toolcrib.redaction import KnownSecrets
 
@@ -80,6 +80,21 @@ async def test_a_login_gives_access_to_this_and_to_every_later_process(
         async with servers_of(authority, environ) as servers:
             assert await echoed(servers) == {"result": "a"}
     assert grants(authority) == ["authorization_code"]
+
+
+async def test_call_with_a_login_is_posted_without_httpx(
+    authority: Authority, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await logged_in(authority, environ)
+    async with servers_of(authority, environ) as servers:
+        await echoed(servers)
+
+        async def refuse(*_: Any, **__: Any) -> None:
+            raise AssertionError("sent with httpx2")
+
+        monkeypatch.setattr(httpx2.AsyncClient, "send", refuse)
+        assert await echoed(servers, "b") == {"result": "b"}
+        monkeypatch.undo()
 
 
 async def test_a_login_of_another_process_is_taken_up_by_a_gateway_that_runs(

@@ -16,7 +16,7 @@ from servers.launch import closed_port
 
 from toolcrib.errors import LoginRequiredError, ToolcribError
 from toolcrib.execution.mcp import McpServers, ServerConfig
-from toolcrib.execution.oauth.login import log_in, log_out
+from toolcrib.execution.oauth.flows import log_in, log_out
 from toolcrib.execution.oauth.vault import LoginVault, StoredLogin
 
 pytestmark = [pytest.mark.anyio, pytest.mark.proof]

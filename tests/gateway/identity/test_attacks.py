@@ -26,7 +26,7 @@ from servers.asking import Asking, HandshakeOnly
 from toolcrib.errors import LoginError
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp import ServerConfig
-from toolcrib.execution.oauth.login import log_in
+from toolcrib.execution.oauth.flows import log_in
 from toolcrib.execution.oauth.vault import LoginVault
 from toolcrib.gateway import Gateway
 from toolcrib.gateway.identity.principals import PRINCIPAL

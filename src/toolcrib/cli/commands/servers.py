@@ -434,7 +434,7 @@ def _log_in(
     """Log in to a server, and tell the person at the terminal what to do."""
     import webbrowser  # noqa: PLC0415 - not needed to ask for help
 
-    from toolcrib.execution.oauth.login import log_in  # noqa: PLC0415 - needs the extra
+    from toolcrib.execution.oauth.flows import log_in  # noqa: PLC0415 - needs the extra
 
     def show(address: str, code: str | None) -> None:
         if code:
@@ -466,7 +466,7 @@ def logout(state: State, name: str, everybody: bool) -> None:  # noqa: FBT001 - 
 
     Example: toolcrib logout linear
     """
-    from toolcrib.execution.oauth.login import log_out  # noqa: PLC0415 - needs the extra
+    from toolcrib.execution.oauth.flows import log_out  # noqa: PLC0415 - needs the extra
     from toolcrib.execution.oauth.vault import LoginVault  # noqa: PLC0415 - the same
 
     config = _server(state.source(), name)

@@ -1,12 +1,18 @@
-"""One call of a tool over a live connection: sent, waited for, and its answer read."""
+"""Calls of tools over live connections.
+
+`call_tool` is the way of one call: it waits for a slot of the server, connects, sends the request, and
+repeats it where the server certainly did not run it. A modern server asks for input by its results, so that
+one request may take several turns (`_take_turns`). `send_request` serves resources and prompts as well.
+"""
 
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any
 
 import anyio
-from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -15,7 +21,6 @@ from mcp_types import (
     MISSING_REQUIRED_CLIENT_CAPABILITY,
 )
 
-from toolcrib.concurrency.backoff import Backoff
 from toolcrib.concurrency.deadlines import PausableDeadline
 from toolcrib.errors import (
     BackendUnavailableError,
@@ -28,9 +33,9 @@ from toolcrib.errors import (
     ToolTimeoutError,
 )
 from toolcrib.execution.call import Answer, Call
+from toolcrib.execution.mcp.client_relay import LOG_LEVELS, TASKS, RelayedCall
 from toolcrib.execution.mcp.connection import Connection
-from toolcrib.execution.mcp.errors import call_failure, is_closed, was_answered
-from toolcrib.execution.mcp.relays import LOG_LEVELS, TASKS, RelayedCall
+from toolcrib.execution.mcp.errors import call_failure, is_closed
 from toolcrib.execution.mcp.results import TASK, describe_failure, result_size, result_value, task_ttl_ms
 from toolcrib.execution.mcp.tool_watcher import own_name
 from toolcrib.execution.mcp.upstream import Upstream
@@ -38,8 +43,8 @@ from toolcrib.execution.oauth.persons import login_reason
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import hide_secrets
 
-_OF_A_TURN = frozenset({"inputResponses", "requestState"})
-"""The parameters that answer one turn of a server, and belong to no other."""
+_PARAMS_OF_ONE_TURN = frozenset({"inputResponses", "requestState"})
+"""Parameters that answer the previous turn of a server, and are not repeated in the next one."""
 _MAX_TURNS = 10
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
@@ -50,27 +55,43 @@ _EXIT_TIMEOUT = 5.0
 """Seconds to wait for a server to exit whose connection is gone: how it did is the reason."""
 
 
-async def exchange(
+async def send_request(
+    upstream: Upstream,
     connection: Connection,
     running: RelayedCall,
     method: str,
     params: dict[str, Any],
-    *,
     headers: dict[str, str] | None = None,
-    on_progress: ProgressFnT | None = None,
 ) -> dict[str, Any]:
-    """Return the raw result of a request; a stateless server that asks for input is given it.
+    """Return the raw result of a request; its updates and the server's questions go to its client meanwhile.
 
     Raises:
         MCPError: the server refused the request, or the connection ended.
         ToolExecutionError: it asks for input that nobody here can give, or for something unknown.
     """
-    client, params = running.client, dict(params)
-    await _prepare(connection, running, params)
+    updates = running.updates
+    with upstream.track(running, connection):
+        if updates is None:
+            return await _take_turns(connection, running, method, params, headers)
+        turns = partial(_take_turns, connection, running, method, params, headers)
+        return await updates.relay(running.make_emit(), turns)
+
+
+async def _take_turns(
+    connection: Connection,
+    running: RelayedCall,
+    method: str,
+    params: dict[str, Any],
+    headers: dict[str, str] | None,
+) -> dict[str, Any]:
+    """Return the result of a request, which is repeated with the input that a modern server asks for."""
+    client, updates, params = running.client, running.updates, dict(params)
+    on_progress = None if running.call.emit is None or updates is None else updates.put_progress
+    await _declare_client(connection, running, params)
     if client is not None and connection.modern and (resumed := client.take_server_state()):
         params |= resumed
         running.note_asked()
-    backoff, turn = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS), 0
+    pause, turn = _FIRST_PAUSE_SECONDS, 0
     while True:
         turn += 1
         try:
@@ -85,25 +106,26 @@ async def exchange(
         asked = result.get("inputRequests")
         is_in_vain = running.on_input is None or turn > _MAX_TURNS or not isinstance(asked, dict)
         if kind != "input_required" or (asked and is_in_vain):
-            raise _useless(running.call, result, turn)
-        params = {name: value for name, value in params.items() if name not in _OF_A_TURN}
+            raise _unusable_result(running.call, result, turn)
+        params = {name: value for name, value in params.items() if name not in _PARAMS_OF_ONE_TURN}
         if asked and client is not None and client.pass_on(result):
             reason = "the client is asked for input, and makes its request again"
-            raise _refused(running.call, reason)
+            raise _execution_error(running.call, reason)
         if asked:
             params["inputResponses"] = await running.ask(asked)
-        else:  # it is not done, and wants to be asked again
-            await backoff.sleep()
+        else:  # the server is not done, and wants the request again
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         if result.get("requestState") is not None:
             params["requestState"] = result["requestState"]
 
 
-async def _prepare(connection: Connection, running: RelayedCall, params: dict[str, Any]) -> None:
-    """Have the server know what the client can be asked, and which log messages it wants."""
+async def _declare_client(connection: Connection, running: RelayedCall, params: dict[str, Any]) -> None:
+    """Declare to the server the capabilities of the client, and the log messages that it wants."""
     level, client = running.log_level, running.client
     if not connection.modern:
         if level is not None and client is not None:
-            await _set_level(connection, level)
+            await _set_log_level(connection, level)
         return
     meta = dict(params.get("_meta", {}))
     if client is not None:
@@ -116,10 +138,10 @@ async def _prepare(connection: Connection, running: RelayedCall, params: dict[st
         params["_meta"] = meta
 
 
-async def _set_level(connection: Connection, level: str) -> None:
-    """Have a server of the handshake era send messages of a level too; it has one level for all of us."""
+async def _set_log_level(connection: Connection, level: str) -> None:
+    """Have a legacy server send log messages of a level too; it has one level for all requests."""
     known = connection.log_level
-    if not connection.logs:
+    if not connection.sends_logs:
         return
     if known is not None and LOG_LEVELS.index(known) <= LOG_LEVELS.index(level):
         return
@@ -130,7 +152,7 @@ async def _set_level(connection: Connection, level: str) -> None:
         _log.debug("a server does not set its log level: %s", error)
 
 
-def _useless(call: Call, result: dict[str, Any], turn: int) -> ToolExecutionError:
+def _unusable_result(call: Call, result: dict[str, Any], turn: int) -> ToolExecutionError:
     kind = result.get("resultType")
     reason = f"the server answered with {kind!r:.80}, which is not a result that can be used here"
     if turn > _MAX_TURNS:
@@ -140,29 +162,11 @@ def _useless(call: Call, result: dict[str, Any], turn: int) -> ToolExecutionErro
         wanted = asked.values() if isinstance(asked, dict) else ()
         methods = sorted({str(each.get("method")) for each in wanted if isinstance(each, dict)})
         reason = f"the server asks for input that nobody here can give: {', '.join(methods)}"
-    return _refused(call, reason, result)
+    return _execution_error(call, reason, result)
 
 
-def _refused(call: Call, reason: str, result: Any = None) -> ToolExecutionError:
+def _execution_error(call: Call, reason: str, result: Any = None) -> ToolExecutionError:
     return ToolExecutionError(tool_id=call.tool_id, backend=_backend(call), reason=reason, result=result)
-
-
-async def send_call(connection: Connection, running: RelayedCall, tool: Tool) -> dict[str, Any]:
-    """Return the raw result of a call; a server that asks for input is given it, if there is somebody to ask.
-
-    Raises:
-        MCPError: the server refused the call, or the connection ended.
-        ToolExecutionError: it asks for input that nobody here can give, or for something unknown.
-    """
-    call, name = running.call, own_name(tool)
-    return await exchange(
-        connection,
-        running,
-        "tools/call",
-        {"name": name, "arguments": call.args},
-        headers=connection.call_headers(name, tool.shared("input_schema"), call.args),
-        on_progress=None if call.emit is None or running.updates is None else running.updates.put_progress,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,45 +207,59 @@ def _backend(call: Call) -> str:
     return f"mcp:{getattr(call.backend, 'server_name', '')}"
 
 
-async def dispatch(upstream: Upstream, call: Call) -> Raw:
+async def call_tool(upstream: Upstream, call: Call) -> Raw:
     """Return the raw result of a call.
 
-    A call that a server certainly did not run is made again, once for each reason: because it no longer knows
-    the session, or because the headers no longer fit the definition.
+    A call that the server certainly did not run is repeated, once for each reason: the server no longer knows
+    the session, or the headers no longer fit the definition of the tool.
 
     Raises:
         ToolError: as the contract of executors has it.
     """
+    tool, is_reconnected = call.tool, False
     async with upstream.slot(call.principal):
-        return await _dispatched(upstream, call)
+        while True:
+            try:
+                used, connection = await upstream.connect_for(call.context.client, call.deadline)
+            except ServerUnavailableError as error:
+                raise _unreachable(upstream, call, error) from error
+            try:
+                return await _call_once(used, connection, call, tool)
+            except MCPError as error:
+                if error.code == HEADER_MISMATCH and tool is call.tool:
+                    tool = await _list_tool_again(upstream, tool)
+                elif connection.is_forgotten(error) and not is_reconnected:
+                    is_reconnected = used.discard(connection, error)
+                else:
+                    failure = await _call_failure(used, connection, call, error)
+                    raise failure from failure.__cause__ or error
 
 
-async def _dispatched(upstream: Upstream, call: Call) -> Raw:
-    tool, lost = call.tool, False
-    while True:
-        used, connection = await _connected(upstream, call)
-        try:
-            return await _within_limit(used, connection, call, tool)
-        except MCPError as error:
-            if error.code == HEADER_MISMATCH and tool is call.tool:
-                tool = await _relisted(upstream, tool)
-            elif connection.is_forgotten(error) and not lost:
-                lost = used.discarded(connection, error)
-            else:
-                failure = await _failure(used, connection, call, error)
-                raise failure from failure.__cause__ or error
+async def _call_once(upstream: Upstream, connection: Connection, call: Call, tool: Tool) -> Raw:
+    """Send a call, and wait for its result for as long as the server's own `timeout` allows."""
+    running = RelayedCall(call, upstream.on_input, connection.sends_logs)
+    limit, scope = upstream.config.timeout or inf, None
+    ends = anyio.current_time() + limit
+    if ends < call.deadline:  # else the caller cancels it before
+        scope = anyio.CancelScope(deadline=ends)
+        running.pause = PausableDeadline(scope).paused
+    name = own_name(tool)
+    headers = connection.call_headers(name, tool.shared("input_schema"), call.args)
+    params = {"name": name, "arguments": call.args}
+    with scope or nullcontext():
+        result = await send_request(upstream, connection, running, "tools/call", params, headers)
+        if result.get("resultType") == TASK:
+            upstream.keep_for(task_ttl_ms(result) / 1000)
+        return Raw(result, running.was_asked)
+    raise ToolTimeoutError(tool_id=call.tool_id, backend=_backend_of(upstream), timeout=limit)
 
 
-async def _connected(upstream: Upstream, call: Call) -> tuple[Upstream, Connection]:
-    try:
-        return await upstream.connect_for(call.context.client, call.deadline)
-    except ServerUnavailableError as error:
-        if upstream.cancels:
-            reason = upstream.closed or ""
-            raise ToolCancelledError(
-                tool_id=call.tool_id, backend=_backend_of(upstream), reason=reason
-            ) from error
-        raise unsent(call, error) from error
+def _unreachable(upstream: Upstream, call: Call, error: ServerUnavailableError) -> ToolError:
+    """Return the error for a call that its server could not be connected to for."""
+    if upstream.cancels:
+        reason = upstream.closed or ""
+        return ToolCancelledError(tool_id=call.tool_id, backend=_backend_of(upstream), reason=reason)
+    return unsent(call, error)
 
 
 def unsent(call: Call, error: ServerUnavailableError) -> ToolError:
@@ -256,54 +274,20 @@ def unsent(call: Call, error: ServerUnavailableError) -> ToolError:
     return BackendUnavailableError(tool_id=call.tool_id, backend=backend, reason=reason, sent=False)
 
 
-async def _within_limit(upstream: Upstream, connection: Connection, call: Call, tool: Tool) -> Raw:
-    """Return what the server answers within the time that its settings give a call."""
-    running = RelayedCall(call, upstream.on_input, connection.logs)
-    limit = upstream.config.timeout
-    if limit is None or call.deadline <= anyio.current_time() + limit:  # its caller ends it by then
-        return await _noted(upstream, connection, running, tool)
-    with anyio.move_on_after(limit) as scope:
-        running.pause = PausableDeadline(scope).paused
-        return await _noted(upstream, connection, running, tool)
-    raise ToolTimeoutError(tool_id=call.tool_id, backend=_backend_of(upstream), timeout=limit)
-
-
-async def _noted(upstream: Upstream, connection: Connection, running: RelayedCall, tool: Tool) -> Raw:
-    """Return what the server answers, and let its updates and questions pass meanwhile."""
-    answered = False
-    upstream.began(running)
-    try:
-        send = partial(send_call, connection, running, tool)
-        updates = running.updates
-        result = await (send() if updates is None else updates.relay(running.make_emit(), send))
-        answered = True
-        if result.get("resultType") == TASK:
-            upstream.keep_for(task_ttl_ms(result) / 1000)
-    except MCPError as error:
-        answered = was_answered(error)
-        raise
-    except ToolExecutionError:  # it answered with a question
-        answered = True
-        raise
-    finally:
-        upstream.finished(running, connection, answered=answered)
-    return Raw(result, running.was_asked)
-
-
-async def _relisted(upstream: Upstream, tool: Tool) -> Tool:
-    """Return a tool as its server defines it at this moment, or a copy where that cannot be found out."""
+async def _list_tool_again(upstream: Upstream, tool: Tool) -> Tool:
+    """Return the current definition of a tool; a copy of the known one where the server does not list it."""
     name = own_name(tool)
     try:
-        catalogue = await upstream.listed()
+        catalogue = await upstream.list_tools()
     except ServerUnavailableError:
         return tool.model_copy()
     return next((each for each in catalogue.tools if own_name(each) == name), tool.model_copy())
 
 
-async def _failure(upstream: Upstream, connection: Connection, call: Call, error: MCPError) -> ToolError:
-    """Return what a call has failed with."""
+async def _call_failure(upstream: Upstream, connection: Connection, call: Call, error: MCPError) -> ToolError:
+    """Return the error of a call whose request failed, and discard the connection if it is of no more use."""
     backend = _backend_of(upstream)
-    if is_closed(error) and await _is_over(connection):
+    if is_closed(error) and await _has_ended(connection):
         if upstream.cancels:
             return ToolCancelledError(tool_id=call.tool_id, backend=backend, reason=upstream.closed or "")
         reason = f"{connection.close_reason or 'the connection was lost'} during the call"
@@ -312,14 +296,14 @@ async def _failure(upstream: Upstream, connection: Connection, call: Call, error
         failure = BackendUnavailableError(tool_id=call.tool_id, backend=backend, reason=hide_secrets(reason))
         failure.__cause__ = lost
         return failure
-    upstream.discarded(connection, error)
+    upstream.discard(connection, error)
     if connection.is_forgotten(error):
         reason = f"the server does not know the session, nor the one before: {error.message}"
         return BackendUnavailableError(tool_id=call.tool_id, backend=backend, reason=reason, sent=False)
     return call_failure(error, call, backend)
 
 
-async def _is_over(connection: Connection) -> bool:
+async def _has_ended(connection: Connection) -> bool:
     """Return whether a connection has ended; if so, it is known why, unless that takes long."""
     with anyio.move_on_after(_CLOSE_TIMEOUT):
         await connection.over.wait()

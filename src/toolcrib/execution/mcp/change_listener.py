@@ -28,15 +28,15 @@ MAX_WATCHED = 1_000
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
 _OPENING = 5.0
-"""Seconds that a client waits until a server of the stateless era has agreed to tell of a resource."""
+"""Seconds that a client waits until a modern server has agreed to tell of a resource."""
 _log = logging.getLogger(__name__)
 
 
 class ChangeListener:
     """What one server tells of changes, across all its connections.
 
-    A server of the handshake era notifies by itself, and of resources that are subscribed to one by one. One
-    of the stateless era tells over a stream that lists what is wanted: when that changes, another stream is
+    A legacy server notifies by itself, and of resources that are subscribed to one by one. A
+    modern one notifies over a stream that lists what is wanted: when that changes, another stream is
     opened before the one before is closed, so that nothing is missed.
     """
 
@@ -99,7 +99,7 @@ class ChangeListener:
             return
         try:
             if connection.modern:
-                await self._reopened()
+                await self._wait_to_reopen()
             else:
                 await self._subscribe(connection, uri)
         except BaseException:
@@ -116,7 +116,7 @@ class ChangeListener:
         await self._unsubscribe(self._connection, uri)
 
     async def synchronize(self, uri: str) -> None:
-        """Subscribe a connection of the handshake era to a resource, or end that, as `watched` now says.
+        """Subscribe a legacy connection to a resource, or end that, as `watched` now says.
 
         For the listener of a second connection, which shares `watched` with that of the first.
         """
@@ -155,7 +155,7 @@ class ChangeListener:
             reason = hide_secrets(error.message)
             raise RequestRefusedError(self._server, "resources/subscribe", reason, error.code) from error
 
-    async def _reopened(self) -> None:
+    async def _wait_to_reopen(self) -> None:
         self._opened = opened = anyio.Event()
         self._stirred.set()
         with anyio.move_on_after(_OPENING):
@@ -219,9 +219,9 @@ class ChangeListener:
                         backoff.reset()
                         ready.set()
                         if missed:
-                            self._tell_all(wanted, uris)
+                            self._notify_all(wanted, uris)
                         async for event in events:
-                            self._tell(event)
+                            self._notify(event)
                 except MCPError as error:
                     _log.debug("server %r tells no changes: %s", self._server, error)
                     if error.code == METHOD_NOT_FOUND:
@@ -245,7 +245,7 @@ class ChangeListener:
             if part is not None and part.list_changed and (name == "tools" or self._on_content is not None)
         )
 
-    def _tell(self, event: ServerEvent) -> None:
+    def _notify(self, event: ServerEvent) -> None:
         match event:
             case ToolsListChanged():
                 self._tools_changed()
@@ -256,7 +256,7 @@ class ChangeListener:
             case ResourceUpdated(uri=uri):
                 self.changed("updated", uri)
 
-    def _tell_all(self, wanted: tuple[str, ...], uris: tuple[str, ...]) -> None:
+    def _notify_all(self, wanted: tuple[str, ...], uris: tuple[str, ...]) -> None:
         """Tell that anything may have changed while nobody listened."""
         if "tools" in wanted:
             self._tools_changed()

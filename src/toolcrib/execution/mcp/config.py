@@ -60,7 +60,7 @@ OnTools = Callable[[str, tuple[Tool, ...]], None]
 OnInput = Callable[[Call, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Gives a server the input that it asks for in the middle of a call: takes its requests, by key, as MCP has
 them (`elicitation/create`, `sampling/createMessage`, `roots/list`), and returns the responses, by the same
-keys. On a pipe, where a server of the handshake era does not say which call it asks for, it is the latest."""
+keys. On a pipe, where a legacy server does not say which call it asks for, it is the latest."""
 ChangeKind = Literal["resources", "prompts", "updated"]
 """What has changed: the list of resources, that of prompts, or the contents of one resource."""
 

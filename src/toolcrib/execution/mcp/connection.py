@@ -23,17 +23,16 @@ from mcp_types import (
     CLIENT_INFO_META_KEY,
     CONNECTION_CLOSED,
     PROTOCOL_VERSION_META_KEY,
-    UNSUPPORTED_PROTOCOL_VERSION,
 )
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 import toolcrib
 from toolcrib.errors import ServerUnavailableError
+from toolcrib.execution.mcp.client_relay import APPS
 from toolcrib.execution.mcp.config import ChangeKind, ServerConfig
-from toolcrib.execution.mcp.errors import is_lost_session, is_unreachable, needs_login
+from toolcrib.execution.mcp.errors import is_lost_session
 from toolcrib.execution.mcp.gateways import CLIENT_NAME, declared_gateways
-from toolcrib.execution.mcp.relays import APPS
+from toolcrib.execution.mcp.negotiation import negotiate
 from toolcrib.execution.mcp.transport.dispatcher import Dispatcher, OnAsked, TransportStreams
 from toolcrib.execution.mcp.transport.http import http_transport, sse_transport
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
@@ -49,15 +48,15 @@ _CLIENT = types.Implementation(name=CLIENT_NAME, version=toolcrib.__version__)
 _SAMPLING = types.SamplingCapability(
     context=types.SamplingContextCapability(), tools=types.SamplingToolsCapability()
 )
-_EXTENSIONS: dict[str, dict[str, Any]] = {APPS: {"mimeTypes": ["text/html;profile=mcp-app"]}}
-"""Extensions that clients of a gateway may have; a server of the handshake era is told once for all."""
-_ASKING: dict[str, Any] = {
-    "extensions": _EXTENSIONS,
+_DECLARED_EXTENSIONS: dict[str, dict[str, Any]] = {APPS: {"mimeTypes": ["text/html;profile=mcp-app"]}}
+"""Extensions that clients of a gateway may have; a legacy server is told once for all."""
+_INPUT_CAPABILITIES: dict[str, Any] = {
+    "extensions": _DECLARED_EXTENSIONS,
     "elicitation": {"form": {}, "url": {}},
     "roots": {},
     "sampling": {"context": {}, "tools": {}},
 }
-"""What a client can do that has somebody to ask."""
+"""Client capabilities declared when input can be relayed."""
 _MAX_MARGIN_SECONDS = 0.25
 """A caller gets its error so long before its own deadline."""
 _MAX_MARGIN_SHARE = 0.1
@@ -96,11 +95,11 @@ class ConnectionListeners:
     """The other side is gone."""
     tools_changed: Callable[[], None]
     content_changed: Callable[[ChangeKind, str | None], None]
-    """Something about its resources or prompts, in the handshake era."""
+    """Something about its resources or prompts, in the legacy era."""
     logged: Callable[[dict[str, Any]], None]
     """The parameters of a log message, which do not say what call it belongs to."""
     elicited: Callable[[str], None]
-    """A page that a client was sent to is done with, in the handshake era."""
+    """A page that a client was sent to is done with, in the legacy era."""
     dropped: DroppedMessages
     """Counts the messages that are of no use."""
     asked: OnAsked | None = None
@@ -120,7 +119,13 @@ class Connection:
         self.session = session
         self.transport = transport
         self.modern = version in MODERN_PROTOCOL_VERSIONS
-        """Whether the server is of the stateless era."""
+        """Whether the server is modern (stateless), and not legacy (with a handshake)."""
+        self.sends_logs = (
+            session.server_capabilities is not None and session.server_capabilities.logging is not None
+        )
+        """Whether the server declares that it sends log messages."""
+        self.has_call_headers = self.modern and transport != "stdio"
+        """Whether calls name their tool, and arguments that its schema marks, in HTTP headers too."""
         self.listed = False
         """Whether its tools were ever listed."""
         self.called = False
@@ -132,9 +137,9 @@ class Connection:
         self.close_reason = ""
         """Why it ended."""
         self.log_level: str | None = None
-        """The level that a server of the handshake era was told."""
+        """The level that a legacy server was told."""
         self.subscribed: set[str] = set()
-        """The resources that a server of the handshake era was asked to tell of."""
+        """The resources that a legacy server was asked to tell of."""
         self.failed = False
         """Whether it was given up for what the server did, which counts against that."""
         self.gateways: frozenset[str] = frozenset()
@@ -144,15 +149,9 @@ class Connection:
         self._meta = {
             PROTOCOL_VERSION_META_KEY: version,
             CLIENT_INFO_META_KEY: _CLIENT.model_dump(by_alias=True, mode="json", exclude_none=True),
-            CLIENT_CAPABILITIES_META_KEY: _ASKING if asks else {},
+            CLIENT_CAPABILITIES_META_KEY: _INPUT_CAPABILITIES if asks else {},
         }
         self._header_maps: dict[str, tuple[Any, dict[tuple[str, ...], str]]] = {}
-
-    @property
-    def logs(self) -> bool:
-        """Return whether the server declares that it sends log messages."""
-        declared = self.session.server_capabilities
-        return declared is not None and declared.logging is not None
 
     @property
     def gone(self) -> bool:
@@ -191,13 +190,8 @@ class Connection:
             method, params, {"headers": sent_headers, "on_progress": on_progress}
         )
 
-    @property
-    def has_call_headers(self) -> bool:
-        """Return whether calls say in headers too what they are."""
-        return self.modern and self.transport != "stdio"
-
     def call_headers(self, name: str, schema: dict[str, Any], args: dict[str, Any]) -> dict[str, str] | None:
-        """Return what a call says in headers too: the tool, and the arguments that its schema marks so."""
+        """Return the HTTP headers of a call: the tool, and the arguments that its schema marks so."""
         if not self.has_call_headers:
             return None
         known = self._header_maps.get(name)
@@ -207,7 +201,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def open_link(  # noqa: PLR0913 - each is another fact of the connection
+async def open_connection(  # noqa: PLR0913 - each is another fact of the connection
     streams: Streams,
     listeners: ConnectionListeners,
     *,
@@ -220,12 +214,12 @@ async def open_link(  # noqa: PLR0913 - each is another fact of the connection
 ) -> AsyncIterator[Connection]:
     """Enter the transport and greet the server; leaving closes both.
 
-    `probe`, `patience` and `handshake_only` are those of `agree`; `gateway` is the id of the gateway that
+    `probe`, `patience` and `handshake_only` are those of `negotiate`; `gateway` is the id of the gateway that
     connects, and `secrets` are hidden in all that the server sends.
 
     Raises:
         GatewayLoopError: the server is that gateway, or leads back to it.
-        Exception: what the transport raised, and what `agree` does.
+        Exception: what the transport raised, and what `negotiate` does.
     """
     async with streams as (read, write):
         dispatcher = Dispatcher(
@@ -235,18 +229,18 @@ async def open_link(  # noqa: PLR0913 - each is another fact of the connection
         session = ClientSession(
             dispatcher=dispatcher,
             client_info=_CLIENT,
-            message_handler=_hearing(listeners),
-            logging_callback=_logging(listeners),
+            message_handler=_make_message_handler(listeners),
+            logging_callback=_make_log_handler(listeners),
             sampling_capabilities=_SAMPLING,
             # With these the SDK declares what can be asked; the dispatcher answers it.
             sampling_callback=_refuse if asks else None,
             elicitation_callback=_refuse if asks else None,
             list_roots_callback=_refuse if asks else None,
-            extensions=_EXTENSIONS if asks else None,
+            extensions=_DECLARED_EXTENSIONS if asks else None,
         )
         async with session:
             try:
-                await agree(session, probe=probe, patience=patience, handshake_only=handshake_only)
+                await negotiate(session, probe=probe, patience=patience, handshake_only=handshake_only)
             except MCPError as error:
                 if error.code == CONNECTION_CLOSED and dispatcher.fault is not None:
                     raise dispatcher.fault from error
@@ -262,7 +256,7 @@ async def _refuse(context: Any, params: Any = None) -> types.ErrorData:  # noqa:
     return types.ErrorData(code=types.INVALID_REQUEST, message="there is nobody to ask")
 
 
-def _hearing(listeners: ConnectionListeners) -> MessageHandlerFnT:
+def _make_message_handler(listeners: ConnectionListeners) -> MessageHandlerFnT:
     async def hear(message: IncomingMessage) -> None:
         match message:
             case types.ToolListChangedNotification():
@@ -281,94 +275,11 @@ def _hearing(listeners: ConnectionListeners) -> MessageHandlerFnT:
     return hear
 
 
-def _logging(listeners: ConnectionListeners) -> LoggingFnT:
+def _make_log_handler(listeners: ConnectionListeners) -> LoggingFnT:
     async def log(params: types.LoggingMessageNotificationParams) -> None:
         listeners.logged(params.model_dump(by_alias=True, mode="json", exclude_none=True))
 
     return log
-
-
-async def agree(
-    session: ClientSession, *, probe: bool, patience: float, handshake_only: bool = False
-) -> None:
-    """Agree on a revision of the protocol, the stateless one if the server knows it.
-
-    Servers of the stateless era are asked what they are with `server/discover`. Those of the handshake
-    era do not know that request, and are greeted with `initialize`: nearly all refuse the unknown request
-    at once, some stay silent, for which there is a limit, and some hang up, which the caller has to
-    notice.
-
-    With `probe` off the handshake comes first, as for a server that is known to want it; with
-    `handshake_only`, a server that refuses it is not asked for the stateless revision instead. `patience` is
-    how many seconds a server may leave the question unanswered before it is taken not to understand it.
-
-    Raises:
-        MCPError: the server refused, has no revision in common with us, or went away.
-        RuntimeError: it chose a revision that nobody knows.
-        pydantic.ValidationError: it answered something else.
-    """
-    version: str | None = LATEST_MODERN_VERSION if probe else None
-    refused: MCPError | None = None
-    for again in (True, False):
-        try:
-            if version is not None and await _discovered(session, version, patience):
-                return
-        except MCPError as error:
-            if not needs_login(error):
-                raise
-            refused = error
-        try:
-            await session.initialize()
-        except MCPError as error:
-            if refused is not None:  # what it says of the other question is beside the point
-                raise refused from error
-            # A server that took the late question for the beginning of a stateless session says so here.
-            version = _mutual(_supported(error))
-            if not again or version is None or handshake_only:
-                raise
-        else:
-            return
-
-
-async def _discovered(session: ClientSession, version: str, patience: float, *, again: bool = True) -> bool:
-    """Ask a server what it is, and return whether the revision was agreed on.
-
-    One that refuses the revision and names another that we know is asked once more, in that.
-    """
-    found: Any = None
-    try:
-        with anyio.move_on_after(patience):
-            found = await session.send_discover(version)
-    except MCPError as error:
-        supported = _supported(error)
-        mutual = _mutual(supported)
-        known = mutual or any(each in HANDSHAKE_PROTOCOL_VERSIONS for each in supported)
-        if is_unreachable(error) or needs_login(error) or (supported and not known):
-            raise
-        return mutual is not None and again and await _discovered(session, mutual, patience, again=False)
-    try:
-        result = types.DiscoverResult.model_validate(found)
-    except ValidationError:
-        return False
-    if not _mutual(result.supported_versions):
-        return False
-    session.adopt(result)
-    return True
-
-
-def _supported(error: MCPError) -> list[str]:
-    """Return the revisions that a server names when it refuses one."""
-    if error.code != UNSUPPORTED_PROTOCOL_VERSION:
-        return []
-    try:
-        return types.UnsupportedProtocolVersionErrorData.model_validate(error.data).supported
-    except ValidationError:
-        return []
-
-
-def _mutual(supported: list[str]) -> str | None:
-    """Return the latest stateless revision that both sides know."""
-    return next((each for each in reversed(MODERN_PROTOCOL_VERSIONS) if each in supported), None)
 
 
 class Start:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
@@ -323,33 +323,28 @@ async def _answer(
     from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - needs the extra
     from mcp_types import METHOD_NOT_FOUND  # noqa: PLC0415 - the same
 
-    from toolcrib.execution.mcp.calls import exchange  # noqa: PLC0415 - the same
+    from toolcrib.execution.mcp.calls import send_request  # noqa: PLC0415 - the same
+    from toolcrib.execution.mcp.client_relay import RelayedCall  # noqa: PLC0415 - the same
     from toolcrib.execution.mcp.errors import needs_login  # noqa: PLC0415 - the same
-    from toolcrib.execution.mcp.relays import RelayedCall  # noqa: PLC0415 - the same
 
     lost = False
     while True:
         upstream, connection = await server.connect_for(context.client)
         if needs is not None and _lacks(connection, needs):
             return {}
-        answered = False
         call = replace(_call(upstream.name, method), context=context)
-        running = RelayedCall(call, upstream.on_input, connection.logs, is_listing=needs is not None)
-        upstream.began(running)
+        running = RelayedCall(call, upstream.on_input, connection.sends_logs, is_listing=needs is not None)
+        headers = _headers(connection, subject)
         try:
             with anyio.fail_after(upstream.patience):
-                headers = _headers(connection, subject)
-                send = partial(exchange, connection, running, method, params, headers=headers)
-                updates = running.updates
-                answer = await (send() if updates is None else updates.relay(running.make_emit(), send))
-            answered = True
+                return await send_request(upstream, connection, running, method, params, headers)
         except TimeoutError:
             raise upstream.unanswered(method) from None
         except ToolExecutionError as error:
             raise RequestRefusedError(upstream.name, method, error.reason) from error
         except MCPError as error:
             if connection.is_forgotten(error) and not lost:
-                lost = upstream.discarded(connection, error)
+                lost = upstream.discard(connection, error)
                 continue
             if needs is not None and error.code == METHOD_NOT_FOUND:
                 return {}
@@ -358,10 +353,6 @@ async def _answer(
                 kind = LoginRequiredError if needs_login(error) else ServerUnavailableError
                 raise kind(upstream.name, reason) from error
             raise RequestRefusedError(upstream.name, method, reason, error.code) from error
-        else:
-            return answer
-        finally:
-            upstream.finished(running, connection, answered=answered)
 
 
 @cache
@@ -377,7 +368,7 @@ def _lacks(connection: "Connection", capability: str) -> bool:
 
 
 def _headers(connection: "Connection", subject: str) -> dict[str, str] | None:
-    """Return what a request of the stateless era says in headers too: what it is about."""
+    """Return what a modern request says in headers too: what it is about."""
     from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value  # noqa: PLC0415 - needs the extra
 
     if not subject or not connection.modern or connection.transport == "stdio":

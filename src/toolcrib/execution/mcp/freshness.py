@@ -1,4 +1,4 @@
-"""How long what servers list stays fresh, and for whom: `ttlMs` and `cacheScope` of the stateless era."""
+"""How long what servers list stays fresh, and for whom: `ttlMs` and `cacheScope` of the modern era."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

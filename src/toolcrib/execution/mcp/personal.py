@@ -100,7 +100,7 @@ class PersonalUpstreams:
                 upstream.name, "resources/subscribe", "too many persons watch resources of their servers"
             )
 
-    def renewed(self, name: str, config: ServerConfig) -> list["Upstream"]:
+    def replace_all(self, name: str, config: ServerConfig) -> list["Upstream"]:
         """Return other upstreams for those who watch resources of a server that has other settings now."""
         if config.disabled or not config.is_personal:
             return []
@@ -128,7 +128,7 @@ class PersonalUpstreams:
 async def connect(upstream: "Upstream") -> None:
     """Start a server, if that can be, so that it tells of what is watched."""
     with suppress(ServerUnavailableError):
-        await upstream.connected()
+        await upstream.connect()
 
 
 def person_key(config: ServerConfig, principal: Principal | None) -> Hashable:

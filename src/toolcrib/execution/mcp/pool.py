@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _CLOSING = "toolcrib is closing"
 _NOBODY = CallContext()
-_STOP_WATCHING = 5.0
+_UNWATCH_SECONDS = 5.0
 """Seconds that it may take to tell a server that a resource is watched no more."""
 DRAIN_TIME = 30.0
 """For how many seconds the calls of a server that is replaced or removed may go on."""
@@ -91,7 +91,7 @@ class McpServers:
         self._watched: dict[str, dict[str, int]] = {}
         self._breaker = breaker
         self._upstreams: dict[str, Upstream] = {}
-        self._persons = PersonalUpstreams(self._made, self._retire)
+        self._persons = PersonalUpstreams(self._make_upstream, self._retire)
         self._retiring: set[Upstream] = set()
         self._tasks: TaskGroup | None = None
         self._closed = False
@@ -141,7 +141,7 @@ class McpServers:
         if wanted.disabled or not wanted.reaches_as(known):
             self._drain(name, "its settings have changed", within)
             if self._tasks is not None:
-                for each in self._persons.renewed(name, wanted):
+                for each in self._persons.replace_all(name, wanted):
                     Context().run(self._tasks.start_soon, connect, each)
         elif wanted != known:
             for each in (upstream, *self._persons.all_of(name)):
@@ -202,7 +202,7 @@ class McpServers:
         Raises:
             ServerUnavailableError: it cannot be started or listed.
         """
-        return (await (await self.upstream(name)).listed()).tools
+        return (await (await self.upstream(name)).list_tools()).tools
 
     async def upstream(self, name: str) -> "Upstream":
         """Return the upstream of a server, for requests beside calls of its tools.
@@ -214,10 +214,10 @@ class McpServers:
         if reason is not None:
             raise ServerUnavailableError(name, reason)
         if not self._upstreams:  # the SDK takes a second to load, in which others may go on
-            await to_thread.run_sync(_load)
+            await to_thread.run_sync(_load_sdk)
             if (reason := self._reason_against(name)) is not None:
                 raise ServerUnavailableError(name, reason)
-        return self._upstream(name)
+        return self._get_or_start(name)
 
     async def upstream_of(self, name: str, context: CallContext) -> "Upstream":
         """Return the upstream that somebody's requests to a server go to.
@@ -289,12 +289,12 @@ class McpServers:
         async def stop() -> None:
             while pending:  # the server may be another one by now, with the same resources watched
                 known = self._known_upstream(name, principal) or upstream
-                with anyio.move_on_after(_STOP_WATCHING, shield=True):
+                with anyio.move_on_after(_UNWATCH_SECONDS, shield=True):
                     await known.unwatch(pending.pop())
 
         return stop
 
-    def _tell(self, owner: Hashable | None, change: ContentChange) -> None:
+    def _notify(self, owner: Hashable | None, change: ContentChange) -> None:
         change = change if owner is None else replace(change, owner=owner)
         for callback in list(self._on_content.values()):
             try:
@@ -324,7 +324,7 @@ class McpServers:
         backend = call.backend
         upstream = self._upstreams.get(backend.server_name) if isinstance(backend, McpBackend) else None
         if upstream is None or self._tasks is None:
-            upstream = self._upstream_for(call)
+            upstream = self._require_upstream(call)
         try:
             if is_large(call.args):
                 await in_thread(measure, call.args)
@@ -332,17 +332,17 @@ class McpServers:
                 measure(call.args)  # the SDK would send null for NaN, and a list for a set
         except ValidationError as error:
             raise InputValidationError(error.problems, tool_id=call.tool_id) from error
-        from toolcrib.execution.mcp.calls import dispatch, read_answer, unsent  # noqa: PLC0415 - needs the extra
+        from toolcrib.execution.mcp.calls import call_tool, read_answer, unsent  # noqa: PLC0415 - needs the extra
 
-        if upstream.config.is_personal:
+        if upstream.is_personal:
             try:
                 upstream = self._persons.find(upstream.name, upstream.config, call.context)
             except ServerUnavailableError as error:
                 raise unsent(call, error) from error
-        result = await dispatch(upstream, call)
+        result = await call_tool(upstream, call)
         return read_answer(call, result, self.max_result_bytes)
 
-    def _upstream_for(self, call: Call) -> "Upstream":
+    def _require_upstream(self, call: Call) -> "Upstream":
         absent = self.missing(call.backend)
         if absent is not None or not isinstance(call.backend, McpBackend):
             raise NoBackendError(tool_id=call.tool_id, backend=call.backend.kind, reason=absent or "")
@@ -352,17 +352,17 @@ class McpServers:
             raise BackendUnavailableError(
                 tool_id=call.tool_id, backend=f"mcp:{name}", reason=reason, sent=False
             )
-        return self._upstream(name)
+        return self._get_or_start(name)
 
-    def _upstream(self, name: str) -> "Upstream":
+    def _get_or_start(self, name: str) -> "Upstream":
         """Return the upstream of a server, whose task is started with it."""
         if name not in self._upstreams:
-            self._upstreams[name] = self._made(name)
+            self._upstreams[name] = self._make_upstream(name)
         return self._upstreams[name]
 
-    def _made(self, name: str, person: Person | None = None) -> "Upstream":
+    def _make_upstream(self, name: str, person: Person | None = None) -> "Upstream":
         """Return another upstream; what a person sees of tools and content is for no others."""
-        made, follow = _load()
+        made, follow = _load_sdk()
         config, owner, watched = self._configs[name], None, self._watched.setdefault(name, {})
         if person is not None:
             owner, watched = person_key(config, person.principal), person.watched
@@ -374,7 +374,7 @@ class McpServers:
             watcher=follow(name, None if person else self._on_tools, self._gateway),
             breaker=self._breaker(),
             on_input=self._on_input,
-            on_content=partial(self._tell, owner) if is_told else None,
+            on_content=partial(self._notify, owner) if is_told else None,
             watched=watched,
             person=person,
         )
@@ -396,7 +396,7 @@ class McpServers:
         return f"there is no server named {name!r}{did_you_mean(name, self._configs) or known}"
 
 
-def _load() -> "tuple[type[Upstream], type[ToolListWatcher]]":
+def _load_sdk() -> "tuple[type[Upstream], type[ToolListWatcher]]":
     """Return what needs the extra."""
     try:
         from toolcrib import mcp_internals  # noqa: F401, PLC0415 - it checks the SDK's version

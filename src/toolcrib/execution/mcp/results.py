@@ -30,7 +30,7 @@ def result_value(result: dict[str, Any]) -> Any:
     '0151 2345'
     """
     structured = result.get("structuredContent")
-    # Only results of the stateless era carry a type, and only there is null a value like any other.
+    # Only results of the modern era carry a type, and only there is null a value like any other.
     if structured is not None or ("structuredContent" in result and "resultType" in result):
         return structured
     parts = result.get("content")

@@ -79,7 +79,7 @@ async def all_definitions(page: Page) -> list[Any]:
         definitions += found
         if len(definitions) > _MAX_TOOLS:
             raise ValueError(f"it lists more than {_MAX_TOOLS:,} tools")
-        async for definition in _gently(found):
+        async for definition in _in_batches(found):
             size += len(str(definition))
         if size > _MAX_SIZE:
             raise ValueError(f"its listing of tools is larger than {_MAX_SIZE // 2**20} MiB")
@@ -91,7 +91,7 @@ async def all_definitions(page: Page) -> list[Any]:
         seen.add(cursor)
 
 
-async def _gently(definitions: Sequence[Any]) -> AsyncIterator[Any]:
+async def _in_batches(definitions: Sequence[Any]) -> AsyncIterator[Any]:
     """Yield definitions, and let others have their turn every few milliseconds."""
     began = monotonic()
     for definition in definitions:
@@ -120,7 +120,7 @@ async def read_definitions(
     refused: dict[str, str] = {}
     placed = {"namespace": mend_name(server), "backend": {"kind": "mcp", "serverName": server}}
     number = 0
-    async for definition in _gently(definitions):
+    async for definition in _in_batches(definitions):
         number += 1
         if not isinstance(definition, dict) or not isinstance(definition.get("name"), str):
             refused[f"#{number}"] = "it is no tool definition: it must be an object with a name"
@@ -133,7 +133,7 @@ async def read_definitions(
             refused.setdefault(name, fault)
             continue
         try:
-            tool = Tool.from_json(_mended(definition) | placed)
+            tool = Tool.from_json(_mend_definition(definition) | placed)
         except InvalidToolError as error:
             refused.setdefault(name, str(error))
             continue
@@ -142,7 +142,7 @@ async def read_definitions(
     return ToolListing(tuple(tools.values()), refused)
 
 
-def _mended(definition: dict[str, Any]) -> dict[str, Any]:
+def _mend_definition(definition: dict[str, Any]) -> dict[str, Any]:
     """Return a definition under a name we can use, and without a version and tags that are none."""
     mended = {key: value for key, value in definition.items() if key not in {"version", "tags"}}
     if _is_version(definition.get("version")):
@@ -285,7 +285,7 @@ class ToolListWatcher:
                 with anyio.fail_after(within):
                     listing = await self._list(connection)
             except (MCPError, TimeoutError, ValueError) as error:
-                pause = self._failed(error)
+                pause = self._note_failure(error)
             except GatewayLoopError as error:  # it came about after the connection, which ends by it
                 self._settle(None, error)
                 raise
@@ -295,7 +295,7 @@ class ToolListWatcher:
                 self._failures, connection.listed = 0, True
                 self._backoff.reset()
                 self._listed = anyio.current_time()
-                self._tell(self.catalogue)
+                self._notify(self.catalogue)
                 self._settle(self.catalogue, None)
                 pause = min(_LONGEST_GATHER, max(_GATHER, _SHARE * (anyio.current_time() - began)))
 
@@ -314,7 +314,7 @@ class ToolListWatcher:
         others = "" if count == 1 else ", and others"
         _log.warning("%s left out: %r: %.200s%s", what, name, reason, others)
 
-    def _failed(self, error: Exception) -> float:
+    def _note_failure(self, error: Exception) -> float:
         """Tell that a listing failed, and return the seconds to wait before the next."""
         self._failures += 1
         if self._failures & (self._failures - 1) == 0:  # ever more rarely: a failure that lasts says nothing
@@ -345,7 +345,7 @@ class ToolListWatcher:
         listing = await read_definitions(definitions, self._server, has_headers=connection.has_call_headers)
         return replace(listing, freshness=Freshness.of(pages))
 
-    def _tell(self, catalogue: ToolListing) -> None:
+    def _notify(self, catalogue: ToolListing) -> None:
         if self._on_tools is None:
             return
         try:

@@ -1,20 +1,26 @@
-"""One server and the task that owns its connection: it starts, follows, reaps and restarts it.
+"""One server, and the task that owns its connection: `run` starts, serves, stops and restarts it.
 
-The owner alone enters and leaves the transport, so that no cancellation of a caller can reach it. Callers
-send their requests through the connection from their own tasks, and wait for a start together.
+Only the owner task enters and leaves the transport. A cancel scope belongs to one task, so that a caller who
+entered it could, by being cancelled, break the connection of all others. Callers send requests from their own
+tasks through the `Connection`, and wait for a start together (`Start`). `_wake` makes the owner look again:
+somebody wants a connection, the other side is gone, or the upstream is stopped.
 
-A server may speak both eras of the protocol. It is connected to in the stateless era, where it cannot send
-requests of its own. The requests of clients that can be asked only by such requests go over a second
-connection, in the handshake era. It is an `Upstream` that belongs to the first one: opened for the first of
-these requests, closed when idle, and stopped with the first one. Lists are read over the first connection
-alone, which is kept open for as long as the second is used.
+One turn of the owner: `_start_and_serve` waits out the breaker's pause, `_run_connection` opens the transport
+and negotiates, `_serve` lets callers use the connection until it is lost, idle or discarded, and
+`_on_disconnected` decides whether that counts as a failure of the server.
+
+A server may speak both eras of the protocol. It is connected to in the modern era, where it cannot send
+requests. Requests of clients that can only be asked by such requests go over a second, legacy connection: an
+`Upstream` that belongs to the first one, opened for the first of these requests, closed when idle, and
+stopped with the first one. Lists are read over the first connection alone, which is kept for as long as the
+second is used.
 """
 
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from contextvars import Context
 from functools import partial
 from math import inf
@@ -27,11 +33,18 @@ from mcp.shared.exceptions import MCPError
 
 from toolcrib.concurrency.fair_slots import FairSlots
 from toolcrib.concurrency.in_flight import InFlight
-from toolcrib.errors import ConfigError, LoginRequiredError, ServerUnavailableError
+from toolcrib.errors import ConfigError, LoginRequiredError, ServerUnavailableError, ToolExecutionError
 from toolcrib.execution.call import CallClient
 from toolcrib.execution.mcp.change_listener import ChangeListener
+from toolcrib.execution.mcp.client_relay import RelayedCall, RunningCalls
 from toolcrib.execution.mcp.config import OnContent, OnInput, ServerConfig
-from toolcrib.execution.mcp.connection import Connection, ConnectionListeners, Start, open_link, transport_to
+from toolcrib.execution.mcp.connection import (
+    Connection,
+    ConnectionListeners,
+    Start,
+    open_connection,
+    transport_to,
+)
 from toolcrib.execution.mcp.errors import (
     hung_up,
     is_exhausted,
@@ -40,8 +53,8 @@ from toolcrib.execution.mcp.errors import (
     place,
     reason_of,
     refuses_handshake,
+    was_answered,
 )
-from toolcrib.execution.mcp.relays import RelayedCall, RunningCalls
 from toolcrib.execution.mcp.server_health import Breaker, ServerHealth, ServerStatus
 from toolcrib.execution.mcp.tool_watcher import ToolListing, ToolListWatcher
 from toolcrib.execution.mcp.transport.environment import describe_withheld
@@ -52,11 +65,11 @@ from toolcrib.execution.principal import Principal, slot_owner
 from toolcrib.execution.variables import has_variables
 from toolcrib.redaction import KnownSecrets, host_of
 
-_PATIENCE = 60.0
+_ANSWER_SECONDS = 60.0
 """Seconds that a server has to answer a request beside calls, unless its settings say otherwise."""
-_STOP_GRACE = 5.0
+_STOP_SECONDS = 5.0
 """Seconds that a connection has to close by itself before it is broken off."""
-_SILENCE = 3.0
+_PROBE_SECONDS = 3.0
 """Seconds after which a server on a pipe that does not answer a question is taken not to understand it."""
 _FIRST_RETRY_SECONDS = 10.0
 _LONGEST_RETRY_SECONDS = 600.0
@@ -87,6 +100,8 @@ class Upstream:
         """Make an upstream that connects when wanted; with `first`, the second connection of that one."""
         self.name, self._person, self._first = name, person, first
         self.config = config
+        self.is_personal = config.is_personal
+        """Whether each person has an upstream of their own; it cannot change while the connection stays."""
         self.watcher = watcher
         self.on_input = on_input
         """Gives it input; without that it is not told that it can ask."""
@@ -110,21 +125,21 @@ class Upstream:
         self._secrets = KnownSecrets()
         self._stderr = StderrTail(self._secrets)
         self._dropped = DroppedMessages(name)
-        self._link: Connection | None = None
+        self._connection: Connection | None = None
         self._start: Start | None = None
         self._handshake = first is not None
         self._second: Upstream | None = None
         self._refused_on: Connection | None = None
         """The connection of a server that has refused the handshake since that was opened."""
         self._tasks: TaskGroup | None = None
-        self._stirred = anyio.Event()
+        self._wake = anyio.Event()
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
         self.last_used = 0.0
         """When a call last ended, or a connection was made, by the clock of the event loop."""
         self._needed = 0.0
 
-    async def connected(self, deadline: float = inf) -> Connection:
+    async def connect(self, deadline: float = inf) -> Connection:
         """Return the live connection, after starting the server if need be.
 
         Raises:
@@ -133,22 +148,22 @@ class Upstream:
         """
         if self.closed is not None:
             raise ServerUnavailableError(self.name, self.closed)
-        connection = self._link
+        connection = self._connection
         if connection is not None and not connection.gone:
             return connection
         if self._start is None:
             if (objection := self._health.objection) is not None:
                 raise ServerUnavailableError(self.name, objection, self.stderr_tail())
             self._start = Start(self._health.pause + self.config.start_timeout)
-            self._stirred.set()
+            self._wake.set()
         start = self._start
         # A server that is late may take its time to end as well: that is not for callers to wait for.
         connection = await start.wait(deadline)
         if connection is None:
             reason = f"it is still starting after {start.age:.2g} s"
             if start.overdue:
-                self._give_up(start)
-                reason = self._late()
+                self._abandon_start(start)
+                reason = self._late_reason()
             raise ServerUnavailableError(self.name, reason, self.stderr_tail())
         return connection
 
@@ -161,9 +176,9 @@ class Upstream:
         cannot be connected to in that way gets the request over the first, and cannot ask.
 
         Raises:
-            ServerUnavailableError: as `connected` has it.
+            ServerUnavailableError: as `connect` has it.
         """
-        connection = await self.connected(deadline)
+        connection = await self.connect(deadline)
         if client is None or not client.takes_server_requests or not connection.modern:
             return self, connection
         if self._refused_on is connection:
@@ -171,7 +186,7 @@ class Upstream:
         if self._second is None:
             self._second = self._make_second()
         try:
-            return self._second, await self._second.connected(deadline)
+            return self._second, await self._second.connect(deadline)
         except ServerUnavailableError as error:
             if self.closed is not None or self._second.is_starting:  # the caller has no time to wait for it
                 raise
@@ -228,7 +243,7 @@ class Upstream:
     @property
     def patience(self) -> float:
         """Seconds that a request beside a call may wait for its slot, and then for its answer."""
-        return self.config.timeout or _PATIENCE
+        return self.config.timeout or _ANSWER_SECONDS
 
     def unanswered(self, method: str) -> ServerUnavailableError:
         """Return the error for a request that the server did not answer within `patience`."""
@@ -242,7 +257,7 @@ class Upstream:
             ServerUnavailableError: it cannot be started, or does not answer in time.
         """
         async with self.slot(principal, within=self.patience):
-            connection = await self.connected()
+            connection = await self.connect()
             try:
                 with anyio.fail_after(self.patience):
                     await self.changes.watch(connection, uri)
@@ -262,40 +277,42 @@ class Upstream:
         if config.max_concurrency != self.config.max_concurrency:  # those under way leave the slots they took
             self._slots = FairSlots(config.max_concurrency)
         self.config = config
-        self._stirred.set()
+        self._wake.set()
         if self._second is not None:
             self._second.adjust(config)
 
-    def _give_up(self, start: Start) -> None:
+    def _abandon_start(self, start: Start) -> None:
         """Note that a start is late, though it may take long until what was begun before has ended."""
         if self._start is start:  # the first of those who waited for it says so
             self._start = None
-            self._health.failed(self._late())
+            self._health.failed(self._late_reason())
 
-    async def listed(self) -> ToolListing:
+    async def list_tools(self) -> ToolListing:
         """Return what a listing gives that is made, or under way, now.
 
         Raises:
             ServerUnavailableError: it cannot be started or listed.
         """
         try:
-            return await self._listing()
+            return await self._list_tools()
         except ServerUnavailableError as error:
-            connection, cause = self._link, error.__cause__
-            if connection is None or not isinstance(cause, MCPError) or not self.discarded(connection, cause):
+            connection, cause = self._connection, error.__cause__
+            if connection is None or not isinstance(cause, MCPError) or not self.discard(connection, cause):
                 raise
-        return await self._listing()
+        return await self._list_tools()
 
-    async def _listing(self) -> ToolListing:
-        connection = await self.connected()
-        while self._link is not connection:  # it is over already, and so is whoever would do the listing
-            connection = await self.connected()
+    async def _list_tools(self) -> ToolListing:
+        connection = await self.connect()
+        while (
+            self._connection is not connection
+        ):  # it is over already, and so is whoever would do the listing
+            connection = await self.connect()
         catalogue = await self.watcher.fresh()
         self.last_used = anyio.current_time()
         return catalogue
 
-    def discarded(self, connection: Connection, error: MCPError) -> bool:
-        """Return whether a connection is of no use after such an error; if so, it is closed.
+    def discard(self, connection: Connection, error: MCPError) -> bool:
+        """Close a connection that is of no use after such an error; return whether it is.
 
         Either its session is forgotten, or nobody can be reached, while no call that was heard needs it any
         more; then it is for the breaker to say when to try again. Or something holds all its connections for
@@ -304,31 +321,38 @@ class Upstream:
         exhausted = is_exhausted(error)
         unreachable = is_unreachable(error) and not self.running
         useless = connection.is_forgotten(error) or exhausted or unreachable
-        if useless and self._link is connection:
+        if useless and self._connection is connection:
             connection.failed = exhausted
-            self._let_go(connection, error.message)
-            self._stirred.set()
+            self._detach(connection, error.message)
+            self._wake.set()
         return useless
 
-    def _let_go(self, connection: Connection, close_reason: str) -> None:
+    def _detach(self, connection: Connection, close_reason: str) -> None:
         """End a connection: from this step on nobody is given it, though closing it takes a while."""
         connection.close_reason = close_reason
-        self._link = None
+        self._connection = None
         self._health.state = "stopped"
 
-    def began(self, running: RelayedCall) -> None:
-        """Note that a call runs."""
-        self.running.begin(running)
-        if self._link is not None:
-            self._link.called = True
-
-    def finished(self, running: RelayedCall, connection: Connection, *, answered: bool) -> None:
-        """Note that a call has ended, and whether the server answered it."""
-        self.running.finish(running, answered=answered or connection.gone)
-        self.last_used = anyio.current_time()
-        if answered and not connection.useful:
-            connection.useful = True
-            self._health.served()
+    @contextmanager
+    def track(self, running: RelayedCall, connection: Connection) -> Iterator[None]:
+        """Note that a request runs for the length of the block, and afterwards whether it was answered."""
+        if self._connection is not None:
+            self._connection.called = True
+        is_answered = False
+        with self.running.track(running):
+            try:
+                yield
+                is_answered = True
+            except (MCPError, ToolExecutionError) as error:
+                # The latter is an answer that cannot be used, such as a question for nobody.
+                is_answered = not isinstance(error, MCPError) or was_answered(error)
+                raise
+            finally:
+                running.is_abandoned = not is_answered and not connection.gone
+                self.last_used = anyio.current_time()
+                if is_answered and not connection.useful:
+                    connection.useful = True
+                    self._health.served()
 
     def stderr_tail(self) -> str:
         """Return the last lines of its standard error."""
@@ -341,7 +365,7 @@ class Upstream:
 
     def status(self) -> ServerStatus:
         """Return how it is doing."""
-        connection = self._link
+        connection = self._connection
         info = connection.session.server_info if connection is not None else None
         catalogue = self.watcher.catalogue
         pause = self._health.pause if self._health.state == "failed" else 0.0
@@ -370,11 +394,11 @@ class Upstream:
             async with anyio.create_task_group() as self._tasks:
                 with self._scope:
                     while self.closed is None:
-                        self._stirred = anyio.Event()
+                        self._wake = anyio.Event()
                         if self._start is None:
-                            await self._stirred.wait()
+                            await self._wake.wait()
                         else:
-                            await self._live()
+                            await self._start_and_serve()
         finally:
             if self.closed is None:  # whoever entered us was cancelled
                 self.closed, self.cancels = "toolcrib is closing", True
@@ -394,31 +418,33 @@ class Upstream:
         async with anyio.create_task_group() as stopping:
             if self._second is not None:
                 stopping.start_soon(partial(self._second.stop, reason, cancels=cancels))
-            await self._stop()
+            await self._stop_own_connection()
 
-    async def _stop(self) -> None:
-        self._stirred.set()
+    async def _stop_own_connection(self) -> None:
+        self._wake.set()
         if self._health.state in {"starting", "failed"}:  # it may be late, and tried still
             self._scope.cancel()
-        with anyio.move_on_after(_STOP_GRACE):
+        with anyio.move_on_after(_STOP_SECONDS):
             await self._ended.wait()
         self._scope.cancel()
         await self._ended.wait()
 
-    async def _live(self) -> None:
+    async def _start_and_serve(self) -> None:
         """Start the server, and keep it until it is gone, idle, given up or stopped."""
         start, self._health.state = self._start, "starting"
         await anyio.sleep(self._health.pause)
-        connection, failure = await self._connection(probe=not self._handshake)
+        connection, failure = await self._run_connection(probe=not self._handshake)
         if connection is None and not self._handshake and self._wants_handshake(failure):
-            connection, failure = await self._connection(probe=False)
+            connection, failure = await self._run_connection(probe=False)
         if connection is not None:
             self._health.state = "stopped"
-            self._part(connection, failure)
+            self._on_disconnected(connection, failure)
         elif self._start is start:
             wanted = needs_login(failure)
             reason = (
-                self._late() if failure is None else self._with_withheld(reason_of(failure, self._secrets))
+                self._late_reason()
+                if failure is None
+                else self._add_withheld_variables(reason_of(failure, self._secrets))
             )
             self._health.failed(reason, needs_login=wanted)
             reason = self._health.last_error or ""
@@ -442,20 +468,20 @@ class Upstream:
         expected = not words or any(word in words for word in _HANDSHAKE_WORDS)
         return self.config.transport == "stdio" and expected and failure is not None and hung_up(failure)
 
-    async def _connection(self, *, probe: bool) -> tuple[Connection | None, Exception | None]:
+    async def _run_connection(self, *, probe: bool) -> tuple[Connection | None, Exception | None]:
         """Have one connection, from start to end; return it, if it came to be, and what went wrong."""
         self._health.starts += 1
-        self._secrets = self._know_secrets()
+        self._secrets = self._collect_secrets()
         self._stderr = StderrTail(self._secrets)
         connection: Connection | None = None
         failure: Exception | None = None
         with anyio.CancelScope(deadline=anyio.current_time() + self.config.start_timeout) as scope:
             try:
                 config = self.config.expanded(self._environ)
-                async with self._linked(config, probe=probe) as connection:
+                async with self._open_connection(config, probe=probe) as connection:
                     scope.deadline = inf
                     await self._serve(connection)
-                    scope.deadline = anyio.current_time() + _STOP_GRACE
+                    scope.deadline = anyio.current_time() + _STOP_SECONDS
             except Exception as error:  # noqa: BLE001 - whatever a transport raises is the failure of this server
                 failure = error
         if scope.cancelled_caught and connection is None and self.config.transport == "stdio":
@@ -463,7 +489,9 @@ class Upstream:
             self._handshake = probe or self._first is not None
         return connection, failure
 
-    def _linked(self, config: ServerConfig, *, probe: bool) -> AbstractAsyncContextManager[Connection]:
+    def _open_connection(
+        self, config: ServerConfig, *, probe: bool
+    ) -> AbstractAsyncContextManager[Connection]:
         streams = transport_to(
             config,
             name=self.name,
@@ -476,17 +504,17 @@ class Upstream:
         )
         heard = self._first or self  # whose tools and content these are
         listeners = ConnectionListeners(
-            lost=lambda: self._stirred.set(),  # noqa: PLW0108 - it is another by then
+            lost=lambda: self._wake.set(),  # noqa: PLW0108 - it is another by then
             tools_changed=heard.watcher.changed,
             content_changed=heard.changes.changed,
-            logged=self._hear,
+            logged=self._relay_log,
             elicited=self.running.complete,
             dropped=self._dropped,
             asked=None if self.on_input is None else self.running.answer,
         )
         # Over HTTP every request is answered, if only with a status; over a pipe silence is possible.
-        patience = min(_SILENCE, config.start_timeout / 3) if config.transport == "stdio" else inf
-        return open_link(
+        patience = min(_PROBE_SECONDS, config.start_timeout / 3) if config.transport == "stdio" else inf
+        return open_connection(
             streams,
             listeners,
             transport=config.transport,
@@ -497,7 +525,7 @@ class Upstream:
             secrets=self._secrets,
         )
 
-    def _know_secrets(self) -> KnownSecrets:
+    def _collect_secrets(self) -> KnownSecrets:
         """Return the secrets of the settings, with the address shown as it is written there."""
         secrets, written = self.config.known_secrets(self._environ, os.environ), self.config.url
         if written is not None and has_variables(written):
@@ -510,7 +538,7 @@ class Upstream:
         """Let callers use a connection until it is over."""
         self._handshake = not connection.modern
         self._health.state = "ready"
-        self._link = connection
+        self._connection = connection
         declared = connection.session.server_capabilities
         self.capabilities = {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True)
         self.instructions = connection.session.instructions or ""
@@ -523,23 +551,23 @@ class Upstream:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(partial(self.watcher.follow, connection, within=self.config.start_timeout))
                 tasks.start_soon(self.changes.run, connection)
-                await self._until_over(connection)
+                await self._wait_until_over(connection)
                 tasks.cancel_scope.cancel()
         finally:
-            if self._link is connection:
-                self._link = None
+            if self._connection is connection:
+                self._connection = None
 
-    async def _until_over(self, connection: Connection) -> None:
-        while self._link is connection and not connection.gone and self.closed is None:
-            self._stirred = anyio.Event()
-            left = self._idle_left()
+    async def _wait_until_over(self, connection: Connection) -> None:
+        while self._connection is connection and not connection.gone and self.closed is None:
+            self._wake = anyio.Event()
+            left = self._idle_seconds_left()
             if left <= 0:
-                self._let_go(connection, "it was not used for a while")
+                self._detach(connection, "it was not used for a while")
                 return
             with anyio.move_on_after(left):
-                await self._stirred.wait()
+                await self._wake.wait()
 
-    def _idle_left(self) -> float:
+    def _idle_seconds_left(self) -> float:
         """Return the seconds until the server has been idle for too long."""
         limit, second = self.config.idle_timeout, self._second
         if limit is None:
@@ -555,7 +583,7 @@ class Upstream:
         """Keep the server for some time, whether it is called or not: a task of it may be asked about."""
         self._needed = max(self._needed, anyio.current_time() + seconds)
 
-    def _part(self, connection: Connection, failure: Exception | None) -> None:
+    def _on_disconnected(self, connection: Connection, failure: Exception | None) -> None:
         """Tell those who used a connection why it ended; one that was of no use to anybody is a failure."""
         expected = bool(connection.close_reason) or self.closed is not None
         if not connection.close_reason:
@@ -581,14 +609,14 @@ class Upstream:
         if start is not None:
             start.fail(failure)
 
-    def _hear(self, params: dict[str, Any]) -> None:
-        connection = self._link
+    def _relay_log(self, params: dict[str, Any]) -> None:
+        connection = self._connection
         self.running.log(params, modern=connection is not None and connection.modern)
 
-    def _late(self) -> str:
-        return self._with_withheld(f"it did not start within {self.config.start_timeout:g} s")
+    def _late_reason(self) -> str:
+        return self._add_withheld_variables(f"it did not start within {self.config.start_timeout:g} s")
 
-    def _with_withheld(self, reason: str) -> str:
+    def _add_withheld_variables(self, reason: str) -> str:
         """Return why a start failed, with the variables that the process may have missed."""
         if self._stderr.pid is None:  # there was no process
             return reason

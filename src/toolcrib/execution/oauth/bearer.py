@@ -1,4 +1,4 @@
-"""Sends the access token of a server with each request, and another when that is refused."""
+"""Authorization of requests to one server with its access token, refreshed when it is refused."""
 
 from collections.abc import AsyncGenerator, Mapping
 from time import monotonic
@@ -17,19 +17,19 @@ from toolcrib.execution.oauth.vault import LoginVault
 from toolcrib.redaction import KnownSecrets
 
 _UNAUTHORIZED = 401
-_OWN = "log in with an account of your own"
-_LOOK_AGAIN = 1.0
-"""After how many seconds it is looked again whether somebody has logged in; a server that minds says so."""
+_OWN_ACCOUNT = "log in with an account of your own"
+_LOOK_AGAIN_SECONDS = 1.0
+"""How often it is looked up whether somebody has logged in; a server that wants a login refuses meanwhile."""
 
 
 class _Tokens(Protocol):
     """Where the access tokens of a server come from."""
 
-    async def current(self) -> str | None: ...
+    async def current_token(self) -> str | None: ...
 
-    async def renewed(self, refused: str) -> str | None: ...
+    async def refresh_token(self, refused: str) -> str | None: ...
 
-    async def want(self, scopes: list[str]) -> None: ...
+    async def note_wanted_scopes(self, scopes: list[str]) -> None: ...
 
     @property
     def is_empty(self) -> bool: ...
@@ -57,17 +57,25 @@ class BearerAuth(httpx2.Auth):
         self._origin = _origin(httpx2.URL(url))
         self._tokens = tokens
         self._is_personal = is_personal
-        self._is_idle, self._looked_until = False, 0.0
+        self.no_login_until = 0.0
+        """The time until which requests need no `authorization`, because nobody has logged in."""
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether requests go out as they are, because nobody has logged in; looked up once in a while."""
-        if self._is_personal:
-            return False
-        now = monotonic()
-        if now >= self._looked_until:
-            self._looked_until, self._is_idle = now + _LOOK_AGAIN, self._tokens.is_empty
-        return self._is_idle
+    async def authorization(self) -> dict[str, str] | None:
+        """Return the header for a request to the server: empty without a login, None if that is of no use.
+
+        In that case `async_auth_flow` gives the reason.
+        """
+        if not self._is_personal and self._tokens.is_empty:
+            self.no_login_until = monotonic() + _LOOK_AGAIN_SECONDS
+            return {}
+        try:
+            token = await self._require_token()
+        except (RefusedError, StoreError):
+            return None
+        if token is None:
+            return None
+        self._secrets.add_token(token)
+        return {"authorization": f"Bearer {token}"}
 
     async def async_auth_flow(
         self, request: httpx2.Request
@@ -78,26 +86,26 @@ class BearerAuth(httpx2.Auth):
             return
         request.extensions = {**request.extensions, LOGIN: self._advice}
         try:
-            token = await self._current()
+            token = await self._require_token()
             if token is not None:
-                self._put(request, token)
+                self._set_token(request, token)
             response = yield request
             if response.status_code == _UNAUTHORIZED and token is not None:
-                token = await self._tokens.renewed(token)
+                token = await self._tokens.refresh_token(token)
                 if token is None:
                     return
-                self._put(request, token)
+                self._set_token(request, token)
                 response = yield request
-            await self._tokens.want(missing_scopes(response) or [])
+            await self._tokens.note_wanted_scopes(missing_scopes(response) or [])
         except (RefusedError, StoreError) as error:
             raise NotAuthorizedError(str(error), request=request) from error
 
-    def _put(self, request: httpx2.Request, token: str) -> None:
+    def _set_token(self, request: httpx2.Request, token: str) -> None:
         self._secrets.add_token(token)
         request.headers["authorization"] = f"Bearer {token}"
 
-    async def _current(self) -> str | None:
-        token = await self._tokens.current()
+    async def _require_token(self) -> str | None:
+        token = await self._tokens.current_token()
         if token is None and self._is_personal:
             raise RefusedError(f"it needs a login: {self._advice}")
         return token
@@ -130,7 +138,7 @@ def bearer_auth(
     tokens: _Tokens = ServerTokens(vault, server, config.url, auth, owner=owner)
     if person is not None and auth.mode == "exchange":
         tokens = ExchangedTokens(person, server, config.url, auth)
-    advice = login_command(server) if owner is None else _OWN
+    advice = login_command(server) if owner is None else _OWN_ACCOUNT
     return BearerAuth(advice, config.url, tokens, is_personal=person is not None, secrets=secrets)
 
 

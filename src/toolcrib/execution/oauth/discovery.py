@@ -24,7 +24,7 @@ from pydantic import BaseModel
 from toolcrib.errors import LoginError
 from toolcrib.execution.http.addresses import private_kinds
 from toolcrib.execution.mcp.errors import place, reason_of
-from toolcrib.execution.mcp.transport.http_client import QuietClient, tls_context
+from toolcrib.execution.mcp.transport.quiet_client import QuietClient, tls_context
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import StoredLogin
 
@@ -39,10 +39,9 @@ TOKEN_ENDPOINT = "the token endpoint"  # noqa: S105 - no secret
 """What errors call the endpoints of a login."""
 
 _MAX_BYTES = 2**20
-_OF_THE_BODY = frozenset({"content-encoding", "content-length", "transfer-encoding"})
-"""Headers of a response that are no longer so once its body is decoded."""
 _OK = 200
 _CREATED = 201
+_UNAUTHORIZED = 401
 _STREAM = "text/event-stream"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 CLIENT_NAME = "toolcrib"
@@ -225,20 +224,13 @@ async def _answer(client: httpx2.AsyncClient, request: httpx2.Request) -> AsyncI
         raise httpx2.ReadTimeout("it did not answer in time", request=request) from None
 
 
-async def fetch_response(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-    """Return a response that is read, unless it is a stream of events, which need not end.
-
-    Raises:
-        httpx2.HTTPError: there is none, or not in time, or it is too large.
-    """
-    async with _answer(client, request) as response:
-        if response.headers.get("content-type", "").startswith(_STREAM):
-            return response
-        content = await _read_body(response)
-    if content is None:
-        raise httpx2.ReadError("its answer is too large", request=request)
-    headers = [each for each in response.headers.multi_items() if each[0].lower() not in _OF_THE_BODY]
-    return httpx2.Response(response.status_code, headers=headers, content=content, request=request)
+async def is_unauthorized(client: httpx2.AsyncClient, server: str, url: str, token: str | None) -> bool:
+    """Return whether an MCP server refuses a request with this access token."""
+    request = probe_request(url)
+    request.headers["authorization"] = f"Bearer {token}"
+    with naming_endpoint(server, SERVER):
+        async with _answer(client, request) as response:
+            return response.status_code == _UNAUTHORIZED
 
 
 async def _read_body(response: httpx2.Response) -> bytes | None:
@@ -258,7 +250,9 @@ async def fetch_json(client: httpx2.AsyncClient, request: httpx2.Request) -> tup
         httpx2.HTTPError: there is no answer, or not in time.
     """
     async with _answer(client, request) as response:
-        content = await _read_body(response)
+        # A stream of events need not end.
+        is_stream = response.headers.get("content-type", "").startswith(_STREAM)
+        content = None if is_stream else await _read_body(response)
     try:
         payload = json.loads(content or b"")
     except ValueError:
@@ -267,9 +261,12 @@ async def fetch_json(client: httpx2.AsyncClient, request: httpx2.Request) -> tup
 
 
 async def discover(
-    client: httpx2.AsyncClient, server: str, url: str, issuer: str | None = None
+    client: httpx2.AsyncClient, server: str, url: str, issuer: str | None = None, *, guess: bool = False
 ) -> AuthorizationServer:
     """Return the authorization server of an MCP server: the one with this issuer, where one is given.
+
+    With `guess`, a server that wants a login and publishes no metadata is taken for its own authorization
+    server, with the endpoints that the revision 2025-03-26 of MCP gives them.
 
     Raises:
         LoginError: there is none, it is another, or something on the way to it does not answer.
@@ -278,15 +275,21 @@ async def discover(
         async with _answer(client, probe_request(url)) as challenge:
             pass  # what it says stands in its headers
     with naming_endpoint(server, SERVER_METADATA):
-        resource, advertised, scopes = await _resource(client, server, url, challenge)
+        resource, advertised, scopes = await _resource_metadata(client, server, url, challenge)
     with naming_endpoint(server, AUTHORITY_METADATA):
-        found = await _metadata(client, server, url, _chosen(server, advertised, issuer))
+        found = await _authority_metadata(client, server, url, _choose_issuer(server, advertised, issuer))
+        can_guess = guess and challenge.status_code == _UNAUTHORIZED and not (advertised or issuer)
+        if found is None and can_guess:
+            found = _guess_endpoints(url)
+        if found is None:
+            reason = "no authorization server was found; it wants no login, or one of another kind"
+            raise LoginError(server, reason)
     challenged = extract_scope_from_www_auth(challenge)
     scopes = challenged.split() if challenged else scopes
     return found.model_copy(update={"resource": resource, "scopes": scopes})
 
 
-async def _resource(
+async def _resource_metadata(
     client: httpx2.AsyncClient, server: str, url: str, challenge: httpx2.Response
 ) -> tuple[str | None, list[str], list[str]]:
     """Return what tokens are for, the authorization servers, and the scopes, as the MCP server says them."""
@@ -310,7 +313,7 @@ async def _resource(
     return None, [], []
 
 
-def _chosen(server: str, advertised: list[str], issuer: str | None) -> str | None:
+def _choose_issuer(server: str, advertised: list[str], issuer: str | None) -> str | None:
     if issuer is None:
         return advertised[0] if advertised else None
     for each in advertised or [issuer]:
@@ -320,9 +323,21 @@ def _chosen(server: str, advertised: list[str], issuer: str | None) -> str | Non
     raise LoginError(server, f"it is served by {names}, and the configuration says {place(issuer)}")
 
 
-async def _metadata(
+def _guess_endpoints(url: str) -> AuthorizationServer:
+    origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
+    return AuthorizationServer(
+        issuer=origin,
+        authorization_endpoint=f"{origin}/authorize",
+        token_endpoint=f"{origin}/token",
+        registration_endpoint=f"{origin}/register",
+        code_challenge_methods_supported=["S256"],  # that revision requires PKCE
+    )
+
+
+async def _authority_metadata(
     client: httpx2.AsyncClient, server: str, url: str, issuer: str | None
-) -> AuthorizationServer:
+) -> AuthorizationServer | None:
+    """Return the metadata of an authorization server (RFC 8414); None if it publishes none."""
     for address in build_oauth_authorization_server_metadata_discovery_urls(issuer, url):
         status, payload = await fetch_json(client, httpx2.Request("GET", address))
         if status != _OK:
@@ -337,4 +352,4 @@ async def _metadata(
             raise LoginError(server, f"{wrong}, and it should be {place(issuer or origin)}")
         check_endpoint(server, found.token_endpoint)
         return found
-    raise LoginError(server, "no authorization server was found; it wants no login, or one of another kind")
+    return None

@@ -15,7 +15,7 @@ from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.tokens import (
     RefusedError,
     is_due,
-    machine_login,
+    program_login,
     request_token,
     with_tokens,
 )
@@ -51,47 +51,47 @@ class ExchangedTokens:
         self._lock = anyio.Lock()
         self._client: StoredLogin | None = None
 
-    async def current(self) -> str | None:
+    async def current_token(self) -> str | None:
         """Return the access token.
 
         Raises:
             RefusedError: none was given, or one that is not for this person and this server.
         """
-        return await self._exchanged(None)
+        return await self._exchange_once(None)
 
     @property
     def is_empty(self) -> bool:
         """Return that a token is sent with every request."""
         return False
 
-    async def renewed(self, refused: str) -> str | None:
+    async def refresh_token(self, refused: str) -> str | None:
         """Return another access token than one that the server refused.
 
         Raises:
             RefusedError: none was given, or one that is not for this person and this server.
         """
-        return await self._exchanged(refused)
+        return await self._exchange_once(refused)
 
-    async def want(self, scopes: list[str]) -> None:
+    async def note_wanted_scopes(self, scopes: list[str]) -> None:
         """Note nothing: what a token may do is up to the issuer."""
 
-    async def _exchanged(self, refused: str | None) -> str | None:
+    async def _exchange_once(self, refused: str | None) -> str | None:
         async with self._lock:
             known = self._person.exchanged
             if known is None or known.access_token == refused or is_due(known, self._clock()):
                 with anyio.move_on_after(_WITHIN) as limit:
-                    known = self._person.exchanged = await self._exchange()
+                    known = self._person.exchanged = await self._exchange_token()
                 if limit.cancelled_caught:
                     raise RefusedError("its authorization server did not answer in time")
             return None if known is None else known.access_token
 
-    async def _exchange(self) -> StoredLogin:
+    async def _exchange_token(self) -> StoredLogin:
         subject, auth = self._person.subject_token, self._auth
         if subject is None:
             raise RefusedError("it is called in exchange for the token of a login, and there is none")
         async with oauth_client(self._server, self._url, auth.issuer) as client:
             if self._client is None:
-                self._client = await machine_login(client, self._server, self._url, auth)
+                self._client = await program_login(client, self._server, self._url, auth)
             login = self._client
             if not issuers_match(login.issuer or "", auth.issuer or ""):
                 raise RefusedError("its authorization server is not the one that is configured")
@@ -106,11 +106,11 @@ class ExchangedTokens:
             } | ({"scope": " ".join(login.scopes)} if login.scopes else {})
             payload = await request_token(client, login.replace(resource=resource), form, auth)
         given = with_tokens(login, payload, self._clock())
-        self._check(given.access_token or "", payload, {audience, resource})
+        self._check_token(given.access_token or "", payload, {audience, resource})
         ends = given.expires_at or self._clock() + _UNSAID
         return given.replace(refresh_token=None, expires_at=ends)
 
-    def _check(self, token: str, payload: dict[str, Any], audiences: set[str]) -> None:
+    def _check_token(self, token: str, payload: dict[str, Any], audiences: set[str]) -> None:
         """Refuse a token that is the client's own, of another kind, or not for this server and person."""
         if token == self._person.subject_token:
             raise RefusedError("its authorization server gave the client's own token back")

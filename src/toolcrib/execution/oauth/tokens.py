@@ -33,13 +33,13 @@ _MAX_REFRESH_AHEAD_SECONDS = 60.0
 """A token is refreshed so long before its end."""
 _MAX_REFRESH_AHEAD_SHARE = 0.1
 """At most this part of a token's lifetime is left when it is refreshed."""
-_WITHIN = 20.0
+_REFRESH_SECONDS = 20.0
 """Seconds that a refresh may take; it is not cancelled, since the server may have replaced the token."""
-_REST = 5.0
+_RETRY_SECONDS = 5.0
 """Seconds after a failed refresh in which the next is not tried."""
-_POLL = 0.05
+_POLL_SECONDS = 0.05
 _OK = 200
-_ENDED = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
+_FINAL_REFUSALS = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
 """Refusals that no repetition mends."""
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ASSERTION_SECONDS = 300
@@ -81,7 +81,7 @@ class ServerTokens:
         self._lock = anyio.Lock()
         self._failure: tuple[float, str | None, RefusedError] | None = None
 
-    async def current(self) -> str | None:
+    async def current_token(self) -> str | None:
         """Return the access token; None where nobody has logged in.
 
         Raises:
@@ -90,18 +90,18 @@ class ServerTokens:
         """
         login = self._stored()
         if login is None:
-            return await self._renewed(None) if self._is_machine else None
+            return await self._refresh_once(None) if self._is_program else None
         token = login.access_token
         if token is None:
-            if not self._is_machine:
-                raise RefusedError(self._again("the login has ended"), "invalid_grant")
-            return await self._renewed(None)
-        if not self._is_due(login) or not self._is_renewable(login):
+            if not self._is_program:
+                raise RefusedError(self._with_advice("the login has ended"), "invalid_grant")
+            return await self._refresh_once(None)
+        if not self._is_due(login) or not self._can_refresh(login):
             return token
         try:
-            return await self._renewed(token)
+            return await self._refresh_once(token)
         except RefusedError as error:
-            if error.code in _ENDED or self._is_over(login):
+            if error.code in _FINAL_REFUSALS or self._has_expired(login):
                 raise
             return token  # it is good for a while
 
@@ -109,11 +109,11 @@ class ServerTokens:
     def is_empty(self) -> bool:
         """Whether there is no token, and none to be had without somebody who logs in."""
         try:
-            return not self._is_machine and self._stored() is None
-        except StoreError:  # `current` says what is wrong
+            return not self._is_program and self._stored() is None
+        except StoreError:  # `current_token` says what is wrong
             return False
 
-    async def renewed(self, refused: str) -> str | None:
+    async def refresh_token(self, refused: str) -> str | None:
         """Return another access token than one that the server refused; None where there can be none.
 
         Raises:
@@ -123,12 +123,12 @@ class ServerTokens:
         login = self._stored()
         if login is None:
             return None
-        if login.access_token == refused and not self._is_renewable(login):
+        if login.access_token == refused and not self._can_refresh(login):
             return None
-        return await self._renewed(refused)
+        return await self._refresh_once(refused)
 
-    async def want(self, scopes: list[str]) -> None:
-        """Note what the next login is to ask for as well.
+    async def note_wanted_scopes(self, scopes: list[str]) -> None:
+        """Store scopes that the next login has to request too.
 
         Raises:
             VaultError: the vault cannot be opened or written.
@@ -141,45 +141,48 @@ class ServerTokens:
             await to_thread.run_sync(self._vault.put, login.replace(wanted_scopes=wanted))
 
     @property
-    def _is_machine(self) -> bool:
+    def _is_program(self) -> bool:
         return self._owner is None and self._auth.mode in {"client_credentials", "exchange"}
 
     def _stored(self) -> StoredLogin | None:
         login = self._vault.get(self._server, self._url, self._owner)
-        if login is not None and self._is_machine and login.client_id != self._auth.client_id:
+        if login is not None and self._is_program and login.client_id != self._auth.client_id:
             return None
         return login
 
     def _is_due(self, login: StoredLogin) -> bool:
         return is_due(login, self._clock())
 
-    def _is_over(self, login: StoredLogin) -> bool:
+    def _has_expired(self, login: StoredLogin) -> bool:
         return login.expires_at is not None and login.expires_at <= self._clock()
 
-    def _is_renewable(self, login: StoredLogin) -> bool:
-        return self._is_machine or login.refresh_token is not None
+    def _can_refresh(self, login: StoredLogin) -> bool:
+        return self._is_program or login.refresh_token is not None
 
-    def _again(self, reason: str) -> str:
-        if self._is_machine:
+    def _with_advice(self, reason: str) -> str:
+        if self._is_program:
             return f"{reason}; check the client_id and its secret or key in the configuration"
         if self._owner is not None:
             return f"{reason}; log in again"
         return f"{reason}; log in again: {login_command(self._server)}"
 
-    async def _renewed(self, stale: str | None) -> str:
+    async def _refresh_once(self, stale: str | None) -> str:
+        """Refresh the token, once for all tasks and processes that wait for it."""
         async with self._lock:
-            if (known := self._newer(stale)) is not None:
+            if (known := self._token_refreshed_elsewhere(stale)) is not None:
                 return known
             if self._failure is not None:
                 until, failed, error = self._failure
                 if failed == stale and self._clock() < until:
                     raise RefusedError(str(error), error.code)
             try:
-                with anyio.CancelScope(shield=True), anyio.fail_after(_WITHIN):
-                    async with _held(
+                with anyio.CancelScope(shield=True), anyio.fail_after(_REFRESH_SECONDS):
+                    async with _lock_file(
                         self._vault.folder / f"{login_id(self._server, self._url, self._owner)}.lock"
                     ):
-                        fresh = self._newer(stale) or await self._grant()
+                        fresh = (
+                            self._token_refreshed_elsewhere(stale) or await self._request_and_store_token()
+                        )
             except TimeoutError:
                 refused = RefusedError("its authorization server did not answer in time")
             except RefusedError as error:
@@ -187,23 +190,23 @@ class ServerTokens:
             else:
                 self._failure = None
                 return fresh
-            self._failure = self._clock() + _REST, stale, refused
+            self._failure = self._clock() + _RETRY_SECONDS, stale, refused
             raise refused
 
-    def _newer(self, stale: str | None) -> str | None:
-        """Return the token that somebody else has got meanwhile."""
+    def _token_refreshed_elsewhere(self, stale: str | None) -> str | None:
+        """Return a token that another task or process has obtained since `stale`; None if there is none."""
         login = self._stored()
-        if login is None or login.access_token in {None, stale} or self._is_over(login):
+        if login is None or login.access_token in {None, stale} or self._has_expired(login):
             return None
         return login.access_token
 
-    async def _grant(self) -> str:
-        """Get another token, and keep it."""
+    async def _request_and_store_token(self) -> str:
+        """Request another token, store it, and return it."""
         login = self._stored()
         async with oauth_client(self._server, self._url, self._auth.issuer) as client:
             if login is None:
-                login = await machine_login(client, self._server, self._url, self._auth)
-            if self._is_machine:
+                login = await program_login(client, self._server, self._url, self._auth)
+            if self._is_program:
                 form = {"grant_type": "client_credentials"}
                 if login.scopes:
                     form["scope"] = " ".join(login.scopes)
@@ -212,10 +215,10 @@ class ServerTokens:
             try:
                 payload = await request_token(client, login, form, self._auth)
             except RefusedError as error:
-                if error.code in _ENDED:
+                if error.code in _FINAL_REFUSALS:
                     ended = login.replace(access_token=None, refresh_token=None, expires_at=None)
                     await to_thread.run_sync(self._vault.put, ended)
-                    raise RefusedError(self._again(str(error)), error.code) from error
+                    raise RefusedError(self._with_advice(str(error)), error.code) from error
                 raise
         fresh = with_tokens(login, payload, self._clock())
         await to_thread.run_sync(self._vault.put, fresh)
@@ -232,7 +235,7 @@ def is_due(login: StoredLogin, now: float) -> bool:
     return login.expires_at is not None and login.expires_at - ahead <= now
 
 
-async def machine_login(client: httpx2.AsyncClient, server: str, url: str, auth: AuthConfig) -> StoredLogin:
+async def program_login(client: httpx2.AsyncClient, server: str, url: str, auth: AuthConfig) -> StoredLogin:
     """Return a login without tokens of the program itself, at the authorization server of an MCP server.
 
     Raises:
@@ -289,7 +292,7 @@ async def request_token(
     """
     if login.resource is not None:
         form = {**form, "resource": login.resource}
-    form, headers = await with_client(login, form, auth)
+    form, headers = await authenticate_client(login, form, auth)
     if "authorization" in headers and form["grant_type"] == "client_credentials":
         del form["client_id"]
     try:
@@ -307,7 +310,7 @@ async def request_token(
     raise RefusedError(f"{place(login.token_endpoint)} refused it with {what}", code)
 
 
-async def with_client(
+async def authenticate_client(
     login: StoredLogin, form: dict[str, str], auth: AuthConfig
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return a form for the authorization server of a login, and headers, that show who the client is.
@@ -320,7 +323,7 @@ async def with_client(
     secret = auth.client_secret or login.client_secret
     if login.auth_method == "private_key_jwt":
         form["client_assertion_type"] = _ASSERTION_TYPE
-        form["client_assertion"] = await to_thread.run_sync(_assertion, login, auth.private_key or "")
+        form["client_assertion"] = await to_thread.run_sync(_sign_assertion, login, auth.private_key or "")
     elif login.auth_method == "client_secret_basic" and secret:
         user = f"{quote(login.client_id, safe='')}:{quote(secret, safe='')}"
         headers["authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
@@ -329,7 +332,7 @@ async def with_client(
     return form, headers
 
 
-def _assertion(login: StoredLogin, key_file: str) -> str:
+def _sign_assertion(login: StoredLogin, key_file: str) -> str:
     """Return a JWT that shows who the client is (RFC 7523), good for a moment and one use."""
     import jwt  # noqa: PLC0415 - only machines with a key need it
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # noqa: PLC0415
@@ -357,20 +360,20 @@ def _assertion(login: StoredLogin, key_file: str) -> str:
 
 
 @asynccontextmanager
-async def _held(path: Path) -> AsyncGenerator[None, None]:
+async def _lock_file(path: Path) -> AsyncGenerator[None, None]:
     """Hold a lock against other processes, without holding up this one."""
-    await to_thread.run_sync(_make, path)
+    await to_thread.run_sync(_create_file, path)
     with ExitStack() as stack:
         while True:
             try:
                 stack.enter_context(locked(path, within=-1))
                 break
             except TimeoutError:
-                await anyio.sleep(_POLL)
+                await anyio.sleep(_POLL_SECONDS)
         yield
 
 
-def _make(path: Path) -> None:
+def _create_file(path: Path) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600)

@@ -95,7 +95,7 @@ class LoginVault:
         self.folder = data_folder(environ) / "vault"
         self.path = self.folder / "logins.json"
         self._stamp: tuple[int, int, int] | None = None
-        self._document: dict[str, Any] = {}
+        self._parse_document: dict[str, Any] = {}
         self._opened: dict[str, StoredLogin] = {}
         self._cipher: tuple[_KeySource, AESGCM, str] | None = None
 
@@ -109,7 +109,7 @@ class LoginVault:
         name = login_id(server, url, owner)
         known = self._opened.get(name)
         if known is None and name in self._entries:
-            known = self._opened[name] = self._open(name)
+            known = self._opened[name] = self._unseal(name)
         return known if known is None or known.owner == owner else None
 
     def put(self, login: StoredLogin) -> None:
@@ -121,7 +121,7 @@ class LoginVault:
         name = login_id(login.server, login.url, login.owner)
 
         def change(document: dict[str, Any]) -> None:
-            source, cipher, mark = self._checked_key()
+            source, cipher, mark = self._require_key()
             nonce = secrets.token_bytes(_NONCE_BYTES)
             sealed = cipher.encrypt(nonce, json.dumps(login.to_json()).encode(), name.encode())
             document["entries"][name] = base64.b64encode(nonce + sealed).decode()
@@ -136,7 +136,7 @@ class LoginVault:
             VaultError: it is sealed with another key, or cannot be read.
         """
         self._read()
-        known = [self._opened.get(name) or self._open(name) for name in self._entries]
+        known = [self._opened.get(name) or self._unseal(name) for name in self._entries]
         return tuple(each.owner for each in known if each.owner and (each.server, each.url) == (server, url))
 
     def remove(self, server: str, url: str, owner: Owner | None = None) -> bool:
@@ -154,7 +154,7 @@ class LoginVault:
 
     @property
     def _entries(self) -> dict[str, str]:
-        return dict(self._document.get("entries", {}))
+        return dict(self._parse_document.get("entries", {}))
 
     def _change(self, change: Callable[[dict[str, Any]], Any]) -> None:
         try:
@@ -162,7 +162,7 @@ class LoginVault:
             _check_ours(self.folder)
             with locked(self.folder):
                 self._read()
-                document = {**self._document, "version": _VERSION, "entries": self._entries}
+                document = {**self._parse_document, "version": _VERSION, "entries": self._entries}
                 change(document)
                 content = json.dumps(document, indent=1).encode()
                 replace_file(self.path, content, rights=0o600, like=self.path)
@@ -180,7 +180,7 @@ class LoginVault:
             if stamp == self._stamp:
                 return
             _check_ours(self.folder)
-            document = _document(_content(self.path))
+            document = _parse_document(_read_own_file(self.path))
         except FileNotFoundError:
             stamp, document = None, {}
         except OSError as error:
@@ -191,21 +191,21 @@ class LoginVault:
                 self.path.replace(aside)
             _log.warning("the vault of logins was damaged, and is moved to %s; log in again", aside)
             stamp, document = None, {}
-        self._stamp, self._document, self._opened = stamp, document, {}
+        self._stamp, self._parse_document, self._opened = stamp, document, {}
 
-    def _checked_key(self) -> tuple[_KeySource, AESGCM, str]:
+    def _require_key(self) -> tuple[_KeySource, AESGCM, str]:
         """Return the key of the file, which is made where nothing is sealed yet."""
         source, cipher, mark = self._key(make=not self._entries)
-        if self._entries and self._document["key"] != mark:
-            advice = _ADVICE.get(self._document.get("keyFrom", ""), _ADVICE["environment"])
+        if self._entries and self._parse_document["key"] != mark:
+            advice = _ADVICE.get(self._parse_document.get("keyFrom", ""), _ADVICE["environment"])
             reason = f"it is sealed with another key than that of the {source}; {advice}, or move it away"
             raise VaultError(str(self.path), f"{reason} and log in again")
         return source, cipher, mark
 
-    def _open(self, name: str) -> StoredLogin:
+    def _unseal(self, name: str) -> StoredLogin:
         try:
-            raw = base64.b64decode(self._document["entries"][name], validate=True)
-            cipher = self._checked_key()[1]
+            raw = base64.b64decode(self._parse_document["entries"][name], validate=True)
+            cipher = self._require_key()[1]
             text = cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], name.encode())
             return StoredLogin.from_json(text)
         except (InvalidTag, InvalidToolError, ValueError, TypeError) as error:
@@ -226,15 +226,15 @@ class LoginVault:
             if len(phrase) < _SHORTEST:
                 reason = f"the key in {KEY_VARIABLE} is too short: it needs {_SHORTEST} characters or more"
                 raise VaultError(str(self.path), reason)
-            return "environment", _derived(phrase)
+            return "environment", _derive_key(phrase)
         file = self.folder / "key"
         try:
             if file.exists():
                 _check_ours(self.folder)
-                return "file", _decoded(_content(file))
-            made_before = self._document.get("keyFrom") if self._entries else None
+                return "file", _decode_key(_read_own_file(file))
+            made_before = self._parse_document.get("keyFrom") if self._entries else None
             in_file = made_before == "file"
-            key = None if in_file else _from_keyring(str(self.folder), make=make and made_before is None)
+            key = None if in_file else _read_keyring(str(self.folder), make=make and made_before is None)
             if key is not None:
                 return "keyring", key
             if not make or made_before is not None:
@@ -262,7 +262,7 @@ def _check_ours(path: Path) -> os.stat_result:
     return found
 
 
-def _content(path: Path) -> bytes:
+def _read_own_file(path: Path) -> bytes:
     """Return what a file of this user holds; a pipe would be waited for.
 
     Raises:
@@ -275,12 +275,12 @@ def _content(path: Path) -> bytes:
 
 
 @lru_cache(maxsize=4)
-def _derived(phrase: str) -> bytes:
+def _derive_key(phrase: str) -> bytes:
     """Return the key of a passphrase; it takes some 50 ms, and each connection has a vault."""
     return hashlib.scrypt(phrase.encode(), salt=_SERVICE.encode(), n=2**14, r=8, p=1, dklen=_KEY_BYTES)
 
 
-def _document(content: bytes) -> dict[str, Any]:
+def _parse_document(content: bytes) -> dict[str, Any]:
     """Return what the file of a vault says; raise ValueError where it is none."""
     document = json.loads(content)
     entries = document.get("entries") if isinstance(document, dict) else None
@@ -289,7 +289,7 @@ def _document(content: bytes) -> dict[str, Any]:
     return dict(document)
 
 
-def _decoded(text: bytes | str) -> bytes:
+def _decode_key(text: bytes | str) -> bytes:
     key = base64.b64decode(text, validate=True)
     if len(key) != _KEY_BYTES:
         raise ValueError("it is not a key")
@@ -299,10 +299,10 @@ def _decoded(text: bytes | str) -> bytes:
 def _make_key_file(file: Path) -> bytes:
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_file(file, base64.b64encode(secrets.token_bytes(_KEY_BYTES)), rights=0o600, like=file)
-    return _decoded(file.read_bytes())
+    return _decode_key(file.read_bytes())
 
 
-def _from_keyring(folder: str, *, make: bool) -> bytes | None:
+def _read_keyring(folder: str, *, make: bool) -> bytes | None:
     """Return the key in the keyring of the system, made there if wanted; None where there is none."""
     try:
         import keyring  # noqa: PLC0415 - it need not be installed
@@ -315,4 +315,4 @@ def _from_keyring(folder: str, *, make: bool) -> bytes | None:
             known = keyring.get_password(_SERVICE, folder)
     except Exception:  # noqa: BLE001 - systems without a keyring raise whatever theirs is made of
         return None
-    return None if known is None else _decoded(known)
+    return None if known is None else _decode_key(known)

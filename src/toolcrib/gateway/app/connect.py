@@ -24,10 +24,10 @@ from toolcrib.crib import Settings
 from toolcrib.errors import ToolcribError, Unconfirmed
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp import ServerConfig
+from toolcrib.execution.oauth.flows import BegunLogin, begin_login, finish_login
 from toolcrib.execution.oauth.persons import login_owner
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import LoginVault, Owner, StoredLogin
-from toolcrib.execution.oauth.web_login import BegunLogin, begin_login, finish_login
 from toolcrib.gateway.app.asgi import Headers, Scope, Send, send_bytes
 from toolcrib.redaction import error_text, host_of
 

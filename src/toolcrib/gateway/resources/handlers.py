@@ -21,9 +21,9 @@ from toolcrib.errors import (
 )
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp import Prompt
+from toolcrib.execution.mcp.client_relay import APPS
 from toolcrib.execution.mcp.config import ContentChange, OnContent
 from toolcrib.execution.mcp.content import ContentKind
-from toolcrib.execution.mcp.relays import APPS
 from toolcrib.execution.mcp.tool_watcher import mend_name
 from toolcrib.execution.oauth.persons import login_reason
 from toolcrib.gateway.frontends.passthrough.naming import public_name, sole_source, split_name

@@ -16,7 +16,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolcrib.execution import Principal
 from toolcrib.execution.call import Call
-from toolcrib.execution.mcp.relays import TASKS
+from toolcrib.execution.mcp.client_relay import TASKS
 from toolcrib.execution.mcp.results import task_ttl_ms
 from toolcrib.gateway.frontend import Frontend, StartedTask, TaskFrontend
 from toolcrib.gateway.identity.principals import authenticated_principal, principal_of, request_of

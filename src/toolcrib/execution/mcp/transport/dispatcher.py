@@ -35,51 +35,51 @@ TransportStreams = tuple[Any, Any]
 """What a transport gives: a stream to read messages from, and one to write them to."""
 
 OnAsked = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
-"""Answers what a server asks of its client: takes the method and its parameters, and returns the result."""
+"""Answers a request of a server: takes the method and its parameters, and returns the result."""
 
 Ask = Callable[[dict[str, Any], dict[str, str]], Awaitable[dict[str, Any] | None]]
-"""Sends a request with headers, and returns its result; None: it is to be written to the stream as well."""
+"""Posts a request with headers, and returns its result; None if it has to be written to the stream."""
 _INPUT_METHODS = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
 _CLOSED = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
-_COURTESY = 5.0
-"""Seconds that it may take to tell the other side that nobody wants its answer any more."""
+_CANCEL_SECONDS = 5.0
+"""Time limit for the notification that a request was cancelled."""
 
 
-class _Waiting:
-    """Somebody who waits for an answer, or for its own request to bring it."""
+class _PendingRequest:
+    """A request of `ask` that waits for its answer, on the stream or from its own HTTP reply."""
 
-    __slots__ = ("_reported", "asking", "is_over", "outcome")
+    __slots__ = ("_resolved", "asking", "is_over", "outcome")
 
     def __init__(self) -> None:
-        self._reported: anyio.Event | None = None
+        self._resolved: anyio.Event | None = None
         self.asking: anyio.CancelScope | None = None
         self.is_over = False
         self.outcome: dict[str, Any] | ErrorData = _CLOSED
 
     async def wait(self) -> None:
         while not self.is_over:
-            self._reported = anyio.Event()
-            await self._reported.wait()
+            self._resolved = anyio.Event()
+            await self._resolved.wait()
 
-    def tell(self, outcome: dict[str, Any] | ErrorData) -> None:
+    def resolve(self, outcome: dict[str, Any] | ErrorData) -> None:
         self.outcome = outcome
         self.end()
 
     def end(self) -> None:
         self.is_over = True
-        if self._reported is not None:
-            self._reported.set()
+        if self._resolved is not None:
+            self._resolved.set()
         if self.asking is not None:
             self.asking.cancel()
 
 
 class Dispatcher(JSONRPCDispatcher[TransportContext]):
-    """The SDK's dispatcher, which also tells when the other side is gone, and why, if the transport knows.
+    """The SDK's dispatcher, which also knows whether the connection has ended, and why.
 
-    All that the other side sends passes here, and is passed on without the secrets that are known.
+    Everything that a server sends passes here, and known secrets are hidden in it.
 
-    What `ask` sends is its own: the SDK makes a span, a pair of streams and a clock for each request, and
-    passes its answer from task to task, which takes as long as all else that is done for a call.
+    `ask` sends requests by itself: the SDK makes a span, a pair of streams and a timeout for each one, and
+    hands its answer from task to task, which takes as long as all the rest of a call.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         self._secrets = KnownSecrets() if secrets is None else secrets
         self._dropped = dropped or DroppedMessages("")
         self._on_asked = on_asked
-        others: Any = _WithoutAnswers(read, self._answered, self._end, self._dropped.pace)
-        super().__init__(others, write, on_stream_exception=self._note)
+        others: Any = _UnclaimedMessages(read, self._resolve_request, self._fail_requests, self._dropped.pace)
+        super().__init__(others, write, on_stream_exception=self._note_fault)
         self.gone = False
         self.fault: Exception | None = None
         self.revision = LATEST_HANDSHAKE_VERSION
@@ -104,26 +104,31 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         self._outgoing = write
         self._ask: Ask | None = getattr(write, "ask", None)
         self._numbers = count(1)
-        self._asked: dict[RequestId, _Waiting] = {}
+        self._own_requests: dict[RequestId, _PendingRequest] = {}
         self._is_open = False
         if isinstance(write, Outbox):
-            write.on_answer = self._answered
+            write.on_answer = self._resolve_request
 
-    async def _note(self, fault: Exception) -> None:
+    async def _note_fault(self, fault: Exception) -> None:
         self.fault = fault
 
     async def run(self, on_request: OnRequest, on_notify: OnNotify, *args: Any, **options: Any) -> None:
         """Pass messages on until the other side is gone."""
         self._is_open = True
         try:
-            await super().run(self._relayed(on_request), self._checked(on_notify), *args, **options)
+            await super().run(
+                self._relay_input_requests(on_request),
+                self._drop_bad_notifications(on_notify),
+                *args,
+                **options,
+            )
         finally:
             self.gone = True
-            self._end()
+            self._fail_requests()
             self._lost()
 
-    def _checked(self, on_notify: OnNotify) -> OnNotify:
-        """Return what passes notifications on, but for the bad ones: the SDK logs a traceback for each."""
+    def _drop_bad_notifications(self, on_notify: OnNotify) -> OnNotify:
+        """Return a handler that drops malformed notifications: the SDK would log a traceback for each."""
 
         async def checked(found: Any, method: str, params: Mapping[str, Any] | None) -> None:
             try:
@@ -138,8 +143,8 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
 
         return checked
 
-    def _relayed(self, on_request: OnRequest) -> OnRequest:
-        """Return what answers requests: those for input as they are, without the SDK's types."""
+    def _relay_input_requests(self, on_request: OnRequest) -> OnRequest:
+        """Return a handler that relays requests for input as they came, without the SDK's types."""
 
         async def answered(found: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
             if self._on_asked is None or method not in _INPUT_METHODS:
@@ -150,34 +155,23 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         return answered
 
     async def ask(self, method: str, params: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
-        """Return the result of a request of which nobody wants to know the progress.
+        """Send a request without progress notifications, and return its result.
 
         Raises:
             MCPError: the other side refused it, or is gone.
         """
-        if not self._secrets:
-            return await self._ask_plainly(method, params, headers)
-        try:
-            return await self._without_secrets(await self._ask_plainly(method, params, headers))
-        except MCPError as error:
-            raise self._refusal(error) from None
-
-    async def _ask_plainly(
-        self, method: str, params: dict[str, Any], headers: dict[str, str]
-    ) -> dict[str, Any]:
-        """Return the result of a request as it came."""
         if not self._is_open or _is_traced():
             return await self.send_raw_request(method, params, {"headers": headers})
         number = next(self._numbers)
         payload = {"params": params} if params else {}
         await anyio.lowlevel.checkpoint_if_cancelled()
-        waiting = self._asked[number] = _Waiting()
+        waiting = self._own_requests[number] = _PendingRequest()
         try:
             if self._ask is not None:
                 message = {"jsonrpc": "2.0", "id": number, "method": method, **payload}
                 with anyio.CancelScope() as waiting.asking:
                     if (result := await self._ask(message, headers)) is not None:
-                        return result
+                        waiting.outcome, waiting.is_over = result, True
                 waiting.asking = None
             if not waiting.is_over:
                 request = JSONRPCRequest(jsonrpc="2.0", id=number, method=method, **payload)
@@ -186,15 +180,17 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             waiting.outcome = _CLOSED
         except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(_COURTESY, shield=True):
+            with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
                 cancelled = {"requestId": number, "reason": "caller cancelled"}
                 await self.notify("notifications/cancelled", cancelled)
             raise
         finally:
-            self._asked.pop(number, None)
-        if isinstance(waiting.outcome, ErrorData):
-            raise MCPError.from_error_data(waiting.outcome)
-        return waiting.outcome
+            self._own_requests.pop(number, None)
+        outcome = waiting.outcome
+        if isinstance(outcome, ErrorData):
+            error = MCPError.from_error_data(outcome)
+            raise self._hide_in_error(error) if self._secrets.has_any else error
+        return await self._hide_in_result(outcome) if self._secrets.has_any else outcome
 
     async def send_raw_request(
         self,
@@ -205,15 +201,15 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
     ) -> dict[str, Any]:
         """Return the result of a request, numbered like those of `ask`."""
         numbered: CallOptions = {"request_id": next(self._numbers), **(opts or {})}
-        if not self._secrets:
+        if not self._secrets.has_any:
             return await super().send_raw_request(method, params, numbered, **related)
         if (report := numbered.get("on_progress")) is not None:
             numbered["on_progress"] = self._report_without_secrets(report)
         try:
             result = await super().send_raw_request(method, params, numbered, **related)
         except MCPError as error:
-            raise self._refusal(error) from None
-        return await self._without_secrets(result)
+            raise self._hide_in_error(error) from None
+        return await self._hide_in_result(result)
 
     def _report_without_secrets(self, report: ProgressFnT) -> ProgressFnT:
         async def hide_and_report(progress: float, total: float | None, message: str | None) -> None:
@@ -221,7 +217,7 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
 
         return hide_and_report
 
-    async def _without_secrets(self, result: dict[str, Any]) -> dict[str, Any]:
+    async def _hide_in_result(self, result: dict[str, Any]) -> dict[str, Any]:
         hidden: dict[str, Any]
         if is_large(result):
             hidden = await in_thread(self._secrets.hide_in, result)
@@ -229,34 +225,34 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
             hidden = self._secrets.hide_in(result)
         return hidden
 
-    def _refusal(self, error: MCPError) -> MCPError:
-        """Return an error without the secrets in it, and without the one that has them as its context."""
+    def _hide_in_error(self, error: MCPError) -> MCPError:
+        """Return a copy of an error without secrets; the original must not be its context: logs show that."""
         hidden = MCPError(error.code, self._secrets.hide(error.message), self._secrets.hide_in(error.data))
         hidden.__cause__ = error.__cause__
         return hidden
 
-    def _answered(self, message: JSONRPCResponse | JSONRPCError) -> bool:
-        """Tell whoever has asked for an answer; return whether somebody had."""
-        waiting = None if message.id is None else self._asked.pop(coerce_request_id(message.id), None)
+    def _resolve_request(self, message: JSONRPCResponse | JSONRPCError) -> bool:
+        """Complete the request that a message answers; return False if it is none of `ask`."""
+        waiting = None if message.id is None else self._own_requests.pop(coerce_request_id(message.id), None)
         if waiting is not None:
-            waiting.tell(message.result if isinstance(message, JSONRPCResponse) else message.error)
+            waiting.resolve(message.result if isinstance(message, JSONRPCResponse) else message.error)
         return waiting is not None
 
-    def _end(self) -> None:
-        """Tell all who wait that there will be no answer."""
+    def _fail_requests(self) -> None:
+        """Fail all requests that wait: there will be no answer."""
         self._is_open = False
-        for waiting in self._asked.values():
+        for waiting in self._own_requests.values():
             waiting.end()
-        self._asked.clear()
+        self._own_requests.clear()
 
 
-class _WithoutAnswers:
-    """The stream that the SDK reads from, without the answers that somebody else has taken."""
+class _UnclaimedMessages:
+    """The stream that the SDK reads from, without the answers to requests of `ask`."""
 
     def __init__(
         self, read: Any, taken: OnAnswer, ended: Callable[[], None], pace: Callable[[], Awaitable[None]]
     ) -> None:
-        self._read, self._taken, self._ended, self._pace = read, taken, ended, pace
+        self._read, self._resolve, self._on_end, self._pace = read, taken, ended, pace
 
     @property
     def last_context(self) -> Any:
@@ -268,7 +264,7 @@ class _WithoutAnswers:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        self._ended()
+        self._on_end()
         await self._read.__aexit__(*exception)
 
     def __aiter__(self) -> Self:
@@ -279,12 +275,12 @@ class _WithoutAnswers:
             await self._pace()
             item: SessionMessage | Exception = await self._read.__anext__()
             message = None if isinstance(item, Exception) else item.message
-            if not isinstance(message, JSONRPCResponse | JSONRPCError) or not self._taken(message):
+            if not isinstance(message, JSONRPCResponse | JSONRPCError) or not self._resolve(message):
                 return item
 
 
 def _is_traced() -> bool:
-    """Return whether there is a span to make, or one to tell the other side of."""
+    """Return whether the SDK has a span to make for a request, or to pass on to the server."""
     return bool(context.get_current()) or not isinstance(
         trace.get_tracer_provider(), trace.ProxyTracerProvider
     )

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import AsyncIterable, AsyncIterator
-from contextvars import ContextVar
 from typing import Any
 
 import anyio
@@ -21,7 +20,7 @@ _DATA = re.compile(rb"data: ?[^\r\n]")
 """A line of an event that has something to say."""
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
-_MAX_VAIN = 3
+_MAX_VAIN_RESUMES = 3
 """How often a call's stream is resumed in a row without anything that was not there before."""
 _MAX_RESUMES = 30
 """How often it is resumed in all: each resumption waits inside the one before."""
@@ -47,7 +46,7 @@ class Pace:
             self._backoff.reset()
         self._opened = anyio.current_time()
 
-    def calm(self) -> None:
+    def reset(self) -> None:
         """Make the next pause a short one."""
         self._backoff.reset()
 
@@ -58,24 +57,20 @@ class Resumes:
     def __init__(self) -> None:
         self._pace = Pace()
         self._last: str | None = None
-        self._vain = 0
+        self._vain_resumes = 0
         self._total = 0
 
     async def allowed(self, last_event: str | None) -> bool:
         """Return whether it may be resumed once more, when that is due."""
         self._total += 1
         if last_event != self._last:
-            self._last, self._vain = last_event, 0
-            self._pace.calm()
-        self._vain += 1
-        if self._vain > _MAX_VAIN or self._total > _MAX_RESUMES:
+            self._last, self._vain_resumes = last_event, 0
+            self._pace.reset()
+        self._vain_resumes += 1
+        if self._vain_resumes > _MAX_VAIN_RESUMES or self._total > _MAX_RESUMES:
             return False
         await self._pace.wait()
         return True
-
-
-resumes: ContextVar[Resumes | None] = ContextVar("resumes", default=None)
-"""Those of the call that the current task sends; the SDK resumes a stream in the task that opened it."""
 
 
 class _PacedEvents(httpx2.AsyncByteStream):
@@ -121,12 +116,12 @@ class ShallowEvents(httpx2.AsyncByteStream):
         async for piece in self._stream:
             try:
                 for line in self._lines.feed(piece):
-                    yield self._mended(line) + b"\n"
+                    yield self._make_shallow(line) + b"\n"
             except LineTooLongError as error:
                 raise httpx2.SSEError(str(error)) from error
         yield b"".join(self._lines.feed(b"\n"))
 
-    def _mended(self, line: bytes) -> bytes:
+    def _make_shallow(self, line: bytes) -> bytes:
         name, colon, data = line.partition(b":")
         return name + colon + with_shallow_tools(data) if name == b"data" and data.strip() else line
 

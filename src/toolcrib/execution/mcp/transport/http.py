@@ -1,4 +1,17 @@
-"""Talks to a server over HTTP: streamable HTTP, and the older pair of an event stream and posts."""
+"""Transports over HTTP: streamable HTTP, and the HTTP+SSE pair of 2024.
+
+Streamable HTTP is the SDK's client on an HTTP client of ours, which changes what the SDK leaves to chance:
+
+- `AnsweringClient` turns a failed request into a JSON-RPC error for that request alone. The SDK would end the
+  connection with all its calls.
+- A cancelled call ends its HTTP request. In the legacy era the SDK waits on for the answer, and a server that
+  never answers would hold a connection for good; `_AbortingStream` makes the SDK abort it.
+- A call is posted from its own task where the answer is plain JSON (`AnsweringClient.ask`); everything else,
+  event streams too, goes the SDK's way.
+
+HTTP+SSE is a client of ours: the SDK's takes no event above 1 MiB, and lets calls whose post failed wait for
+ever.
+"""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -33,17 +46,18 @@ from toolcrib.execution.mcp.errors import (
 )
 from toolcrib.execution.mcp.transport.dispatcher import Ask, TransportStreams
 from toolcrib.execution.mcp.transport.http_client import (
-    COURTESY,
-    MAX_ASIDES,
+    ABORT,
     MAX_MESSAGE_BYTES,
-    SEVER,
+    MAX_NOTIFICATIONS,
+    NOTIFICATION_SECONDS,
     AnsweringClient,
-    QuietClient,
     address_of,
     client_settings,
 )
 from toolcrib.execution.mcp.transport.lines import DroppedMessages, read_line
+from toolcrib.execution.mcp.transport.quiet_client import QuietClient
 from toolcrib.execution.mcp.transport.redirects import request_within_origin, sse_within_origin
+from toolcrib.execution.oauth.bearer import BearerAuth
 
 _Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 _Outgoing = MemoryObjectReceiveStream[SessionMessage]
@@ -54,7 +68,7 @@ _OUTBOX = 256
 async def http_transport(
     config: ServerConfig,
     *,
-    auth: httpx2.Auth | None = None,
+    auth: BearerAuth | None = None,
     dropped: DroppedMessages | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
 ) -> AsyncGenerator[TransportStreams, None]:
@@ -67,28 +81,30 @@ async def http_transport(
     failure: Exception | None = None
     settings = await client_settings(config, auth)
     async with (
-        AnsweringClient(dropped=dropped, max_message_bytes=max_message_bytes, **settings) as client,
+        AnsweringClient(
+            dropped=dropped, max_message_bytes=max_message_bytes, login=auth, **settings
+        ) as client,
         anyio.create_task_group() as client.tasks,
         streamable_http_client(
             address_of(config), http_client=client, max_sse_event_size=max_message_bytes
         ) as (read, write),
     ):
         try:
-            yield read, _SeveringStream(write, client.ask if client.open_plain(config) else None)
+            can_post = client.open_posts(config, settings)
+            yield read, _AbortingStream(write, client.ask if can_post else None)
         except Exception as error:  # noqa: BLE001 - the block's own, which the SDK's task group would wrap
             failure = error
         finally:
-            await client.close_plain()
+            await client.close_posts()
     if failure is not None:
         raise failure
 
 
-class _SeveringStream:
-    """The stream that a session writes to, which also ends the HTTP request of a cancelled call.
+class _AbortingStream:
+    """The stream that a session writes to, which also aborts the HTTP request of a cancelled call.
 
-    The SDK does so in the stateless era alone. In the other it waits on for an answer that nobody wants, and
-    a server that never gives it has the connection for good. But in both it ends a request when another
-    takes its id, and that other is one which our client keeps to itself.
+    The SDK does so in the modern era alone. In both it aborts a request when another one takes its id: here a
+    pseudo-request, which `AnsweringClient` does not send.
     """
 
     def __init__(self, stream: Any, ask: Ask | None) -> None:
@@ -99,10 +115,10 @@ class _SeveringStream:
     async def send(self, item: SessionMessage, /) -> None:
         """Pass a message on."""
         await self._stream.send(item)
-        number = _cancelled(item)
+        number = _cancelled_request(item)
         if number is not None:
-            severing = JSONRPCRequest(jsonrpc="2.0", id=number, method=SEVER)
-            await self._stream.send(SessionMessage(severing))
+            aborting = JSONRPCRequest(jsonrpc="2.0", id=number, method=ABORT)
+            await self._stream.send(SessionMessage(aborting))
 
     async def aclose(self) -> None:
         """Close the stream."""
@@ -115,7 +131,7 @@ class _SeveringStream:
         await self.aclose()
 
 
-def _cancelled(item: SessionMessage) -> RequestId | None:
+def _cancelled_request(item: SessionMessage) -> RequestId | None:
     """Return which request a message cancels."""
     message = item.message
     if not isinstance(message, JSONRPCNotification) or message.method != "notifications/cancelled":
@@ -127,7 +143,7 @@ def _cancelled(item: SessionMessage) -> RequestId | None:
 async def sse_transport(
     config: ServerConfig,
     *,
-    auth: httpx2.Auth | None = None,
+    auth: BearerAuth | None = None,
     dropped: DroppedMessages | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
 ) -> AsyncGenerator[TransportStreams, None]:
@@ -157,9 +173,9 @@ async def event_streams(
     """
     failure: Exception | None = None
     async with sse_within_origin(client, url, max_event_size=max_message_bytes) as source:
-        _check(source.response)
+        _raise_for_status(source.response)
         async with aclosing(_events(source)) as events:
-            endpoint = await _endpoint(events, source.response.request)
+            endpoint = await _receive_endpoint(events, source.response.request)
             incoming, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
             outbox, outgoing = anyio.create_memory_object_stream[SessionMessage](_OUTBOX)
             with incoming, inbox, outbox, outgoing:
@@ -178,7 +194,7 @@ async def event_streams(
         raise failure
 
 
-def _check(response: httpx2.Response) -> None:
+def _raise_for_status(response: httpx2.Response) -> None:
     if not response.is_success:  # the client's own way to say it shows the whole address
         reason = reason_of_status(response)
         raise httpx2.HTTPStatusError(reason, request=response.request, response=response)
@@ -189,7 +205,9 @@ async def _events(source: httpx2.EventSource) -> AsyncGenerator[httpx2.ServerSen
         yield event
 
 
-async def _endpoint(events: AsyncIterator[httpx2.ServerSentEvent], request: httpx2.Request) -> httpx2.URL:
+async def _receive_endpoint(
+    events: AsyncIterator[httpx2.ServerSentEvent], request: httpx2.Request
+) -> httpx2.URL:
     """Return where to post: an address of the same server, since the headers are meant for nobody else."""
     async for event in events:
         if event.event == "endpoint":
@@ -251,13 +269,13 @@ class _Poster:
         self._incoming = incoming
         self._tasks = tasks
         self._requests: dict[RequestId, anyio.CancelScope] = {}
-        self._asides = anyio.Semaphore(MAX_ASIDES)
+        self._notifications = anyio.Semaphore(MAX_NOTIFICATIONS)
 
     def answered(self, number: RequestId | None) -> None:
         """Note that the answer to a request has come over the event stream."""
         scope = None if number is None else self._requests.get(coerce_request_id(number))
         if scope is not None:
-            scope.deadline = anyio.current_time() + COURTESY
+            scope.deadline = anyio.current_time() + NOTIFICATION_SECONDS
 
     async def run(self, outgoing: _Outgoing) -> None:
         """Post all that the session says."""
@@ -268,13 +286,15 @@ class _Poster:
                     scope = self._requests[coerce_request_id(content.id)] = anyio.CancelScope()
                     self._tasks.start_soon(self._post_request, message, content.id, scope)
                     continue
-                number = _cancelled(message)
+                number = _cancelled_request(message)
                 if number is not None and (post := self._requests.get(coerce_request_id(number))):
                     post.cancel()
                 if getattr(content, "method", "") == "notifications/initialized":
-                    await self._post_aside(message)  # what follows the greeting must not overtake its end
+                    await self._post_notification(
+                        message
+                    )  # what follows the greeting must not overtake its end
                 else:
-                    self._tasks.start_soon(self._post_aside, message)
+                    self._tasks.start_soon(self._post_notification, message)
         except anyio.ClosedResourceError:
             return  # the event stream has ended
 
@@ -287,9 +307,9 @@ class _Poster:
         finally:
             del self._requests[coerce_request_id(number)]
 
-    async def _post_aside(self, message: SessionMessage) -> None:
-        with anyio.move_on_after(COURTESY):
-            async with self._asides:
+    async def _post_notification(self, message: SessionMessage) -> None:
+        with anyio.move_on_after(NOTIFICATION_SECONDS):
+            async with self._notifications:
                 await self._post(message)
 
     async def _post(self, message: SessionMessage) -> None:
@@ -299,7 +319,7 @@ class _Poster:
             response = await request_within_origin(
                 self._client, "POST", self._endpoint, content=body, headers=headers
             )
-            _check(response)
+            _raise_for_status(response)
         except ValueError as error:  # arguments that are no JSON
             reason = f"the arguments are not JSON: {error}"
             await self._fail(message, ErrorData(code=INVALID_PARAMS, message=reason))

@@ -1,12 +1,11 @@
-"""The HTTP client of one server: pooled connections, one TLS context for all, and failures as answers."""
+"""HTTP client of one server: pooled connections, one TLS context for all, failures as JSON-RPC errors."""
 
 import json
-import logging
-import re
 import ssl
+from collections.abc import Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from functools import cache
+from time import monotonic
 from typing import Any
 from urllib.request import getproxies
 
@@ -14,42 +13,31 @@ import anyio
 import httpx2
 from anyio.abc import TaskGroup
 from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
+from pydantic_core import from_json
 
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.errors import failure_facts, marked, place, reason_of
 from toolcrib.execution.mcp.gateways import EXPOSE_ALL, EXPOSE_HEADER
-from toolcrib.execution.mcp.transport.event_streams import Pace, Resumes, pace_events, resumes
+from toolcrib.execution.mcp.transport.event_streams import Pace, Resumes, pace_events
 from toolcrib.execution.mcp.transport.http_responses import (
     ACCEPTED,
     ID,
     LISTS,
     SESSION,
-    failed,
-    plain_result,
-    understood,
+    error_response,
+    normalize_response,
 )
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
+from toolcrib.execution.mcp.transport.quiet_client import EXCHANGE, HttpExchange, QuietClient, tls_context
 from toolcrib.execution.mcp.transport.redirects import next_request_within_origin
+from toolcrib.execution.oauth.bearer import BearerAuth
 from toolcrib.model.json_text import strict_json
 
 try:
-    from toolcrib.execution.mcp.transport.plain_http import PlainHttp
+    from toolcrib.execution.mcp.transport.post_client import PostClient
 except ImportError:  # httptools comes with the gateway
-    PlainHttp = None  # type: ignore[assignment,misc] # looked at before it is used
+    PostClient = None  # type: ignore[assignment,misc] # looked at before it is used
 
-_ours: ContextVar[bool] = ContextVar("ours", default=False)
-"""Whether what is logged is about a request of a client from here."""
-_dropped: ContextVar[DroppedMessages | None] = ContextVar("dropped", default=None)
-"""Where the server of the request that the current task has sent has its useless messages counted."""
-_BAD_EVENTS = {
-    "Error parsing SSE message": "an event that is not JSON-RPC",
-    "Unknown SSE event": "an event of an unknown type",
-}
-"""What the SDK logs of every such event, and what it is."""
-_NOBODY_LISTENS = (anyio.BrokenResourceError, anyio.ClosedResourceError)
-"""The first is also what it logs of an event that comes while the connection is closed."""
-_ADDRESS = re.compile(r"\bhttps?://[^\s'\"]+")
-_SESSION_ID = re.compile(r"(session ID:).*", re.IGNORECASE)
 MAX_MESSAGE_BYTES = 64 * 2**20
 """How long a message of a server may be."""
 _TIMEOUT = httpx2.Timeout(connect=10.0, read=None, write=30.0, pool=5.0)
@@ -57,80 +45,31 @@ _TIMEOUT = httpx2.Timeout(connect=10.0, read=None, write=30.0, pool=5.0)
 more than calls may run, so that none is free for long only where something holds them for good."""
 _SPARE_CONNECTIONS = 8
 """For streams of notifications, listings, and messages without an answer."""
-MAX_ASIDES = 4
-"""So many messages without an answer are sent at once."""
+MAX_NOTIFICATIONS = 4
+"""The most notifications that are posted at once."""
 _KEEP_ALIVE = 4.0
 """Seconds that a connection stays open unused. Many servers close theirs after 5, and a request that is sent
 at that moment is lost."""
-COURTESY = 2.0
-"""Seconds that a message may take to which there is no answer, and the end of a session."""
-SEVER = "toolcrib/sever"
-"""The method of a request that is never sent, and only takes the id of another, which the SDK then ends."""
+NOTIFICATION_SECONDS = 2.0
+"""Time limit for a notification, and for the DELETE that ends a session."""
+ABORT = "toolcrib/abort"
+"""Pseudo-method that makes the SDK abort a pending request by its id; it is never sent."""
 _UNSENDABLE = "toolcrib.unsendable"
 """Extension of a request: why its message cannot be written."""
 _ASIDE = "toolcrib.aside"
-"""Extension of a request: whether nobody waits for an answer; None where it is not to be sent at all."""
-_SEVERED = "toolcrib.severed"
-"""Extension of a request: the id of the request that it ends."""
-_GREETS = "toolcrib.greets"
-"""Extension of a request: whether its message is a greeting."""
+"""Extension of a request: whether to post it aside, as a notification; None if it must not be sent."""
+_ABORTED = "toolcrib.aborted"
+"""Extension of a request: the id of the request that it aborts."""
+_IS_HANDSHAKE = "toolcrib.handshake"
+"""Extension of a request: whether it belongs to the negotiation of the revision."""
 _REDIRECTED_TO = "toolcrib.redirected"
-_GREETINGS = frozenset({"initialize", "server/discover"})
-_LISTED = frozenset({"tools/list"})
+_HANDSHAKE_METHODS = frozenset({"initialize", "server/discover"})
+_NEVER_POSTED = frozenset({"tools/list"})
 """Methods whose answers are looked at before anything else reads them."""
+_RESULT_KEYS = {"jsonrpc", "id", "result"}
+"""The members of a plain answer."""
 _REPEATED = frozenset({*range(300, 400), 401, 403, 407})
-"""Statuses of a request that did not run, and that httpx2 may know how to make better."""
-
-
-class QuietClient(httpx2.AsyncClient):
-    """A client whose requests are logged without what may be secret in their addresses.
-
-    Events are read in turn with everything else; those that are no messages are counted in `dropped`.
-    """
-
-    def __init__(self, *, dropped: DroppedMessages | None = None, **settings: Any) -> None:
-        super().__init__(**settings)
-        self._dropped = dropped or DroppedMessages("")
-
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Return the response to a request."""
-        before = _ours.set(True)
-        try:
-            response = await super().send(request, **options)
-        finally:
-            _ours.reset(before)
-        pace_events(response, self._dropped)
-        return response
-
-
-def _without_query(record: logging.LogRecord) -> bool:
-    """Cut the addresses in a record of the HTTP client down, if they are ours; let every record pass."""
-    if _ours.get() and isinstance(record.args, tuple):
-        record.args = tuple(place(each) if isinstance(each, httpx2.URL) else each for each in record.args)
-    return True
-
-
-def _without_session(record: logging.LogRecord) -> bool:
-    """Cut sessions and addresses out of a record of the SDK, and count what it says of each bad event."""
-    if isinstance(record.msg, str) and not record.args:
-        dropped = _dropped.get()
-        if dropped is not None and (kind := _BAD_EVENTS.get(record.msg.partition(":")[0])):
-            if record.exc_info is None or not isinstance(record.exc_info[1], _NOBODY_LISTENS):
-                dropped.note(kind)
-            return False
-        text = _ADDRESS.sub(lambda found: place(found.group()), record.msg)
-        record.msg = _SESSION_ID.sub(r"\1 ...", text)
-    return True
-
-
-logging.getLogger("httpx2").addFilter(_without_query)
-logging.getLogger("mcp.client.streamable_http").addFilter(_without_session)
-
-
-@cache
-def tls_context() -> ssl.SSLContext:
-    """Return the one TLS context of this process; reading the certificates of the system takes some 40 ms."""
-    return httpx2.create_ssl_context()
+"""Statuses of a request that did not run, and that httpx2 repeats with a login or at another address."""
 
 
 @cache
@@ -162,7 +101,7 @@ async def client_settings(config: ServerConfig, auth: httpx2.Auth | None = None)
 
 
 class AnsweringClient(QuietClient):
-    """A client that answers a message which failed with a JSON-RPC error, as if the server had sent it.
+    """A client that answers a failed request with a JSON-RPC error, as if the server had sent it.
 
     Otherwise one failed request would end the whole connection with all its calls, or all that could be
     reported of it would be that there was an error. The error's code is the one for a closed connection
@@ -178,91 +117,94 @@ class AnsweringClient(QuietClient):
         *,
         dropped: DroppedMessages | None = None,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
+        login: BearerAuth | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(dropped=dropped, **settings)
         self.tasks: TaskGroup | None = None
         self._max_message_bytes = max_message_bytes
         self._pace = Pace()
-        self._asides = anyio.Semaphore(MAX_ASIDES)
+        self._notifications = anyio.Semaphore(MAX_NOTIFICATIONS)
         self._session: dict[str, str] | None = None
-        """What a request says of its session; None until the SDK was answered one that is no greeting."""
-        self._plain: PlainHttp | None = None
-        self._jar, self._login = self.cookies.jar, self.auth
-        self._came: dict[int, httpx2.Response] = {}
-        """What has come already for requests that the SDK is about to send."""
+        """Headers that name the session; None until the SDK has sent a request after the handshake."""
+        self._posts: PostClient | None = None
+        self._jar, self._login = self.cookies.jar, login
+        self._replies: dict[int, httpx2.Response] = {}
+        """Replies to requests that `ask` posted, by id, until the SDK sends them and gets the reply."""
 
-    def open_plain(self, config: ServerConfig) -> bool:
-        """Let `ask` send requests, and return whether it can: where the server can be reached plainly."""
+    def open_posts(self, config: ServerConfig, settings: Mapping[str, Any]) -> bool:
+        """Open the client that `ask` posts with; return False where only httpx2 can reach the server."""
         url = httpx2.URL(config.url or "")
-        has_proxy = not getproxies().keys().isdisjoint({"http", "all"})
-        if PlainHttp is None or url.scheme != "http" or url.userinfo or has_proxy:
+        has_proxy = not getproxies().keys().isdisjoint({url.scheme, "all"})
+        if PostClient is None or url.scheme not in {"http", "https"} or url.userinfo or has_proxy:
             return False
         with suppress(ValueError):  # httpx2 says what is wrong with the headers
-            self._plain = PlainHttp(
+            self._posts = PostClient(
                 url,
                 self.headers,
-                connections=config.max_concurrency + _SPARE_CONNECTIONS,
-                keep_alive=_KEEP_ALIVE,
-                timeout=_TIMEOUT,
+                limits=settings["limits"],
+                timeout=settings["timeout"],
                 max_bytes=self._max_message_bytes,
+                tls=settings["verify"] if url.scheme == "https" else None,
             )
-        return self._plain is not None
+        return self._posts is not None
 
-    async def close_plain(self) -> None:
-        """Close what `open_plain` has led to."""
-        plain, self._plain = self._plain, None
-        if plain is not None:
-            await plain.aclose()
-        while self._came:
-            await self._came.popitem()[1].aclose()
+    async def close_posts(self) -> None:
+        """Close what `open_posts` opened, and replies that the SDK did not read."""
+        posts, self._posts = self._posts, None
+        if posts is not None:
+            await posts.aclose()
+        while self._replies:
+            await self._replies.popitem()[1].aclose()
 
     async def ask(self, message: dict[str, Any], headers: dict[str, str]) -> dict[str, Any] | None:
-        """Send a request from this task, and return its result, if a plain answer comes.
+        """Post a request from the current task, and return its result if the reply is a plain one.
 
-        If not, the SDK is to send it, and finds here what came, if it was sent at all.
+        Otherwise the SDK has to send it: it finds the reply here, if there was one.
         """
-        plain, number = self._plain, message["id"]
-        if plain is None or self._session is None or not self._adds_nothing or message["method"] in _LISTED:
+        posts, login, number = self._posts, self._login, message["id"]
+        if posts is None or self._session is None or len(self._jar) or message["method"] in _NEVER_POSTED:
             return None
         headers = self._session | headers
+        if login is not None and monotonic() >= login.no_login_until:
+            access = await login.authorization()
+            if access is None:
+                return None
+            headers |= access
         try:
             # As httpx2 writes it.
             text = strict_json(message).encode()
-            reply = await plain.post(text, headers)
+            reply = await posts.post(text, headers)
         except (TypeError, ValueError, RecursionError):
             return None  # httpx2 refuses it too, and says why
         except httpx2.HTTPError as error:
-            request = httpx2.Request("POST", plain.url)
-            self._came[number] = failed(request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
+            request = httpx2.Request("POST", posts.url)
+            self._replies[number] = error_response(
+                request, CONNECTION_CLOSED, reason_of(error), failure_facts(error)
+            )
             return None
-        result = plain_result(reply.data, number) if reply.is_json else None
+        result = _parse_result(reply.data, number) if reply.is_json else None
         if result is None and reply.status in _REPEATED:
             await reply.aclose()
         elif result is None:
-            request = httpx2.Request("POST", plain.url, headers=headers, extensions={ID: number})
-            response = reply.response(request)
+            request = httpx2.Request("POST", posts.url, headers=headers, extensions={ID: number})
+            response = reply.to_httpx(request)
             self.cookies.extract_cookies(response)
             pace_events(response, self._dropped)
-            self._came[number] = await self._understood(response)
+            self._replies[number] = await self._normalize(response)
         return result
-
-    @property
-    def _adds_nothing(self) -> bool:
-        """Whether requests go out as they are: without a login, and without what the server wants kept."""
-        return not len(self._jar) and (self._login is None or getattr(self._login, "is_idle", False))
 
     def build_request(self, method: str, url: httpx2.URL | str, **options: Any) -> httpx2.Request:
         """Return a request, also where its content cannot be written: `send` then answers that."""
         message = options.get("json")
         if isinstance(message, dict):
             name = message.get("method")
-            asks = name not in {None, SEVER} and "id" in message
-            aside = None if name == SEVER else name != "notifications/initialized"  # which none may overtake
+            asks = name not in {None, ABORT} and "id" in message
+            aside = None if name == ABORT else name != "notifications/initialized"  # which none may overtake
             options["extensions"] = (
-                {ID: message["id"]} if asks else {_ASIDE: aside, _SEVERED: message.get("id")}
+                {ID: message["id"]} if asks else {_ASIDE: aside, _ABORTED: message.get("id")}
             )
-            options["extensions"] |= {LISTS: name == "tools/list", _GREETS: name in _GREETINGS}
+            options["extensions"] |= {LISTS: name == "tools/list", _IS_HANDSHAKE: name in _HANDSHAKE_METHODS}
         try:
             return super().build_request(method, url, **options)
         except (TypeError, ValueError) as error:  # arguments that are no JSON
@@ -272,50 +214,51 @@ class AnsweringClient(QuietClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Return the response to a request, or an error in the form of one."""
-        _dropped.set(self._dropped)  # for good: the SDK reads the response in this task
+        if EXCHANGE.get() is None:
+            EXCHANGE.set(HttpExchange(self._dropped))  # for good: the SDK reads the response in this task
         if request.method == "DELETE":
-            with anyio.fail_after(COURTESY):
+            with anyio.fail_after(NOTIFICATION_SECONDS):
                 return await super().send(request, **options)
         if request.method != "POST":
-            return await self._opened(request, **options)
+            return await self._open_stream(request, **options)
         if _ASIDE in request.extensions:
-            await self._sent_aside(request)
+            await self._send_aside(request)
             return httpx2.Response(ACCEPTED, request=request)
-        resumes.set(Resumes())
-        came = self._came.pop(request.extensions.get(ID, 0), None)
-        return await self._exchanged(request, **options) if came is None else came
+        EXCHANGE.set(HttpExchange(self._dropped, Resumes()))
+        reply = self._replies.pop(request.extensions.get(ID, 0), None)
+        return await self._send_request(request, **options) if reply is None else reply
 
-    async def _sent_aside(self, request: httpx2.Request) -> None:
-        """Send a message that nobody waits for, or end what waits for the response that it is to end."""
+    async def _send_aside(self, request: httpx2.Request) -> None:
+        """Post a notification, or drop the reply to a request that is aborted."""
         if self.tasks is not None and request.extensions[_ASIDE]:
-            self.tasks.start_soon(self._posted, request)
+            self.tasks.start_soon(self._post_notification, request)
         elif request.extensions[_ASIDE] is not None:
-            await self._posted(request)
-        elif (came := self._came.pop(request.extensions[_SEVERED], None)) is not None:
-            await came.aclose()  # whoever has asked did not come to have it read
+            await self._post_notification(request)
+        elif (reply := self._replies.pop(request.extensions[_ABORTED], None)) is not None:
+            await reply.aclose()  # its call was cancelled before the SDK read it
 
-    async def _exchanged(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+    async def _send_request(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if _UNSENDABLE in request.extensions:
-            return failed(request, INVALID_PARAMS, request.extensions[_UNSENDABLE])
+            return error_response(request, INVALID_PARAMS, request.extensions[_UNSENDABLE])
         try:
             response = await super().send(request, **options)
         except httpx2.HTTPError as error:
-            return failed(request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
-        if not request.extensions.get(_GREETS, True):
+            return error_response(request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
+        if not request.extensions.get(_IS_HANDSHAKE, True):
             self._session = {name: request.headers[name] for name in (SESSION,) if name in request.headers}
-        return await self._understood(response)
+        return await self._normalize(response)
 
-    async def _understood(self, response: httpx2.Response) -> httpx2.Response:
+    async def _normalize(self, response: httpx2.Response) -> httpx2.Response:
         try:
-            return await understood(response, self._max_message_bytes)
+            return await normalize_response(response, self._max_message_bytes)
         except httpx2.HTTPError as error:
-            return failed(response.request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
+            return error_response(response.request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
 
-    async def _posted(self, request: httpx2.Request) -> None:
-        """Send a message to which there is no answer, as far as that can be done."""
+    async def _post_notification(self, request: httpx2.Request) -> None:
+        """Post a notification, with redirects within the origin; failures are ignored."""
         watcher: httpx2.Request | None = request
-        with anyio.move_on_after(COURTESY), suppress(httpx2.HTTPError):
-            async with self._asides:
+        with anyio.move_on_after(NOTIFICATION_SECONDS), suppress(httpx2.HTTPError):
+            async with self._notifications:
                 for _ in range(self.max_redirects + 1):
                     if watcher is None:
                         return
@@ -323,9 +266,10 @@ class AnsweringClient(QuietClient):
                     await response.aclose()
                     watcher = next_request_within_origin(response)
 
-    async def _opened(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Return an event stream, when it may be opened; one that is not worth it ends with an error."""
-        resumed = resumes.get()
+    async def _open_stream(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Open an event stream when its pause is over; one that was resumed in vain gets an error instead."""
+        exchange = EXCHANGE.get()
+        resumed = None if exchange is None else exchange.resumes
         if _REDIRECTED_TO in request.extensions:
             pass  # it is due as soon as what led here was
         elif resumed is None:
@@ -340,3 +284,15 @@ class AnsweringClient(QuietClient):
         if response.next_request is not None:
             response.next_request.extensions = {**response.next_request.extensions, _REDIRECTED_TO: True}
         return response
+
+
+def _parse_result(body: bytes | bytearray, number: int) -> dict[str, Any] | None:
+    """Return the result in a body that is the plain answer to a request; None for anything else."""
+    try:
+        value = from_json(body)
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or value.keys() != _RESULT_KEYS:
+        return None
+    result = value["result"] if (value["jsonrpc"], value["id"]) == ("2.0", number) else None
+    return result if isinstance(result, dict) else None

@@ -14,7 +14,6 @@ from mcp_types import (
     JSONRPCError,
     JSONRPCResponse,
 )
-from pydantic_core import from_json
 
 from toolcrib.execution.mcp.errors import marked, place, reason_of_status, reason_of_type, refusal_facts
 from toolcrib.execution.mcp.transport.event_streams import ShallowEvents
@@ -30,19 +29,17 @@ _NOT_FOUND = 404
 _BAD_REQUEST = 400
 _REDIRECTS = 300
 _UNAVAILABLE = frozenset({408, 429, 502, 503, 504})
-_BEGINNING = 500
-_NO_SESSION = re.compile(
+_ID_SEARCH_BYTES = 500
+_UNKNOWN_SESSION = re.compile(
     r"\bsession (id )?(not found|terminated|has been terminated|expired|unknown|does not exist)"
     r"|\b(no valid|invalid|unknown|missing|expired) session\b|mcp-session-id",
     re.IGNORECASE,
 )
 """What servers say of a session that they do not know, where they do not say it with the status."""
-_OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
-_PLAIN = {"jsonrpc", "id", "result"}
-"""What an answer has that is nothing else as well."""
+_TRANSFER_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
-async def understood(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
+async def normalize_response(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
     """Return a response that the SDK can make something of, with what JSON there is already read."""
     status, kind = response.status_code, response.headers.get("content-type", "").lower()
     if status == ACCEPTED or _REDIRECTS <= status < _BAD_REQUEST:
@@ -53,62 +50,52 @@ async def understood(response: httpx2.Response, max_bytes: int) -> httpx2.Respon
             response.stream = ShallowEvents(response.stream, max_bytes)
         return response
     try:
-        body = await _body(response, max_bytes) if kind.startswith("application/json") else None
+        body = await _read_body(response, max_bytes) if kind.startswith("application/json") else None
     finally:
         with anyio.CancelScope(shield=True):
             await response.aclose()
     if body is not None and lists:
         body = with_shallow_tools(body)
-    error = None if body is None or status < _BAD_REQUEST else _error(body)
+    error = None if body is None or status < _BAD_REQUEST else _parse_error(body)
     if status >= _BAD_REQUEST and SESSION in response.request.headers and _is_lost(status, error):
-        return failed(response.request, INVALID_REQUEST, "Session terminated", marked(lost=True))
+        return error_response(response.request, INVALID_REQUEST, "Session terminated", marked(lost=True))
     if body is None or (status >= _BAD_REQUEST and error is None):
         return _refusal(response, kind)
     if status < _BAD_REQUEST and ID in response.request.extensions:
-        return _own_answer(response, body, response.request.extensions[ID])
-    return _copy(response, status, body)
+        return _select_answer(response, body, response.request.extensions[ID])
+    return _with_content(response, status, body)
 
 
-def plain_result(body: bytes | bytearray, number: int) -> dict[str, Any] | None:
-    """Return the result in a body that is a plain answer to a request; None for anything else."""
-    try:
-        value = from_json(body)
-    except ValueError:
-        return None
-    if not isinstance(value, dict) or value.keys() != _PLAIN:
-        return None
-    result = value["result"] if (value["jsonrpc"], value["id"]) == ("2.0", number) else None
-    return result if isinstance(result, dict) else None
-
-
-def _own_answer(response: httpx2.Response, body: bytes, number: int | str) -> httpx2.Response:
+def _select_answer(response: httpx2.Response, body: bytes, number: int | str) -> httpx2.Response:
     """Return a response with the answer to its request, or an error where the body is something else."""
-    answered = answered_id(body[:_BEGINNING].decode(errors="replace"))
+    answered = answered_id(body[:_ID_SEARCH_BYTES].decode(errors="replace"))
     if str(answered) == str(number) and b'"method"' not in body:
-        return _copy(response, response.status_code, body)
+        return _with_content(response, response.status_code, body)
     messages = read_line(body)
     answers = [each for each in messages if isinstance(each, JSONRPCResponse | JSONRPCError)]
     own = next((each for each in answers if str(each.id) == str(number)), None)
     if own is not None:
         content = own.model_dump_json(by_alias=True, exclude_unset=True).encode()
-        return _copy(response, response.status_code, content)
+        return _with_content(response, response.status_code, content)
     if len(answers) == len(messages) == 1 and answers[0].id is None:
-        return _copy(response, _BAD_REQUEST, body)  # the SDK then fills in which message it answers
+        return _with_content(response, _BAD_REQUEST, body)  # the SDK then fills in which message it answers
     if not messages:
-        return _copy(response, response.status_code, body)  # the SDK says what is wrong with it
+        return _with_content(response, response.status_code, body)  # the SDK says what is wrong with it
     reason = f"{place(response.request.url)} answered with something else than the answer to the request"
-    return failed(response.request, INTERNAL_ERROR, reason, marked(sent=True))
+    return error_response(response.request, INTERNAL_ERROR, reason, marked(sent=True))
 
 
-def _copy(response: httpx2.Response, status: int, content: bytes) -> httpx2.Response:
+def _with_content(response: httpx2.Response, status: int, content: bytes) -> httpx2.Response:
     """Return a response with a status and a content: the very one, where it says so itself."""
-    if status == response.status_code and _read(response) is content:
+    if status == response.status_code and _content_if_read(response) is content:
         return response
-    headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_WIRE]
+    headers = [
+        (name, value) for name, value in response.headers.multi_items() if name not in _TRANSFER_HEADERS
+    ]
     return httpx2.Response(status, headers=headers, content=content, request=response.request)
 
 
-def _read(response: httpx2.Response) -> bytes | None:
+def _content_if_read(response: httpx2.Response) -> bytes | None:
     """Return the content of a response, if it was read in one piece."""
     try:
         return response.content
@@ -116,7 +103,7 @@ def _read(response: httpx2.Response) -> bytes | None:
         return None
 
 
-async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
+async def _read_body(response: httpx2.Response, max_bytes: int) -> bytes:
     length = response.headers.get("content-length", "")
     if length.isdecimal() and int(length) <= max_bytes and "content-encoding" not in response.headers:
         return await response.aread()
@@ -129,7 +116,7 @@ async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
-def _error(body: bytes) -> dict[str, Any] | None:
+def _parse_error(body: bytes) -> dict[str, Any] | None:
     """Return the JSON-RPC error that a body is, which says more than the status."""
     try:
         payload = json.loads(body)
@@ -149,19 +136,19 @@ def _is_lost(status: int, payload: dict[str, Any] | None) -> bool:
     if status == _NOT_FOUND:
         return error.get("code") != METHOD_NOT_FOUND
     refused = status == _BAD_REQUEST and payload is not None and payload.get("id") is None
-    return refused and _NO_SESSION.search(str(error.get("message"))) is not None
+    return refused and _UNKNOWN_SESSION.search(str(error.get("message"))) is not None
 
 
 def _refusal(response: httpx2.Response, kind: str) -> httpx2.Response:
     request, status = response.request, response.status_code
     if status < _BAD_REQUEST:
-        return failed(request, INTERNAL_ERROR, reason_of_type(kind, request.url), marked(sent=True))
+        return error_response(request, INTERNAL_ERROR, reason_of_type(kind, request.url), marked(sent=True))
     code = CONNECTION_CLOSED if status in _UNAVAILABLE else INTERNAL_ERROR
     code = METHOD_NOT_FOUND if status == _NOT_FOUND else code
-    return failed(request, code, reason_of_status(response), refusal_facts(response))
+    return error_response(request, code, reason_of_status(response), refusal_facts(response))
 
 
-def failed(
+def error_response(
     request: httpx2.Request, code: int, message: str, data: dict[str, Any] | None = None
 ) -> httpx2.Response:
     """Return a response that carries an error; the SDK fills in which message it answers."""

@@ -65,7 +65,7 @@ class Outbox:
         self._answers = 0
         """How many of the bytes that wait are answers."""
         self._unanswered: set[object] = set()
-        self._stirred = anyio.Event()
+        self._wake = anyio.Event()
         self._closed = False
         self._broken = False
 
@@ -82,9 +82,9 @@ class Outbox:
         if self._closed:
             raise anyio.ClosedResourceError
         message = item.message
-        if self._is_idle_talk(message):
+        if self._cancels_nothing(message):
             return
-        text = _written(message)
+        text = _serialize(message)
         if text is None:
             return
         key: object = object()
@@ -124,9 +124,9 @@ class Outbox:
         self._waiting[key] = text
         self._size += len(text)
         self._answers += len(text) if isinstance(key, _Answer) else 0
-        self._stirred.set()
+        self._wake.set()
 
-    def _is_idle_talk(self, message: JSONRPCMessage) -> bool:
+    def _cancels_nothing(self, message: JSONRPCMessage) -> bool:
         """Return whether a message cancels what the server has not heard of, or has answered."""
         if not isinstance(message, JSONRPCNotification) or message.method != "notifications/cancelled":
             return False
@@ -153,8 +153,8 @@ class Outbox:
         while not self._waiting:
             if self._closed:
                 return None
-            self._stirred = anyio.Event()
-            await self._stirred.wait()
+            self._wake = anyio.Event()
+            await self._wake.wait()
         self._current = next(iter(self._waiting))
         text = self._waiting.pop(self._current)
         self._taken = len(text)
@@ -174,7 +174,7 @@ class Outbox:
     def close(self) -> None:
         """Take no more messages; those that wait can still be taken."""
         self._closed = True
-        self._stirred.set()
+        self._wake.set()
 
     def break_off(self) -> None:
         """Take no more messages, and drop those that wait."""
@@ -199,7 +199,7 @@ class Outbox:
         self.close()
 
 
-def _written(message: JSONRPCMessage) -> bytes | None:
+def _serialize(message: JSONRPCMessage) -> bytes | None:
     """Return a message as a line; None if it cannot be written, and nobody waits for an answer."""
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""Talks to a server over the standard input and output of a child process."""
+"""Transport over the standard input and output of a child process."""
 
 import logging
 import signal
@@ -29,18 +29,18 @@ from toolcrib.redaction import hide_secrets
 MAX_MESSAGE_BYTES = 64 * 2**20
 """How long a message of a server may be."""
 
-_PIECE = 64 * 2**10
+_WRITE_BYTES = 64 * 2**10
 """How many bytes are written at once, so that a server which reads slowly is seen to read."""
-_GLANCES = 3
-"""How often it is looked, within the time that a server has to read, whether it does."""
-_LAST_WORDS = 0.3
+_READ_CHECKS = 3
+"""How often, within `patience`, the connection checks whether the server reads."""
+_DRAIN_SECONDS = 0.3
 """Seconds to read on after the death of a server, for answers that it gave before."""
-_FLUSH = 0.5
+_FLUSH_SECONDS = 0.5
 """Seconds to write what is waiting before the server is stopped."""
 _GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
-_SAME = 20
+_MAX_EQUAL_LINES = 20
 """How many equal lines in a row are not the log of a start."""
-_LINES = 100
+_MAX_STRAY_LINES = 100
 """How many lines of any kind are not."""
 _MAX_READ_BYTES = 200
 _MAX_SHOWN = 60
@@ -72,13 +72,13 @@ async def stdio_transport(  # noqa: PLR0913 - the last three are limits
     """
     process = await ServerProcess.start(config, name=name, written=written)
     stderr.pid = process.pid
-    connection = _Link(process, name, stderr, max_message_bytes)
+    connection = _StdioConnection(process, name, stderr, max_message_bytes)
     failure: Exception | None = None
     with closing(connection):
         async with anyio.create_task_group() as tasks:
             for work in (connection.read, connection.write, connection.watch):
                 tasks.start_soon(work)
-            tasks.start_soon(connection.mind, patience)
+            tasks.start_soon(connection.check_reader_stalled, patience)
             tasks.start_soon(process.keep_stderr, stderr)
             try:
                 yield connection.inbox, connection.outbox
@@ -93,8 +93,8 @@ async def stdio_transport(  # noqa: PLR0913 - the last three are limits
         raise failure
 
 
-class _Link:
-    """The two directions between a process and a session."""
+class _StdioConnection:
+    """The pipes of a server process, and the streams of its session."""
 
     inbox: MemoryObjectReceiveStream[SessionMessage | Exception]
 
@@ -108,29 +108,29 @@ class _Link:
         self._incoming, self.inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self.outbox = Outbox(self._write, self._drop)
         self._pieces = 0
-        self._is_told = False
-        """Whether the last message was something else than an answer."""
+        self._must_queue_answer = False
+        """Whether the last message was no answer, so that the next answer must not overtake it."""
         self._all_read = anyio.Event()
         self._all_written = anyio.Event()
         self._ended = False
 
     async def read(self) -> None:
-        """Pass on what the server says; when nobody listens any more, read on, or it could not end."""
+        """Read messages from the server; read on when the session has ended, or the server would block."""
         lines = Lines(max_bytes=self._max_message_bytes)
-        listened = True
+        has_reader = True
         with suppress(*_GONE):
             while True:
                 piece = await self._process.stdout.receive()
-                if listened:
-                    listened = await self._passed_on(piece, lines, LoopTurn())
+                if has_reader:
+                    has_reader = await self._pass_on(piece, lines, LoopTurn())
         self._all_read.set()
         reason = "it closed its output"
-        with anyio.move_on_after(_LAST_WORDS):
+        with anyio.move_on_after(_DRAIN_SECONDS):
             reason = await self._process.exited()
         await self._end(reason)
 
-    async def _passed_on(self, piece: bytes, lines: Lines, turn: LoopTurn) -> bool:
-        """Return whether somebody listens still."""
+    async def _pass_on(self, piece: bytes, lines: Lines, turn: LoopTurn) -> bool:
+        """Pass the messages in a piece on to the session; return False when no more are wanted."""
         try:
             for line in lines.feed(piece):
                 await self._dropped.pace()
@@ -140,13 +140,13 @@ class _Link:
                     continue
                 messages = await read_long_line(line) if len(line) >= LONG_LINE else read_line(line)
                 self._dropped.note_lines(1, messages=len(messages))
-                if not messages and (reason := self._stray(line)) is not None:
+                if not messages and (reason := self._keep_stray_line(line)) is not None:
                     await self._end(reason)
                     self._process.signal(signal.SIGTERM)  # what does not speak MCP need not be asked to end
                     return False
                 for message in messages:
                     self._chatter.spoke()
-                    if not self._taken_at_once(message):
+                    if not self._resolve_at_once(message):
                         await self._incoming.send(SessionMessage(message))
         except LineTooLongError as error:
             await self._end(str(error))
@@ -155,23 +155,23 @@ class _Link:
             return False
         return True
 
-    def _taken_at_once(self, message: JSONRPCMessage) -> bool:
-        """Return whether the sender of a request has taken the message as its answer.
+    def _resolve_at_once(self, message: JSONRPCMessage) -> bool:
+        """Hand an answer to its waiting request without the session's stream; return whether that was done.
 
-        An answer does not overtake what was said before it, such as a log message of the same call: after
-        anything that is no answer, the next one goes the way that this went.
+        An answer must not overtake messages before it, such as a log message of the same call: after one
+        that is no answer, the next answer goes over the stream too.
         """
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
-            self._is_told = True
+            self._must_queue_answer = True
             return False
         self.outbox.note_answer(message)
-        if self._is_told:
-            self._is_told = False
+        if self._must_queue_answer:
+            self._must_queue_answer = False
             return False
         return self.outbox.on_answer(message)
 
-    def _stray(self, line: bytes) -> str | None:
-        """Keep a line that is no message, and return why it is of no use to wait for one."""
+    def _keep_stray_line(self, line: bytes) -> str | None:
+        """Keep a line that is no message; return a reason if the program seems not to speak MCP at all."""
         self._tail.stray(line)
         # Many servers log like this.
         self._dropped.note("a line that is no message", level=logging.DEBUG, size=len(line))
@@ -181,14 +181,14 @@ class _Link:
         self._dropped.note("a request while it does not read the answers to others")
 
     async def write(self) -> None:
-        """Pass on what the session says."""
+        """Write the messages of the session to the server."""
         try:
             while (text := await self.outbox.take()) is not None:
-                for start in range(0, len(text), _PIECE):
-                    await self._write(text[start : start + _PIECE])
+                for start in range(0, len(text), _WRITE_BYTES):
+                    await self._write(text[start : start + _WRITE_BYTES])
         except _GONE:
             reason = "it closed its input"
-            with anyio.move_on_after(_LAST_WORDS):  # most often because it is dead, which says more
+            with anyio.move_on_after(_DRAIN_SECONDS):  # most often because it is dead, which says more
                 reason = await self._process.exited()
             await self._end(reason)
         finally:
@@ -198,30 +198,33 @@ class _Link:
         await self._process.stdin.send(piece)
         self._pieces += 1
 
-    async def mind(self, patience: float) -> None:
-        """End the connection with a server that does not read what waits for it."""
+    async def check_reader_stalled(self, patience: float) -> None:
+        """End the connection with a server that does not read messages that wait for it."""
         idle, before = 0, self._pieces
-        while idle < _GLANCES:
-            await anyio.sleep(patience / _GLANCES)
+        while idle < _READ_CHECKS:
+            await anyio.sleep(patience / _READ_CHECKS)
             idle = idle + 1 if self.outbox.neglected and self._pieces == before else 0
             before = self._pieces
         await self._end(f"it has not read its input for {patience:g} s")
 
     async def watch(self) -> None:
-        """End the connection with its server, though what that started may keep the pipes open."""
+        """End the connection when the process exits, though its children may keep the pipes open."""
         reason = await self._process.exited()
         self._process.signal(signal.SIGTERM)
-        with anyio.move_on_after(_LAST_WORDS):
+        with anyio.move_on_after(_DRAIN_SECONDS):
             await self._all_read.wait()
         await self._end(reason)
         await self._process.sweep()
 
     async def _end(self, reason: str) -> None:
-        """Say once why there will be no more messages, and wake all who wait for one or want to send one."""
+        """Report once why the connection ends, and wake its readers and writers."""
         if self._ended:
             return
         self._ended = True
-        with anyio.move_on_after(_LAST_WORDS), suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+        with (
+            anyio.move_on_after(_DRAIN_SECONDS),
+            suppress(anyio.ClosedResourceError, anyio.BrokenResourceError),
+        ):
             await self._incoming.send(ServerUnavailableError(self._name, reason, self._tail.text()))
         self._incoming.close()
         self.outbox.break_off()
@@ -230,7 +233,7 @@ class _Link:
         """Stop listening, and let the last messages of the session reach the server."""
         self.inbox.close()
         self.outbox.close()
-        with anyio.move_on_after(_FLUSH):
+        with anyio.move_on_after(_FLUSH_SECONDS):
             await self._all_written.wait()
 
     def close(self) -> None:
@@ -266,7 +269,7 @@ class NonProtocolOutput:
         self._same = self._same + 1 if line == self._last else 1
         self._last = line
         self._lines += 1
-        if self._same < _SAME and self._lines < _LINES:
+        if self._same < _MAX_EQUAL_LINES and self._lines < _MAX_STRAY_LINES:
             return None
         text = hide_secrets(line[:_MAX_READ_BYTES].decode(errors="replace").strip())
         shown = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"

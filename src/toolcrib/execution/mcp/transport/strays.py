@@ -37,17 +37,17 @@ def all_marks() -> str:
 async def end_strays(mark: str) -> None:
     """End the processes that carry a mark: SIGTERM, and SIGKILL for those that are left."""
     own_thread = CapacityLimiter(1)  # it must not wait for those of others
-    if not await to_thread.run_sync(_signal, mark, signal.SIGTERM, limiter=own_thread):
+    if not await to_thread.run_sync(_signal_marked, mark, signal.SIGTERM, limiter=own_thread):
         return
     with anyio.move_on_after(_TERM_GRACE_SECONDS):
-        while await to_thread.run_sync(_signal, mark, None, limiter=own_thread):  # noqa: ASYNC110 - nothing tells
+        while await to_thread.run_sync(_signal_marked, mark, None, limiter=own_thread):  # noqa: ASYNC110 - nothing tells
             await anyio.sleep(_POLL_SECONDS)
     for _ in range(_ROUNDS):
-        if not await to_thread.run_sync(_signal, mark, signal.SIGKILL, limiter=own_thread):
+        if not await to_thread.run_sync(_signal_marked, mark, signal.SIGKILL, limiter=own_thread):
             return
 
 
-def _signal(mark: str, number: signal.Signals | None) -> bool:
+def _signal_marked(mark: str, number: signal.Signals | None) -> bool:
     """Send a signal to every process with a mark, and return whether there was one."""
     if not hasattr(os, "pidfd_open"):
         return False

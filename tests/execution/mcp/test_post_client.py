@@ -1,14 +1,17 @@
-"""Plain posts: connections are kept, used again, and given up when they cannot be trusted any more."""
+"""`PostClient`: connections are kept, used again, and closed when they cannot be trusted any more."""
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import httpx2
 import pytest
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSListener
 
-from toolcrib.execution.mcp.transport.plain_http import PlainHttp
+from toolcrib.execution.mcp.transport.post_client import PostClient
 
 pytestmark = pytest.mark.anyio
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
@@ -21,19 +24,19 @@ class Scripted:
     """A server that answers each request with the same bytes, in two pieces."""
 
     def __init__(self, answer: bytes, *, closes: bool) -> None:
-        self.answer, self.closes = answer, closes
+        self.pieces = [answer[: len(answer) // 2], answer[len(answer) // 2 :]]
+        self.closes = closes
         self.connections = 0
         self.requests: list[bytes] = []
 
-    async def serve(self, stream: SocketStream) -> None:
+    async def serve(self, stream: ByteStream) -> None:
         self.connections += 1
         async with stream:
             try:
                 while True:
                     self.requests.append(await stream.receive())
-                    half = len(self.answer) // 2
-                    await stream.send(self.answer[:half])
-                    await stream.send(self.answer[half:])
+                    for piece in self.pieces:
+                        await stream.send(piece)
                     if self.closes:
                         return
             except (anyio.EndOfStream, anyio.BrokenResourceError):
@@ -42,22 +45,39 @@ class Scripted:
 
 @asynccontextmanager
 async def posting(
-    answer: bytes, *, closes: bool = False, connections: int = 2, max_bytes: int = 100
-) -> AsyncIterator[tuple[PlainHttp, Scripted]]:
+    answer: bytes,
+    *,
+    closes: bool = False,
+    connections: int = 2,
+    max_bytes: int = 100,
+    certificate: Path | None = None,
+    trusted: Path | None = None,
+) -> AsyncIterator[tuple[PostClient, Scripted]]:
     server = Scripted(answer, closes=closes)
     async with (
         await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(listener.serve, server.serve)
+        tls = (
+            None
+            if certificate is None
+            else ssl.create_default_context(cafile=trusted and trusted / "cert.pem")
+        )
+        if certificate is None:
+            tasks.start_soon(listener.serve, server.serve)
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+            secure = TLSListener(listener, context, standard_compatible=False)
+            tasks.start_soon(secure.serve, server.serve)
         port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - not of Django
-        plain = PlainHttp(
-            httpx2.URL(f"http://127.0.0.1:{port}/mcp?x=1"),
+        plain = PostClient(
+            httpx2.URL(f"{'https' if tls else 'http'}://127.0.0.1:{port}/mcp?x=1"),
             {"user-agent": "a test", "Accept-Encoding": "gzip"},
-            connections=connections,
-            keep_alive=60.0,
+            limits=httpx2.Limits(max_connections=connections, keepalive_expiry=60.0),
             timeout=httpx2.Timeout(30.0, pool=0.05),
             max_bytes=max_bytes,
+            tls=tls,
         )
         try:
             yield plain, server
@@ -75,6 +95,29 @@ async def test_a_connection_is_used_again_once_its_reply_was_read() -> None:
     assert (first, body) == (b"POST /mcp?x=1 HTTP/1.1", b"[1]")
     assert {b"user-agent: a test", b"mcp-name: add", b"content-length: 3"} < set(lines)
     assert not [line for line in lines if b"encoding" in line.lower()]
+
+
+async def test_tls_connection_is_used_again_once_its_reply_was_read(certificate: Path) -> None:
+    async with posting(OK, certificate=certificate, trusted=certificate) as (client, server):
+        bodies = [bytes((await client.post(b"[1]", {})).data) for _ in range(3)]
+    assert (bodies, server.connections) == ([b"{}"] * 3, 1)
+
+
+async def test_server_whose_certificate_is_not_trusted_is_sent_nothing(certificate: Path) -> None:
+    async with posting(OK, certificate=certificate) as (client, server):
+        with pytest.raises(httpx2.ConnectError, match="certificate"):
+            await client.post(b"{}", {})
+    assert server.requests == []
+
+
+async def test_tls_connection_with_a_second_reply_in_another_record_is_not_used_again(
+    certificate: Path,
+) -> None:
+    async with posting(OK, certificate=certificate, trusted=certificate) as (client, server):
+        server.pieces = [OK, OK]
+        for _ in range(2):
+            assert (await client.post(b"{}", {})).data == b"{}"
+    assert server.connections == 2
 
 
 @pytest.mark.parametrize(
@@ -103,7 +146,7 @@ async def test_a_body_without_a_length_ends_with_its_connection() -> None:
 async def test_what_is_not_json_is_handed_over_as_it_comes_in() -> None:
     async with posting(EVENTS) as (plain, server):
         reply = await plain.post(b"{}", {})
-        response = reply.response(httpx2.Request("POST", plain.url))
+        response = reply.to_httpx(httpx2.Request("POST", plain.url))
         pieces = response.aiter_raw()
         first = await anext(pieces)
         await response.aclose()

@@ -7,7 +7,7 @@ import pytest
 from anyio.abc import SocketStream
 from waiting import PATIENCE, until
 
-from toolcrib.execution.oauth.callback import Callback, listening, state_of
+from toolcrib.execution.oauth.callback_server import Callback, listening
 
 pytestmark = pytest.mark.anyio
 
@@ -135,8 +135,3 @@ async def test_connections_without_a_request_are_held_up_to_a_number_and_let_a_l
         await send(callback, get(callback, f"/callback?code=good&state={STATE}"))
         with anyio.fail_after(PATIENCE):
             assert (await callback.wait()).code == "good"
-
-
-def test_the_state_of_an_address_is_read() -> None:
-    assert state_of("https://as.example.com/authorize?client_id=c&state=a%2Bb") == "a+b"
-    assert state_of("https://as.example.com/authorize") == ""

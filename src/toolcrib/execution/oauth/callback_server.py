@@ -4,7 +4,7 @@ import hmac
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
@@ -149,8 +149,3 @@ async def listening(port: int | None) -> AsyncGenerator[Callback, None]:
             tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure
-
-
-def state_of(address: str) -> str:
-    """Return the state in the address of an authorization."""
-    return parse_qs(urlsplit(address).query).get("state", [""])[0]

@@ -13,7 +13,7 @@ from execution.mcp.support import DAEMONISES, HERE
 from servers.launch import alive
 from waiting import wait_until
 
-from toolcrib.execution.mcp.transport.process import forget_group, watch_group, watcher_pid
+from toolcrib.execution.mcp.transport.watchdog import forget_group, watch_group, watchdog_pid
 
 pytestmark = [
     pytest.mark.anyio,
@@ -22,7 +22,7 @@ pytestmark = [
 
 PRELUDE = """
 import os, signal, subprocess, sys, time
-from toolcrib.execution.mcp.transport.process import watch_group, forget_group, watcher_pid
+from toolcrib.execution.mcp.transport.watchdog import watch_group, forget_group, watchdog_pid
 quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 started = [subprocess.Popen(sys.argv[1:], start_new_session=True, **quiet) for _ in range(3)]
 one, two, three = (process.pid for process in started)
@@ -55,7 +55,7 @@ def gone(*pids: int) -> bool:
 
 
 def watcher() -> int:
-    found = watcher_pid()
+    found = watchdog_pid()
     assert found is not None
     return found
 
@@ -125,11 +125,11 @@ def test_a_group_that_nobody_stopped_dies_with_the_interpreter_and_nothing_is_sa
 def test_a_watcher_that_died_is_replaced_by_one_that_knows_every_group() -> None:
     program = (
         "watch_group(one); watch_group(two)\n"
-        "first = watcher_pid()\n"
+        "first = watchdog_pid()\n"
         "os.kill(first, signal.SIGKILL); os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)\n"
-        "assert watcher_pid() is None\n"
+        "assert watchdog_pid() is None\n"
         "watch_group(three)\n"
-        "assert watcher_pid() not in (None, first)\n"
+        "assert watchdog_pid() not in (None, first)\n"
         "print(one, two, three, flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     us = run(PRELUDE + program, *SLEEPS)
@@ -156,7 +156,7 @@ def test_a_watcher_that_hangs_is_replaced_and_harms_nobody() -> None:
         watch_group(group)
         first = watcher()
         os.kill(first, signal.SIGSTOP)
-        while watcher_pid() == first:
+        while watchdog_pid() == first:
             forget_group(2**22 + 1)  # until its line is full
         wait_until(lambda: gone(first))
         assert alive(group)
@@ -168,7 +168,7 @@ def test_the_watcher_hears_neither_ctrl_c_nor_a_closing_terminal() -> None:
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             os.kill(watcher(), number)
         assert os.getsid(watcher()) == watcher() != os.getsid(0)
-        assert watcher_pid() is not None
+        assert watchdog_pid() is not None
 
 
 def test_there_is_one_watcher_for_all_threads_and_loops() -> None:
@@ -180,7 +180,7 @@ def test_there_is_one_watcher_for_all_threads_and_loops() -> None:
             async def start() -> None:
                 for _ in range(50):
                     watch_group(group)
-                    seen.append(watcher_pid())
+                    seen.append(watchdog_pid())
 
             anyio.run(start)
 
@@ -196,13 +196,13 @@ def test_there_is_one_watcher_for_all_threads_and_loops() -> None:
 def test_a_fork_keeps_neither_the_watcher_waiting_nor_its_groups() -> None:
     program = (
         "watch_group(one)\n"
-        "first = watcher_pid()\n"
+        "first = watchdog_pid()\n"
         "if child := os.fork():\n"
         "    os.waitid(os.P_PID, child, os.WEXITED)\n"
         "else:\n"
-        "    assert watcher_pid() is None\n"
+        "    assert watchdog_pid() is None\n"
         "    watch_group(two)\n"
-        "    print(one, two, three, first, watcher_pid(), os.getpid(), flush=True)\n"
+        "    print(one, two, three, first, watchdog_pid(), os.getpid(), flush=True)\n"
         "    os.close(1); os.close(2); time.sleep(600)\n"
     )
     with run(PRELUDE + program, *SLEEPS) as us:
@@ -223,9 +223,9 @@ def test_a_child_holds_no_end_of_the_line_to_the_watcher() -> None:
     sockets = "import pathlib; print([end.name for end in pathlib.Path('/proc/self/fd').iterdir() if end.is_socket()])"
     program = (
         "import subprocess, sys\n"
-        "from toolcrib.execution.mcp.transport.process import watch_group, watcher_pid\n"
+        "from toolcrib.execution.mcp.transport.watchdog import watch_group, watchdog_pid\n"
         "watch_group(2**22 + 1)\n"
-        "assert watcher_pid() is not None\n"
+        "assert watchdog_pid() is not None\n"
         "subprocess.run([sys.executable, '-c', sys.argv[1]], stdin=subprocess.DEVNULL, close_fds=False, check=True)\n"
     )
     output, errors = run(program, sockets).communicate()
@@ -235,11 +235,11 @@ def test_a_child_holds_no_end_of_the_line_to_the_watcher() -> None:
 @pytest.mark.proof
 def test_where_no_watcher_can_be_started_servers_run_unwatched_and_it_is_said() -> None:
     program = (
-        "import os, resource, toolcrib.execution.mcp.transport.process as reaper\n"
+        "import os, resource, toolcrib.execution.mcp.transport.watchdog as reaper\n"
         "limit = max(map(int, os.listdir('/proc/self/fd'))) + 1\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))\n"
         "reaper.watch_group(2**22 + 1); reaper.forget_group(2**22 + 1)\n"
-        "assert reaper.watcher_pid() is None\n"
+        "assert reaper.watchdog_pid() is None\n"
     )
     us = run(program)
     assert us.communicate()[1].startswith("the watcher cannot be started, so that servers would outlive")

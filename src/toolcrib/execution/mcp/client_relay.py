@@ -12,18 +12,16 @@ request that a question or a log message belongs to:
 A list belongs to no client: on a pipe, no message is attributed to it, and it makes none ambiguous.
 
 An answer that depends on a client's input must not be shared: `note_asked` marks it before the client is
-asked, so that no other call waits for it or gets it from the cache. `Updates` separates the reader of the
-connection from slow listeners.
+asked, so that no other call waits for it or gets it from the cache.
 """
 
-import json
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from contextvars import ContextVar, Token
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 from weakref import ref
 
 import anyio
@@ -38,6 +36,7 @@ from mcp_types import (
 from toolcrib.errors import ToolExecutionError
 from toolcrib.execution.call import Call, CallClient, Emit, PageNotifier, Update
 from toolcrib.execution.mcp.config import OnInput
+from toolcrib.execution.mcp.updates import LogUpdate, Updates, log_update
 
 LOG_LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
 """The levels of log messages, the most verbose first."""
@@ -46,7 +45,6 @@ APPS = "io.modelcontextprotocol/ui"
 """The extension by which tools name pages that a client shows with their results."""
 TASKS = "io.modelcontextprotocol/tasks"
 """The extension by which a server may answer a call with a task, which goes on without a request."""
-_Result = TypeVar("_Result")
 _MAX_QUESTIONS = 16
 """Pending questions of a server about one request, at most."""
 _GIVEN_UP_SECONDS = 60.0
@@ -55,105 +53,14 @@ _MAX_GIVEN_UP = 1_000
 _MAX_PAGES = 256
 """Pages opened by clients whose requests are remembered."""
 _MAX_PAGE_ID_LENGTH = 1_000
-_ROOM = 64
-"""Updates buffered for a slow listener; beyond that, the oldest are dropped."""
-
-
-class Updates:
-    """The buffered updates of one call.
-
-    The reader of the connection must not wait for one listener, since it serves other calls too: it adds
-    updates here, and the listener takes them at its own pace. A slow listener loses the oldest ones. Only the
-    latest progress matters, and memory stays bounded.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: deque[Update] = deque(maxlen=_ROOM)
-        self._wake = anyio.Event()
-        self._over = False
-
-    def put(self, update: Update) -> None:
-        """Add an update, unless the call has ended."""
-        if not self._over:
-            self._waiting.append(update)
-            self._wake.set()
-
-    async def put_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Add the update of a progress notification."""
-        self.put(progress_update(progress, total, message))
-
-    async def relay(self, emit: Emit, work: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Run the work and return its result; deliver its updates meanwhile, all of them before the return.
-
-        Raises:
-            Exception: from the work, or from the listener, which cancels the work.
-        """
-        outcome: list[_Result] = []
-        failures: list[Exception] = []
-
-        async def deliver() -> None:
-            try:
-                await self._pass_on(emit)
-            except Exception as error:  # noqa: BLE001 - the listener is user code; raised below
-                failures.append(error)
-                tasks.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(deliver)
-            try:
-                outcome.append(await work())
-            except Exception as error:  # noqa: BLE001 - raised below, outside of the group that would wrap it
-                failures.append(error)
-            self._over = True
-            self._wake.set()
-        if failures:
-            raise failures[0]
-        return outcome[0]
-
-    async def _pass_on(self, emit: Emit) -> None:
-        while True:
-            while self._waiting:
-                await emit(self._waiting.popleft())
-            if self._over:
-                return
-            self._wake = anyio.Event()
-            await self._wake.wait()
-
-
-def progress_update(progress: float, total: float | None, message: str | None) -> Update:
-    """Return the update for a progress notification.
-
-    >>> progress_update(1.0, 4.0, None).data
-    {'progress': 1.0, 'total': 4.0}
-    """
-    payload = {"progress": progress, "total": total, "message": message}
-    return Update(kind="progress", data={key: value for key, value in payload.items() if value is not None})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogUpdate(Update):
-    """A log message; as progress it has a text and a level."""
-
-    params: dict[str, Any]
-    """The parameters of the notification, unchanged."""
-
-
-def log_update(params: dict[str, Any]) -> LogUpdate:
-    """Return the update for a log notification, whose data may be any JSON.
-
-    >>> log_update({"level": "info", "data": {"msg": "half way", "extra": None}}).data
-    {'message': 'half way', 'level': 'info'}
-    """
-    value = data = params.get("data")
-    if isinstance(data, dict):
-        texts = (data.get(key) for key in ("message", "msg"))
-        value = next((text for text in texts if isinstance(text, str)), data)
-    message = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return LogUpdate(kind="progress", data={"message": message, "level": params.get("level")}, params=params)
 
 
 _RUNNING: ContextVar["RelayedCall | None"] = ContextVar("toolcrib_running", default=None)
-"""The call of the current task or HTTP stream. The SDK's callbacks for messages take no argument for it."""
+"""The request of the current task or HTTP stream.
+
+The SDK calls back for a message of a server in a context copied from the task that sent the request, and its
+callbacks take no argument that names the request.
+"""
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -173,29 +80,21 @@ class RelayedCall:
     """The pending questions of the server; cancelled when the request ends."""
     pause: Callable[[], AbstractContextManager[None]] = nullcontext
     """Stops the timeout of the server's configuration."""
-    token: Token["RelayedCall | None"] | None = None
-
-    @property
-    def client(self) -> CallClient | None:
-        """The client behind the request; None for lists."""
-        return None if self.is_listing else self.call.context.client
+    is_abandoned: bool = False
+    """Whether it ended without an answer, so that the server may still send messages about it."""
+    client: CallClient | None = field(init=False)
+    """The client behind the request; None for lists."""
+    log_level: str | None = field(init=False, default=None)
+    """The level of the messages to request from the server; None for no messages."""
 
     def __post_init__(self) -> None:
-        if self.call.emit is not None or self._client_logs:
+        client = self.client = None if self.is_listing else self.call.context.client
+        client_logs = (
+            client is not None and client.log_level is not None and (self.logs or client.has_set_level)
+        )
+        if self.call.emit is not None or client_logs:
             self.updates = Updates()
-
-    @property
-    def _client_logs(self) -> bool:
-        """Whether the client wants log messages and the server may send some."""
-        client = self.client
-        return client is not None and client.log_level is not None and (self.logs or client.has_set_level)
-
-    @property
-    def log_level(self) -> str | None:
-        """The level of the messages to request from the server; None for no messages."""
-        if self.updates is None:
-            return None
-        return _DEFAULT_LEVEL if self.client is None else self.client.log_level
+            self.log_level = _DEFAULT_LEVEL if client is None else client.log_level
 
     @property
     def peer(self) -> object:
@@ -253,20 +152,20 @@ class RunningCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def begin(self, running: RelayedCall) -> None:
-        """Add a request; called in the task that sends it."""
+    @contextmanager
+    def track(self, running: RelayedCall) -> Iterator[None]:
+        """Relay messages about a request for the length of the block, which sends it."""
         self._calls[running] = None
-        running.token = _RUNNING.set(running)
-
-    def finish(self, running: RelayedCall, *, answered: bool = True) -> None:
-        """Remove a request that has ended, and cancel its questions; `answered` unless it was abandoned."""
-        del self._calls[running]
-        if not answered and not running.is_listing:
-            self._given_up.append((self._clock() + _GIVEN_UP_SECONDS, running.peer))
-        if running.token is not None:
-            _RUNNING.reset(running.token)
-        for scope in running.questions:
-            scope.cancel()
+        token = _RUNNING.set(running)
+        try:
+            yield
+        finally:
+            _RUNNING.reset(token)
+            del self._calls[running]
+            if running.is_abandoned and not running.is_listing:
+                self._given_up.append((self._clock() + _GIVEN_UP_SECONDS, running.peer))
+            for scope in running.questions:
+                scope.cancel()
 
     def _find_sender(self) -> RelayedCall | None:
         """Return the request that the current message belongs to; None if several are possible."""
@@ -309,7 +208,7 @@ class RunningCalls:
             notify(elicitation_id, running() in self._calls)
 
     async def answer(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Relay a request of a server of the handshake era to the client, and return its response.
+        """Relay a request of a legacy server to the client, and return its response.
 
         Raises:
             MCPError: no request of a client is running, or those of several clients are; the client cannot

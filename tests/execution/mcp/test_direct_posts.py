@@ -1,8 +1,10 @@
-"""Calls that are posted plainly, without the SDK's client and its HTTP client: what comes of them is the same."""
+"""Calls that are posted without the SDK's client and its HTTP client: what comes of them is the same."""
 
+import ssl
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -70,10 +72,10 @@ class Scripted:
 
 
 @asynccontextmanager
-async def warm(era: str, answer: Answer) -> AsyncIterator[tuple[McpServers, Scripted]]:
-    """Yield a server that was called once, so that the next call is posted plainly."""
+async def warm(era: str, answer: Answer, **options: Any) -> AsyncIterator[tuple[McpServers, Scripted]]:
+    """Yield a server that was called once, so that the next call is posted directly."""
     server = Scripted(era, answer)
-    with anyio.fail_after(PATIENCE), serving(server.app()) as address:
+    with anyio.fail_after(PATIENCE), serving(server.app(), **options) as address:
         async with McpServers({"one": {"url": f"{address}/mcp", "headers": {"x-key": "k"}}}) as servers:
             assert (await call(servers, "echo")).structured == "here"
             yield servers, server
@@ -99,10 +101,23 @@ async def test_neither_the_sdks_client_nor_httpx2_nor_pydantic_sees_a_plain_call
     packages = {name.split(".")[0] for name in found}
     assert packages.isdisjoint({"httpx2", "httpcore2", "pydantic", "mcp_types"})
     assert "mcp.client.streamable_http" not in found
-    assert "toolcrib.execution.mcp.transport.plain_http" in found
+    assert "toolcrib.execution.mcp.transport.post_client" in found
     first, *_, last = server.called
     told = ("x-key", "mcp-session-id", "mcp-protocol-version", "mcp-method", "user-agent", "accept")
     assert {name: last.headers.get(name) for name in told} == {name: first.headers.get(name) for name in told}
+
+
+async def test_call_over_tls_is_posted_directly_too(
+    era: str, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusting = ssl.create_default_context(cafile=certificate / "cert.pem")
+    monkeypatch.setattr("toolcrib.execution.mcp.transport.http_client.tls_context", lambda: trusting)
+    files = {"ssl_keyfile": certificate / "key.pem", "ssl_certfile": certificate / "cert.pem"}
+    async with warm(era, lambda number: JSONResponse(number | says("again")), **files) as (servers, _):
+        wanted = Call(tool=tool_of("echo"), args={}, backend=McpBackend(server_name="one"))
+        with used() as found:
+            assert (await servers.call(wanted)).structured == "again"
+    assert {name.split(".")[0] for name in found}.isdisjoint({"httpx2", "httpcore2", "pydantic", "mcp_types"})
 
 
 @pytest.mark.parametrize(

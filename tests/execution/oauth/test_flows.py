@@ -15,16 +15,19 @@ from execution.mcp.typed_server import app as mcp_app
 from execution.mcp.web import serving
 from execution.oauth.authority import Authority, authorities, browse, query_of
 from servers.launch import closed_port
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from waiting import PATIENCE
 
 from toolcrib.errors import ConfigError, LoginError, LoginRequiredError
 from toolcrib.execution.mcp import McpServers, ServerConfig
 from toolcrib.execution.oauth import discovery
 from toolcrib.execution.oauth.discovery import check_reach, oauth_client
-from toolcrib.execution.oauth.login import log_in, log_out
+from toolcrib.execution.oauth.flows import begin_login, log_in, log_out
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import LoginVault, StoredLogin
-from toolcrib.execution.oauth.web_login import begin_login
 
 pytestmark = pytest.mark.anyio
 
@@ -219,12 +222,18 @@ async def test_a_logout_shows_its_client_as_the_login_did(
 
 
 UNBELIEVED = {
-    "mixed-up issuer": ({"answer": {"iss": "https://mixed.example.com"}}, "iss mismatch"),
+    "mixed-up issuer": (
+        {"answer": {"iss": "https://mixed.example.com"}},
+        "the answer is from another authorization server",
+    ),
     "no issuer where one is promised": (
         {"metadata": {"authorization_response_iss_parameter_supported": True}},
-        "missing iss",
+        "does not say which authorization server it is from",
     ),
-    "another issuer's metadata": ({"metadata": {"issuer": "https://mixed.example.com"}}, "issuer mismatch"),
+    "another issuer's metadata": (
+        {"metadata": {"issuer": "https://mixed.example.com"}},
+        r"says that it is https://mixed\.example\.com",
+    ),
     "tokens over plain HTTP": ({"metadata": {"token_endpoint": "http://as.example.com/token"}}, "not secure"),
     "a page over plain HTTP": (
         {"metadata": {"authorization_endpoint": "http://as.example.com/authorize"}},
@@ -264,6 +273,31 @@ async def test_credentials_go_to_the_configured_issuer_alone(
     with pytest.raises(LoginError, match=r"the configuration says https://as.example.com"):
         await logged_in(authority, environ, device=mode == "device", **auth)
     assert authority.asked == []
+
+
+async def test_server_without_metadata_is_its_own_authorization_server(environ: dict[str, str]) -> None:
+    authority = Authority()
+
+    async def mcp(request: Request) -> Response:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        return Response(status_code=200 if token in authority.tokens else 401)
+
+    routes = [each for each in authority.app().routes if "well-known" not in str(each)]
+    with serving(Starlette(routes=[*routes, Route("/mcp", mcp, methods=["POST"])])) as address:
+        authority.issuer, authority.url = address, f"{address}/mcp"
+        login, _ = await logged_in(authority, environ)
+        with pytest.raises(LoginError, match="no authorization server was found"):
+            await logged_in(authority, environ, device=True)
+    assert login.token_endpoint == f"{address}/token"
+    assert list(authority.tokens) == [login.access_token]
+
+
+async def test_token_that_the_server_does_not_accept_is_not_stored(environ: dict[str, str]) -> None:
+    with authorities() as authority:
+        authority.lifetime = -1.0
+        with pytest.raises(LoginError, match="does not accept the token"):
+            await logged_in(authority, environ)
+        assert LoginVault(environ).get("one", authority.url) is None
 
 
 async def test_a_resource_that_another_server_claims_is_refused(environ: dict[str, str]) -> None:
@@ -372,8 +406,8 @@ def rows() -> Iterator[Any]:
     for device in (False, True):
         for path in ENDPOINTS if device else list(ENDPOINTS)[:-1]:
             for drips in (False, True):
-                if device and path == "/mcp" and drips:
-                    continue  # a login by device reads no more than the headers there
+                if path == "/mcp" and drips:
+                    continue  # a login reads no more than the headers there
                 is_usual = path in {WELL_KNOWN, "/register"} and drips is not device
                 way = f"{'device' if device else 'browser'}-{path}-{'drips' if drips else 'silent'}"
                 yield pytest.param(device, path, drips, id=way, marks=[] if is_usual else [pytest.mark.proof])

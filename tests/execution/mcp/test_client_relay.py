@@ -1,5 +1,8 @@
 """What servers ask while a request of ours runs, and outside of one."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any
 
 import anyio
@@ -14,8 +17,8 @@ from waiting import until
 
 from toolcrib.execution.call import Call, CallContext
 from toolcrib.execution.mcp import McpServers
+from toolcrib.execution.mcp.client_relay import RelayedCall, RunningCalls
 from toolcrib.execution.mcp.content import ServerContent
-from toolcrib.execution.mcp.relays import RelayedCall, RunningCalls
 from toolcrib.model import McpBackend, Tool
 
 pytestmark = pytest.mark.anyio
@@ -89,33 +92,35 @@ async def test_a_server_that_asks_without_end_is_refused_beyond_so_many_question
         except MCPError as error:
             refused.append(str(error))
 
-    running = relayed(wait, "ann")
-    calls.begin(running)
-    async with anyio.create_task_group() as tasks:
-        for _ in range(1_000):
-            tasks.start_soon(ask)
-        await until(lambda: len(asked) + len(refused) == 1_000)
-        assert (len(asked), len(set(refused))) == (16, 1)
-        go_on.set()
-    await ask()
-    assert len(asked) == 17
-    calls.finish(running)
+    with calls.track(relayed(wait, "ann")):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(1_000):
+                tasks.start_soon(ask)
+            await until(lambda: len(asked) + len(refused) == 1_000)
+            assert (len(asked), len(set(refused))) == (16, 1)
+            go_on.set()
+        await ask()
+        assert len(asked) == 17
 
 
 async def test_roots_that_a_client_does_not_declare_are_refused_and_the_answer_is_its_own() -> None:
     calls, running = RunningCalls(), relayed(answer, "ann")
-    async with anyio.create_task_group() as tasks:  # so that nothing says which call it is about
-        tasks.start_soon(begun, calls, running)
-    with pytest.raises(MCPError, match="the client does not declare roots") as refused:
-        await calls.answer("roots/list", None)
-    assert refused.value.code == METHOD_NOT_FOUND
-    assert running.was_asked
-    calls.finish(running)
+    with tracked_elsewhere(calls, running):
+        with pytest.raises(MCPError, match="the client does not declare roots") as refused:
+            await calls.answer("roots/list", None)
+        assert refused.value.code == METHOD_NOT_FOUND
+        assert running.was_asked
 
 
-async def begun(calls: RunningCalls, running: RelayedCall) -> None:
-    calls.begin(running)
-    running.token = None
+@contextmanager
+def tracked_elsewhere(calls: RunningCalls, running: RelayedCall) -> Iterator[None]:
+    """Track a request in another context, as on a pipe, where nothing says which request a message is about."""
+    context, tracking = copy_context(), calls.track(running)
+    context.run(tracking.__enter__)
+    try:
+        yield
+    finally:
+        context.run(tracking.__exit__, None, None, None)
 
 
 async def test_a_question_about_a_call_that_was_given_up_is_not_asked_of_another_client() -> None:
@@ -131,22 +136,20 @@ async def test_a_question_about_a_call_that_was_given_up_is_not_asked_of_another
 
     calls = RunningCalls(clock=lambda: clock[0])
 
-    async def asking(call: RelayedCall) -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(begun, calls, call)
+    ann = running("ann")
+    with tracked_elsewhere(calls, ann):
         await calls.answer("roots/list", None)
-
-    ann, bob = running("ann"), running("bob")
-    await asking(ann)
-    calls.finish(ann, answered=False)
-    with pytest.raises(MCPError, match="requests of several clients run"):
-        await asking(bob)
-    calls.finish(bob)
-    await asking(again := running("ann"))
-    calls.finish(again)
+        ann.is_abandoned = True
+    with (
+        tracked_elsewhere(calls, running("bob")),
+        pytest.raises(MCPError, match="requests of several clients run"),
+    ):
+        await calls.answer("roots/list", None)
+    with tracked_elsewhere(calls, running("ann")):
+        await calls.answer("roots/list", None)
     clock[0] = 61
-    await asking(later := running("bob"))
-    calls.finish(later)
+    with tracked_elsewhere(calls, running("bob")):
+        await calls.answer("roots/list", None)
     assert asked == ["ann", "ann", "bob"]
 
 
