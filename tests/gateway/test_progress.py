@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from gateway.http.raw import HEADERS, HELLO, call, opened, stateless
+from gateway.app.raw import HEADERS, HELLO, call, opened, stateless
 from gateway.little_face import serving
 from gateway.support import ERAS, Place, Stdio, connected
 from servers.launch import dual

@@ -11,7 +11,7 @@ from waiting import PATIENCE, until
 
 from toolcrib import Crib
 from toolcrib.errors import LimitExceededError, RuntimeUnavailableError, explain
-from toolcrib.gateway.frontends.meta.failures import failure
+from toolcrib.gateway.frontends.shared.failures import failure
 from toolcrib.runtime import Bridge, ExecuteRequest, Job, Runtime
 from toolcrib.runtime.scheduler import RunQueue
 

@@ -21,7 +21,7 @@ from toolcrib import __version__
 from toolcrib.concurrency.background import Loop
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.config import ContentChange
-from toolcrib.gateway.frontend import Frontend, FrontendOf, SettlingFrontend, ToolDefinition
+from toolcrib.gateway.frontends.shared.frontend import Frontend, FrontendOf, SettlingFrontend, ToolDefinition
 from toolcrib.gateway.identity.principals import (
     PRINCIPAL,
     account_of,

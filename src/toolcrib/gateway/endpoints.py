@@ -15,7 +15,7 @@ from toolcrib.execution import Principal
 from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.endpoint import McpEndpoint
-from toolcrib.gateway.frontend import Frontend, FrontendOf
+from toolcrib.gateway.frontends.shared.frontend import Frontend, FrontendOf
 from toolcrib.gateway.request.login import LoginRequests
 from toolcrib.gateway.resources.handlers import ContentHandlers
 from toolcrib.gateway.results import KeptResults

@@ -20,10 +20,10 @@ from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.app.rules import AccessRules
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints, Frontends
-from toolcrib.gateway.frontend import Frontend
 from toolcrib.gateway.frontends.auto import AutoTools
 from toolcrib.gateway.frontends.meta import MetaTools
-from toolcrib.gateway.frontends.passthrough.tools import DirectTools
+from toolcrib.gateway.frontends.passthrough.tools import PassthroughTools
+from toolcrib.gateway.frontends.shared.frontend import Frontend
 from toolcrib.gateway.health import Health
 from toolcrib.gateway.limits import ClientLimits
 from toolcrib.gateway.metrics import Metrics
@@ -196,8 +196,8 @@ class Gateway:
         self.endpoint(toolset)
 
         def choose(first: "JSONRPCMessage") -> "Server[Any]":
-            is_direct = is_toolcrib(first) and self.has(EndpointAddress(toolset, "all"))
-            return self.endpoint(toolset, "all" if is_direct else None)
+            is_passthrough = is_toolcrib(first) and self.has(EndpointAddress(toolset, "all"))
+            return self.endpoint(toolset, "all" if is_passthrough else None)
 
         async with stop_signals() as stop, anyio.create_task_group() as tasks:
 
@@ -357,7 +357,7 @@ class Gateway:
 
 
 def _frontend(view: View, settings: GatewaySettings, kept: KeptResults) -> Frontend:
-    kinds = {"meta": MetaTools, "auto": AutoTools, "all": DirectTools}
+    kinds = {"meta": MetaTools, "auto": AutoTools, "all": PassthroughTools}
     frontend: Frontend = kinds[settings.expose](view, settings, kept=kept)
     return frontend
 

@@ -10,7 +10,7 @@ import anyio
 import httpx
 import pytest
 from anyio.abc import SocketAttribute
-from gateway.http.raw import HEADERS, HELLO, call, connected, everything, opened, site, stateless
+from gateway.app.raw import HEADERS, HELLO, call, connected, everything, opened, site, stateless
 from gateway.little_face import LittleFace, serving
 from gateway.memory import MEGABYTE, forgetting
 from prometheus_client.parser import text_string_to_metric_families

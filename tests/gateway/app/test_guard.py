@@ -6,7 +6,7 @@ from contextlib import suppress
 import anyio
 import httpx
 import pytest
-from gateway.http.raw import HELLO, TIMES, connected, everything, site
+from gateway.app.raw import HELLO, TIMES, connected, everything, site
 from gateway.little_face import LittleFace, serving
 from mcp import Client
 from waiting import PATIENCE

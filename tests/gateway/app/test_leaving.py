@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from gateway.http.raw import ABOUT, ERA, HEADERS, HELLO, opened
+from gateway.app.raw import ABOUT, ERA, HEADERS, HELLO, opened
 from gateway.little_face import serving
 from servers.launch import tiny
 from waiting import PATIENCE, until

@@ -18,7 +18,7 @@ import anyio
 import httpx
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
-from gateway.http.raw import TIMES, connected, everything, site
+from gateway.app.raw import TIMES, connected, everything, site
 from gateway.little_face import LittleFace
 from waiting import PATIENCE, until
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.http.raw import HELLO, call, connected, everything, opened, site, stateless, streamed
+from gateway.app.raw import HELLO, call, connected, everything, opened, site, stateless, streamed
 from gateway.little_face import LittleFace
 from waiting import PATIENCE
 

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from gateway.http.raw import HEADERS, HELLO, call, opened, site, streamed
+from gateway.app.raw import HEADERS, HELLO, call, opened, site, streamed
 from gateway.little_face import LittleFace, serving
 from mcp_types import JSONRPCRequest
 from starlette.requests import Request

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import anyio
 import mcp_types
 import pytest
-from gateway.http.raw import site, stateless, streamed
+from gateway.app.raw import site, stateless, streamed
 from gateway.little_face import LittleFace
 from mcp_types.methods import serialize_server_result
 from waiting import PATIENCE

@@ -5,10 +5,10 @@ from typing import Any
 
 from toolcrib.crib import View
 from toolcrib.crib.config.gateway import GatewaySettings
-from toolcrib.gateway.frontend import CallingClient, ToolDefinition, ToolResult
 from toolcrib.gateway.frontends.meta.definitions import DEFINITIONS
 from toolcrib.gateway.frontends.meta.tools import MetaTools
-from toolcrib.gateway.frontends.passthrough.tools import DirectTools
+from toolcrib.gateway.frontends.passthrough.tools import PassthroughTools
+from toolcrib.gateway.frontends.shared.frontend import CallingClient, ToolDefinition, ToolResult
 from toolcrib.gateway.results import KeptResults, encoded
 from toolcrib.model import RunResult
 from toolcrib.model.tokens import estimated_tokens
@@ -21,14 +21,14 @@ _MANY = "There are too many tools to list them; they are reached through those t
 
 
 class AutoTools:
-    """A `Frontend` that is `DirectTools` up to a number of tokens of definitions, and `MetaTools` beyond it.
+    """A `Frontend` that is `PassthroughTools` up to a number of tokens of definitions, and `MetaTools` beyond it.
 
     A client whose list is of before a change can call what stands in it.
     """
 
     def __init__(self, view: View, settings: GatewaySettings, *, kept: KeptResults | None = None) -> None:
         kept = KeptResults() if kept is None else kept
-        self._direct = DirectTools(view, settings, kept=kept)
+        self._passthrough = PassthroughTools(view, settings, kept=kept)
         self._meta = MetaTools(view, settings, kept=kept)
         self._limit = settings.expose_limit
         self._counted: tuple[Sequence[Mapping[str, Any]], bool] | None = None
@@ -37,12 +37,12 @@ class AutoTools:
     @property
     def has_own_tasks(self) -> bool:
         """Whether those are listed that may go on as tasks."""
-        return not self.is_direct
+        return not self.is_passthrough
 
     @property
-    def is_direct(self) -> bool:
+    def is_passthrough(self) -> bool:
         """Whether the tools themselves are listed at this moment."""
-        tools = self._direct.tools()
+        tools = self._passthrough.tools()
         if self._counted is None or self._counted[0] is not tools:
             self._counted = tools, self._fits(tools)
         return self._counted[1]
@@ -64,22 +64,22 @@ class AutoTools:
 
     def about(self) -> str:
         """Return what a model should know before it uses the tools, and which of the two it sees."""
-        if self.is_direct:
-            return f"{self._direct.about()} {_FEW}".strip()
+        if self.is_passthrough:
+            return f"{self._passthrough.about()} {_FEW}".strip()
         return f"{_MANY} {self._meta.about()}"
 
     def tools(self) -> Sequence[ToolDefinition]:
         """Return the definitions that clients see at this moment."""
-        return self._direct.tools() if self.is_direct else self._meta.tools()
+        return self._passthrough.tools() if self.is_passthrough else self._meta.tools()
 
     async def settled(self) -> dict[str, Any]:
         """Wait a moment for the servers' lists, and return how long that of all is fresh, if it is shown."""
-        fresh = await self._direct.settled()
-        return fresh if self.is_direct else {}
+        fresh = await self._passthrough.settled()
+        return fresh if self.is_passthrough else {}
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call back when `tools` may return something else."""
-        return self._direct.on_change(callback)
+        return self._passthrough.on_change(callback)
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None, client: CallingClient) -> ToolResult:
         """Call a tool or a meta-tool, whichever of them the name means in what is listed, or was."""
@@ -89,6 +89,6 @@ class AutoTools:
         """Return what the task of a server's tool gave, as the result of what was called."""
         return self._one_with(name).finished(name, finish)
 
-    def _one_with(self, name: str) -> DirectTools | MetaTools:
-        is_meta = name in DEFINITIONS and not (self.is_direct and self._direct.lists(name))
-        return self._meta if is_meta else self._direct
+    def _one_with(self, name: str) -> PassthroughTools | MetaTools:
+        is_meta = name in DEFINITIONS and not (self.is_passthrough and self._passthrough.lists(name))
+        return self._meta if is_meta else self._passthrough

@@ -21,7 +21,12 @@ from toolcrib.errors import LimitExceededError, ToolExecutionError
 from toolcrib.errors.base import shown
 from toolcrib.execution.call import Approval, Call, CallContext, PageNotifier
 from toolcrib.execution.mcp.relays import APPS, LOG_LEVELS
-from toolcrib.gateway.frontend import Confirmation, ConfirmationResult, InputNeeded, StartedTask
+from toolcrib.gateway.frontends.shared.frontend import (
+    Confirmation,
+    ConfirmationResult,
+    InputNeeded,
+    StartedTask,
+)
 from toolcrib.gateway.identity.principals import account_of, principal_of
 from toolcrib.gateway.request.confirmation_tokens import ConfirmationTokens
 from toolcrib.gateway.request.input import (

@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 from toolcrib.concurrency.background import Background
 from toolcrib.errors import LimitExceededError
-from toolcrib.gateway.frontend import InputNeeded
+from toolcrib.gateway.frontends.shared.frontend import InputNeeded
 from toolcrib.gateway.identity.principals import OpenRequest, account_of, open_request
 from toolcrib.gateway.limits import share_of
 from toolcrib.gateway.passing import wire

@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 
 from toolcrib.crib import Settings
 from toolcrib.execution.resource_names import ROUTE
-from toolcrib.gateway.frontends.passthrough.naming import sole_source
+from toolcrib.gateway.frontends.shared.naming import sole_source
 from toolcrib.model import Tool
 
 _OWN = "toolcrib://"

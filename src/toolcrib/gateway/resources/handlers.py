@@ -26,7 +26,7 @@ from toolcrib.execution.mcp.content import ContentKind
 from toolcrib.execution.mcp.relays import APPS
 from toolcrib.execution.mcp.tool_watcher import mend_name
 from toolcrib.execution.oauth.persons import login_reason
-from toolcrib.gateway.frontends.passthrough.naming import public_name, sole_source, split_name
+from toolcrib.gateway.frontends.shared.naming import public_name, sole_source, split_name
 from toolcrib.gateway.identity.principals import PRINCIPAL, authenticated_principal
 from toolcrib.gateway.passing import foreign_meta
 from toolcrib.gateway.request.client import RequestClient

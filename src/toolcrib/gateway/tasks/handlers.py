@@ -18,7 +18,7 @@ from toolcrib.execution import Principal
 from toolcrib.execution.call import Call
 from toolcrib.execution.mcp.relays import TASKS
 from toolcrib.execution.mcp.results import task_ttl_ms
-from toolcrib.gateway.frontend import Frontend, StartedTask, TaskFrontend
+from toolcrib.gateway.frontends.shared.frontend import Frontend, StartedTask, TaskFrontend
 from toolcrib.gateway.identity.principals import authenticated_principal, principal_of, request_of
 from toolcrib.gateway.passing import wire
 from toolcrib.gateway.request.client import RequestClient

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import anyio
-from gateway.meta.asking import Asking
+from gateway.frontends.meta.asking import Asking
 
 from toolcrib import Crib
 from toolcrib.crib import GatewaySettings

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.meta.asking import called, crib_of_tools, face_of, given, refused
+from gateway.frontends.meta.asking import called, crib_of_tools, face_of, given, refused
 from hypothesis import given as given_
 from hypothesis import strategies as st
 from laws import law

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.meta.asking import Asking, crib_of_tools, face_of, given, refused
+from gateway.frontends.meta.asking import Asking, crib_of_tools, face_of, given, refused
 from mcp_types import InputRequiredResult
 from waiting import PATIENCE
 

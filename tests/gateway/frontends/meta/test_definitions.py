@@ -9,7 +9,7 @@ from typing import Any
 from weakref import ref
 
 import pytest
-from gateway.meta.asking import crib_of_tools, face_of
+from gateway.frontends.meta.asking import crib_of_tools, face_of
 
 from toolcrib import Crib, tool
 from toolcrib.crib import GatewaySettings

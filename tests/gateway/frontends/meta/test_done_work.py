@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.meta.asking import Asking, called, crib_of_tools, face_of, given, refused
+from gateway.frontends.meta.asking import Asking, called, crib_of_tools, face_of, given, refused
 from waiting import PATIENCE
 
 from toolcrib import Context, Crib, tool

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.meta.asking import Asking, called, crib_of_tools, face_of, refused
+from gateway.frontends.meta.asking import Asking, called, crib_of_tools, face_of, refused
 from mcp import MCPError
 from waiting import PATIENCE
 
@@ -23,7 +23,7 @@ from toolcrib.errors import (
 )
 from toolcrib.gateway import ConfirmationResult
 from toolcrib.gateway.frontends.meta.definitions import CODES
-from toolcrib.gateway.frontends.meta.failures import failure
+from toolcrib.gateway.frontends.shared.failures import failure
 from toolcrib.model import Tool
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from gateway.meta.asking import crib_of_tools, face_of, given, refused
+from gateway.frontends.meta.asking import crib_of_tools, face_of, given, refused
 from waiting import PATIENCE, until
 
 from toolcrib import Crib

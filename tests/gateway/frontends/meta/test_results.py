@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.meta.asking import called, crib_of_tools, face_of, texts
+from gateway.frontends.meta.asking import called, crib_of_tools, face_of, texts
 from servers.launch import python
 
 from toolcrib.crib import GatewaySettings

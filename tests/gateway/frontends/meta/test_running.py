@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.meta.asking import Asking, called, crib_of_tools, face_of, given, refused, texts
+from gateway.frontends.meta.asking import Asking, called, crib_of_tools, face_of, given, refused, texts
 from waiting import PATIENCE, until
 
 from toolcrib import Crib

@@ -4,7 +4,7 @@ from typing import Any
 
 import mcp_types
 import pytest
-from gateway.meta.asking import Asking, crib_of_tools, face_of
+from gateway.frontends.meta.asking import Asking, crib_of_tools, face_of
 from mcp import Client
 from mcp.server.lowlevel import Server
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway.meta.asking import called, crib_of_tools, face_of
+from gateway.frontends.meta.asking import called, crib_of_tools, face_of
 
 from toolcrib.discovery import Index
 from toolcrib.gateway.frontends.meta.catalog_summary import CatalogSummary

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.execution.chains.budget import json_size
-from toolcrib.gateway.frontend import CallingClient
+from toolcrib.gateway.frontends.shared.frontend import CallingClient
 from toolcrib.gateway.results import (
     KeptResults,
     block_data,

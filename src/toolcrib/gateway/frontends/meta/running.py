@@ -17,10 +17,10 @@ from toolcrib.execution.chains import ChainProgress, Plan
 from toolcrib.execution.chains.plan import PlannedStep
 from toolcrib.execution.chains.results import StepResult
 from toolcrib.execution.mcp.results import read_text
-from toolcrib.gateway.frontend import CallingClient
 from toolcrib.gateway.frontends.meta.catalog_summary import CatalogSummary
-from toolcrib.gateway.frontends.meta.failures import failure
 from toolcrib.gateway.frontends.meta.reply import MetaCall, Part, Reply, ResultLimiter
+from toolcrib.gateway.frontends.shared.failures import failure
+from toolcrib.gateway.frontends.shared.frontend import CallingClient
 from toolcrib.gateway.request.confirm import MAX_QUESTION, ConfirmedCalls, progress_sender
 from toolcrib.gateway.resources.addresses import page_server, place_blocks
 from toolcrib.gateway.results import encoded

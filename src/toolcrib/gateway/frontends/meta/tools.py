@@ -14,15 +14,15 @@ from toolcrib.crib.config.settings import CodeSettings
 from toolcrib.discovery import Change, Index, IndexView
 from toolcrib.errors import RuntimeUnavailableError, ToolExecutionError
 from toolcrib.errors.base import shown
-from toolcrib.gateway.frontend import CallingClient, InputNeeded
 from toolcrib.gateway.frontends.meta.arguments import Arguments
 from toolcrib.gateway.frontends.meta.catalog_summary import CatalogSnapshot, CatalogSummary
 from toolcrib.gateway.frontends.meta.definitions import DEFINITIONS, Definition
-from toolcrib.gateway.frontends.meta.failures import failure
 from toolcrib.gateway.frontends.meta.finding import FindHandlers
 from toolcrib.gateway.frontends.meta.reply import MetaCall, Reply, ResultLimiter
 from toolcrib.gateway.frontends.meta.running import RunHandlers
 from toolcrib.gateway.frontends.meta.token_usage import TokenUsage, measure_usage
+from toolcrib.gateway.frontends.shared.failures import failure
+from toolcrib.gateway.frontends.shared.frontend import CallingClient, InputNeeded
 from toolcrib.gateway.results import KeptResults, encoded, sendable
 from toolcrib.model import RunResult
 from toolcrib.model.suggest import choose

@@ -9,7 +9,7 @@ from toolcrib.crib import View
 from toolcrib.discovery import Change, Summary
 from toolcrib.errors import ToolNotFoundError
 from toolcrib.execution.mcp.tool_watcher import OWN_NAME, own_name
-from toolcrib.gateway.frontends.passthrough.naming import hashed_name, public_name, sole_source
+from toolcrib.gateway.frontends.shared.naming import hashed_name, public_name, sole_source
 from toolcrib.gateway.resources.addresses import place_meta
 from toolcrib.model import McpBackend, Tool, ToolId
 
@@ -27,7 +27,7 @@ class Listing(NamedTuple):
     """The id of each tool, by the name that it is listed under."""
 
 
-class DirectListing:
+class PassthroughListing:
     """Lists the tools of a view, of each the highest stable version.
 
     Whoever makes it passes the changes of the index on to `note`.

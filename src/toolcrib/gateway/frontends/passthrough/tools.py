@@ -12,11 +12,11 @@ from toolcrib.crib.config.gateway import GatewaySettings
 from toolcrib.discovery import Change
 from toolcrib.errors import InvalidToolIdError, ToolExecutionError, ToolNotFoundError
 from toolcrib.execution.mcp.tool_watcher import mend_name
-from toolcrib.gateway.frontend import CallingClient, InputNeeded
-from toolcrib.gateway.frontends.meta.failures import failure
 from toolcrib.gateway.frontends.meta.tools import no_such_tool
-from toolcrib.gateway.frontends.passthrough.listing import DirectListing
-from toolcrib.gateway.frontends.passthrough.naming import sole_source, split_name
+from toolcrib.gateway.frontends.passthrough.listing import PassthroughListing
+from toolcrib.gateway.frontends.shared.failures import failure
+from toolcrib.gateway.frontends.shared.frontend import CallingClient, InputNeeded
+from toolcrib.gateway.frontends.shared.naming import sole_source, split_name
 from toolcrib.gateway.passing import foreign_meta
 from toolcrib.gateway.request.confirm import ConfirmedCalls
 from toolcrib.gateway.request.input import passed_error
@@ -44,7 +44,7 @@ _NAMED = 40
 """How many namespaces are named to a model."""
 
 
-class DirectTools:
+class PassthroughTools:
     """A `Frontend` over a view that shows its tools as their servers list them.
 
     Calls go the way of all calls: policy, validation, deadline, audit and the confirmation of destructive
@@ -62,7 +62,7 @@ class DirectTools:
         self._index = view.index
         self._limit = settings.result_bytes
         self._calls = ConfirmedCalls(view, confirm=settings.confirm)
-        self._listing = DirectListing(view)
+        self._listing = PassthroughListing(view)
         self._follow()
 
     def _follow(self) -> None:

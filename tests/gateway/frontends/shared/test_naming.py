@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from toolcrib.crib import Settings
-from toolcrib.gateway.frontends.passthrough.naming import public_name, sole_source, split_name
+from toolcrib.gateway.frontends.shared.naming import public_name, sole_source, split_name
 from toolcrib.model.toolid import MAX_NAME_LENGTH
 
 NAMES = st.one_of(

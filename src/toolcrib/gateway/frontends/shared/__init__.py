@@ -1,0 +1,1 @@
+"""What all frontends use: their protocol, the public names of tools, and failures as clients get them."""
