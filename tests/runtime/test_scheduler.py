@@ -11,7 +11,7 @@ from waiting import PATIENCE, until
 
 from toolcrib import Crib
 from toolcrib.errors import LimitExceededError, RuntimeUnavailableError, explain
-from toolcrib.gateway.frontends.shared.failures import failure
+from toolcrib.gateway.frontends.shared.failures import describe_error
 from toolcrib.runtime import Bridge, ExecuteRequest, Job, Runtime
 from toolcrib.runtime.scheduler import RunQueue
 
@@ -83,7 +83,7 @@ async def test_only_so_many_runs_of_a_client_wait_and_the_others_are_told_when_t
             assert told["details"]["retry_after"] == error.retry_after
             assert error.retry_after is not None
             assert error.retry_after >= 1
-            assert "run_tool" not in failure(error)["message"]
+            assert "run_tool" not in describe_error(error)["message"]
         await place.end("a0")
         assert place.begun == ["a0", "b0"]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from toolcrib.crib import View
 from toolcrib.crib.config.gateway import GatewaySettings
+from toolcrib.execution import Principal
 from toolcrib.gateway.frontends.meta.definitions import DEFINITIONS
 from toolcrib.gateway.frontends.meta.tools import MetaTools
 from toolcrib.gateway.frontends.passthrough.tools import PassthroughTools
@@ -21,9 +22,9 @@ _MANY = "There are too many tools to list them; they are reached through those t
 
 
 class AutoTools:
-    """A `Frontend` that is `PassthroughTools` up to a number of tokens of definitions, and `MetaTools` beyond it.
+    """A `Frontend` that lists the tools themselves while they are few, else the meta-tools.
 
-    A client whose list is of before a change can call what stands in it.
+    The limit is a number of tokens of definitions. A client can still call the tools of an earlier list.
     """
 
     def __init__(self, view: View, settings: GatewaySettings, *, kept: KeptResults | None = None) -> None:
@@ -36,19 +37,19 @@ class AutoTools:
 
     @property
     def has_own_tasks(self) -> bool:
-        """Whether those are listed that may go on as tasks."""
+        """Whether the meta-tools are listed, of which some may become tasks."""
         return not self.is_passthrough
 
     @property
     def is_passthrough(self) -> bool:
-        """Whether the tools themselves are listed at this moment."""
+        """Whether the tools themselves are listed now."""
         tools = self._passthrough.tools()
         if self._counted is None or self._counted[0] is not tools:
-            self._counted = tools, self._fits(tools)
+            self._counted = tools, self._fits_limit(tools)
         return self._counted[1]
 
-    def _fits(self, tools: Sequence[Mapping[str, Any]]) -> bool:
-        """Return whether definitions take no more tokens than the limit; of too many not all are counted."""
+    def _fits_limit(self, tools: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether definitions take no more tokens than the limit."""
         total = 0
         counted: dict[int, tuple[Mapping[str, Any], int]] = {}
         for tool in tools:
@@ -63,17 +64,17 @@ class AutoTools:
         return total <= self._limit
 
     def about(self) -> str:
-        """Return what a model should know before it uses the tools, and which of the two it sees."""
+        """Return the instructions for a model, which say whether the tools themselves are listed."""
         if self.is_passthrough:
             return f"{self._passthrough.about()} {_FEW}".strip()
         return f"{_MANY} {self._meta.about()}"
 
     def tools(self) -> Sequence[ToolDefinition]:
-        """Return the definitions that clients see at this moment."""
+        """Return the definitions that clients see now."""
         return self._passthrough.tools() if self.is_passthrough else self._meta.tools()
 
     async def settled(self) -> dict[str, Any]:
-        """Wait a moment for the servers' lists, and return how long that of all is fresh, if it is shown."""
+        """Wait a moment for the servers' lists; return how long they are fresh, if they are shown."""
         fresh = await self._passthrough.settled()
         return fresh if self.is_passthrough else {}
 
@@ -82,13 +83,13 @@ class AutoTools:
         return self._passthrough.on_change(callback)
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None, client: CallingClient) -> ToolResult:
-        """Call a tool or a meta-tool, whichever of them the name means in what is listed, or was."""
-        return await self._one_with(name).call(name, arguments, client)
+        """Call the tool or the meta-tool that the name means in the present or an earlier list."""
+        return await self._frontend_with(name).call(name, arguments, client)
 
-    def finished(self, name: str, finish: Callable[[], RunResult]) -> ToolResult:
-        """Return what the task of a server's tool gave, as the result of what was called."""
-        return self._one_with(name).finished(name, finish)
+    def finished(self, name: str, finish: Callable[[], RunResult], principal: Principal) -> ToolResult:
+        """Return the result of a server's task as the result of the tool that was called."""
+        return self._frontend_with(name).finished(name, finish, principal)
 
-    def _one_with(self, name: str) -> PassthroughTools | MetaTools:
+    def _frontend_with(self, name: str) -> PassthroughTools | MetaTools:
         is_meta = name in DEFINITIONS and not (self.is_passthrough and self._passthrough.lists(name))
         return self._meta if is_meta else self._passthrough

@@ -91,10 +91,10 @@ class CatalogSummary:
         named = [name for name in counts if name]
         begin = f"The catalogue has {_tools(total)}"
         text = f"{begin} in {len(named)} namespace{'s' if len(named) > 1 else ''}" if named else begin
-        listed = _joined([f"{name} ({counts[name]})" for name in named], _MAX_TEXT // 2)
+        listed = _join([f"{name} ({counts[name]})" for name in named], _MAX_TEXT // 2)
         samples = [sample for name in [*counts][:_SAMPLED] if (sample := self._sample(name))]
         text = f"{text}: {listed}" if listed else text
-        shown = _joined(samples, _MAX_TEXT - len(text) - 20, sign="; ", more="")
+        shown = _join(samples, _MAX_TEXT - len(text) - 20, sign="; ", more="")
         return f"{text}. For example: {shown}." if shown else f"{text}."
 
     def _sample(self, namespace: str) -> str:
@@ -120,10 +120,10 @@ def _tools(count: int) -> str:
     return f"{count:,} tool{'s' if count != 1 else ''}"
 
 
-def _joined(parts: list[str], room: int, *, sign: str = ", ", more: str = ", …") -> str:
+def _join(parts: list[str], room: int, *, sign: str = ", ", more: str = ", …") -> str:
     """Return as many parts as there is room for.
 
-    >>> _joined(["github (43)", "files (14)"], 15)
+    >>> _join(["github (43)", "files (14)"], 15)
     'github (43), …'
     """
     joined = ""

@@ -1,7 +1,7 @@
 """The eight tools of the meta frontend: what each is called, takes and gives back."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from toolcrib.model import Tool
@@ -88,11 +88,11 @@ class Definition:
     runs: bool = False
     """Whether it runs tools; the others only tell of them."""
 
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        """The schemas of its arguments, by name."""
-        properties: dict[str, Any] = self.tool.input_schema["properties"]
-        return properties
+    arguments: Mapping[str, Any] = field(init=False)
+    """The schemas of its arguments, by name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arguments", self.tool.input_schema["properties"])
 
 
 def _text(description: str, **more: Any) -> dict[str, Any]:

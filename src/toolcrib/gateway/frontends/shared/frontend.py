@@ -148,10 +148,10 @@ class TaskFrontend(Protocol):
         """Whether it has tools that make several calls, and go on as tasks where that takes long."""
         ...
 
-    def finished(self, name: str, finish: Callable[[], RunResult]) -> "ToolResult":
-        """Return the result of a call whose task has ended, of the tool that was called by a name.
+    def finished(self, name: str, finish: Callable[[], RunResult], principal: Principal) -> "ToolResult":
+        """Return the result of a call whose task has ended, of the tool that a principal called by a name.
 
-        `finish` gives what the tool gave, or raises the error that it failed with.
+        `finish` returns the result of the tool, or raises its error.
         """
         ...
 
