@@ -132,7 +132,7 @@ class Gateway:
 
     @property
     def settings(self) -> GatewaySettings:
-        """How clients reach the tools, as the configuration says at this moment."""
+        """The settings of the gateway that hold now."""
         return self.crib.settings.gateway
 
     @property
@@ -306,7 +306,7 @@ class Gateway:
         return AccessRules.of(settings.gateway, token, host, self._rules)
 
     async def _run_endpoints(self, started: anyio.Event) -> None:
-        """Keep the endpoints, and follow the configuration, until cancelled."""
+        """Run the endpoints, and watch the configuration file, until cancelled."""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.endpoints.run, started)
@@ -349,7 +349,7 @@ class Gateway:
             _LOG.warning("nobody can call the gateway over HTTP any more: %s; %s", closed, remedy)
 
     def _update_endpoints(self) -> None:
-        """Have the endpoints follow the settings, which hold already whatever goes wrong here."""
+        """Update the endpoints to the settings, which hold already even if this fails."""
         try:
             self.endpoints.follow()
         except Exception:  # noqa: BLE001 - what makes frontends is foreign

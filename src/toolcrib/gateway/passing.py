@@ -43,6 +43,7 @@ class PassOn:
     def __init__(self, server: Server[Any], extensions: Callable[[], dict[str, Any]] = dict) -> None:
         """Answer for a server; the handshake declares `extensions`, which the SDK drops there."""
         self._server, self._extensions = server, extensions
+        self._info = server.server_info_stamp  # computed on each access
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Answer a request whose result is relayed; pass any other on."""
@@ -58,7 +59,7 @@ class PassOn:
         answer: Any = await handler.handler(ctx, params)
         if version != _STATELESS:
             return _adapt_for_handshake(method, answer)
-        meta = {**answer.get("_meta", {}), SERVER_INFO_META_KEY: self._server.server_info_stamp}
+        meta = {**answer.get("_meta", {}), SERVER_INFO_META_KEY: self._info}
         envelope: dict[str, Any] = {"resultType": "complete"}
         hint = self._server.cache_hints.get(method)
         if hint is not None and answer.get("resultType") != "input_required":

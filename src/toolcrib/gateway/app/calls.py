@@ -125,7 +125,7 @@ class _Answer:
 
     can_send_request = False
 
-    _headers: Headers = []  # noqa: RUF012 - nobody adds to it
+    _headers: Headers = []  # noqa: RUF012 - it is replaced, never changed
 
     def __init__(self, call: JSONRPCRequest, request: Request, send: Send, patience: float) -> None:
         self.transport = TransportContext(

@@ -57,6 +57,8 @@ def bounded(current: Callable[[], GatewaySettings]) -> type[HttpToolsProtocol]:
 class Bounded(HttpToolsProtocol):
     """uvicorn's HTTP protocol with size and time limits."""
 
+    url = b""
+    """The target of the last request; empty before the first."""
     cycle: Any
     """The last request, with its response; None before the first."""
     current: Callable[[], GatewaySettings]

@@ -242,5 +242,5 @@ def _shortened_accept_errors() -> Generator[None, None, None]:
 
 
 async def _wait_until(met: Callable[[], bool]) -> None:
-    while not met():  # noqa: ASYNC110 - nobody tells
+    while not met():  # noqa: ASYNC110 - uvicorn sets no event
         await anyio.sleep(0.005)

@@ -89,24 +89,21 @@ class SessionManager(SessionManagerBase):
 
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose body the guard has read."""
-        # Streams of changes, which a client gets by GET, never end by themselves: nothing waits for them.
-        with self._answering if scope["method"] == "POST" else nullcontext():
-            await self._answer(scope, receive, send)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request: OpenRequest = scope["toolcrib.request"]
         session = request.headers.get(_SESSION)
         if session is not None:
             self.on_request(session, request.principal)
         version = request.headers.get(_VERSION)
-        if version and version not in HANDSHAKE_PROTOCOL_VERSIONS:
-            if await answer_call(self.app, Request(scope, receive), request, self.patience):
+        # Streams of changes, which a client gets by GET, never end by themselves: nothing waits for them.
+        with self._answering if scope["method"] == "POST" else nullcontext():
+            if version and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+                if await answer_call(self.app, Request(scope, receive), request, self.patience):
+                    return
+            elif session is None and self.is_full and not (b"initialize" in request.body and self.has_idle):
+                self.on_limited("sessions")
+                await reply(send, 503, "too many sessions are open", [(b"retry-after", b"60")])
                 return
-        elif session is None and self.is_full and not (b"initialize" in request.body and self.has_idle):
-            self.on_limited("sessions")
-            await reply(send, 503, "too many sessions are open", [(b"retry-after", b"60")])
-            return
-        await super().handle_request(scope, _replay_body(request.body, receive), send)
+            await super().handle_request(scope, _replay_body(request.body, receive), send)
 
     async def wait_answered(self, within: float = math.inf) -> None:
         """Wait until no POST request is being answered, for at most so many seconds."""

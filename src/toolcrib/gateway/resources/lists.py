@@ -12,7 +12,7 @@ from toolcrib.execution import Principal
 from toolcrib.gateway.identity.principals import bind_cursor, check_cursor
 
 _PAGE = 1000
-"""How many tools, resources or prompts one page of a list has."""
+"""Tools, resources or prompts on one page of a list."""
 _Item = TypeVar("_Item")
 
 

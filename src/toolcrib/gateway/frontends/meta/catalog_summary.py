@@ -18,15 +18,15 @@ _READ_ONLY = {"readOnlyHint": True}
 
 
 class CatalogSnapshot(NamedTuple):
-    """What is seen of one version of the catalogue."""
+    """A summary of one version of the catalogue."""
 
     version: int
     counts: Mapping[str, int]
-    """How many tools each namespace has, the largest first; an empty one stands for the tools without."""
+    """Number of tools of each namespace, the largest first; the empty one has the tools without."""
     read_only: bool
     """Whether there are tools, and each says that it changes nothing."""
     text: str
-    """What the catalogue contains, for a model; empty where it is empty."""
+    """Description of the catalogue for a model; empty without tools."""
 
 
 class CatalogSummary:
@@ -37,11 +37,11 @@ class CatalogSummary:
 
     def __init__(self, index: Index | IndexView) -> None:
         self.index = index
-        """What is looked at."""
+        """The index that is summarized."""
         self._lock = Lock()
         self._seen: CatalogSnapshot | None = None
         self._counts: dict[str, tuple[int, int]] = {}
-        """How many tools a namespace has, and in which version they were counted."""
+        """Number of tools of a namespace, with the version of the index."""
         self._destructive: tuple[int, tuple[Tool, ...]] | None = None
 
     def note(self, change: Change) -> None:

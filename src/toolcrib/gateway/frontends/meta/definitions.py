@@ -7,9 +7,9 @@ from typing import Any, Final
 from toolcrib.model import Tool
 
 MAX_LIMIT = 100
-"""How many tools one page may have."""
+"""Most tools on one page."""
 MAX_EXAMPLES = 5
-"""How many examples one call gives."""
+"""Most examples of one call."""
 _MAX_CODE = 100_000
 _MAX_QUERY = 10_000
 _MAX_STEPS = 1_000
@@ -62,7 +62,7 @@ CODES: Final = (
     "denied",
     "internal",
 )
-"""What can be the matter."""
+"""All error codes."""
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
 _OBJECT = {"type": "object"}

@@ -16,9 +16,9 @@ from toolcrib.model import McpBackend, Tool
 from toolcrib.model.suggest import choose
 
 _KINDS = ("mcp", "provider", "local")
-"""What runs tools."""
+"""The kinds of backends."""
 _NAMED = 3
-"""How many namespaces are named."""
+"""Namespaces that a note names, at most."""
 _BRIEF = frozenset({"summary", "annotations", "schemaInfo"})
 """Stands for the schema of a tool whose definition is too large to send."""
 _MIRRORED = frozenset({"summary"})
@@ -124,7 +124,7 @@ class FindHandlers:
 
     @property
     def _empty_note(self) -> str:
-        """What to say where no tool can be found; whether others may use some is not told."""
+        """The note of an empty list, which does not tell whether others may use tools."""
         if self._view.rules is None:
             return "the catalogue is empty"
         return "there is no tool that the rules let you use; whoever keeps them can change that"

@@ -29,7 +29,7 @@ from toolcrib.runtime import GUIDE
 from toolcrib.runtime.registry import UNSAFE, check_profile, make_sandbox
 
 _NAMED = 40
-"""How many namespaces are named to a model that begins to use the tools."""
+"""Namespaces that the instructions name, at most."""
 _Handler = Callable[[MetaCall], Awaitable[Reply]]
 _BLOCKS: Mapping[str, type[mcp_types.ContentBlock]] = {
     "text": mcp_types.TextContent,
@@ -153,7 +153,7 @@ class MetaTools:
         return measure_usage(self._catalog.index, count_tokens(self.tools()))
 
     def _follow_index(self, index: Index | IndexView) -> None:
-        """Hear of the changes of the catalogue for as long as anybody has this frontend."""
+        """Follow the changes of the catalogue for as long as this frontend is in use."""
         catalog = ref(self._catalog)
 
         def note(change: Change) -> None:

@@ -1,1 +1,1 @@
-"""What all frontends use: their protocol, the public names of tools, and failures as clients get them."""
+"""Shared by all frontends: their protocol, the public names of tools, and failures as clients get them."""

@@ -41,7 +41,7 @@ _NEXT = {
     "limit_exceeded": "do less in one call",
     "stream_not_supported": "use run_tool",
 }
-"""What to do next, by code."""
+"""The next step, by error code."""
 _NEXT_WITHOUT_LOGIN = "tell the user, or find another tool with search_tools"
 
 
