@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from runtime.wasm.modules import like_cpython
+from runtime.sandboxes.wasm.modules import like_cpython
 
 from toolcrib import Crib
 from toolcrib.cli.state import local_principal

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from execution.chain.bench import Bench
+from execution.chains.bench import Bench
 from pydantic_core import to_json
 
 from toolcrib.errors import ChainError, LimitExceededError, explain

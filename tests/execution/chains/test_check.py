@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from execution.chain.bench import faults, shelf, tool_of
+from execution.chains.bench import faults, shelf, tool_of
 
 from toolcrib.errors import InvalidChainError, InvalidToolIdError, ToolNotFoundError
 from toolcrib.execution.chains import check_chain

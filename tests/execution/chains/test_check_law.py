@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from execution.chain.bench import shelf
+from execution.chains.bench import shelf
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from laws import law

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from execution.chain.bench import Bench, faults
+from execution.chains.bench import Bench, faults
 
 pytestmark = pytest.mark.anyio
 

@@ -1,7 +1,7 @@
 """What a chain would do."""
 
 import pytest
-from execution.chain.bench import shelf, tool_of
+from execution.chains.bench import shelf, tool_of
 
 from toolcrib.errors import ToolNotFoundError
 from toolcrib.execution.chains import Chain, plan_chain

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.chain.bench import Bench, faults
+from execution.chains.bench import Bench, faults
 from hypothesis import given
 from hypothesis import strategies as st
 

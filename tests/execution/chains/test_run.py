@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 from contracts.executor import DEADLINES
-from execution.chain.bench import Bench
+from execution.chains.bench import Bench
 from execution.toolbox import runner_of
 from waiting import PATIENCE, until
 

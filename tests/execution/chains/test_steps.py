@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from execution.chain.bench import faults
+from execution.chains.bench import faults
 from naming import named
 
 from toolcrib.errors import ChainError, InvalidChainError, ValidationError

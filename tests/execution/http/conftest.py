@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from execution.provider.server import serving
+from execution.http.server import serving
 
 
 @pytest.fixture(scope="session")

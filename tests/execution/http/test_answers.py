@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 import pytest
-from execution.provider.server import app
-from execution.provider.support import LOCAL, run
+from execution.http.server import app
+from execution.http.support import LOCAL, run
 
 from toolcrib.errors import BackendUnavailableError, ToolExecutionError
 from toolcrib.execution.http import Endpoint, HttpProvider, OpenApiProvider

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from execution.provider.server import KEY, app
-from execution.provider.support import LOCAL, call_of, run, tool_of
+from execution.http.server import KEY, app
+from execution.http.support import LOCAL, call_of, run, tool_of
 
 from toolcrib.errors import NoBackendError, ToolExecutionError
 from toolcrib.execution import Call, ProviderExecutor

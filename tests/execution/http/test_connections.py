@@ -17,8 +17,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from execution.provider.server import Talk, talking
-from execution.provider.support import LOCAL, run
+from execution.http.server import Talk, talking
+from execution.http.support import LOCAL, run
 from servers.launch import closed_port
 from waiting import PATIENCE, until
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from execution.provider.support import LOCAL, run, tool_of
+from execution.http.support import LOCAL, run, tool_of
 
 from toolcrib.errors import ConfigError, InvalidToolError, ToolcribError
 from toolcrib.execution import ProviderExecutor

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, parse_qsl, unquote, unquote_plus
 
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from execution.provider.support import LOCAL, document_of, run
+from execution.http.support import LOCAL, document_of, run
 from hypothesis import example, given
 from hypothesis import strategies as st
 from laws import law

@@ -8,8 +8,8 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.provider.server import app, came, gone, talking
-from execution.provider.support import LOCAL, call_of, run
+from execution.http.server import app, came, gone, talking
+from execution.http.support import LOCAL, call_of, run
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting import PATIENCE, until

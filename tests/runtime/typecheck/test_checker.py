@@ -7,7 +7,7 @@ from functools import partial
 
 import anyio
 import pytest
-from runtime.check.workshop import STUBS
+from runtime.typecheck.workshop import STUBS
 from runtime.workbench import descendants
 from waiting import PATIENCE, until
 

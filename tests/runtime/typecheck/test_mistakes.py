@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from runtime.check.mistakes import MISTAKES
-from runtime.check.workshop import STUBS
+from runtime.typecheck.mistakes import MISTAKES
+from runtime.typecheck.workshop import STUBS
 from waiting import PATIENCE
 
 from toolcrib.errors import CodeError

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from runtime.check.programs import FULL, PROGRAMS
-from runtime.check.shop import ANSWERS, PURCHASES, SHOP_STUBS
-from runtime.check.workshop import STUBS, run
+from runtime.typecheck.programs import FULL, PROGRAMS
+from runtime.typecheck.shop import ANSWERS, PURCHASES, SHOP_STUBS
+from runtime.typecheck.workshop import STUBS, run
 from waiting import PATIENCE
 
 from toolcrib.errors import CodeError

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.provider.support import LOCAL, document_of, run, tool_of
+from execution.http.support import LOCAL, document_of, run, tool_of
 
 from toolcrib.errors import InputValidationError
 from toolcrib.execution.http import OpenApiProvider

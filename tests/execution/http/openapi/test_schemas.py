@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from effort import at_most
-from execution.provider.support import document_of, tool_of
+from execution.http.support import document_of, tool_of
 
 from toolcrib.errors import ValidationError
 from toolcrib.execution.http import OpenApiProvider

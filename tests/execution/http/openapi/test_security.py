@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from execution.provider.server import Talk, talking
-from execution.provider.support import LOCAL, document_of, run
+from execution.http.server import Talk, talking
+from execution.http.support import LOCAL, document_of, run
 
 from toolcrib.errors import ConfigError, InputValidationError, NoBackendError, ToolExecutionError
 from toolcrib.execution.http import Endpoint, HttpProvider, OpenApiProvider

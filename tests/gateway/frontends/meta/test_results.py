@@ -159,7 +159,7 @@ async def test_what_cannot_be_kept_is_still_told() -> None:
 )
 async def test_one_small_chain_does_not_take_all_memory(kind: str) -> None:
     program = Path(__file__).with_name("chain_memory.py")
-    paths = os.pathsep.join([*sys.path, str(program.parents[2])])
+    paths = os.pathsep.join([*sys.path, str(program.parents[3])])
     env = {**os.environ, "PYTHONPATH": paths}
     ended = await anyio.run_process(python(str(program), kind, "1500"), env=env, stderr=None)
     told = json.loads(ended.stdout)

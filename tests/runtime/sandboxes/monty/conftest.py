@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from runtime.monty.guests import Guests, guests
+from runtime.sandboxes.monty.guests import Guests, guests
 from runtime.workbench import descendants
 from waiting import wait_until
 

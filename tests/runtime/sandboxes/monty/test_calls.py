@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from runtime.monty.guests import Guests, Names, Tools, echo, job_of
+from runtime.sandboxes.monty.guests import Guests, Names, Tools, echo, job_of
 from waiting import PATIENCE
 
 from toolcrib.errors import CodeError, LimitExceededError

@@ -1,7 +1,7 @@
 """The engine's wording, one test for each sentence that we rely on."""
 
 import pytest
-from runtime.monty.guests import Guests
+from runtime.sandboxes.monty.guests import Guests
 from waiting import PATIENCE
 
 from toolcrib.errors import CodeError, LimitExceededError

@@ -5,7 +5,7 @@ import sys
 import pytest
 from effort import at_most
 from pydantic_monty import NOT_HANDLED, Monty, MontyConversionError
-from runtime.monty.guests import Guests, job_of
+from runtime.sandboxes.monty.guests import Guests, job_of
 
 from toolcrib.errors import CodeError
 from toolcrib.runtime import Output

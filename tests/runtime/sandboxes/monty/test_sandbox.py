@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from contracts.sandbox import alive
-from runtime.monty.guests import Guests, guests, workers
+from runtime.sandboxes.monty.guests import Guests, guests, workers
 from runtime.workbench import descendants, descriptors
 from waiting import until, wait_until
 
@@ -316,7 +316,7 @@ def test_importing_it_loads_no_extra() -> None:
 
 ENDING = """
 import anyio
-from runtime.monty.guests import guests
+from runtime.sandboxes.monty.guests import guests
 async def main():
     async with guests(bubblewrap=False) as box:
         await box.run("__out = 1")
@@ -326,7 +326,7 @@ anyio.run(main)
 
 @pytest.mark.proof
 def test_a_process_that_ends_at_once_ends_well() -> None:
-    here = str(Path(__file__).parents[2])
+    here = str(Path(__file__).parents[3])
     for _ in range(2):
         done = child(ENDING, PYTHONPATH=here)
         assert (done.returncode, done.stderr) == (0, "")
@@ -334,7 +334,7 @@ def test_a_process_that_ends_at_once_ends_well() -> None:
 
 KILLED = """
 import anyio, json
-from runtime.monty.guests import guests
+from runtime.sandboxes.monty.guests import guests
 from runtime.workbench import descendants
 from waiting import until
 async def main():
@@ -348,7 +348,7 @@ anyio.run(main)
 
 @pytest.mark.parametrize("bubblewrap", [pytest.param(False, marks=pytest.mark.proof), None])
 def test_busy_guests_die_with_a_host_that_is_killed(bubblewrap: bool | None) -> None:
-    here = str(Path(__file__).parents[2])
+    here = str(Path(__file__).parents[3])
     code = KILLED.format(bubblewrap=bubblewrap)
     given = {**os.environ, "PYTHONPATH": here}
     with subprocess.Popen([sys.executable, "-c", code], env=given, stdout=subprocess.PIPE, text=True) as host:

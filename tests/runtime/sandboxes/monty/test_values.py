@@ -3,7 +3,7 @@
 import ast
 
 import pytest
-from runtime.monty.guests import Guests
+from runtime.sandboxes.monty.guests import Guests
 
 from toolcrib.errors import CodeError, LimitExceededError
 from toolcrib.runtime import GuestError

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from runtime.monty.guests import Guests, status, workers
+from runtime.sandboxes.monty.guests import Guests, status, workers
 
 from toolcrib.runtime.isolation import GUEST_UID, WORKER, compile_filter
 from toolcrib.runtime.sandboxes.monty.wall import wall_here, worker_script
@@ -206,7 +206,7 @@ def test_a_wall_that_cannot_be_made_leaves_no_folder_behind(tmp_path: Path) -> N
 
 UNPRIVILEGED = """
 import json, os, anyio
-from runtime.monty.guests import guests, status, workers
+from runtime.sandboxes.monty.guests import guests, status, workers
 async def main():
     async with guests() as box:
         value = await box.run("__out = 1", profile="hardened")
@@ -219,7 +219,7 @@ anyio.run(main)
 
 @needs_bubblewrap
 def test_the_wall_stands_without_privileges_too(unprivileged: list[str]) -> None:
-    given = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    given = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     command = [*unprivileged, sys.executable, "-c", UNPRIVILEGED]
     done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
     uid, *rest = json.loads(done.stdout or done.stderr)

@@ -519,7 +519,7 @@ def test_where_it_cannot_run_it_says_what_to_do(tmp_path: Path) -> None:
             "def full(name): raise OSError(24, 'Too many open files')\nos.memfd_create = full",
         ),
     }
-    script = CANNOT.format(tests=str(Path(__file__).parents[2]), lacks=list(lacks.values()))
+    script = CANNOT.format(tests=str(Path(__file__).parents[3]), lacks=list(lacks.values()))
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     for remedy, line in zip(lacks, ended.stdout.splitlines(), strict=True):
         assert line.count(remedy) == 2, line

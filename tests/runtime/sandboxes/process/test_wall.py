@@ -32,7 +32,7 @@ anyio.run(main)
 
 @pytest.mark.usefixtures("needs_bubblewrap")
 def test_a_caller_who_is_not_root_is_walled_by_a_user_namespace(unprivileged: list[str]) -> None:
-    given = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    given = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     command = [*unprivileged, sys.executable, "-c", UNPRIVILEGED]
     ended = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
     lines = ended.stdout.splitlines()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from runtime.backends import BACKENDS
-from runtime.wasm.modules import like_cpython
+from runtime.sandboxes.wasm.modules import like_cpython
 from runtime.workbench import Bench
 
 from toolcrib.errors import RuntimeUnavailableError
