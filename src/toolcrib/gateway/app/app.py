@@ -1,7 +1,7 @@
 """The HTTP application: MCP endpoints, health and metrics."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 import anyio
@@ -9,20 +9,75 @@ from anyio.abc import TaskGroup, TaskStatus
 from pydantic_core import from_json
 
 from toolcrib import __version__
+from toolcrib.crib import GatewaySettings
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.gateways import EXPOSE_ALL, EXPOSE_HEADER
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.app.asgi import CLOSE, OpenRequest, Receive, Scope, Send, reply, send_bytes
-from toolcrib.gateway.app.connect import CONNECT
+from toolcrib.gateway.app.connect import CONNECT, LoginPages
+from toolcrib.gateway.app.rules import AccessRules
 from toolcrib.gateway.app.sessions import SessionManager
 from toolcrib.gateway.endpoint import McpEndpoint
+from toolcrib.gateway.endpoints import Endpoints
 from toolcrib.gateway.identity.identities import METADATA
 
 if TYPE_CHECKING:
-    from toolcrib.gateway.gateway import Gateway
+    from toolcrib.discovery import StoreStatus
+    from toolcrib.execution.audit import AuditStatus
+    from toolcrib.execution.mcp import ServerStatus
 
 _SESSION = b"mcp-session-id"
 _EXPOSE = EXPOSE_HEADER.encode()
+
+
+class Served(Protocol):
+    """What `HttpApp` needs from its gateway, which imports the server when it is first used."""
+
+    logins: LoginPages
+    """The pages on which persons log in to servers."""
+    endpoints: Endpoints
+    """The MCP endpoints."""
+
+    @property
+    def settings(self) -> GatewaySettings:
+        """The settings that hold now."""
+        ...
+
+    def rules(self) -> AccessRules:
+        """Return the access rules that hold now."""
+        ...
+
+    def unready(self) -> dict[str, str]:
+        """Return the required parts that are not ready, with their states."""
+        ...
+
+    def status(self) -> "dict[str, ServerStatus]":
+        """Return the status of each server."""
+        ...
+
+    def visible_to(self, principal: Principal | None) -> frozenset[str] | None:
+        """Return the servers whose names a principal may see; None for all."""
+        ...
+
+    def audit(self) -> "AuditStatus | None":
+        """Return the status of the audit file; None without an audit."""
+        ...
+
+    def catalogue(self) -> "StoreStatus | None":
+        """Return the status of the catalogue's file; None if it is not stored."""
+        ...
+
+    def metrics(self, principal: Principal) -> tuple[bytes, str]:
+        """Return the metrics that a principal may see, and their content type."""
+        ...
+
+    def limited(self, limit: str) -> None:
+        """Count a request that a limit refused, or a session that it ended."""
+        ...
+
+    def end_listening(self) -> None:
+        """End the subscription streams, which never end by themselves."""
+        ...
 
 
 class HttpApp:
@@ -32,7 +87,7 @@ class HttpApp:
     Each endpoint has a session manager, which runs in the task group until the endpoint is closed.
     """
 
-    def __init__(self, gateway: "Gateway", tasks: TaskGroup) -> None:
+    def __init__(self, gateway: Served, tasks: TaskGroup) -> None:
         self._gateway, self._tasks = gateway, tasks
         self._managers: dict[McpEndpoint, SessionManager] = {}
         self._starting = anyio.Lock()
