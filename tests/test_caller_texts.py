@@ -9,7 +9,7 @@ import pytest
 from toolcrib import Crib
 from toolcrib.discovery import Index
 from toolcrib.execution import Principal, Rule
-from toolcrib.execution.policy import Rules
+from toolcrib.execution.policy.rules import Rules
 from toolcrib.model import Tool
 from toolcrib.runtime.typecheck.clash import arms
 from toolcrib.runtime.typecheck.vocabulary import read_stub

@@ -38,7 +38,6 @@ PACKAGES = [
     "toolcrib.discovery.search.text",
     "toolcrib.execution",
     "toolcrib.execution.chains",
-    "toolcrib.execution.local",
     "toolcrib.execution.mcp",
     "toolcrib.execution.middleware",
     "toolcrib.execution.http",

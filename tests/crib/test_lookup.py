@@ -48,6 +48,20 @@ async def test_ids_are_looked_up_as_references() -> None:
 
 
 @pytest.mark.anyio
+async def test_call_runs_the_tool_that_its_reference_means_after_each_change() -> None:
+    crib = Crib()
+    crib.add(double, namespace="maths", version="1.0.0")
+    assert str((await crib.run("maths:double", {"number": 1})).tool.id) == "maths:double:1.0.0"
+    crib.add(double, namespace="maths", version="1.2.0")
+    assert str((await crib.run("maths:double", {"number": 1})).tool.id) == "maths:double:1.2.0"
+    crib.discovery.unregister("maths:double:1.2.0")
+    assert str((await crib.run("maths:double", {"number": 1})).tool.id) == "maths:double:1.0.0"
+    crib.discovery.unregister("maths:double:1.0.0")
+    with pytest.raises(ToolNotFoundError):
+        await crib.run("maths:double", {"number": 1})
+
+
+@pytest.mark.anyio
 async def test_views_know_only_the_tools_of_their_scope() -> None:
     crib = Crib()
     crib.add(double, namespace="maths")

@@ -13,10 +13,10 @@ from execution.toolbox import bare, index_of, record, runner_of
 from toolcrib import tool
 from toolcrib.errors import InputValidationError, OutputValidationError
 from toolcrib.execution import Runner
-from toolcrib.execution.local.handler import Handler
+from toolcrib.execution.local import Handler
 from toolcrib.execution.mcp import McpServers
 from toolcrib.model import McpBackend
-from toolcrib.model.plain import copy_json, is_large, measure
+from toolcrib.model.plain import copy_json, copy_unless_large, is_large, measure
 from toolcrib.model.schema.validator import DefaultValidator
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ HEAVY = (
     copy_json,
     DefaultValidator.validate_input,
     DefaultValidator.validate_output,
-    Handler.arguments,
+    Handler.read_arguments,
 )
 
 
@@ -54,7 +54,7 @@ async def check(runner: Runner, name: str) -> None:
     """Check that the work for a small call is done here, and that for a large one elsewhere."""
     with heavy_work_here() as called:
         await runner.run(name, {"items": [1, 2]})
-    assert {"validate_input", "copy_json"} <= called.keys()
+    assert {"validate_input"} <= called.keys()
     with heavy_work_here() as called:
         await runner.run(name, {"items": list(range(MANY))})
     assert [name for name, large in called.items() if large] == []
@@ -136,3 +136,12 @@ async def test_what_was_checked_of_large_arguments_is_what_runs() -> None:
 )
 def test_what_is_large(value: Any, *, large: bool) -> None:
     assert is_large(value) is large
+    assert copy_unless_large({"value": value}) == (None if large else {"value": value})
+
+
+def test_copy_of_arguments_shares_no_container_with_them() -> None:
+    given: dict[str, Any] = {"a": [{"b": [1]}], "c": "d"}
+    copied = copy_unless_large(given)
+    assert copied == given
+    given["a"][0]["b"].append(2)
+    assert copied == {"a": [{"b": [1]}], "c": "d"}

@@ -3,7 +3,7 @@
 import pytest
 
 from toolcrib.execution import Principal, Rule
-from toolcrib.execution.policy import Rules
+from toolcrib.execution.policy.rules import Rules
 from toolcrib.execution.principal import Issuers
 
 AUTHORITY = "https://login.example"

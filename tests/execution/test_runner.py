@@ -29,6 +29,7 @@ from toolcrib.errors import (
 )
 from toolcrib.execution import Answer, Call, Outcome, Principal, Request, Runner
 from toolcrib.model import Context, LocalBackend, McpBackend, ProviderBackend, Resolver, tool
+from toolcrib.model.protocols import ResolvedTool
 
 pytestmark = pytest.mark.anyio
 
@@ -294,7 +295,7 @@ async def test_a_backend_may_have_a_deadline_of_its_own() -> None:
     async def hang() -> None:
         await anyio.sleep_forever()
 
-    runner = bare(hang, timeout_of=lambda backend: 0.01 if backend == LocalBackend(name="handler") else None)
+    runner = bare(hang, timeouts={"local:handler": 0.01})
     with pytest.raises(ToolTimeoutError) as late:
         await runner.run("echo", {})
     assert late.value.timeout == 0.01
@@ -599,7 +600,7 @@ async def test_a_backend_has_its_own_deadline_where_calls_have_none() -> None:
         """Sleep."""
         await anyio.sleep_forever()
 
-    runner = Runner(index_of(sleep), local=[sleep], timeout=math.inf, timeout_of=lambda _: 0.01)
+    runner = Runner(index_of(sleep), local=[sleep], timeout=math.inf, timeouts={"local:sleep": 0.01})
     with pytest.raises(ToolTimeoutError, match=r"0\.01 s"):
         await runner.run("sleep")
 
@@ -609,6 +610,10 @@ class Arriving:
 
     def __init__(self, index: Resolver, wait: Callable[[Any], Awaitable[None]]) -> None:
         self.resolve, self.backends, self.wait_for = index.resolve, index.backends, wait
+
+    def find(self, ref: Any) -> Any:
+        tool = self.resolve(ref)
+        return ResolvedTool(str(tool.id), tool, self.backends(tool.id))
 
 
 async def test_a_tool_may_be_waited_for_before_it_is_looked_up() -> None:

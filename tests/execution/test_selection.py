@@ -7,7 +7,7 @@ import pytest
 
 from toolcrib.errors import InvalidBackendError, NoBackendError, ToolcribError
 from toolcrib.execution import LocalHandlers
-from toolcrib.execution.selection import by_kind, candidates
+from toolcrib.execution.selection import by_kind, select_backends
 from toolcrib.model import LocalBackend, McpBackend, Tool
 
 TOOL = Tool(name="add", input_schema={"type": "object"})
@@ -22,7 +22,7 @@ def add(a: int) -> int:
 
 def chosen(choice: Any) -> list[Any]:
     handlers = LocalHandlers({"add": add, "sum": add})
-    return list(candidates(TOOL, (NEAR, OTHER), {"local": handlers}, lambda _tool, _backends: choice))
+    return list(select_backends(TOOL, (NEAR, OTHER), {"local": handlers}, lambda _tool, _backends: choice))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_selector_that_fails_is_told() -> None:
         raise KeyError("no")
 
     with pytest.raises(InvalidBackendError, match="the selector failed: KeyError: 'no'"):
-        candidates(TOOL, (NEAR,), {"local": LocalHandlers({"add": add})}, select)
+        select_backends(TOOL, (NEAR,), {"local": LocalHandlers({"add": add})}, select)
 
 
 def test_what_a_selector_refuses_with_one_of_our_errors_stays() -> None:
@@ -110,7 +110,7 @@ def test_what_a_selector_refuses_with_one_of_our_errors_stays() -> None:
         raise NoBackendError(tool_id="add", reason="not at night")
 
     with pytest.raises(ToolcribError, match="not at night"):
-        candidates(TOOL, (NEAR,), {"local": LocalHandlers({"add": add})}, select)
+        select_backends(TOOL, (NEAR,), {"local": LocalHandlers({"add": add})}, select)
 
 
 def test_the_nearest_comes_first() -> None:

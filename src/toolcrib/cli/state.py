@@ -55,7 +55,7 @@ class State:
             reason = "; ".join(filter(None, [rule.reason, "run it again with --yes if you agree"]))
             raise PolicyDeniedError(tool_id=request.tool_id, reason=reason, rule=rule.name)
 
-        return CallContext(principal=local_principal(), approval=Approval(ask=ask, ask_nested=ask))
+        return CallContext(principal=local_principal(), approval=Approval(ask=ask, may_suspend=False))
 
     def config_file(self) -> str | None:
         """Return the path of the named configuration, else of the one found; None without any."""

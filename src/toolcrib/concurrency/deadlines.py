@@ -1,7 +1,8 @@
-"""How long something may take, checked where a caller says it."""
+"""Timeouts of callers, and deadlines that can be paused."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -11,20 +12,18 @@ from toolcrib.errors import Problem, ValidationError
 from toolcrib.errors.base import shown
 
 LONGEST_PAUSE = 600.0
-"""Seconds that a deadline is stopped for at most: whoever never answers must not hold a call for good."""
+"""Longest pause of a deadline in seconds: a person who never answers must not hold a call for good."""
 
 
-def checked_timeout(value: Any) -> float | None:
-    """Return a deadline in seconds, None where none is given; `math.inf` stands for as long as it takes.
+def check_timeout(value: Any) -> float:
+    """Return a timeout as a number of seconds; `math.inf` means no limit.
 
-    >>> checked_timeout(2), checked_timeout(None)
-    (2.0, None)
+    >>> check_timeout(2)
+    2.0
 
     Raises:
-        ValidationError: it is no number, or not more than zero.
+        ValidationError: it is not a positive number.
     """
-    if value is None:
-        return None
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
         try:
             return float(value)
@@ -34,17 +33,19 @@ def checked_timeout(value: Any) -> float | None:
     raise ValidationError((Problem("/timeout", "timeout", reason),))
 
 
+@dataclass(slots=True)
 class PausableDeadline:
-    """The deadline of a cancel scope, which can be stopped while somebody else is waited for."""
+    """The deadline of a cancel scope, which can be stopped while a person or another party is waited for."""
 
-    def __init__(self, scope: anyio.CancelScope) -> None:
-        self._scope = scope
-        self._left = 0.0
-        self._pauses = 0
+    _scope: anyio.CancelScope
+    _left: float = 0.0
+    """Seconds that were left when the first pause began."""
+    _pauses: int = 0
+    """Pauses that have not ended."""
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Keep the time that is left until the end of the block, and of all that are entered meanwhile.
+        """Stop the deadline until the end of the block, and of all such blocks that are entered meanwhile.
 
         A pause that takes longer than `LONGEST_PAUSE` goes on at the expense of that time.
         """

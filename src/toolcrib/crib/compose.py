@@ -28,7 +28,7 @@ from toolcrib.execution.audit.hash_chain import Sign
 from toolcrib.execution.audit.signing import signer
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry
-from toolcrib.execution.policy import Approver, Rules
+from toolcrib.execution.policy.rules import Approver, Rules
 from toolcrib.execution.principal import Issuers
 from toolcrib.execution.tracing import OpenTelemetry, available
 from toolcrib.model import SchemaValidator

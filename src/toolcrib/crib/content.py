@@ -31,8 +31,8 @@ from toolcrib.execution.mcp import (
 )
 from toolcrib.execution.mcp.content import ContentKind, ServerContent
 from toolcrib.execution.mcp.freshness import together
-from toolcrib.execution.policy import Grants
-from toolcrib.execution.resource_names import canonical_address
+from toolcrib.execution.policy.resource_names import canonical_address
+from toolcrib.execution.policy.rules import Grants
 from toolcrib.model.suggest import nearest
 
 _TURN = 200

@@ -22,9 +22,9 @@ from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.audit import AuditStatus
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.mcp.config import OnInput
-from toolcrib.execution.policy import Approver
+from toolcrib.execution.policy.rules import Approver
 from toolcrib.model import LocalBackend, LocalTool, SchemaValidator, Tool, ToolOptions, tool
-from toolcrib.model.local import check_options, replaced
+from toolcrib.model.decorator import check_options, replaced
 from toolcrib.runs import RunStore
 from toolcrib.runtime import Sandbox
 
@@ -35,7 +35,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Crib(View, SavedTools):
+class Crib(SavedTools):
     """Keeps tools, finds them and runs them: Python functions, MCP servers and HTTP APIs alike.
 
     >>> import anyio

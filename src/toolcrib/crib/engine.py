@@ -38,7 +38,7 @@ from toolcrib.crib.sources.origins import (
     server_origins,
     shared_identities,
 )
-from toolcrib.crib.visible import AvailabilityResolver, VisibleTools
+from toolcrib.crib.visible import DocumentedTools, VisibleTools
 from toolcrib.discovery import Discovery, DocStore, Index, Scope, Store
 from toolcrib.discovery.store.connection import is_damage, set_aside
 from toolcrib.discovery.store.queued import QueuedStore
@@ -46,7 +46,7 @@ from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, 
 from toolcrib.execution import LocalHandlers, Observer, Principal, Runner
 from toolcrib.execution.mcp import McpServers, ServerStatus
 from toolcrib.execution.mcp.content import ServerContent
-from toolcrib.model import DefaultValidator, McpBackend, SchemaValidator, Tool, ToolBackend
+from toolcrib.model import DefaultValidator, SchemaValidator, Tool, ToolBackend
 
 _LOG = logging.getLogger("toolcrib.crib")
 _CATALOGUE_LOG = logging.getLogger("toolcrib.crib.catalogue")
@@ -103,9 +103,8 @@ class Engine:
 
     def _set_catalogue(self, store: Store | None) -> None:
         index = make_index(self.settings, store, self.hooks.searcher, self.hooks.embedder, self.validator)
-        self.resolver = AvailabilityResolver(index, self.why_absent)
         owned = None if self.hooks.store is not None else store  # the program prunes and closes its own store
-        self.discovery = Discovery(index, DocStore(self.resolver, texts=store), store=owned)
+        self.discovery = Discovery(index, DocStore(DocumentedTools(self.tools), texts=store), store=owned)
         self.store = store if isinstance(store, QueuedStore) else None
         """The store of an open crib's catalogue; None if it is not stored."""
         self._learning = Learning(self.discovery)
@@ -129,6 +128,7 @@ class Engine:
         return found
 
     def _make_runner(self) -> Runner:
+        server_timeouts = ((name, server.timeout) for name, server in self.settings.servers.items())
         return Runner(
             self.tools,
             local=self.handlers,
@@ -140,12 +140,8 @@ class Engine:
             middleware=(*must_write(self.audit), *self._middleware, *self.hooks.middleware),
             observers=(*self._observers, self._learning, *self.hooks.observers),
             timeout=self.settings.timeout,
-            timeout_of=self._timeout_of,
+            timeouts={f"mcp:{name}": limit for name, limit in server_timeouts if limit is not None},
         )
-
-    def _timeout_of(self, backend: ToolBackend) -> float | None:
-        server = self.settings.servers.get(backend.server_name) if isinstance(backend, McpBackend) else None
-        return None if server is None else server.timeout
 
     def register(self, tool: Tool, backend: ToolBackend) -> None:
         """Add a tool of this process."""
@@ -315,7 +311,7 @@ class Engine:
             drop_lists(store, origin.name)
 
     def _open_catalogue(self, origins: Collection[Origin]) -> tuple[CatalogueWriter, KeptLists]:
-        before = self.discovery, self.resolver, self._learning, self.store
+        before = self.discovery, self._learning, self.store
         lists: KeptLists = {}
         try:
             kept, missed, lists = self._read_or_rebuild({each.key: each.identity for each in origins})
@@ -323,7 +319,7 @@ class Engine:
             if self._is_store_named:
                 raise
             _LOG.warning("the catalogue is not kept: %s", error)
-            self.discovery, self.resolver, self._learning, self.store = before
+            self.discovery, self._learning, self.store = before
             kept, missed = {}, frozenset()
         self.runner = self._make_runner()
         for origin in origins:

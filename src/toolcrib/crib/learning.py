@@ -23,13 +23,14 @@ _PAUSE = 5.0
 class Learning:
     """Observer that counts uses, and learns shapes for the whole catalogue.
 
-    With a store, `run` writes the counts periodically, and `flush` at once.
+    While `run` is running, it writes the counts periodically; `flush` writes them at once. Without `run`,
+    each use is counted at once.
     """
 
     def __init__(self, discovery: Discovery) -> None:
         self._discovery = discovery
         self._shapes = ShapeLearning(discovery.docs)
-        self._is_kept = discovery.index.store is not None
+        self._is_periodic = discovery.index.store is not None
         self._uses: Counter[str] = Counter()
         self._lock = Lock()
 
@@ -42,12 +43,13 @@ class Learning:
             return
         with self._lock:
             self._uses[outcome.tool_id] += 1
-        if not self._is_kept:
+        if not self._is_periodic:
             self.flush()
-        self._shapes.learn(outcome)
-        tools = outcome.request.context.tools
-        if isinstance(tools, VisibleTools) and tools.shapes is not None:
-            tools.shapes.learn(outcome)
+        if outcome.request.tool.shared("output_schema") is None:
+            self._shapes.learn(outcome.request.tool, outcome.answer.structured)
+            tools = outcome.request.context.tools
+            if isinstance(tools, VisibleTools) and tools.shapes is not None:
+                tools.shapes.learn(outcome.request.tool, outcome.answer.structured)
 
     def flush(self) -> None:
         """Add the counts to the index."""
@@ -63,6 +65,7 @@ class Learning:
 
     async def run(self) -> None:
         """Write the counts periodically, until cancelled."""
+        self._is_periodic = True
         while True:
             await anyio.sleep(_PAUSE)
             if self._uses:

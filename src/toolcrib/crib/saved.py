@@ -2,18 +2,19 @@
 
 import json
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from toolcrib.crib.engine import Engine
+from toolcrib.crib.view import View
 from toolcrib.discovery.docs import ObservedShape
 from toolcrib.errors import InvalidToolError, Problem, ToolcribError
-from toolcrib.execution import CallContext, Request
-from toolcrib.execution.chains import ChainResult, ChainStep, Steps
+from toolcrib.execution import Request
+from toolcrib.execution.chains import ChainResult, ChainStep
 from toolcrib.execution.chains.from_code import constants, with_constants
+from toolcrib.execution.local import RunningCall
 from toolcrib.model import LocalBackend, Tool
-from toolcrib.model.local import Context
+from toolcrib.model.context import Context
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.schema.references import parse_pointer
 from toolcrib.runtime import ExecuteResult
@@ -36,20 +37,12 @@ class _Saved(Record):
     """Of a chain, where in the steps each parameter stands, as a JSON Pointer."""
 
 
-class SavedTools(ABC):
-    """The methods of a crib that make tools of runs."""
+class SavedTools(View):
+    """A view of all tools that also makes tools of runs."""
 
     _engine: Engine
     _saved: set[str]
     """The ids of those that are served."""
-
-    @abstractmethod
-    async def execute(self, code: str, *, backend: str | None, context: CallContext | None) -> ExecuteResult:
-        """Run code."""
-
-    @abstractmethod
-    async def run_chain(self, steps: Steps, *, context: CallContext | None) -> ChainResult:
-        """Run a chain."""
 
     def save_as_tool(
         self,
@@ -145,7 +138,7 @@ class SavedTools(ABC):
 
     def _serve(self, saved: _Saved) -> None:
         async def run(saved_tool_arguments: dict[str, Any], context: Context) -> Any:
-            nested = getattr(context, "nested", None)
+            nested = context.nested if isinstance(context, RunningCall) else None
             if saved.kind == "code":
                 code = with_constants(saved.code, saved_tool_arguments)
                 return (await self.execute(code, backend=saved.backend, context=nested)).value

@@ -3,10 +3,11 @@
 import logging
 from collections import Counter
 from threading import Lock
+from typing import Any
 
 from toolcrib.discovery import DocStore
 from toolcrib.errors import BackendUnavailableError, ToolcribError, ToolNotFoundError
-from toolcrib.execution import Outcome
+from toolcrib.model import Tool
 
 _LOG = logging.getLogger("toolcrib.crib")
 _ALL_UP_TO = 64
@@ -24,18 +25,16 @@ class ShapeLearning:
         self._runs: Counter[str] = Counter()
         self._lock = Lock()
 
-    def learn(self, outcome: Outcome) -> None:
-        """Learn from the outcome of a call."""
-        if outcome.answer is None or outcome.request is None:
-            return
+    def learn(self, tool: Tool, result: Any) -> None:
+        """Learn from the result of a call."""
+        tool_id = str(tool.id)
         with self._lock:
-            self._runs[outcome.tool_id] += 1
-            runs = self._runs[outcome.tool_id]
-        is_sampled = runs <= _ALL_UP_TO or runs % _THEN_EVERY == 0
-        if is_sampled and outcome.request.tool.shared("output_schema") is None:
+            self._runs[tool_id] += 1
+            runs = self._runs[tool_id]
+        if runs <= _ALL_UP_TO or runs % _THEN_EVERY == 0:
             try:
-                self._docs.observe(outcome.request.tool.id, outcome.answer.structured)
+                self._docs.observe(tool.id, result)
             except (ToolNotFoundError, BackendUnavailableError):
-                _LOG.debug("%s went away while it ran", outcome.tool_id)
+                _LOG.debug("%s went away while it ran", tool_id)
             except ToolcribError as error:  # a failure to learn must not fail the call
-                _LOG.warning("what %s gave back is not learnt: %s", outcome.tool_id, error)
+                _LOG.warning("what %s gave back is not learnt: %s", tool_id, error)

@@ -42,7 +42,7 @@ from toolcrib.execution.mcp import (
     ServerStatus,
 )
 from toolcrib.execution.mcp.config import OnInput
-from toolcrib.execution.policy import Approver
+from toolcrib.execution.policy.rules import Approver
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.progress import Progress
 from toolcrib.model import LocalTool, SchemaValidator, Tool, ToolDoc, ToolExample, ToolOptions

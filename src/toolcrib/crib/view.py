@@ -17,11 +17,17 @@ from toolcrib.crib.engine import Engine
 from toolcrib.crib.formats import convert, make_formats
 from toolcrib.crib.session import ToolSession
 from toolcrib.crib.sources.origins import Absence
-from toolcrib.crib.visible import UNKNOWN, CodeNames, Ref, VisibleTools, id_of
+from toolcrib.crib.visible import UNKNOWN, CodeNames, Ref, VisibleTools
 from toolcrib.discovery import DetailLevel, DetailName, Index, IndexView, Page, Result, Scope, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
-from toolcrib.errors import CribStateError, ToolcribError, ToolNotFoundError, ValidationError
-from toolcrib.errors.base import counted
+from toolcrib.errors import (
+    CribStateError,
+    InvalidToolIdError,
+    ToolcribError,
+    ToolNotFoundError,
+    ValidationError,
+)
+from toolcrib.errors.base import counted, either
 from toolcrib.execution import CallContext, Request, RunResult, StreamEvent
 from toolcrib.execution.arguments import check_value
 from toolcrib.execution.call import NESTED_APPROVAL
@@ -39,10 +45,10 @@ from toolcrib.execution.mcp import (
 )
 from toolcrib.execution.mcp.content import ServerContent
 from toolcrib.execution.mcp.server_health import ServerTable
-from toolcrib.execution.policy import Rules
+from toolcrib.execution.policy.rules import Rules
 from toolcrib.execution.principal import Principal, slot_owner
 from toolcrib.execution.progress import Progress
-from toolcrib.model import SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
+from toolcrib.model import LocalTool, SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
 from toolcrib.runs import RunRecord
 from toolcrib.runs.journal import RunJournal
 from toolcrib.runs.keeper import RunKeeper
@@ -161,7 +167,7 @@ class View:
             InvalidToolIdError: the id is invalid.
             BackendUnavailableError: its server has not listed its tools.
         """
-        return self._tools.resolver.resolve(self._id_of(tool_id))
+        return self._tools.look_up(self._id_of(tool_id))
 
     __iter__ = None
     """Not iterable: because of `__getitem__`, Python would try the ids 0, 1, 2, ..."""
@@ -673,11 +679,32 @@ class View:
         """
         return self._shared.engine.visible(self._scope, self._principal).absent()
 
-    def _id_of(self, tool: Named) -> str | ToolId:
-        """Return the id of a reference to a tool."""
-        summary = tool.summary if isinstance(tool, Result) else tool
-        named = summary.id if isinstance(summary, Summary) else summary
-        return id_of(named, self._shared.engine.handlers)
+    def _id_of(self, ref: Named) -> str | ToolId:
+        """Return the id of a reference to a tool.
+
+        Raises:
+            ToolNotFoundError: a function that was not added.
+            InvalidToolIdError: a function that was added as several tools.
+        """
+        if isinstance(ref, str | ToolId):
+            return ref
+        if isinstance(ref, Result | Summary):
+            return (ref.summary if isinstance(ref, Result) else ref).id
+        if isinstance(ref, Tool):
+            return ref.id
+        if not callable(ref):
+            return ref  # refused where it is resolved
+        names = self._shared.engine.handlers.names_of(ref)
+        if isinstance(ref, LocalTool) and not names:
+            return ref.tool.id
+        called = str(getattr(ref, "__qualname__", type(ref).__qualname__))
+        if not names:
+            raise ToolNotFoundError(
+                called, reason="this function was not added; add it first: crib.add(function)"
+            )
+        if len(names) > 1:
+            raise InvalidToolIdError(called, f"this function was added as {either(names)}; name one of them")
+        return names[0]
 
     def _tool_or_id(self, tool: Named) -> str | ToolId | Tool:
         return tool if isinstance(tool, Tool) else self._id_of(tool)

@@ -11,7 +11,7 @@ is such a tool.
 
 Servers list their tools late, or never. A reference that is missing is therefore waited for, but only if it
 can mean a tool of a server in this part: a caller never waits for a server that it may not see. After that,
-`AvailabilityResolver` distinguishes an unknown tool from a tool whose server is unavailable.
+`VisibleTools` distinguishes an unknown tool from a tool whose server is unavailable.
 
 `Engine.visible` keeps one `VisibleTools` for each scope and set of rules, not for each principal; other rules
 after a reload make another one. All else is read from the engine at each use, since entering a crib replaces
@@ -19,7 +19,7 @@ the index, and a reload replaces the servers.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from toolcrib.crib.config.gateway import ToolsetSettings
@@ -43,11 +43,11 @@ from toolcrib.errors import (
     ToolLoginRequiredError,
     ToolNotFoundError,
 )
-from toolcrib.errors.base import either
-from toolcrib.execution import LocalHandlers, Principal
+from toolcrib.execution import Principal
 from toolcrib.execution.mcp import ServerStatus
-from toolcrib.execution.policy import Grants, Rules
-from toolcrib.model import LocalTool, Tool, ToolBackend, ToolId
+from toolcrib.execution.policy.rules import Grants, Rules
+from toolcrib.model import Tool, ToolBackend, ToolId
+from toolcrib.model.protocols import ResolvedTool
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.redaction import hide_secrets
 from toolcrib.runtime.stubs import identifier, render
@@ -59,54 +59,10 @@ UNKNOWN = (InvalidToolIdError, InvalidConstraintError, ToolNotFoundError, Backen
 """Errors for references that match no known tool."""
 _FOREIGN = frozenset({"backend=mcp", "backend=provider"})
 """Facets of tools whose tags were not written by the program, and so are not trusted."""
+_MAX_FOUND = 4_096
+"""References whose tools a snapshot keeps; by their constraints, many can mean one tool."""
 _NO_FILE = "settings"
 """Name in errors for settings that were not read from a file."""
-
-
-class AvailabilityResolver:
-    """Resolver over an index; distinguishes an unknown tool from one whose server is unavailable."""
-
-    def __init__(
-        self,
-        index: Index | IndexView,
-        why_absent: Callable[[str], tuple[str, ServerUnavailableError] | None],
-        may_be_told: Callable[[str], bool] = lambda _: True,
-    ) -> None:
-        """Create a resolver.
-
-        Args:
-            index: the known tools.
-            why_absent: returns the backend of a namespace that has not listed its tools, and the failure.
-            may_be_told: returns whether the caller may learn that the server of a reference is unavailable.
-        """
-        self.index = index
-        self._why_absent, self._may_be_told = why_absent, may_be_told
-        self.backends = index.backends
-        """Returns the backends of a tool."""
-
-    def resolve(self, ref: str | ToolId) -> Tool:
-        """Return the tool that a reference means.
-
-        Raises:
-            ToolNotFoundError: there is none; with suggestions.
-            BackendUnavailableError: its server has not listed its tools. The output of the server is only in
-                the cause, since a model may read this error.
-        """
-        try:
-            return self.index.resolve(ref)
-        except ToolNotFoundError:
-            absent = self._why_absent(namespace_of(ref)) if self._may_be_told(str(ref)) else None
-            if absent is None:
-                raise
-            backend, failure = absent
-            reason = hide_secrets(failure.reason)
-            if isinstance(failure, LoginRequiredError):
-                raise ToolLoginRequiredError(
-                    tool_id=str(ref), op="resolve", backend=backend, reason=reason, server=failure.server
-                ) from failure
-            raise BackendUnavailableError(
-                tool_id=str(ref), op="resolve", backend=backend, reason=reason, sent=False
-            ) from failure
 
 
 class ToolState(Protocol):
@@ -114,8 +70,6 @@ class ToolState(Protocol):
 
     discovery: Discovery
     """All tools and their documentation."""
-    resolver: AvailabilityResolver
-    """Resolves all tools."""
     rules: Rules | None
     """The rules about who may find and run which tools; None without rules."""
     names: frozenset[str]
@@ -148,9 +102,23 @@ class _Part:
 
     whole: Index
     """The index that it is a part of."""
-    resolver: AvailabilityResolver
+    index: IndexView
     docs: DocStore
     shapes: ShapeLearning
+
+
+@dataclass(slots=True)
+class _Snapshot:
+    """Lookups in one version of the index, kept until it changes."""
+
+    index: Index | IndexView
+    version: int
+    found: dict[str, ResolvedTool] = field(default_factory=dict)
+    """Tools by the references that calls have used."""
+    namespaces: tuple[str, ...] | None = None
+    """Namespaces in order, once they were needed."""
+    names: dict[str, tuple[tuple[str, ...], frozenset[str]]] = field(default_factory=dict)
+    """Names of tools by namespace, in order and as a set."""
 
 
 class VisibleTools:
@@ -171,29 +139,31 @@ class VisibleTools:
         self._admission = None if self._grants is None else _admission(self._grants)
         self._cached_part: _Part | None = None
         self._outside: tuple[IndexView, int, frozenset[str]] | None = None
-        self._names_of: tuple[Index | IndexView, int] | None = None
-        self._names: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}
+        self._cached_snapshot: _Snapshot | None = None
 
     @property
     def _part(self) -> _Part:
         """The part of the engine's present index; entering a crib may replace that index."""
         whole = self._engine.discovery.index
         if self._cached_part is None or self._cached_part.whole is not whole:
-            view = whole.view(self._scope, self._admission)
-            resolver = AvailabilityResolver(view, self._engine.why_absent, self._may_be_told)
-            docs = self._engine.discovery.docs.apart(resolver)
-            self._cached_part = _Part(whole, resolver, docs, ShapeLearning(docs))
+            docs = self._engine.discovery.docs.apart(DocumentedTools(self))
+            index = whole.view(self._scope, self._admission)
+            self._cached_part = _Part(whole, index, docs, ShapeLearning(docs))
         return self._cached_part
 
     @property
-    def resolver(self) -> AvailabilityResolver:
-        """Resolves visible tools; does not distinguish denied ids from unknown ones."""
-        return self._engine.resolver if self._is_whole else self._part.resolver
+    def _snapshot(self) -> _Snapshot:
+        """The lookups in the index as it is now."""
+        index = self.index  # another one once the crib is entered
+        cached, version = self._cached_snapshot, index.version
+        if cached is None or cached.index is not index or cached.version != version:
+            cached = self._cached_snapshot = _Snapshot(index, version)
+        return cached
 
     @property
     def index(self) -> Index | IndexView:
         """The index of the tools."""
-        return self._engine.discovery.index if self._is_whole else self._part.resolver.index
+        return self._engine.discovery.index if self._is_whole else self._part.index
 
     @property
     def docs(self) -> DocStore:
@@ -212,10 +182,10 @@ class VisibleTools:
             ToolNotFoundError: it is not, even if it has documentation.
         """
         if not self._is_whole:
-            self.resolver.resolve(tool_id)
+            self.look_up(tool_id)
         return self.docs
 
-    def resolve(self, ref: str | ToolId) -> Tool:
+    def find(self, ref: str | ToolId) -> ResolvedTool:
         """Return the tool of a reference in a call.
 
         An id that the rules deny is refused whether or not such a tool exists. A tool that is hidden for its
@@ -226,32 +196,81 @@ class VisibleTools:
             ToolNotFoundError: there is no visible tool; with suggestions among the visible ones.
             BackendUnavailableError: its server has not listed its tools.
         """
+        snapshot = self._snapshot
+        found = snapshot.found.get(ref) if isinstance(ref, str) else None
+        if found is not None:
+            return found
         try:
-            return self.resolver.resolve(ref)
+            tool, backends = snapshot.index.find(ref)
         except ToolNotFoundError as error:
+            self._raise_if_unavailable(ref)
             refusal = None if self._grants is None else self._grants.refusal(str(ref))
             if refusal is None:
                 raise
             if refusal.rule is None and error.suggestions:
                 refusal.reason += f"; did you mean {error.suggestions[0]!r}?"
             raise refusal from None
+        found = ResolvedTool(str(tool.id), tool, backends)
+        if isinstance(ref, str) and len(snapshot.found) < _MAX_FOUND:
+            snapshot.found[ref] = found
+        return found
+
+    def resolve(self, ref: str | ToolId) -> Tool:
+        """Return the tool of a reference in a call, as `find` does."""
+        return self.find(ref).tool
+
+    def look_up(self, ref: str | ToolId) -> Tool:
+        """Return the tool of a reference; a denied id is not found, like an unknown one.
+
+        Raises:
+            ToolNotFoundError: there is none; with suggestions.
+            BackendUnavailableError: its server has not listed its tools.
+        """
+        try:
+            return self.index.resolve(ref)
+        except ToolNotFoundError:
+            self._raise_if_unavailable(ref)
+            raise
+
+    def _raise_if_unavailable(self, ref: str | ToolId) -> None:
+        """Raise if a tool is missing because its server has not listed its tools.
+
+        The output of the server is only in the cause, since a model may read this error.
+        """
+        absent = self._engine.why_absent(namespace_of(ref)) if self._may_be_told(str(ref)) else None
+        if absent is None:
+            return
+        backend, failure = absent
+        reason = hide_secrets(failure.reason)
+        if isinstance(failure, LoginRequiredError):
+            raise ToolLoginRequiredError(
+                tool_id=str(ref), op="resolve", backend=backend, reason=reason, server=failure.server
+            ) from failure
+        raise BackendUnavailableError(
+            tool_id=str(ref), op="resolve", backend=backend, reason=reason, sent=False
+        ) from failure
 
     def backends(self, tool_id: str | ToolId) -> Sequence[ToolBackend]:
         """Return the backends of a tool."""
         return self.index.backends(tool_id)
 
+    def namespaces(self) -> tuple[str, ...]:
+        """Return the namespaces in order; an empty one stands for the tools without."""
+        snapshot = self._snapshot
+        if snapshot.namespaces is None:
+            snapshot.namespaces = snapshot.index.namespaces()
+        return snapshot.namespaces
+
     def names(self, namespace: str) -> tuple[tuple[str, ...], frozenset[str]]:
         """Return the names of the tools in a namespace, each once for all versions: in order, as a set."""
-        index = self.index  # another one once the crib is entered
-        state = index, index.version
-        if self._names_of != state:
-            self._names_of, self._names = state, {}
-        if namespace not in self._names:
-            listed = tuple(dict.fromkeys(summary.name for summary in index.every(namespace=namespace)))
-            if not listed:  # code can make up any number of namespaces
+        snapshot = self._snapshot
+        if namespace not in snapshot.names:
+            if namespace not in self.namespaces():  # code can make up any number of them
                 return (), frozenset()
-            self._names[namespace] = listed, frozenset(listed)
-        return self._names[namespace]
+            summaries = snapshot.index.every(namespace=namespace)
+            listed = tuple(dict.fromkeys(summary.name for summary in summaries))
+            snapshot.names[namespace] = listed, frozenset(listed)
+        return snapshot.names[namespace]
 
     # Which servers may have more tools
 
@@ -318,6 +337,8 @@ class VisibleTools:
 
         If some of its tools are known, a hidden tool of it must look like an unknown one.
         """
+        if self._is_whole:
+            return True
         is_known = namespace_of(ref) in self._engine.discovery.index.namespaces()
         return not is_known and self._scope.may_admit(ref) and self._may_reveal(namespace_of(ref))
 
@@ -383,6 +404,13 @@ class VisibleTools:
         return listing
 
 
+class DocumentedTools:
+    """Resolver for the documentation of visible tools."""
+
+    def __init__(self, tools: VisibleTools) -> None:
+        self.resolve, self.backends = tools.look_up, tools.backends
+
+
 class CodeNames:
     """The visible tools by the names that code uses, as of each use."""
 
@@ -393,7 +421,7 @@ class CodeNames:
     def namespaces(self) -> Sequence[str]:
         """Return the namespaces; an empty one stands for the tools without."""
         tools = self._tools()
-        return tuple(dict.fromkeys([*tools.index.namespaces(), *sorted(tools.server_names)]))
+        return tuple(dict.fromkeys([*tools.namespaces(), *sorted(tools.server_names)]))
 
     def names(self, namespace: str) -> Sequence[str]:
         """Return the names of the tools in a namespace, each once, whatever their versions."""
@@ -409,7 +437,7 @@ class CodeNames:
             if not _may_mean_tool(tools, ref):
                 continue
             try:
-                found[ref] = _add_learnt_output(tools, tools.index.resolve(ref))
+                found[ref] = _add_learnt_output(tools, tools.find(ref).tool)
             except ToolcribError:  # it is not there, or its name is none: code may mention anything
                 continue
         return found
@@ -465,30 +493,6 @@ def _admission(grants: Grants) -> Admission:
         return grants.may_find(tool_id, tags_of(facets), hints_among(facets), vouched=vouched)
 
     return Admission(grants.key, admits)
-
-
-def id_of(ref: Ref, handlers: LocalHandlers) -> str | ToolId:
-    """Return the id of a reference to a tool.
-
-    Raises:
-        ToolNotFoundError: a function that was not added.
-        InvalidToolIdError: a function that was added as several tools.
-    """
-    if isinstance(ref, Tool):
-        return ref.id
-    if isinstance(ref, str | ToolId) or not callable(ref):
-        return ref
-    names = handlers.names_of(ref)
-    if isinstance(ref, LocalTool) and not names:
-        return ref.tool.id
-    called = str(getattr(ref, "__qualname__", type(ref).__qualname__))
-    if not names:
-        raise ToolNotFoundError(
-            called, reason="this function was not added; add it first: crib.add(function)"
-        )
-    if len(names) > 1:
-        raise InvalidToolIdError(called, f"this function was added as {either(names)}; name one of them")
-    return names[0]
 
 
 def scope_of(toolset: str | ToolsetSettings | Scope, settings: Settings) -> Scope:

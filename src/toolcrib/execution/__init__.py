@@ -3,6 +3,7 @@
 from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, StreamEvent, Update
 from toolcrib.execution.chains import ChainLimits, ChainResult, ChainStep, Plan, StepResult
 from toolcrib.execution.local import LocalHandlers
+from toolcrib.execution.policy.rule import Rule
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.protocols import (
     Executor,
@@ -13,7 +14,6 @@ from toolcrib.execution.protocols import (
     ProviderExecutor,
     Selector,
 )
-from toolcrib.execution.rule import Rule
 from toolcrib.execution.runner import DEFAULT_TIMEOUT, Runner
 from toolcrib.model.results import RunResult
 

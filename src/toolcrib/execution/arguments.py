@@ -6,7 +6,7 @@ from typing import Any
 
 from toolcrib.concurrency.loop import in_thread
 from toolcrib.errors import InputValidationError, Op, Problem, ToolcribError, ToolError, ValidationError
-from toolcrib.model.plain import copy_json, is_large, parse_json
+from toolcrib.model.plain import copy_json, copy_unless_large, parse_json
 from toolcrib.model.schema.validator import SchemaValidator
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import error_text
@@ -56,18 +56,18 @@ async def validate_arguments(validator: SchemaValidator, tool: Tool, args: dict[
     Raises:
         InputValidationError: they do not fit.
     """
+    copied = copy_unless_large(args)
     try:
-        if is_large(args):
+        if copied is None:
             return await in_thread(_copy_and_check, validator, tool, args)
-        check_value(validator.validate_input, tool, args, "validate_input")
+        check_value(validator.validate_input, tool, copied, "validate_input")
     except ValidationError as error:
         raise InputValidationError(error.problems, error.text, tool_id=str(tool.id)) from error
-    copied: dict[str, Any] = copy_json(args)
     return copied
 
 
 def _copy_and_check(validator: SchemaValidator, tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
-    """Copy arguments, then validate the copy: in a thread, the caller may change its object at any time."""
+    """Copy large arguments, then validate the copy; the caller may change its object meanwhile."""
     try:
         copied: dict[str, Any] = copy_json(args)
     except ValueError as error:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from pydantic import Field
 
 from toolcrib.errors import PolicyDeniedError, ToolcribError
+from toolcrib.execution.policy.rule import Effect, Rule
 from toolcrib.execution.principal import Principal, SubjectToken
-from toolcrib.execution.rule import Effect, Rule
 from toolcrib.model.backend import AnyBackend, ToolBackend
 from toolcrib.model.protocols import ToolSource
 from toolcrib.model.record import Record
@@ -99,17 +99,13 @@ class Decision:
     """The decision of the rules and the policy about a call."""
 
     effect: Effect
+    """`ask`: a person has to agree first."""
     rule: Rule | None = None
     """The rule that matched; None if none did."""
     is_risky: bool = False
-    """Whether a person has to agree, because the tool may destroy something and no rule consents to it."""
+    """Whether a person is asked because the tool may destroy something and no rule consents to it."""
     allowed_by: str | None = None
     """Name of the rule that allows the call, or the name returned by the program's policy; for the audit."""
-
-    @property
-    def needs_person(self) -> bool:
-        """Whether a person has to agree first."""
-        return self.is_risky or self.effect == "ask"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +114,9 @@ class Approval:
 
     ask: "Callable[[Request, Decision], Awaitable[None]] | None" = None
     """Asks a person; raises `PolicyDeniedError` without consent. None: no person can be asked."""
-    ask_nested: "Callable[[Request, Decision], Awaitable[None]] | None" = None
-    """The same for calls that a tool makes itself, in whose middle it never suspends the call."""
+    may_suspend: bool = True
+    """Whether `ask` may suspend the call until the client repeats its request. A suspended tool would run
+    again from its beginning, so such an `ask` is not for calls that a tool makes itself."""
     granted: frozenset[str] = frozenset()
     """Ids of the tools that a person has agreed to."""
     confirm_destructive: bool = False
@@ -149,10 +146,12 @@ class CallContext:
     def nested(self) -> "CallContext":
         """Return the context of calls that the tool makes itself, in the name of its caller.
 
-        A client is not asked in the middle of a tool, which would run again for the answer: what needs the
-        consent of a person has it before the tool begins, or is refused.
+        If a question may suspend the call, no question is asked here: a nested call that needs the consent
+        of a person has it before the tool begins, or is refused.
         """
-        approval = replace(self.approval, ask=self.approval.ask_nested)
+        approval = self.approval
+        if approval.ask is not None and approval.may_suspend:
+            approval = replace(approval, ask=None)
         return replace(self, approval=approval, tools=None)
 
 

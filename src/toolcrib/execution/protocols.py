@@ -82,10 +82,11 @@ Selector = Callable[[Tool, Sequence[ToolBackend]], ToolBackend | Sequence[ToolBa
 class Observer(Protocol):
     """Watches calls; it may not change them, and must not block.
 
-    `begin` is called with the reference and who asks before anything else happens, and what it returns
-    exactly once when that call has ended, in the same task. What either raises is logged and goes no further.
+    `begin` is called with the reference and the caller before anything else happens, and the callback that it
+    returns exactly once when that call has ended, in the same task. Exceptions of both are logged and have no
+    other effect.
     """
 
-    def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:
-        """Note that a call begins, and return the callback for how it ended."""
+    def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None] | None:
+        """Observe that a call begins; return the callback for its end, or None if it is not observed."""
         ...

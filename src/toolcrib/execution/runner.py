@@ -1,6 +1,6 @@
 """Runs every call in the same stages: resolve, authorize, validate, select, dispatch, check, report.
 
-`Runner._run_with_deadline` has all stages in one function, so that their order can be read. It matters:
+`Runner._run_stages` has them in one function, so that their order can be read. The order matters:
 
 - The rules decide before the arguments are validated, so that a denied caller learns nothing of a schema.
 - The arguments are validated and copied before a person is asked. A person should not be asked about a call
@@ -22,12 +22,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, Literal, overload
 
 import anyio
 
 from toolcrib.concurrency.background import is_being_cancelled
-from toolcrib.concurrency.deadlines import PausableDeadline, checked_timeout
+from toolcrib.concurrency.deadlines import PausableDeadline, check_timeout
 from toolcrib.concurrency.loop import in_thread
 from toolcrib.errors import (
     BackendUnavailableError,
@@ -61,7 +62,8 @@ from toolcrib.execution.chains import (
 from toolcrib.execution.chains.parse import beside, read_chain
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
-from toolcrib.execution.policy import Authorizer, Rules
+from toolcrib.execution.policy.authorizer import Authorizer
+from toolcrib.execution.policy.rules import Rules
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.progress import Progress, Reporter
 from toolcrib.execution.protocols import (
@@ -72,16 +74,15 @@ from toolcrib.execution.protocols import (
     ProviderExecutor,
     Selector,
 )
-from toolcrib.execution.selection import by_kind, candidates, label, may_go_on
+from toolcrib.execution.selection import by_kind, label, may_try_next, select_backends
 from toolcrib.execution.streaming import stream_events
 from toolcrib.model.backend import ProviderBackend, ToolBackend
-from toolcrib.model.local import LocalTool
+from toolcrib.model.decorator import LocalTool
 from toolcrib.model.plain import is_large
-from toolcrib.model.protocols import Resolver, ToolSource
+from toolcrib.model.protocols import ResolvedTool, Resolver, ToolSource
 from toolcrib.model.results import RunResult
 from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
 from toolcrib.model.suggest import did_you_mean
-from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
 from toolcrib.redaction import error_text
 
@@ -148,7 +149,7 @@ class Runner:
         middleware: Sequence[Middleware] = (),
         observers: Sequence[Observer] = (),
         timeout: float = DEFAULT_TIMEOUT,
-        timeout_of: Callable[[ToolBackend], float | None] = lambda _: None,
+        timeouts: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """Create a runner from its parts.
 
@@ -165,9 +166,9 @@ class Runner:
             middleware: wraps each call to a backend, the first outermost.
             observers: are notified of the beginning and the end of each call.
             timeout: seconds that a call may take by default.
-            timeout_of: returns the same for one backend; None for the default.
+            timeouts: the same for single backends, by their labels, such as `mcp:github`.
         """
-        self._resolver = resolver
+        self._tools: ToolSource = resolver if isinstance(resolver, ToolSource) else _KnownTools(resolver)
         handlers = local if isinstance(local, LocalHandlers) else LocalHandlers(local)
         self._executors: dict[str, Executor] = {
             "local": handlers,
@@ -179,9 +180,9 @@ class Runner:
         self._authorizer = Authorizer(rules, policy)
         self._select = select
         self._observers = tuple(observers)
-        self._dispatch_through_middleware = compose(middleware, self._dispatch)
+        self._call_through_middleware = compose(middleware, self._call_backend)
         self._timeout = timeout
-        self._timeout_of = timeout_of
+        self._timeouts = timeouts
 
     async def run(  # noqa: PLR0913 - each is another wish of the caller
         self,
@@ -208,10 +209,10 @@ class Runner:
         """
         state = _CallState(str(tool_id), args, context or CallContext(principal=principal))
         if progress is None:
-            return await self._run_reporting(state, tool_id, timeout, None, defaults=defaults)
+            return await self._run_observed(state, tool_id, timeout, None, defaults=defaults)
         reporter = Reporter(progress, framed=frame_progress)
         async with reporter.around():
-            return await self._run_reporting(state, tool_id, timeout, reporter.emit, defaults=defaults)
+            return await self._run_observed(state, tool_id, timeout, reporter.emit, defaults=defaults)
 
     async def stream(
         self,
@@ -231,7 +232,7 @@ class Runner:
         state = _CallState(str(tool_id), args, context, streamed=True)
 
         async def run(emit: Emit) -> RunResult:
-            return await self._run_reporting(state, tool_id, timeout, emit, defaults=defaults)
+            return await self._run_observed(state, tool_id, timeout, emit, defaults=defaults)
 
         async with aclosing(stream_events(state.tool_id, lambda: state.tool_id, run)) as events:
             async for event in events:
@@ -284,20 +285,20 @@ class Runner:
             BackendUnavailableError: the tools were not listed in time; nothing was run.
         """
         began = anyio.current_time()
-        limit = checked_timeout(timeout)
+        limit = None if timeout is None else check_timeout(timeout)
         context = context or CallContext(principal=principal)
-        resolver = context.tools or self._resolver
-        if isinstance(resolver, ToolSource):
+        tools = context.tools or self._tools
+        if not isinstance(tools, _KnownTools):
             steps = await self._wait_for_steps(
-                steps, resolver, self._timeout if limit is None else limit, limits
+                steps, tools, self._timeout if limit is None else limit, limits
             )
-        chain = await beside(steps, partial(check_chain, steps, resolver, self._validator, limits=limits))
+        chain = await beside(steps, partial(check_chain, steps, tools, self._validator, limits=limits))
         if dry_run:
-            return plan_chain(chain, resolver)
+            return plan_chain(chain, tools)
 
         async def run(tool_id: str, args: dict[str, Any], within: float | None, _step: str) -> RunResult:
             state = _CallState(tool_id, args, context)
-            return await self._run_reporting(state, tool_id, within, None, defaults=False)
+            return await self._run_observed(state, tool_id, within, None, defaults=False)
 
         calling: RunTool = run if around is None else around(run)
         return await run_chain(chain, calling, timeout=limit, progress=progress, limits=limits, since=began)
@@ -314,7 +315,7 @@ class Runner:
             return steps if problems else chain
         raise _not_ready(tool_id, limit)
 
-    async def _run_reporting(
+    async def _run_observed(
         self,
         state: _CallState,
         ref: str | ToolId,
@@ -325,10 +326,16 @@ class Runner:
     ) -> RunResult:
         """Run a call, and notify the observers of its beginning and its end."""
         started = perf_counter()
-        watchers = self._notify_begin(state)
+        finishers: list[_Finish] = []
+        for observer in self._observers:
+            try:
+                if (finish := observer.begin(state.tool_id, state.context.principal)) is not None:
+                    finishers.append(finish)
+            except Exception:  # noqa: BLE001 - observers may be user code, and must not break the call
+                _LOG.exception("the observer %r failed", observer)
         answer, failure = None, None
         try:
-            answer = await self._run_with_deadline(state, ref, timeout, emit, defaults=defaults)
+            answer = await self._run_stages(state, ref, timeout, emit, defaults=defaults)
             assert state.request is not None  # noqa: S101 - set before a backend is called
             return RunResult.of_checked(
                 tool=state.request.tool,
@@ -342,21 +349,10 @@ class Runner:
             failure = error
             raise
         finally:
-            if watchers:
-                _report(watchers, state, answer, failure, perf_counter() - started)
+            if finishers:
+                _report(finishers, state, answer, failure, perf_counter() - started)
 
-    def _notify_begin(self, state: _CallState) -> list[_Finish]:
-        """Notify the observers that a call begins, and return their callbacks for its end."""
-        watchers: list[_Finish] = []
-        for observer in self._observers:
-            try:
-                if (finish := observer.begin(state.tool_id, state.context.principal)) is not None:
-                    watchers.append(finish)
-            except Exception:  # noqa: BLE001 - observers may be user code, and must not break the call
-                _LOG.exception("the observer %r failed", observer)
-        return watchers
-
-    async def _run_with_deadline(
+    async def _run_stages(
         self,
         state: _CallState,
         ref: str | ToolId,
@@ -371,46 +367,50 @@ class Runner:
         caller did not choose, is also extended by waiting for the server to list its tools, and stops while
         the server asks the client for input.
         """
-        own_limit = checked_timeout(timeout)
-        limit = self._timeout if own_limit is None else own_limit
+        limit = self._timeout if timeout is None else check_timeout(timeout)
         with anyio.move_on_after(limit) as scope:
             clock = PausableDeadline(scope)
             try:
-                tool, waited = await self._resolve(state, ref)
-                if own_limit is None and waited > _NEGLIGIBLE_WAIT:
+                found, waited = await self._resolve(state, ref)
+                tool = found.tool
+                if timeout is None and waited > _NEGLIGIBLE_WAIT:
                     scope.deadline += waited
 
                 state.op = "policy"
-                request = _read_request(state, tool, defaults=defaults)
+                args, notes = read_arguments(state.args, state.tool_id)
+                state.notes += notes
+                filled = fill_defaults(tool, args) if defaults else args
+                request = state.request = Request(tool=tool, args=filled, context=state.context)
                 decision = await self._authorizer.authorize(request)
-                if not decision.needs_person:
+                needs_person = decision.effect == "ask"
+                if not needs_person:
                     state.is_allowed, state.rule = True, decision.allowed_by
 
-                checked = await validate_arguments(self._validator, tool, request.args)
-                request = state.request = replace(request, args=checked)
-                if decision.needs_person:  # after the validation: see the top of this module
+                checked = await validate_arguments(self._validator, tool, filled)
+                request = state.request = Request(tool=tool, args=checked, context=state.context)
+                if needs_person:  # after the validation: see the top of this module
                     with clock.paused():
                         await self._authorizer.obtain_consent(request, decision)
                     state.is_allowed, state.rule = True, decision.allowed_by
 
-                offered = (state.context.tools or self._resolver).backends(tool.id)
-                backends = candidates(tool, offered, self._executors, self._select)
-                server_limit = self._timeout_of(backends[0]) if own_limit is None else None
-                if server_limit is not None:
-                    begun = scope.deadline - limit if isfinite(limit) else anyio.current_time()
-                    scope.deadline, limit = begun + server_limit, server_limit
+                backends = select_backends(tool, found.backends, self._executors, self._select)
+                if timeout is None and self._timeouts:
+                    own_limit = self._timeouts.get(label(backends[0]))
+                    if own_limit is not None:
+                        begun = scope.deadline - limit if isfinite(limit) else anyio.current_time()
+                        scope.deadline, limit = begun + own_limit, own_limit
 
                 call = Call(
                     tool=tool,
-                    args=request.args,
-                    context=request.context,
+                    args=checked,
+                    context=state.context,
                     backend=backends[0],
                     emit=emit,
                     streamed=state.streamed,
                     deadline=scope.deadline,
-                    pause=clock.paused if own_limit is None else None,
+                    pause=clock.paused if timeout is None else None,
                 )
-                return await self._try_backends(state, call, backends)
+                return await self._dispatch(state, call, backends)
             except anyio.get_cancelled_exc_class() as error:
                 if is_being_cancelled():
                     raise
@@ -420,44 +420,43 @@ class Runner:
             raise _not_ready(state.tool_id, limit)
         raise ToolTimeoutError(tool_id=state.tool_id, op=state.op, backend=state.place, timeout=limit)
 
-    async def _resolve(self, state: _CallState, ref: str | ToolId) -> tuple[Tool, float]:
+    async def _resolve(self, state: _CallState, ref: str | ToolId) -> tuple[ResolvedTool, float]:
         """Resolve a reference; return the tool, and the seconds spent waiting for its server."""
-        resolver, waited = state.context.tools or self._resolver, 0.0
+        tools, waited = state.context.tools or self._tools, 0.0
         try:
-            tool = resolver.resolve(ref)
+            found = tools.find(ref)
         except (ToolNotFoundError, BackendUnavailableError, PolicyDeniedError):
             # Rules may allow by its tags or hints what they refuse by its id, while no tool of it is known.
-            if not isinstance(resolver, ToolSource):
+            if isinstance(tools, _KnownTools):
                 raise
             began = anyio.current_time()
-            await resolver.wait_for(ref)
+            await tools.wait_for(ref)
             waited = anyio.current_time() - began
-            tool = resolver.resolve(ref)
-        state.tool_id = str(tool.id)
-        return tool, waited
+            found = tools.find(ref)
+        state.tool_id = found.id
+        return found, waited
 
-    async def _try_backends(self, state: _CallState, call: Call, backends: Sequence[ToolBackend]) -> Answer:
+    async def _dispatch(self, state: _CallState, call: Call, backends: Sequence[ToolBackend]) -> Answer:
         """Call the backends in order until one is available, and return its answer."""
-        tried = 0
-        while True:
-            state.backend, state.op = backends[tried], "execute"
-            tried += 1
+        for place, backend in enumerate(backends, 1):
+            state.backend, state.op = backend, "execute"
             try:
-                return await self._dispatch_through_middleware(call)
+                return await self._call_through_middleware(call)
             except BackendUnavailableError as error:
-                if tried == len(backends) or not may_go_on(call, error):
+                if place == len(backends) or not may_try_next(call, error):
                     raise
-                state.notes.append(f"{label(call.backend)} was unavailable; another backend was tried")
-            call = replace(call, backend=backends[tried])
+                state.notes.append(f"{label(backend)} was unavailable; another backend was tried")
+            call = replace(call, backend=backends[place])
+        raise AssertionError("there is at least one backend")
 
-    async def _dispatch(self, call: Call) -> Answer:
-        """Run a call on its backend and check its value; convert every failure to a typed error."""
+    async def _call_backend(self, call: Call) -> Answer:
+        """Run a call on its backend and check its result; convert every failure to a typed error."""
         try:
             answer = await self._executors[call.backend.kind].call(call)
             if is_large(answer.structured):
-                await in_thread(self._check_output, call, answer)
+                await in_thread(self._check_result, call, answer)
             elif not answer.is_task:
-                self._check_output(call, answer)
+                self._check_result(call, answer)
         except ToolError as error:
             error.backend = error.backend or label(call.backend)
             raise
@@ -468,7 +467,7 @@ class Runner:
             raise ToolExecutionError(tool_id=call.tool_id, backend=place, reason=reason) from error
         return answer
 
-    def _check_output(self, call: Call, answer: Answer) -> None:
+    def _check_result(self, call: Call, answer: Answer) -> None:
         try:
             check_value(self._validator.validate_output, call.tool, answer.structured, "validate_output")
         except ValidationError as error:
@@ -481,17 +480,23 @@ class Runner:
             ) from error
 
 
-def _read_request(state: _CallState, tool: Tool, *, defaults: bool) -> Request:
-    """Read the arguments of a call, and store its request in the state."""
-    args, notes = read_arguments(state.args, state.tool_id)
-    state.notes += notes
-    filled = fill_defaults(tool, args) if defaults else args
-    state.request = Request(tool=tool, args=filled, context=state.context)
-    return state.request
+class _KnownTools:
+    """Tool source over a plain resolver: all its tools are known, so that none is waited for."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self.resolve, self.backends = resolver.resolve, resolver.backends
+
+    def find(self, ref: str | ToolId) -> ResolvedTool:
+        """Return the tool that a reference means."""
+        tool = self.resolve(ref)
+        return ResolvedTool(str(tool.id), tool, self.backends(tool.id))
+
+    async def wait_for(self, ref: str | ToolId) -> None:
+        """Return at once."""
 
 
 def _report(
-    watchers: Sequence[_Finish],
+    finishers: Sequence[_Finish],
     state: _CallState,
     answer: Answer | None,
     error: BaseException | None,
@@ -510,7 +515,7 @@ def _report(
         is_allowed=state.is_allowed,
         rule=state.rule,
     )
-    for finish in reversed(watchers):
+    for finish in reversed(finishers):
         try:
             finish(outcome)
         except Exception:  # noqa: BLE001 - observers may be user code

@@ -38,7 +38,7 @@ def label(backend: ToolBackend) -> str:
     return backend.kind
 
 
-def candidates(
+def select_backends(
     tool: Tool,
     backends: Sequence[ToolBackend],
     executors: Mapping[str, Executor],
@@ -55,7 +55,7 @@ def candidates(
         raise NoBackendError(tool_id=str(tool.id), reason="register it with one")
     try:
         choice = select(tool, offered)
-        chosen = offered if choice is offered else _chosen(choice, offered)
+        chosen = offered if choice is offered else _check_choice(choice, offered)
     except ToolcribError:
         raise
     except Exception as error:  # a selector is somebody else's code, and so is what it returns
@@ -77,12 +77,12 @@ def candidates(
     return usable
 
 
-def may_go_on(request: Request, error: BackendUnavailableError) -> bool:
+def may_try_next(request: Request, error: BackendUnavailableError) -> bool:
     """Return whether another backend may be tried: the call never arrived, or to run it twice is harmless."""
     return not error.sent or request.repeatable
 
 
-def _chosen(choice: Any, offered: Sequence[ToolBackend]) -> Sequence[ToolBackend]:
+def _check_choice(choice: Any, offered: Sequence[ToolBackend]) -> Sequence[ToolBackend]:
     if choice is None or isinstance(choice, ToolBackend):
         choice = () if choice is None else (choice,)
     if isinstance(choice, str | bytes | Mapping) or not isinstance(choice, Iterable):

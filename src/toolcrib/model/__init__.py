@@ -12,8 +12,9 @@ from toolcrib.model.argschema import (
 )
 from toolcrib.model.backend import LocalBackend, McpBackend, ProviderBackend, ToolBackend
 from toolcrib.model.canonical import CanonicalProvider, CanonicalTool
+from toolcrib.model.context import Context, LogLevel
+from toolcrib.model.decorator import LocalTool, ToolOptions, tool
 from toolcrib.model.docs import ObservedOutput, SchemaInfo, ToolDoc, ToolExample
-from toolcrib.model.local import Context, LocalTool, LogLevel, ToolOptions, tool
 from toolcrib.model.protocols import Resolver, ToolGateway
 from toolcrib.model.results import RunResult, ToolCallRecord
 from toolcrib.model.schema.source import schema_of

@@ -41,6 +41,8 @@ def measure(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[int, int, int, i
 
     >>> measure({"name": "drill", "sizes": [1, 2]})
     (5, 2, 14, 0)
+    >>> measure("drill")
+    (1, 0, 5, 0)
 
     Raises:
         ValidationError: it is not plain JSON, or larger than `MAX_NODES` or deeper than `max_depth`.
@@ -48,7 +50,8 @@ def measure(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[int, int, int, i
     kind = type(value)
     if kind is not dict and kind is not list:
         _check_scalar(value, value)
-        return 1, 0, len(value) if kind is str else 0, int(_is_wide(value))
+        is_wide = kind is int and not MIN_INT <= value <= MAX_INT
+        return 1, 0, len(value) if kind is str else 0, int(is_wide)
     nodes, levels, chars, wide = 1, 0, 0, 0
     level = [value]
     while level:
@@ -126,6 +129,25 @@ def is_large(value: Any) -> bool:
             elif kind is dict or kind is list:
                 pending.append(member)
     return chars > _LARGE_CHARS
+
+
+def copy_unless_large(value: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a copy of a JSON object that shares no container with it; None if `is_large`."""
+    copied = value.copy()
+    pending: list[Any] = [copied]
+    nodes = chars = 0
+    for container in pending:
+        nodes += len(container) + 1
+        if nodes > _LARGE_NODES:
+            return None
+        for key, member in container.items() if type(container) is dict else enumerate(container):
+            kind = type(member)
+            if kind is str:
+                chars += len(member)
+            elif kind is dict or kind is list:
+                container[key] = inner = member.copy()  # of a key that is there, so the iteration goes on
+                pending.append(inner)
+    return None if chars > _LARGE_CHARS else copied
 
 
 def longest_key(value: Any) -> int:

@@ -1,6 +1,7 @@
 """Protocols between packages that do not know each other."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from toolcrib.model.backend import ToolBackend
@@ -26,9 +27,24 @@ class Resolver(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ResolvedTool:
+    """The tool that a reference means, as a call needs it."""
+
+    id: str
+    """The id of the tool, as text."""
+    tool: Tool
+    backends: Sequence[ToolBackend]
+    """The backends of the tool, in the order of their registration."""
+
+
 @runtime_checkable
 class ToolSource(Resolver, Protocol):
-    """A resolver some of whose tools may still be on their way."""
+    """A resolver some of whose tools may not be listed yet by their servers."""
+
+    def find(self, ref: str | ToolId) -> ResolvedTool:
+        """Return the tool that the reference of a call means, by one lookup."""
+        ...
 
     async def wait_for(self, ref: str | ToolId) -> None:
         """Wait until it is known whether there is a tool of this reference."""

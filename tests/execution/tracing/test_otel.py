@@ -254,11 +254,33 @@ def test_children_of_a_span_that_is_not_sampled_are_not_sampled(outcome: Callabl
     end(outcome())
 
 
-def test_without_a_provider_nothing_is_current_and_nothing_fails(outcome: Callable[..., Outcome]) -> None:
+def test_call_without_a_provider_is_not_observed() -> None:
     before = contexts.get_current()
-    end = OpenTelemetry().begin("github:star", None)
+    assert OpenTelemetry().begin("github:star", None) is None
     assert contexts.get_current() is before
-    end(outcome())
+
+
+@pytest.mark.parametrize(
+    "provide",
+    [
+        "trace.set_tracer_provider(TracerProvider())",
+        "metrics.set_meter_provider(MeterProvider(metric_readers=[InMemoryMetricReader()]))",
+    ],
+    ids=["spans", "measurements"],
+)
+def test_provider_that_the_program_sets_later_is_used(provide: str) -> None:
+    program = f"""
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from toolcrib.execution.tracing import OpenTelemetry
+observer = OpenTelemetry()
+print(observer.begin("github:star", None) is None)
+{provide}
+print(observer.begin("github:star", None) is None)
+"""
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "True\nFalse\n"
 
 
 class RpcError(Exception):

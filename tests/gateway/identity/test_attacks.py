@@ -344,7 +344,7 @@ ELSEWHERE = {
         "gateway/test_resource_rules.py::test_resource_that_rules_refuse_is_not_read_by_another_spelling"
     ),
     ("a server that resolves a spelling otherwise than the rules do", "every way to resolve the address"): (
-        "execution/test_resource_names.py"
+        "execution/policy/test_resource_names.py"
         "::test_address_that_a_server_may_resolve_out_of_what_is_allowed_is_refused"
     ),
     ("a guess at a hidden tool by the headers of its arguments", "tools of the principal"): (

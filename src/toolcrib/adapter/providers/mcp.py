@@ -23,7 +23,7 @@ from toolcrib.adapter.rules import MCP
 from toolcrib.adapter.wire import PayloadError, WireCall, read_arguments, read_id
 from toolcrib.errors import ConversionError, ValidationError
 from toolcrib.model.canonical import CanonicalTool
-from toolcrib.model.local import LocalTool
+from toolcrib.model.decorator import LocalTool
 from toolcrib.model.plain import copy_json, measure
 from toolcrib.model.tool import Tool
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolcrib.crib import GatewaySettings, View
     from toolcrib.execution import Principal, Rule
     from toolcrib.execution.call import Decision
-    from toolcrib.execution.policy import Rules
+    from toolcrib.execution.policy.rules import Rules
     from toolcrib.execution.principal import Issuers
     from toolcrib.model import Tool
 
@@ -189,7 +189,7 @@ def explain(
 
 def _confirmation(decision: "Decision", tool: "Tool", settings: "GatewaySettings") -> str | None:
     """Return whether a client of the gateway asks its user about a destructive tool that a rule allows."""
-    from toolcrib.execution.rule import is_destructive  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.execution.policy.rule import is_destructive  # noqa: PLC0415 - not needed to ask for help
 
     rule = decision.rule
     if rule is None or decision.effect != "allow" or not is_destructive(tool.annotations):

@@ -203,9 +203,17 @@ class IndexReader:
         Raises:
             ToolNotFoundError: with the nearest ids.
         """
+        return self.find(ref)[0]
+
+    def find(self, ref: str | ToolId) -> tuple[Tool, tuple[ToolBackend, ...]]:
+        """Return the tool that a reference means, with its backends, as of one moment.
+
+        Raises:
+            ToolNotFoundError: with the nearest ids.
+        """
         with self._shared.lock:
             found = latest(self._lookup, ref)
-        return found.tool
+        return found.tool, found.backends
 
     def versions(self, tool_id: str | ToolId) -> tuple[str, ...]:
         """Return the ids of all versions of a tool that there are, the lowest first."""

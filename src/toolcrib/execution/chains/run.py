@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from toolcrib.concurrency.deadlines import checked_timeout
+from toolcrib.concurrency.deadlines import check_timeout
 from toolcrib.errors import (
     ChainError,
     InputValidationError,
@@ -68,7 +68,7 @@ async def run_chain(
         ChainError: from the error of the step that failed; `results` are those of the steps that were done,
             and of that step.
     """
-    limit = checked_timeout(timeout)
+    limit = None if timeout is None else check_timeout(timeout)
     began = anyio.current_time() if since is None else since
     running = _Running(chain, run, limits or ChainLimits())
     try:

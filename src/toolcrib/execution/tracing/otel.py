@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
+_API = ("opentelemetry.trace", "opentelemetry.metrics")
+"""Packages of OpenTelemetry's API, whose own providers record nothing."""
+
 
 @cache
 def available() -> bool:
@@ -44,7 +47,7 @@ class OpenTelemetry:
         MissingExtraError: OpenTelemetry is not installed.
     """
 
-    __slots__ = ("_spans",)
+    __slots__ = ("_providers", "_spans")
 
     def __init__(
         self,
@@ -55,15 +58,22 @@ class OpenTelemetry:
         include_results: bool = False,
     ) -> None:
         try:
-            from toolcrib.execution.tracing.spans import Spans  # noqa: PLC0415 - needs the extra
+            from toolcrib.execution.tracing.spans import Spans, get_providers  # noqa: PLC0415 - needs the extra
         except ImportError as error:
             raise MissingExtraError("tracing with OpenTelemetry", "otel") from error
+        self._providers = get_providers(tracer_provider, meter_provider)
         self._spans = Spans(
             tracer_provider, meter_provider, include_args=include_args, include_results=include_results
         )
 
-    def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - callers are people, and stay out of traces
-        """Begin a span, make it the current one, and return what ends it."""
+    def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None] | None:  # noqa: ARG002 - callers are people, and stay out of traces
+        """Begin a span, make it the current one, and return the callback that ends it.
+
+        None if the process has no provider yet: those of OpenTelemetry's API are no-ops until the program
+        sets one of an SDK, which is looked for at each call.
+        """
+        if all(type(get()).__module__.startswith(_API) for get in self._providers):
+            return None
         return self._spans.begin(tool_id)
 
     async def __call__(self, call: Call, go_on: Next, /) -> Answer:

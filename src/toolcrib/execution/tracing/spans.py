@@ -6,8 +6,15 @@ from typing import Any
 
 from opentelemetry import context as contexts
 from opentelemetry.context import Context
-from opentelemetry.metrics import MeterProvider, get_meter
-from opentelemetry.trace import Span, StatusCode, TracerProvider, get_tracer, set_span_in_context
+from opentelemetry.metrics import MeterProvider, get_meter, get_meter_provider
+from opentelemetry.trace import (
+    Span,
+    StatusCode,
+    TracerProvider,
+    get_tracer,
+    get_tracer_provider,
+    set_span_in_context,
+)
 
 from toolcrib import __version__
 from toolcrib.errors import BackendUnavailableError, ToolExecutionError
@@ -24,6 +31,16 @@ _MAX_DESCRIPTION = 1000
 _TOOL_BOUNDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 _MCP_BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
 _STRETCH = contexts.create_key("toolcrib-stretch")
+
+
+def get_providers(
+    tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
+) -> tuple[Callable[[], object], ...]:
+    """Return functions that return the providers in use: the given ones, or those of the process."""
+    return (
+        get_tracer_provider if tracer_provider is None else lambda: tracer_provider,
+        get_meter_provider if meter_provider is None else lambda: meter_provider,
+    )
 
 
 class Spans:

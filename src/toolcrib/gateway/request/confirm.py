@@ -16,8 +16,8 @@ from toolcrib.errors import (
 )
 from toolcrib.execution import CallContext, Request
 from toolcrib.execution.call import Approval, Decision
+from toolcrib.execution.policy.rule import is_destructive
 from toolcrib.execution.progress import Progress, notify
-from toolcrib.execution.rule import is_destructive
 from toolcrib.gateway.frontends.shared.frontend import CallingClient, Confirmation, ConfirmationResult
 from toolcrib.model import RunResult, Tool
 from toolcrib.model.display import visible

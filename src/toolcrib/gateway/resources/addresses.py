@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from toolcrib.crib import Settings
-from toolcrib.execution.resource_names import ROUTE
+from toolcrib.execution.policy.resource_names import ROUTE
 from toolcrib.model import McpBackend, Tool, ToolBackend
 
 _OWN = "toolcrib://"

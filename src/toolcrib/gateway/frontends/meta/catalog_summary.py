@@ -7,7 +7,7 @@ from typing import NamedTuple
 from toolcrib.discovery import Change, Index, IndexView
 from toolcrib.discovery.keys import namespace_of
 from toolcrib.errors import ToolNotFoundError
-from toolcrib.execution.rule import is_destructive
+from toolcrib.execution.policy.rule import is_destructive
 from toolcrib.model import Tool
 
 _MAX_TEXT = 600

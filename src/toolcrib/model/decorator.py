@@ -1,14 +1,13 @@
-"""A tool made of a typed Python function."""
+"""The `@tool` decorator: a typed Python function as a tool."""
 
 import copy
 import inspect
 import sys
 import typing
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial, update_wrapper
 from types import FrameType, UnionType
-from typing import Any, Generic, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
@@ -18,6 +17,7 @@ from pydantic_core import SchemaError, to_json, to_jsonable_python
 from toolcrib.errors import InputValidationError, InvalidToolError, Problem
 from toolcrib.errors.base import shown
 from toolcrib.model.argschema import ArgSchema, parse_arg_schema
+from toolcrib.model.context import is_context
 from toolcrib.model.docstring import read_docstring
 from toolcrib.model.record import problems_of
 from toolcrib.model.suggest import did_you_mean
@@ -26,11 +26,9 @@ from toolcrib.model.tool import Tool, ToolAnnotations
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_PACKAGE = __file__.removesuffix("model/local.py").removesuffix("model\\local.py")
+_PACKAGE = __file__.removesuffix("model/decorator.py").removesuffix("model\\decorator.py")
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
 _NO_SCHEMA = (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError, ValueError)
-LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-"""As MCP has them, from the least to the gravest."""
 
 
 class ToolOptions(TypedDict, total=False):
@@ -230,12 +228,6 @@ def _without_context(
     return signature.replace(parameters=kept), found[0] if found else None
 
 
-def is_context(hint: Any) -> bool:
-    """Return whether an annotation asks for the running call: `Context`, or that or None."""
-    kinds = typing.get_args(hint) or (hint,)
-    return any(isinstance(kind, type) and issubclass(kind, Context) for kind in kinds)
-
-
 def _written(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that a partial one, or a tool, stands for."""
     while isinstance(function, partial | LocalTool):
@@ -379,32 +371,3 @@ def _cause(error: Exception) -> str:
 
 def _refusal(name: str, parameter: str, reason: str) -> InvalidToolError:
     return InvalidToolError((Problem(f"/{parameter}" if parameter else "", "signature", reason[:500]),), name)
-
-
-class Context(ABC):
-    """The running call, for a handler that has a parameter of this type.
-
-    The parameter is no argument of the tool: it is in no schema, and whoever runs the tool fills it. A
-    coroutine awaits what it tells; a plain function, which runs in a thread, just calls it. Either waits
-    there while nobody has taken the report before.
-    """
-
-    tool_id: str
-    """The tool that runs."""
-    caller: str | None
-    """Who asked for it, where that is known."""
-
-    @property
-    @abstractmethod
-    def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more; a plain function should look, and stop."""
-
-    @abstractmethod
-    def progress(
-        self, progress: float, total: float | None = None, message: str | None = None
-    ) -> Awaitable[None]:
-        """Tell how far the work has come."""
-
-    @abstractmethod
-    def log(self, message: str, level: LogLevel = "info") -> Awaitable[None]:
-        """Tell something to whoever watches the call."""

@@ -1,29 +1,20 @@
-"""Authorization: the rules about who may run which tools, and the one place that decides about calls.
-
-Rules are ordered: the first match decides, and a call without a match is denied. `Authorizer` combines them
-with the policy of the program and the consent of a person.
-"""
+"""Ordered rules about who may run which tools: the first match decides, and no match denies."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from inspect import isawaitable
 from typing import Any
 
-import anyio
-
-from toolcrib.concurrency.background import is_being_cancelled
 from toolcrib.errors import PolicyDeniedError, ValidationError
 from toolcrib.execution.call import Decision, Request
+from toolcrib.execution.policy.resource_names import ROUTE, needed_readings, other_readings
+from toolcrib.execution.policy.rule import Rule, hints_of, vouches_for_tags
 from toolcrib.execution.principal import Issuers, Principal
-from toolcrib.execution.protocols import Allowed, Policy
-from toolcrib.execution.resource_names import ROUTE, needed_readings, other_readings
-from toolcrib.execution.rule import Rule, hints_of, is_destructive, vouches_for_tags
 from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
 from toolcrib.model.tool import Tool
-from toolcrib.redaction import error_text
 
 Approver = Callable[[Request, Rule], Any]
 """Asks a person about a request, as a rule requires, sync or async; returns True, or a reason against it."""
@@ -44,104 +35,6 @@ _MAX_NESTED = 4
 _MAX_SHOWN = 200
 _NO_RULE = "no rule allows it"
 _NOBODY = "a person has to agree, and nobody could be asked"
-_UNCONFIRMED = (
-    "it may destroy something, and the user has to agree before the code begins; "
-    "write its id {!r} in the code, or run it with run_tool"
-)
-
-
-class Authorizer:
-    """Decides whether a call may run.
-
-    The rules of the configuration are evaluated first, then the policy of the program. A person decides last,
-    if a rule requires it, or if the tool may destroy something and the client can ask its user.
-
-    `authorize` and `obtain_consent` are separate so that the arguments can be validated in between. The rules
-    are read at each use, and again after a person has answered: they may be reloaded in the meantime.
-    """
-
-    def __init__(
-        self, rules: "Callable[[], Rules | None]" = lambda: None, policy: Policy | None = None
-    ) -> None:
-        self._rules, self._policy = rules, policy
-
-    def decide(self, request: Request) -> Decision:
-        """Return the decision of the rules and the tool's hints, without calling the policy or a person."""
-        rules = self._rules()
-        decision = Decision("allow") if rules is None else rules.decide(request)
-        if decision.effect == "deny" or not request.context.approval.confirm_destructive:
-            return decision
-        rule = decision.rule
-        has_consent = rule is not None and rule.consents_to(request.tool_id)
-        if has_consent or not is_destructive(request.tool.annotations):
-            return decision
-        return replace(decision, is_risky=True)
-
-    async def authorize(self, request: Request) -> Decision:
-        """Return the decision about a call that may run, at once or with the consent of a person.
-
-        Raises:
-            PolicyDeniedError: the rules or the policy deny it, or a person has refused it already.
-        """
-        if (refusal := request.context.approval.refusal) is not None:
-            raise replace(refusal, tool_id=request.tool_id)
-        decision = self._decide_or_raise(request)
-        named = None if self._policy is None else await _ask_policy(self._policy, request)
-        return replace(decision, allowed_by=named if decision.rule is None else decision.rule.name)
-
-    async def obtain_consent(self, request: Request, decision: Decision) -> None:
-        """Obtain the consent of a person to a call, unless it was given before.
-
-        Raises:
-            PolicyDeniedError: the person refused, there is no person to ask, or the rules now deny the call.
-            CallSuspendedError: the client repeats the request with the answer.
-        """
-        approval = request.context.approval
-        if request.tool_id in approval.granted:
-            return
-        if approval.ask is not None:
-            await approval.ask(request, decision)
-        else:
-            rules = self._rules()
-            if decision.effect == "ask" and decision.rule is not None and rules is not None:
-                await rules.approve(request, decision.rule)
-            if decision.is_risky:
-                reason = _UNCONFIRMED.format(request.tool_id)
-                raise PolicyDeniedError(tool_id=request.tool_id, reason=reason)
-        self._decide_or_raise(request)
-
-    def _decide_or_raise(self, request: Request) -> Decision:
-        decision = self.decide(request)
-        if decision.effect == "deny":
-            raise refusal_by(request.tool_id, decision.rule)
-        return decision
-
-
-async def _ask_policy(policy: Policy, request: Request) -> str | None:
-    """Call the policy of the program; return the name of its rule that allows the call, if it gives one.
-
-    Raises:
-        PolicyDeniedError: it denies the call, or fails.
-    """
-    try:
-        verdict = policy(request)
-        if isawaitable(verdict):
-            verdict = await verdict
-    except PolicyDeniedError:
-        raise
-    except anyio.get_cancelled_exc_class() as error:
-        if is_being_cancelled():
-            raise
-        reason = "the policy failed: what it waited for was cancelled"
-        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
-    except Exception as error:  # a policy is user code; a failure must deny the call
-        reason = f"the policy failed: {error_text(error)}"
-        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
-    if isinstance(verdict, Allowed):
-        return verdict.rule
-    if verdict is not None and verdict is not True:
-        raise PolicyDeniedError(tool_id=request.tool_id, reason=verdict if isinstance(verdict, str) else "")
-    return None
 
 
 class Rules:

@@ -10,8 +10,8 @@ from pydantic import ConfigDict, Field, StrictBool, field_validator
 from pydantic_core import PydanticCustomError
 
 from toolcrib.errors import InvalidSchemaError, Problem, ToolcribError, ValidationError
+from toolcrib.execution.policy.resource_names import content_pattern
 from toolcrib.execution.principal import Issuers, Principal
-from toolcrib.execution.resource_names import content_pattern
 from toolcrib.model.backend import McpBackend, ProviderBackend
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.schema.validator import DefaultValidator

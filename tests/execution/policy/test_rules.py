@@ -6,7 +6,8 @@ import pytest
 
 from toolcrib.errors import PolicyDeniedError, ValidationError
 from toolcrib.execution import CallContext, Principal, Request, Rule
-from toolcrib.execution.policy import Authorizer, Rules
+from toolcrib.execution.policy.authorizer import Authorizer
+from toolcrib.execution.policy.rules import Rules
 from toolcrib.model import Tool
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +25,7 @@ def request_of(
 async def authorize(rules: Rules, request: Request) -> None:
     authorizer = Authorizer(lambda: rules)
     decision = await authorizer.authorize(request)
-    if decision.needs_person:
+    if decision.effect == "ask":
         await authorizer.obtain_consent(request, decision)
 
 

@@ -8,8 +8,8 @@ from pydantic import AnyUrl
 
 from toolcrib.errors import PolicyDeniedError
 from toolcrib.execution import Principal, Rule
-from toolcrib.execution.policy import Grants, Rules
-from toolcrib.execution.resource_names import canonical_address
+from toolcrib.execution.policy.resource_names import canonical_address
+from toolcrib.execution.policy.rules import Grants, Rules
 
 ANN = Principal(issuer="https://login.example", subject="ann")
 _PARTS = (
