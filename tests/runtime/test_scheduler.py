@@ -11,7 +11,7 @@ from waiting import PATIENCE, until
 
 from toolcrib import Crib
 from toolcrib.errors import LimitExceededError, RuntimeUnavailableError, explain
-from toolcrib.gateway.frontends.meta.failures import failure
+from toolcrib.gateway.frontends.shared.failures import describe_error
 from toolcrib.runtime import Bridge, ExecuteRequest, Job, Runtime
 from toolcrib.runtime.scheduler import RunQueue
 
@@ -83,7 +83,7 @@ async def test_queue_limits_waiting_runs_of_a_client() -> None:
             assert told["details"]["retry_after"] == error.retry_after
             assert error.retry_after is not None
             assert error.retry_after >= 1
-            assert "run_tool" not in failure(error)["message"]
+            assert "run_tool" not in describe_error(error)["message"]
         await place.end("a0")
         assert place.begun == ["a0", "b0"]
 

@@ -3,7 +3,13 @@
 import typing
 
 from toolcrib import errors as _errors
-from toolcrib.gateway.frontend import CallingClient, Confirmation, ConfirmationResult, Frontend, InputNeeded
+from toolcrib.gateway.frontends.shared.frontend import (
+    CallingClient,
+    Confirmation,
+    ConfirmationResult,
+    Frontend,
+    InputNeeded,
+)
 
 if typing.TYPE_CHECKING:
     from toolcrib.gateway.gateway import Gateway

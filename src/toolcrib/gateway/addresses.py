@@ -6,13 +6,13 @@ from typing import Literal, Self, cast
 from toolcrib.crib.config.gateway import SURFACES
 
 Surface = Literal["all", "meta"]
-"""What an address shows that says so itself: the tools themselves, or those that find and run them."""
+"""The frontend that an address chooses: the tools themselves, or the meta-tools."""
 _ROOT = "/mcp"
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointAddress:
-    """Where clients reach an endpoint."""
+    """The address of an endpoint."""
 
     toolset: str | None = None
     """None for everything."""
@@ -36,7 +36,7 @@ class EndpointAddress:
 
     @property
     def name(self) -> str:
-        """What stands below `/mcp/`.
+        """The path below `/mcp/`.
 
         >>> EndpointAddress("office", "all").name, EndpointAddress(None, "meta").name
         ('office/all', 'meta')

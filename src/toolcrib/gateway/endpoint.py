@@ -13,6 +13,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, Server
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import x_mcp_header_map
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
@@ -21,23 +22,26 @@ from toolcrib import __version__
 from toolcrib.concurrency.background import Loop
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.config import ContentChange
-from toolcrib.gateway.frontend import Frontend, FrontendOf, SettlingFrontend, ToolDefinition
+from toolcrib.gateway.frontends.shared.frontend import (
+    Frontend,
+    FrontendOf,
+    SettlingFrontend,
+    StartedTask,
+    ToolDefinition,
+)
 from toolcrib.gateway.identity.principals import (
-    PRINCIPAL,
     account_of,
     authenticated_principal,
-    mark_subscription,
     principal_of,
-    request_of,
 )
 from toolcrib.gateway.limits import MAX_STREAMS
-from toolcrib.gateway.passing import PassOn, pass_on, wire
+from toolcrib.gateway.passing import PassOn, wire
 from toolcrib.gateway.request.client import RequestClient, set_log_level
 from toolcrib.gateway.request.confirmation_tokens import ConfirmationTokens
-from toolcrib.gateway.request.held import COMPOSED, MAX_HELD, HeldCalls
+from toolcrib.gateway.request.held import COMPOSED, MAX_HELD, TASK_AFTER, HeldCall, HeldCalls
 from toolcrib.gateway.resources.handlers import ContentHandlers, Declared
 from toolcrib.gateway.resources.lists import page
-from toolcrib.gateway.resources.subscriptions import ChangeBus, Subscriptions
+from toolcrib.gateway.resources.subscriptions import ChangeBus, PrincipalBus, Subscriptions
 from toolcrib.gateway.tasks.handlers import TaskHandlers
 from toolcrib.mcp_internals import connection_of
 
@@ -97,7 +101,8 @@ class McpEndpoint:
         self._sessions: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()
         self.connections: WeakValueDictionary[str, Connection] = WeakValueDictionary()
         """Initialized connections of the handshake era over HTTP, by session id."""
-        self._listen = ListenHandler(self._bus, max_subscriptions=MAX_STREAMS)
+        self._streams: set[ListenHandler] = set()
+        """Handlers of the open subscription streams, one for each."""
         self._changed = anyio.Event()
         self._is_noted = False
         self._loop: Loop | None = None
@@ -111,7 +116,7 @@ class McpEndpoint:
         self.server = self._make_server()
         boundary = RequestStateBoundary(security, default_audience=f"toolcrib/{name}")
         spans = self.server.middleware
-        passing = PassOn(self._call_tool, self.server.server_info_stamp, self._content.extensions)
+        passing = PassOn(self.server, self._content.extensions)
         self.server.middleware = [*map(_OptionalTracing, spans), *middleware, boundary, passing]
         self.server.add_notification_handler(
             "notifications/initialized", mcp_types.NotificationParams, self._register_session
@@ -121,7 +126,7 @@ class McpEndpoint:
 
     def _make_server(self) -> "_Server":
         return _Server(
-            self._content.declared,
+            lambda: self._content.declared(authenticated_principal()),
             lambda: self._tasks.extensions() | self._content.extensions(),
             self._gateways,
             self._instructions,
@@ -136,14 +141,14 @@ class McpEndpoint:
                 "prompts/list": CacheHint(_LIST_FRESH, "private"),
             },
             get_tool_input_schema=self._header_schema,
-            on_list_tools=self._make_handler(self._list_tools, {"tools": []}),
-            on_call_tool=self._handle_call,
-            on_list_resources=self._make_handler(self._content.resources, {"resources": []}),
-            on_list_resource_templates=self._make_handler(self._content.templates, {"resourceTemplates": []}),
-            on_read_resource=self._make_handler(self._content.read, {"contents": []}),
-            on_list_prompts=self._make_handler(self._content.prompts, {"prompts": []}),
-            on_get_prompt=self._make_handler(self._content.prompt, {"messages": []}),
-            on_completion=self._make_handler(self._content.complete, {"completion": {"values": []}}),
+            on_list_tools=self._make_handler(self._list_tools),
+            on_call_tool=self._call_tool,
+            on_list_resources=self._make_handler(self._content.resources),
+            on_list_resource_templates=self._make_handler(self._content.templates),
+            on_read_resource=self._make_handler(self._content.read),
+            on_list_prompts=self._make_handler(self._content.prompts),
+            on_get_prompt=self._make_handler(self._content.prompt),
+            on_completion=self._make_handler(self._content.complete),
             on_subscribe_resource=self._subscribe,
             on_unsubscribe_resource=self._unsubscribe,
             on_subscriptions_listen=self._stream_changes,
@@ -172,7 +177,8 @@ class McpEndpoint:
 
     def end_listening(self) -> None:
         """End the streams of clients that listen, which never end by themselves."""
-        self._listen.close()
+        for stream in self._streams:
+            stream.close()
 
     async def run(self) -> None:
         """Notify clients of changes, until cancelled; changes within a short time are sent together."""
@@ -278,26 +284,33 @@ class McpEndpoint:
         self, context: _Context, params: mcp_types.SubscriptionsListenRequestParams
     ) -> mcp_types.SubscriptionsListenResult:
         """Send a client the changes that it requests, as far as the servers support them."""
-        wanted, declared = params.notifications, self._content.declared()
-        subscribed = wanted.resource_subscriptions or ()
-        mark_subscription(context)
-        with request_of(context):
-            self._note_shown(self._frontend_seen_by(PRINCIPAL.get()))
-            async with self._subscriptions.stream(subscribed, self._calls.client_of(context)) as uris:
+        client = self._calls.client_of(context)
+        wanted, declared = params.notifications, self._content.declared(client.principal)
+        if client.request is not None:
+            client.request.is_subscription = True
+        if len(self._streams) >= MAX_STREAMS:
+            raise MCPError(mcp_types.INTERNAL_ERROR, "Subscription limit reached")
+        self._note_shown(self._frontend_seen_by(client.principal))
+        stream = ListenHandler(PrincipalBus(self._bus, client.principal))
+        self._streams.add(stream)
+        try:
+            subscribed = self._subscriptions.stream(wanted.resource_subscriptions or (), client)
+            async with subscribed as uris:
                 heard = mcp_types.SubscriptionFilter(
                     tools_list_changed=wanted.tools_list_changed,
                     prompts_list_changed=wanted.prompts_list_changed if declared.prompts else None,
                     resources_list_changed=wanted.resources_list_changed,
                     resource_subscriptions=uris or None,
                 )
-                return await self._listen(context, params.model_copy(update={"notifications": heard}))
+                return await stream(context, params.model_copy(update={"notifications": heard}))
+        finally:
+            self._streams.discard(stream)
 
     async def _subscribe(
         self, context: _Context, params: mcp_types.SubscribeRequestParams
     ) -> mcp_types.EmptyResult:
-        with request_of(context):
-            client = self._calls.client_of(context)
-            await self._subscriptions.subscribe(connection_of(context.session), str(params.uri), client)
+        client = self._calls.client_of(context)
+        await self._subscriptions.subscribe(connection_of(context.session), str(params.uri), client)
         return mcp_types.EmptyResult()
 
     async def _unsubscribe(
@@ -309,51 +322,46 @@ class McpEndpoint:
     async def _list_tools(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
         frontend = self._frontend_seen_by(client.principal)
         fresh = await frontend.settled() if isinstance(frontend, SettlingFrontend) else {}
-        listed = page("tools", {tool["name"]: tool for tool in map(wire, frontend.tools())}, params) | fresh
+        tools = {tool["name"]: tool for tool in map(wire, frontend.tools())}
+        listed = page("tools", tools, params, client.principal) | fresh
         declared = self._gateways()
         return listed | {"_meta": declared} if declared else listed
 
     async def _call_tool(self, context: _Context, params: mcp_types.CallToolRequestParams) -> dict[str, Any]:
         """Call a tool, and return the result in the format of the stateless era."""
-
-        async def call(client: RequestClient) -> dict[str, Any]:
-            frontend = self._frontend_seen_by(client.principal)
-            return wire(await frontend.call(params.name, params.arguments or {}, client))
-
         is_single = params.name not in COMPOSED
-        may_begin = self._tasks.may_begin(context, is_own=not is_single)
-        with request_of(context):
-            given = await self._calls.answer(
-                context, params, call, is_single=is_single, takes_tasks=may_begin
-            )
-            return self._tasks.begun(given, context, params.name)
+        client = self._calls.client_of(context, params, is_single=is_single)
+        takes_tasks = client.knows_tasks and self._tasks.has_room(client)
+        client.takes_tasks = takes_tasks and is_single
 
-    async def _handle_call(
-        self, context: _Context, params: mcp_types.CallToolRequestParams
-    ) -> dict[str, Any]:
-        return pass_on(await self._call_tool(context, params), {"content": []})
+        def call(client: RequestClient) -> Awaitable[Any]:
+            frontend = self._frontend_seen_by(client.principal)
+            return frontend.call(params.name, params.arguments or {}, client)
 
-    def _make_handler(self, answer: _Answer, blank: dict[str, Any]) -> _Handler:
-        """Return a handler that relays results unchanged; the SDK sees the empty `blank` in their place."""
+        within = TASK_AFTER if takes_tasks and not is_single else None
+        given: Any = await self._calls.answer(context, client, params, call, within=within)
+        if isinstance(given, HeldCall | StartedTask):
+            return self._tasks.add_task(given, client.principal, params.name)
+        return wire(given)
+
+    def _make_handler(self, answer: _Answer) -> _Handler:
+        """Return a handler for a method of the protocol; servers may ask its client for input."""
 
         async def handle(context: _Context, params: Any) -> dict[str, Any]:
-            payload = context.params or {}
-            with request_of(context):
-                asked = _input_params(context, params)
-                if asked is not None:
-                    given = await self._calls.answer(
-                        context, asked, lambda client: answer(payload, client), is_single=True
-                    )
-                    return pass_on(self._mark_private(wire(given)), blank)
+            payload, asked = context.params or {}, _input_params(context, params)
+            if asked is None:
                 client = self._calls.client_of(context)
-                return pass_on(self._mark_private(await answer(payload, client)), blank)
+                return self._mark_private(await answer(payload, client), client)
+            client = self._calls.client_of(context, asked, is_single=True)
+            given = await self._calls.answer(context, client, asked, lambda client: answer(payload, client))
+            return self._mark_private(wire(given), client)
 
         return handle
 
-    def _mark_private(self, answer: dict[str, Any]) -> dict[str, Any]:
+    def _mark_private(self, answer: dict[str, Any], client: RequestClient) -> dict[str, Any]:
         """Mark a result as private to its client, unless all principals see the same."""
         is_same = (
-            authenticated_principal() is None and self._frontend_seen_by(PRINCIPAL.get()) is self._frontend
+            authenticated_principal() is None and self._frontend_seen_by(client.principal) is self._frontend
         )
         return answer if is_same or "cacheScope" not in answer else answer | {"cacheScope": "private"}
 

@@ -20,10 +20,10 @@ from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.app.rules import AccessRules
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints, Frontends
-from toolcrib.gateway.frontend import Frontend
 from toolcrib.gateway.frontends.auto import AutoTools
 from toolcrib.gateway.frontends.meta import MetaTools
-from toolcrib.gateway.frontends.passthrough.tools import DirectTools
+from toolcrib.gateway.frontends.passthrough.tools import PassthroughTools
+from toolcrib.gateway.frontends.shared.frontend import Frontend
 from toolcrib.gateway.health import Health
 from toolcrib.gateway.limits import ClientLimits
 from toolcrib.gateway.metrics import Metrics
@@ -91,8 +91,8 @@ class Gateway:
         Raises:
             ConfigError: with every problem found.
         """
-        self._health = Health(lambda: self.crib, lambda: self._endpoints.sessions)
-        self._metrics = Metrics(self._health)
+        self._health = Health(lambda: self.crib, lambda: self.endpoints.sessions)
+        self._metrics = Metrics(self._health, lambda: self.crib)
         self._environ, self._watch = environ, watch
         self._mark = mark_of(config) if isinstance(config, str | PathLike) else None
         self._address: str | None = None
@@ -117,9 +117,9 @@ class Gateway:
             self.crib.add(each)
         self._started = self.settings
         limits = ClientLimits(self._metrics.limited)
-        self._endpoints = Endpoints(
+        self.endpoints = Endpoints(
             self.crib,
-            frontends or _frontend,
+            frontends or _make_frontend,
             (self._metrics, limits),
             asking,
             expose=expose,
@@ -128,25 +128,25 @@ class Gateway:
         self._life: Background | None = None
         self._has_failed = False
         self._bound = "127.0.0.1"
-        self._ruled: tuple[GatewaySettings, AccessRules] | None = None
+        self._rules: AccessRules | None = None
 
     @property
     def settings(self) -> GatewaySettings:
-        """How clients reach the tools, as the configuration says at this moment."""
+        """The settings of the gateway that hold now."""
         return self.crib.settings.gateway
 
     @property
     def toolsets(self) -> tuple[str, ...]:
         """The toolsets that have an endpoint."""
-        return self._endpoints.toolsets
+        return self.endpoints.toolsets
 
     async def __aenter__(self) -> Self:
-        self._rules_of(self.crib.settings)
+        self._make_rules(self.crib.settings)
         await self.crib.__aenter__()
         try:
-            self._endpoints.follow()
+            self.endpoints.follow()
             started = anyio.Event()
-            self._life = Background(lambda: self._live(started))
+            self._life = Background(lambda: self._run_endpoints(started))
             await started.wait()
         except BaseException:
             await self.__aexit__()
@@ -154,7 +154,7 @@ class Gateway:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        self._endpoints.close()
+        self.endpoints.close()
         if self._life is not None:
             await self._life.stop()
         await self.crib.__aexit__(*exc_info)
@@ -181,11 +181,11 @@ class Gateway:
 
     def has(self, address: EndpointAddress) -> bool:
         """Return whether clients find anything at an address."""
-        return self._endpoints.has(address)
+        return self.endpoints.has(address)
 
     def find(self, address: EndpointAddress) -> McpEndpoint | None:
         """Return what clients of an address talk to; None where there is nothing."""
-        return self._endpoints.find(address)
+        return self.endpoints.find(address)
 
     async def serve_stdio(self, toolset: str | None = None) -> None:
         """Serve one client over standard input and output, until it leaves or a signal says so.
@@ -196,8 +196,8 @@ class Gateway:
         self.endpoint(toolset)
 
         def choose(first: "JSONRPCMessage") -> "Server[Any]":
-            is_direct = is_toolcrib(first) and self.has(EndpointAddress(toolset, "all"))
-            return self.endpoint(toolset, "all" if is_direct else None)
+            is_passthrough = is_toolcrib(first) and self.has(EndpointAddress(toolset, "all"))
+            return self.endpoint(toolset, "all" if is_passthrough else None)
 
         async with stop_signals() as stop, anyio.create_task_group() as tasks:
 
@@ -232,9 +232,9 @@ class Gateway:
         self.endpoint()
         host = self.settings.host if host is None else host
         port = self.settings.port if port is None else port
-        self._rules_of(self.crib.settings, host)
+        self._make_rules(self.crib.settings, host)
         listener = listen(host, port, self.crib.settings.origin)
-        self._bound, self._ruled = host, None
+        self._bound, self._rules = host, None
         self._address = address_of(listener) if is_loopback(host) else None
         async with stop_signals() as stop:
             await serve(self, listener, stop, on_ready)
@@ -249,11 +249,11 @@ class Gateway:
         return self._address
 
     def rules(self) -> AccessRules:
-        """Return who may call over HTTP at this moment."""
-        settings = self.settings
-        if self._ruled is None or self._ruled[0] is not settings:
-            self._ruled = settings, self._rules_of(self.crib.settings)
-        return self._ruled[1]
+        """Return the access rules of HTTP requests that hold now."""
+        settings = self.crib.settings
+        if self._rules is None or self._rules.settings is not settings.gateway:
+            self._rules = self._make_rules(settings)
+        return self._rules
 
     def status(self) -> Any:
         """Return how the servers and APIs are doing, by name."""
@@ -286,9 +286,9 @@ class Gateway:
 
     def end_listening(self) -> None:
         """End the subscription streams."""
-        self._endpoints.end_listening()
+        self.endpoints.end_listening()
 
-    def _rules_of(self, settings: Settings, host: str | None = None) -> AccessRules:
+    def _make_rules(self, settings: Settings, host: str | None = None) -> AccessRules:
         """Return who may call, by these settings, at an address, or at the one that it listens on.
 
         Raises:
@@ -303,13 +303,13 @@ class Gateway:
                 "with 'toolcrib token add', name a login in gateway.auth, or listen on 127.0.0.1"
             )
             raise ConfigError(settings.origin, (Problem("/gateway/token", "missing", reason),))
-        return AccessRules.of(settings.gateway, token, host, None if self._ruled is None else self._ruled[1])
+        return AccessRules.of(settings.gateway, token, host, self._rules)
 
-    async def _live(self, started: anyio.Event) -> None:
-        """Keep the endpoints, and follow the configuration, until cancelled."""
+    async def _run_endpoints(self, started: anyio.Event) -> None:
+        """Run the endpoints, and watch the configuration file, until cancelled."""
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._endpoints.run, started)
+                tasks.start_soon(self.endpoints.run, started)
                 source = self.crib.settings.source
                 wanted = self.settings.watch if self._watch is None else self._watch
                 if source and wanted:
@@ -328,8 +328,8 @@ class Gateway:
         before = self.crib.settings
         try:
             settings = await to_thread.run_sync(load, source, abandon_on_cancel=True)
-            self._rules_of(settings)
-            result = await self.crib.reload(settings, on_switched=self._follow)
+            self._make_rules(settings)
+            result = await self.crib.reload(settings, on_switched=self._update_endpoints)
         except ToolcribError as error:
             _LOG.error("the configuration stays as it was: %s", error)
             return
@@ -348,16 +348,16 @@ class Gateway:
             remedy = after.gateway.opening_remedy
             _LOG.warning("nobody can call the gateway over HTTP any more: %s; %s", closed, remedy)
 
-    def _follow(self) -> None:
-        """Have the endpoints follow the settings, which hold already whatever goes wrong here."""
+    def _update_endpoints(self) -> None:
+        """Update the endpoints to the settings, which hold already even if this fails."""
         try:
-            self._endpoints.follow()
+            self.endpoints.follow()
         except Exception:  # noqa: BLE001 - what makes frontends is foreign
             _LOG.exception("the configuration was taken up, but not by all endpoints")
 
 
-def _frontend(view: View, settings: GatewaySettings, kept: KeptResults) -> Frontend:
-    kinds = {"meta": MetaTools, "auto": AutoTools, "all": DirectTools}
+def _make_frontend(view: View, settings: GatewaySettings, kept: KeptResults) -> Frontend:
+    kinds = {"meta": MetaTools, "auto": AutoTools, "all": PassthroughTools}
     frontend: Frontend = kinds[settings.expose](view, settings, kept=kept)
     return frontend
 
@@ -380,30 +380,30 @@ def reload_summary(before: Settings, after: Settings, result: Reload, started: G
     >>> reload_summary(Settings(), other, Reload(removed=("git",)), GatewaySettings())
     'removed git; other toolsets: office; other gateway settings: confirm; after a restart: gateway.port'
     """
-    later = [f"gateway.{name}" for name in sorted(_AT_START) if _differs(started, after.gateway, name)]
+    later = [f"gateway.{name}" for name in sorted(_AT_START) if _is_changed(started, after.gateway, name)]
     parts = {
         "added": result.added,
         "changed": result.changed,
         "removed": result.removed,
-        "other toolsets:": sorted(_toolsets(before, after)),
-        "other gateway settings:": list(_taken_up(before.gateway, after.gateway)),
+        "other toolsets:": sorted(_changed_toolsets(before, after)),
+        "other gateway settings:": list(_changed_settings(before.gateway, after.gateway)),
         "after a restart:": [*result.later, *later],
     }
     text = "; ".join(f"{what} {', '.join(names)}" for what, names in parts.items() if names)
     return text or _SAME
 
 
-def _toolsets(before: Settings, after: Settings) -> Iterator[str]:
+def _changed_toolsets(before: Settings, after: Settings) -> Iterator[str]:
     for name in before.toolsets.keys() | after.toolsets.keys():
         if before.toolsets.get(name) != after.toolsets.get(name):
             yield name
 
 
-def _taken_up(before: GatewaySettings, after: GatewaySettings) -> Iterator[str]:
+def _changed_settings(before: GatewaySettings, after: GatewaySettings) -> Iterator[str]:
     for name in GatewaySettings.model_fields:
-        if name not in _AT_START and _differs(before, after, name):
+        if name not in _AT_START and _is_changed(before, after, name):
             yield name
 
 
-def _differs(before: GatewaySettings, after: GatewaySettings, name: str) -> bool:
+def _is_changed(before: GatewaySettings, after: GatewaySettings, name: str) -> bool:
     return bool(getattr(before, name) != getattr(after, name))

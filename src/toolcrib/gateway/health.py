@@ -1,25 +1,24 @@
-"""How a gateway is doing, without asking anybody anything."""
+"""The state of a gateway, without requests to servers."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
-from toolcrib.crib import Crib, Settings, View
+from toolcrib.crib import Crib, View
 from toolcrib.discovery import StoreStatus
 from toolcrib.execution import Principal
 from toolcrib.execution.audit import AuditStatus
 from toolcrib.execution.mcp import ServerStatus
 
 _WELL = frozenset({"stopped", "starting", "ready", "disabled"})
-"""States of a server that can serve its next call, or need not."""
+"""States of a server that can serve its next call, or is switched off."""
 
 
 class Health:
-    """What can be read off a crib and its endpoints at any moment."""
+    """The state of a crib and its endpoints."""
 
     def __init__(self, crib: Callable[[], Crib], sessions: Callable[[], int]) -> None:
-        """Look at a crib, and at how many sessions there are; nothing is read before it is asked for."""
+        """Read the state from a crib and a number of sessions, both when they are needed."""
         self._crib, self._sessions = crib, sessions
-        self._named: tuple[Settings, frozenset[str]] | None = None
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing."""
@@ -41,7 +40,7 @@ class Health:
         return self._crib().catalogue_status
 
     def unready(self) -> dict[str, str]:
-        """Return what is required and not well, and in which state it is."""
+        """Return the required parts that are not ready, with their states."""
         return self._unready_servers() | self._unready_audit()
 
     def _unready_audit(self) -> dict[str, str]:
@@ -65,7 +64,7 @@ class Health:
 
         How often the catalogue has changed would tell of tools that rules hide from a principal.
         """
-        seen = self._view(principal)
+        seen = self._view_of(principal)
         yield "tools", "Tools in the catalogue", len(seen.index)
         if principal is None or seen.rules is None:
             yield "index_version", "How often the catalogue has changed", seen.index.version
@@ -81,16 +80,9 @@ class Health:
 
     def states(self, principal: Principal | None = None) -> Mapping[str, int]:
         """Return how many servers are in each state, of those whose names a principal may see."""
-        return Counter(status.state for status in self._view(principal).status().values())
+        return Counter(status.state for status in self._view_of(principal).status().values())
 
-    def _view(self, principal: Principal | None) -> View:
+    def _view_of(self, principal: Principal | None) -> View:
         """Return what a principal may find; everything without one, or without rules."""
         crib = self._crib()
         return crib if crib.rules is None else crib.seen_by(principal)
-
-    def namespaces(self) -> frozenset[str]:
-        """Return the namespaces of the configuration, and the empty one, which are counted apart."""
-        settings = self._crib().settings
-        if self._named is None or self._named[0] is not settings:
-            self._named = settings, frozenset((*settings.servers, *settings.openapi, ""))
-        return self._named[1]

@@ -1,4 +1,4 @@
-"""Bounds on what clients can make a gateway keep; docs/gateway.md has the table of all of them."""
+"""Limits on the memory that clients can occupy; docs/gateway.md has a table of all of them."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -15,24 +15,24 @@ from toolcrib.gateway.identity.principals import Account, account_of, principal_
 from toolcrib.mcp_internals import connection_of
 
 MAX_ABOUT = 64 * 1024
-"""How many bytes a message may have that is kept as long as its session or subscription."""
+"""Longest message, in bytes, that is stored as long as its session or subscription."""
 MAX_IN_FLIGHT = 100
-"""How many requests of a session may wait for their answers at once."""
+"""Requests of a session that may wait for their answers at once."""
 MAX_STREAMS = 1_024
-"""How many subscription streams an endpoint may have."""
-_LARGE = 64 * 1024
-"""How many bytes a request has that counts against a budget; ordinary ones never wait for large ones."""
+"""Subscription streams that an endpoint may have."""
+LARGE_REQUEST = 64 * 1024
+"""Requests over so many bytes count against a budget; ordinary ones never wait for large ones."""
 _BUDGET = 256 * 2**20
 _LISTEN = "subscriptions/listen"
-_KEPT = frozenset({"initialize", "resources/subscribe", _LISTEN})
+_STORED = frozenset({"initialize", "resources/subscribe", _LISTEN})
 _NAMED_PART = 10
-"""A named account may have one of so many places."""
+"""An account may have one tenth of all places."""
 _FREE_PART = 4
-"""Clients whom nobody vouches for leave one of so many places free."""
+"""Clients without an account leave one quarter of all places free."""
 
 
 def share_of(total: int, account: Account | None) -> int:
-    """Return how many, of so many in all, may be one account's, or those of all whom nobody vouches for.
+    """Return the share of one account in a total, or the share of all clients without an account.
 
     >>> share_of(1000, ("tokens", "ann")), share_of(1000, None)
     (100, 750)
@@ -41,29 +41,26 @@ def share_of(total: int, account: Account | None) -> int:
 
 
 class ByteBudget:
-    """Counts the bytes of large requests that are held at once, up to a limit; one alone may be larger."""
+    """Counts the bytes of large requests in memory, up to a limit; one alone may be larger."""
 
     def __init__(self, limit: int = _BUDGET) -> None:
         self._limit = limit
         self._taken = 0
 
     def take(self, size: int) -> bool:
-        """Count a request, unless the large ones together would be too large; return whether it was."""
-        if size <= _LARGE:
-            return True
+        """Count a large request; return False if all together would be too large."""
         if self._taken and self._taken + size > self._limit:
             return False
         self._taken += size
         return True
 
     def give_back(self, size: int) -> None:
-        """Count a request no more."""
-        if size > _LARGE:
-            self._taken -= size
+        """Stop counting a request."""
+        self._taken -= size
 
 
 class ClientLimits:
-    """A middleware that refuses messages which would make an endpoint keep too much for their client."""
+    """Middleware that refuses messages which would occupy too much memory for their client."""
 
     def __init__(self, on_limited: Callable[[str], object]) -> None:
         """Call back with the name of the limit when a message is refused."""
@@ -74,27 +71,28 @@ class ClientLimits:
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Pass a message on, or refuse it."""
-        if ctx.method in _KEPT and len(to_json(ctx.params)) > MAX_ABOUT:
-            raise self._refused("client_info", f"{ctx.method!r} may say {MAX_ABOUT:,} bytes")
+        if ctx.method in _STORED and len(to_json(ctx.params)) > MAX_ABOUT:
+            raise self._refuse("client_info", f"{ctx.method!r} may say {MAX_ABOUT:,} bytes")
         connection = connection_of(ctx.session)
         waiting = self._in_flight.get(connection, 0)
         if waiting >= MAX_IN_FLIGHT:
-            raise self._refused("in_flight", f"{waiting} requests of this session are not answered yet")
+            raise self._refuse("in_flight", f"{waiting} requests of this session are not answered yet")
         size = 0 if ctx.request is None else len(ctx.request.scope.get("toolcrib.body", b""))
-        if not self._budget.take(size):
-            raise self._refused("request_bytes", "too many large requests run at once; try again later")
+        if size > LARGE_REQUEST and not self._budget.take(size):
+            raise self._refuse("request_bytes", "too many large requests run at once; try again later")
         self._in_flight[connection] = waiting + 1
         try:
-            return await (self._listen(ctx, call_next) if ctx.method == _LISTEN else call_next(ctx))
+            return await (self._pass_listen(ctx, call_next) if ctx.method == _LISTEN else call_next(ctx))
         finally:
-            self._budget.give_back(size)
+            if size > LARGE_REQUEST:
+                self._budget.give_back(size)
             self._in_flight[connection] -= 1
 
-    async def _listen(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Pass a request for news on, if its principal has fewer streams than its share."""
+    async def _pass_listen(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Pass on a subscription, if its account has fewer streams than its share."""
         account = account_of(principal_of(ctx))
         if self._streams[account] >= share_of(MAX_STREAMS, account):
-            raise self._refused("streams", f"{self._streams[account]} streams are open already; close some")
+            raise self._refuse("streams", f"{self._streams[account]} streams are open already; close some")
         self._streams[account] += 1
         try:
             return await call_next(ctx)
@@ -102,6 +100,6 @@ class ClientLimits:
             self._streams[account] -= 1
             self._streams = +self._streams  # without those who have none any more
 
-    def _refused(self, limit: str, message: str) -> MCPError:
+    def _refuse(self, limit: str, message: str) -> MCPError:
         self._on_limited(limit)
         return MCPError(mcp_types.INVALID_REQUEST, message)

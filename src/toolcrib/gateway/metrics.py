@@ -11,6 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from toolcrib.crib import Crib
 from toolcrib.errors import ToolcribError, explain
 from toolcrib.execution.call import Outcome
 from toolcrib.execution.principal import Principal
@@ -28,7 +29,7 @@ _OUTCOMES: Mapping[str, str] = {
     "tool_not_found": "not_found",
     "limit_exceeded": "limit",
 }
-"""What an error is counted as, by its code; others are `internal`."""
+"""The outcome of an error in the metrics, by its code; others are `internal`."""
 _METHODS = frozenset(
     {
         "initialize",
@@ -51,22 +52,23 @@ _METHODS = frozenset(
     }
 )
 _NO_TOOL = "unknown"
-"""The namespace that calls of no tool are counted under."""
+"""The namespace label of calls without a tool."""
 _OTHER_NAMESPACE = "other"
-"""The one for namespaces that the configuration does not have."""
+"""The label for namespaces that are not in the configuration."""
 _SHARED = frozenset({"", _NO_TOOL, _OTHER_NAMESPACE})
-"""What is counted under no server's name, and visible to all."""
+"""Labels without a server's name, which are visible to all."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class Metrics:
     """Counts calls, as an observer of them, and requests, as a middleware of the endpoints."""
 
-    def __init__(self, health: Health) -> None:
-        self._health = health
+    def __init__(self, health: Health, crib: Callable[[], Crib]) -> None:
+        """Count the calls of a crib."""
+        self._health, self._crib = health, crib
         self._registry = CollectorRegistry()
-        requests = self._counter("requests", "MCP messages of clients", ("method", "outcome"))
-        calls = self._counter("calls", "Calls of tools", ("namespace", "outcome"))
+        requests = self._make_counter("requests", "MCP messages of clients", ("method", "outcome"))
+        calls = self._make_counter("calls", "Calls of tools", ("namespace", "outcome"))
         seconds = Histogram(
             "toolcrib_call_seconds",
             "How long calls of tools took",
@@ -74,20 +76,22 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self._registry,
         )
-        limited = self._counter("limited", "Requests refused, and sessions ended, by a limit", ("limit",))
+        limited = self._make_counter(
+            "limited", "Requests refused, and sessions ended, by a limit", ("limit",)
+        )
         self._limited_of = cache(limited.labels)
         # Finding the counter of some labels takes longer than counting.
         self._request_of, self._call_of = cache(requests.labels), cache(calls.labels)
         self._seconds_of = cache(seconds.labels)
         ProcessCollector(registry=self._registry)
 
-    def _counter(self, name: str, what: str, labels: tuple[str, ...]) -> Counter:
+    def _make_counter(self, name: str, what: str, labels: tuple[str, ...]) -> Counter:
         return Counter(f"toolcrib_{name}", what, labels, registry=self._registry)
 
     def text(self, principal: Principal | None = None) -> tuple[bytes, str]:
-        """Return everything, or as much as a principal may see, and what kind of text that is.
+        """Return all metrics, or those visible to a principal, with the content type.
 
-        The counters of a server outlive it, and whether somebody could see it is not known any more.
+        Counters of a removed server stay, but are hidden: it is not known any more who could see it.
         """
         return generate_latest(_VisibleMetrics(self._registry, self._health, principal)), CONTENT_TYPE_LATEST
 
@@ -96,18 +100,18 @@ class Metrics:
         self._limited_of(limit).inc()
 
     def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - of all observers
-        """Note that a call begins."""
-        return self._ended
+        """Return what counts the call when it has ended."""
+        return self._count_call
 
-    def _ended(self, outcome: Outcome) -> None:
+    def _count_call(self, outcome: Outcome) -> None:
         if outcome.is_suspended:
             return
-        namespace = None if outcome.request is None else outcome.request.tool.namespace or ""
-        if namespace is None:
-            namespace = _NO_TOOL
-        elif namespace not in self._health.namespaces():
-            namespace = _OTHER_NAMESPACE
-        self._call_of(namespace, _outcome(outcome.error)).inc()
+        namespace = _NO_TOOL
+        if outcome.request is not None:
+            namespace, settings = outcome.request.tool.namespace or "", self._crib().settings
+            if namespace and namespace not in settings.servers and namespace not in settings.openapi:
+                namespace = _OTHER_NAMESPACE
+        self._call_of(namespace, "ok" if outcome.error is None else _outcome_of(outcome.error)).inc()
         self._seconds_of(namespace).observe(outcome.duration)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -130,9 +134,7 @@ class Metrics:
             self._request_of(method, outcome).inc()
 
 
-def _outcome(error: BaseException | None) -> str:
-    if error is None:
-        return "ok"
+def _outcome_of(error: BaseException) -> str:
     if not isinstance(error, ToolcribError):
         return "cancelled"
     return _OUTCOMES.get(explain(error)["code"], "internal")

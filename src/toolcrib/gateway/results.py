@@ -1,4 +1,4 @@
-"""Results that are too large to send: kept for a while, under addresses that nobody can guess."""
+"""Stores results that are too large to send, under addresses that cannot be guessed; serializes results."""
 
 import json
 import time
@@ -14,47 +14,47 @@ import anyio.lowlevel
 from pydantic_core import to_json
 
 from toolcrib.execution import Principal
-from toolcrib.gateway.identity.principals import PRINCIPAL, Account, account_of, reader_of
+from toolcrib.gateway.identity.principals import Account, account_of, reader_of
 
 PREFIX = "toolcrib://results/"
-"""How the addresses of kept results begin."""
+"""Prefix of the addresses of stored results."""
 _MAX_BYTES = 64 * 2**20
 _MAX_AGE = 15 * 60.0
 _TEXT = "text/plain"
 _LINK = "The whole result, which is too large to be sent at once"
 _PREVIEW = 2_000
-"""How many characters of a result that is not sent are shown."""
+"""Characters of a stored result that are shown."""
 _TURN = 1 << 18
-"""How many bytes are written between two turns of the event loop."""
+"""Bytes that are serialized between two turns of the event loop."""
 _PIECE = 200
-"""How many bytes it costs to write a piece, however short it is."""
+"""Cost of a piece besides its length, in bytes."""
 _LEVELS = 4
-"""How many containers deep what is written in turns is taken apart: to the items of a step of a chain."""
+"""Depth of containers down to which a value is split: to the items of a step of a chain."""
 _MAX_DEPTH = 100
-"""How many containers deep a value is sent that cannot be written as it is."""
+"""Depth of containers down to which a value is repaired."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptResult:
-    """A result as it is read: a text, or bytes of another kind."""
+    """A stored result: a text, or bytes."""
 
     uri: str
     data: str | bytes
     mime_type: str
     size: int
-    """How many bytes it takes."""
+    """Size in bytes."""
     owner: Principal | None = None
-    """Whose it is: nobody else can read it."""
+    """The only principal that can read it."""
 
 
 class KeptResults:
-    """Keeps large results, the newest, up to so many bytes and for so many seconds.
+    """Stores the newest large results, up to a number of bytes and for a number of seconds.
 
-    Where they are too many, the oldest go of whoever has most: nobody loses one to the results of another who
-    has more.
+    Over the limit, the oldest results of the account with most bytes are dropped: no account loses one to an
+    account with more.
 
-    Whoever knows the address may read one; it is random, and given to the caller alone. Safe to use from many
-    threads.
+    An address is random, and given to the caller alone; results of a principal with an issuer can be read by
+    it alone. Safe to use from many threads.
 
     >>> kept = KeptResults()
     >>> uri = kept.keep("a long text", "text/plain")
@@ -79,9 +79,9 @@ class KeptResults:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, data: str | bytes, mime_type: str) -> str | None:
-        """Keep a result and return its address; None where it is larger than all that its owner may keep."""
-        owner = reader_of(PRINCIPAL.get())
+    def keep(self, data: str | bytes, mime_type: str, principal: Principal | None = None) -> str | None:
+        """Store a result for a principal and return its address; None if it is larger than the limit."""
+        owner = reader_of(principal)
         kept = KeptResult(f"{PREFIX}{token_urlsafe(24)}", data, mime_type, size_of(data), owner)
         if kept.size > self._max_bytes:
             return None
@@ -91,29 +91,31 @@ class KeptResults:
             self._forget()
             return kept.uri if kept.uri in self._kept else None
 
-    def read(self, uri: str) -> KeptResult | None:
-        """Return the result at an address; None where there is none, or none any more."""
+    def read(self, uri: str, principal: Principal | None = None) -> KeptResult | None:
+        """Return the result at an address; None if there is none for the principal, or no longer."""
         with self._lock:
             self._forget()
             found = self._kept.get(uri)
-        return None if found is None or found[1].owner != reader_of(PRINCIPAL.get()) else found[1]
+        return None if found is None or found[1].owner != reader_of(principal) else found[1]
 
-    def linked(self, block: Mapping[str, Any], data: str) -> Mapping[str, Any]:
-        """Return a link to what a block holds."""
-        kind = _kind(block)
+    def keep_block(
+        self, block: Mapping[str, Any], data: str, principal: Principal | None
+    ) -> Mapping[str, Any]:
+        """Store the data of a block, and return a link to it."""
+        kind = _media_type(block)
         held: str | bytes = data
         if kind != _TEXT:
             try:
                 held = b64decode(data, validate=True)
             except ValueError:  # a server's own idea of base64
                 kind = _TEXT
-        size, uri = size_of(held), self.keep(held, kind)
+        size, uri = size_of(held), self.keep(held, kind, principal)
         if uri is None:
             return {"type": "text", "text": f"({kind} of {size:,} bytes, too large to be sent)"}
         return link_to(uri, kind, size)
 
     def _forget(self) -> None:
-        """Drop what is too old, and the oldest of whoever has most of what is too much."""
+        """Drop expired results, and over the limit the oldest of the account with most bytes."""
         oldest = self._clock() - self._max_age
         while self._kept and (first := next(iter(self._kept.values())))[0] < oldest:
             self._drop(first[1])
@@ -130,7 +132,7 @@ class KeptResults:
 
 
 def size_of(data: str | bytes) -> int:
-    """Return how many bytes something takes when it is sent or read, a text as UTF-8.
+    """Return the size of data in bytes, of a text as UTF-8.
 
     >>> size_of("naïve"), size_of(b"naive")
     (6, 5)
@@ -141,7 +143,7 @@ def size_of(data: str | bytes) -> int:
 
 
 def encoded(value: Any) -> str:
-    """Return a value as compact JSON.
+    """Serialize a value as compact JSON.
 
     >>> encoded({"a": [1, None]})
     '{"a":[1,null]}'
@@ -153,14 +155,14 @@ def encoded(value: Any) -> str:
 
 
 async def encoded_in_turns(value: Any) -> str:
-    """Return the same as `encoded`, letting the event loop turn while something large is written.
+    """Serialize a value like `encoded`, with turns of the event loop for large values.
 
     Raises:
         ValueError: as there.
     """
     pieces: list[str] = []
     size = 0
-    for piece in _pieces(value, _LEVELS):
+    for piece in _write_pieces(value, _LEVELS):
         pieces.append(piece)
         size += _PIECE + len(piece)
         if size > _TURN:
@@ -169,26 +171,26 @@ async def encoded_in_turns(value: Any) -> str:
     return "".join(pieces)
 
 
-def _pieces(value: Any, levels: int) -> Iterator[str]:
-    """Yield the JSON of a value, the members of its outer containers one by one."""
+def _write_pieces(value: Any, levels: int) -> Iterator[str]:
+    """Yield the JSON of a value in pieces: the members of its outer containers."""
     if levels and type(value) is dict and value:
         for place, (name, member) in enumerate(value.items()):
             yield f"{',' if place else '{'}{encoded(name)}:"
-            yield from _pieces(member, levels - 1)
+            yield from _write_pieces(member, levels - 1)
         yield "}"
     elif levels and type(value) is list and value:
         for place, member in enumerate(value):
             yield "," if place else "["
-            yield from _pieces(member, levels - 1)
+            yield from _write_pieces(member, levels - 1)
         yield "]"
     else:
         yield encoded(value)
 
 
 def sendable(value: Any, depth: int = 0) -> Any:
-    r"""Return a value that `encoded` refuses as one that it takes.
+    r"""Repair a value that `encoded` refuses.
 
-    Characters that no text may hold are escaped, and what is nested too deep is the text of its JSON.
+    Invalid characters are escaped, and a value that is nested too deep becomes the text of its JSON.
 
     >>> sendable({"name": "a\ud800"})
     {'name': 'a\\ud800'}
@@ -208,11 +210,11 @@ def sendable(value: Any, depth: int = 0) -> Any:
 
 
 def truncated(text: str, uri: str | None, size: int) -> dict[str, Any]:
-    """Return the summary of a result that is not sent whole; the address is empty where it is not kept."""
+    """Return the summary of a stored result; its address is empty if it could not be stored."""
     return {"bytes": size, "uri": uri or "", "preview": text[:_PREVIEW]}
 
 
-def _kind(block: Mapping[str, Any]) -> str:
+def _media_type(block: Mapping[str, Any]) -> str:
     if block.get("type") == "text":
         return _TEXT
     resource = block.get("resource")
@@ -221,7 +223,7 @@ def _kind(block: Mapping[str, Any]) -> str:
 
 
 def block_data(block: Mapping[str, Any], *, texts: bool) -> str:
-    """Return what makes a block large; of a text nothing where the value holds it too."""
+    """Return the data of a block that counts for its size; texts count only with `texts`."""
     held: Any = block.get("data")
     if block.get("type") == "text" and texts:
         held = block.get("text")
@@ -243,7 +245,7 @@ def link_to(uri: str, kind: str, size: int) -> dict[str, Any]:
 
 
 def preview_of(payload: Mapping[str, Any]) -> str:
-    """Return the beginning of a result that is kept, and where the whole is."""
+    """Return the beginning of a stored result, with the address of the whole."""
     where = (
         f"read the whole at {payload['uri']}"
         if payload["uri"]

@@ -1,4 +1,4 @@
-"""Signals that stop a process, at its leisure or at once."""
+"""Signals that stop a process: gracefully, or at once."""
 
 import signal
 import threading
@@ -10,7 +10,7 @@ from anyio.abc import TaskStatus
 
 
 class Stop:
-    """Whether to stop: `asked` once, and `urged` when asked again."""
+    """A request to stop: `asked`, and `urged` when it is made again."""
 
     def __init__(self) -> None:
         self.asked = anyio.Event()
@@ -23,7 +23,7 @@ class Stop:
 
 @asynccontextmanager
 async def stop_signals() -> AsyncGenerator[Stop, None]:
-    """Yield what SIGINT and SIGTERM ask for; outside of the main thread nobody hears them."""
+    """Yield the `Stop` of SIGINT and SIGTERM; outside of the main thread signals cannot be received."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -44,7 +44,7 @@ async def stop_signals() -> AsyncGenerator[Stop, None]:
 
 
 async def until_urged(work: Callable[[], Awaitable[None]], stop: Stop, within: float) -> None:
-    """Wait for something, until it is urgent, for at most so many seconds."""
+    """Run work until it ends, is urged, or has taken so many seconds."""
     with anyio.move_on_after(within):
         async with anyio.create_task_group() as race:
 

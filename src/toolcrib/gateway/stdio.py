@@ -19,9 +19,9 @@ from toolcrib.gateway.signals import Stop, until_urged
 
 _CHUNK = 64 * 1024
 _ATOMIC = 4096
-"""How many bytes a pipe that has room takes without waiting."""
+"""Bytes that a pipe with room takes without blocking."""
 _LONGEST = 64 * 2**20
-"""How long a line may be; a longer one is skipped, and answered with an error."""
+"""Longest line, in bytes; a longer one is skipped, and answered with an error."""
 _TOO_LONG = mcp_types.JSONRPCError(
     jsonrpc="2.0",
     id=None,
@@ -39,29 +39,29 @@ async def serve_streams(
     stop: Stop | None = None,
     within: float = 10.0,
 ) -> None:
-    """Serve one client that writes to one descriptor and reads from another, until it closes its end.
+    """Serve one client over two descriptors, until it closes its end.
 
     Args:
-        choose: returns what it talks to, for the first message that it sends.
-        stdin: where it writes to.
-        stdout: where it reads from.
-        stop: tells to stop: nothing begins any more, and what runs may end; urged, it is broken off. A client
-            that closes its end asks for that too, so that the next one to ask urges.
-        within: for how many seconds what runs may go on then.
+        choose: returns the server for the first message of the client.
+        stdin: the descriptor that the client writes to.
+        stdout: the descriptor that the client reads from.
+        stop: asks to stop: new requests are refused, and running ones may end; urged, they are cancelled. A
+            client that closes its end asks to stop too.
+        within: seconds that running requests have to end then.
     """
     conversation = _Conversation(stop or Stop())
     async with (
-        _transport(conversation, stdin, stdout) as (received, sent),
+        _open_transport(conversation, stdin, stdout) as (received, sent),
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(_end_in_time, conversation, within, tasks.cancel_scope)
+        tasks.start_soon(_stop_in_time, conversation, within, tasks.cancel_scope)
         server = choose(await conversation.first_message())
         await server.run(received, sent, server.create_initialization_options())
         tasks.cancel_scope.cancel()
 
 
 def is_toolcrib(first: mcp_types.JSONRPCMessage) -> bool:
-    """Return whether a client is another toolcrib, by what its first message says of it."""
+    """Return whether a client is another toolcrib, by its first message."""
     params = (first.params if isinstance(first, mcp_types.JSONRPCRequest) else None) or {}
     meta = params.get("_meta")
     told = params.get("clientInfo") or (
@@ -71,38 +71,38 @@ def is_toolcrib(first: mcp_types.JSONRPCMessage) -> bool:
 
 
 class _Conversation:
-    """What a client has asked for and was not answered yet, and whether it may ask for more."""
+    """The requests of a client without an answer, and whether it may make more."""
 
     def __init__(self, stop: Stop) -> None:
         self.stop = stop
         self._open: set[mcp_types.RequestId] = set()
         self._all_answered = anyio.Event()
         self._first: mcp_types.JSONRPCMessage | None = None
-        self._begun = anyio.Event()
+        self._has_begun = anyio.Event()
 
     async def first_message(self) -> mcp_types.JSONRPCMessage:
-        """Return the first message, once it is here; it is passed on like all others."""
+        """Wait for the first message and return it; it is passed on like all others."""
         while self._first is None:
-            await self._begun.wait()
+            await self._has_begun.wait()
         return self._first
 
-    def note_asked(self, message: mcp_types.JSONRPCMessage) -> None:
-        """Note what comes from the client; what it takes back is not answered."""
+    def note_received(self, message: mcp_types.JSONRPCMessage) -> None:
+        """Count a request of the client as open; one that it cancels gets no answer."""
         if self._first is None:
             self._first = message
-            self._begun.set()
+            self._has_begun.set()
         if isinstance(message, mcp_types.JSONRPCRequest):
             self._open.add(message.id)
         elif isinstance(message, mcp_types.JSONRPCNotification) and message.method == _CANCELLED:
             self._settle((message.params or {}).get("requestId"))
 
-    def note_answered(self, message: mcp_types.JSONRPCMessage) -> None:
-        """Note what has been sent to the client."""
+    def note_sent(self, message: mcp_types.JSONRPCMessage) -> None:
+        """Count the request of a sent answer as closed."""
         if isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
             self._settle(message.id)
 
-    async def answered(self) -> None:
-        """Wait until nothing is left to answer."""
+    async def wait_answered(self) -> None:
+        """Wait until all requests are answered."""
         while self._open:
             self._all_answered = anyio.Event()
             await self._all_answered.wait()
@@ -114,18 +114,18 @@ class _Conversation:
             self._all_answered.set()
 
 
-async def _end_in_time(conversation: _Conversation, within: float, everything: anyio.CancelScope) -> None:
-    """End everything when it is asked for and nothing is left to answer; in time, or at once where urged."""
+async def _stop_in_time(conversation: _Conversation, within: float, everything: anyio.CancelScope) -> None:
+    """Stop when asked to and all requests are answered, within a time, or at once if urged."""
     await conversation.stop.asked.wait()
-    await until_urged(conversation.answered, conversation.stop, within)
+    await until_urged(conversation.wait_answered, conversation.stop, within)
     everything.cancel()
 
 
 @contextmanager
 def taken_over() -> Iterator[tuple[int, int]]:
-    """Yield the descriptors of standard input and output, which nobody else can reach meanwhile.
+    """Yield the descriptors of standard input and output, for the protocol alone.
 
-    What tools and libraries print goes to standard error, and what they read is empty.
+    Meanwhile tools and libraries print to standard error, and read from an empty file.
     """
     sys.stdout.flush()
     own = os.dup(0), os.dup(1)
@@ -144,15 +144,15 @@ def taken_over() -> Iterator[tuple[int, int]]:
 
 
 @asynccontextmanager
-async def _transport(
+async def _open_transport(
     conversation: _Conversation, stdin: int, stdout: int
 ) -> AsyncGenerator[tuple[MemoryObjectReceiveStream[_In], MemoryObjectSendStream[SessionMessage]], None]:
-    """Yield what the SDK reads messages from, and writes them to."""
+    """Yield the streams from which the SDK reads messages, and to which it writes them."""
     put, received = anyio.create_memory_object_stream[_In](0)
     sent, take = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_read, conversation, stdin, put, sent.clone())
-        tasks.start_soon(_write, conversation, stdout, take, put)
+        tasks.start_soon(_read_messages, conversation, stdin, put, sent.clone())
+        tasks.start_soon(_write_messages, conversation, stdout, take, put)
         try:
             yield received, sent
         finally:
@@ -161,7 +161,7 @@ async def _transport(
                 stream.close()
 
 
-async def _read(
+async def _read_messages(
     conversation: _Conversation,
     stdin: int,
     put: MemoryObjectSendStream[_In],
@@ -170,37 +170,37 @@ async def _read(
     """Read messages until the client closes its end, which asks to stop."""
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         async with put, back:
-            async for line in _lines(stdin):
+            async for line in _read_lines(stdin):
                 if line is None:
                     await back.send(SessionMessage(_TOO_LONG))
                 else:
-                    await _take(conversation, line, put, back)
+                    await _take_message(conversation, line, put, back)
             if not conversation.stop.asked.is_set():
                 conversation.stop.ask()
             await anyio.sleep_forever()  # what is put is read as long as somebody could put more
 
 
-async def _take(
+async def _take_message(
     conversation: _Conversation,
     line: bytes,
     put: MemoryObjectSendStream[_In],
     back: MemoryObjectSendStream[SessionMessage],
 ) -> None:
-    """Pass a message on; what is none, or comes too late, is answered at once, as nobody else will."""
+    """Pass a message on; answer an invalid line, or a request that comes too late, with an error."""
     try:
         message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except PydanticError as error:
-        await back.send(SessionMessage(_complaint(error)))
+        await back.send(SessionMessage(_parse_error(error)))
         return
     if conversation.stop.asked.is_set() and isinstance(message, mcp_types.JSONRPCRequest):
         late = mcp_types.ErrorData(code=mcp_types.CONNECTION_CLOSED, message="the gateway is stopping")
         await back.send(SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=message.id, error=late)))
         return
-    conversation.note_asked(message)
+    conversation.note_received(message)
     await put.send(SessionMessage(message))
 
 
-def _complaint(error: PydanticError) -> mcp_types.JSONRPCError:
+def _parse_error(error: PydanticError) -> mcp_types.JSONRPCError:
     if error.errors(include_input=False, include_url=False)[0]["type"] == "json_invalid":
         data = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message="a line must be JSON")
     else:
@@ -210,11 +210,11 @@ def _complaint(error: PydanticError) -> mcp_types.JSONRPCError:
     return mcp_types.JSONRPCError(jsonrpc="2.0", id=None, error=data)
 
 
-async def _lines(stdin: int) -> AsyncIterator[bytes | None]:
-    """Yield the lines that a client writes, and None for one that is too long, of which nothing is kept."""
+async def _read_lines(stdin: int) -> AsyncIterator[bytes | None]:
+    """Yield the lines of a client, and None for a line that is too long."""
     parts: list[bytes] = []
     size = 0
-    while data := await _some(stdin):
+    while data := await _read_some(stdin):
         *ends, rest = data.split(b"\n")
         for end in ends:
             line = b"".join((*parts, end))
@@ -231,8 +231,8 @@ async def _lines(stdin: int) -> AsyncIterator[bytes | None]:
             yield None
 
 
-async def _some(stdin: int) -> bytes:
-    """Return what there is to read, when there is something; nothing at the end."""
+async def _read_some(stdin: int) -> bytes:
+    """Wait for data and return it; empty at the end."""
     try:
         await anyio.wait_readable(stdin)
     except (PermissionError, NotImplementedError):  # a plain file, for which nobody has to wait
@@ -240,25 +240,25 @@ async def _some(stdin: int) -> bytes:
     return os.read(stdin, _CHUNK)
 
 
-async def _write(
+async def _write_messages(
     conversation: _Conversation,
     stdout: int,
     take: MemoryObjectReceiveStream[SessionMessage],
     put: MemoryObjectSendStream[_In],
 ) -> None:
-    """Write messages; a client that reads no more has left, so nothing more is read from it either."""
+    """Write messages; if the client has closed its end, stop reading too."""
     try:
         async for message in take:
             text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-            await _all(stdout, text.encode() + b"\n")
-            conversation.note_answered(message.message)
+            await _write_all(stdout, text.encode() + b"\n")
+            conversation.note_sent(message.message)
     except OSError:  # its end is closed
         take.close()
         put.close()
 
 
-async def _all(stdout: int, data: bytes) -> None:
-    """Write all of it, waiting where the client is slow."""
+async def _write_all(stdout: int, data: bytes) -> None:
+    """Write all data, waiting for a slow client."""
     rest = memoryview(data)
     while rest:
         with suppress(PermissionError, NotImplementedError):  # a plain file takes everything

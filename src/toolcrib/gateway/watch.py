@@ -1,4 +1,4 @@
-"""See when the file of the configuration changes."""
+"""Watches the configuration file for changes."""
 
 import logging
 import os
@@ -9,12 +9,12 @@ import anyio
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _EVERY = 1.0
-"""How often to look, in seconds."""
+"""Seconds between two looks."""
 _SETTLED = 0.2
-"""For how many seconds a file must stay as it is: whoever writes it may be half through."""
+"""Seconds for which a file must not change before it is read: its writer may not be finished."""
 
 Mark = tuple[int, int, int] | None
-"""What differs when a file has been written or replaced; None where there is none."""
+"""Differs when a file has been written or replaced; None without a file."""
 
 
 async def watch(

@@ -29,7 +29,6 @@ from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.oauth.flows import log_in
 from toolcrib.execution.oauth.vault import LoginVault
 from toolcrib.gateway import Gateway
-from toolcrib.gateway.identity.principals import PRINCIPAL
 from toolcrib.gateway.resources.lists import page
 
 pytestmark = pytest.mark.anyio
@@ -380,14 +379,9 @@ def test_the_documentation_names_every_attack_and_its_check() -> None:
 def test_a_cursor_of_a_list_of_the_protocol_is_its_owners_too() -> None:
     tools = {f"tool{number}": number for number in range(1001)}
     ann, bob = (Principal(issuer=ISSUER, subject=name) for name in ("ann", "bob"))
-    before = PRINCIPAL.set(ann)
-    try:
-        cursor = page("tools", tools, {})["nextCursor"]
-        assert page("tools", tools, {"cursor": cursor})["tools"] == [1000]
-        PRINCIPAL.set(bob)
-        with pytest.raises(MCPError, match="it was not issued to this principal"):
-            page("tools", tools, {"cursor": cursor})
-        with pytest.raises(MCPError, match="it was not issued to this principal"):
-            page("tools", tools, {"cursor": cursor.partition(".")[0]})
-    finally:
-        PRINCIPAL.reset(before)
+    cursor = page("tools", tools, {}, ann)["nextCursor"]
+    assert page("tools", tools, {"cursor": cursor}, ann)["tools"] == [1000]
+    with pytest.raises(MCPError, match="it was not issued to this principal"):
+        page("tools", tools, {"cursor": cursor}, bob)
+    with pytest.raises(MCPError, match="it was not issued to this principal"):
+        page("tools", tools, {"cursor": cursor.partition(".")[0]}, bob)

@@ -1,11 +1,18 @@
-"""The words of ASGI: how an application is asked, and what it answers with."""
+"""ASGI types and responses, and the record of a request that is being answered."""
 
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+import anyio.lowlevel
+from anyio import CancelScope
+from mcp.server.context import ServerRequestContext
 from mcp_types import CONNECTION_CLOSED
 from pydantic_core import from_json
+
+from toolcrib.execution import Principal
+from toolcrib.execution.principal import SubjectToken
+from toolcrib.gateway.addresses import EndpointAddress
 
 Scope = dict[str, Any]
 Message = MutableMapping[str, Any]
@@ -15,24 +22,24 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 CLOSE: Headers = [(b"connection", b"close")]
-"""Says that nothing more is read from a connection."""
+"""Header of a response after which nothing more is read from the connection."""
 TOO_LARGE = "a request may have {:,} bytes; see gateway.request_bytes"
-"""What a request is refused with that is longer than the settings allow."""
+"""Error for a request that is longer than the settings allow."""
 _JSON = b"application/json"
 PING = b": ping\r\n\r\n"
-"""What a stream of events shows that it lives with."""
+"""Comment that keeps a stream of events alive."""
 STREAM: Headers = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
-"""What says that an answer is a stream of events."""
+"""Headers of a stream of events."""
 
 
 async def reply(
     send: Send, status: int, content: str | dict[str, Any], headers: Headers | None = None
 ) -> None:
-    """Answer with JSON: a fault as `{"error": ...}`, or what is given."""
+    """Send a JSON response; a text is sent as `{"error": ...}`."""
     body = json.dumps({"error": content} if isinstance(content, str) else content).encode()
     await send_bytes(send, status, body, _JSON, headers)
 
@@ -40,60 +47,110 @@ async def reply(
 async def send_bytes(
     send: Send, status: int, body: bytes, kind: bytes, headers: Headers | None = None
 ) -> None:
-    """Answer with a body of some kind."""
+    """Send a response with a body of the given content type."""
     start = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *(headers or ())]
     await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": body})
 
 
 def error(request_id: Any, text: str) -> dict[str, Any]:
-    """Return what a JSON-RPC request is answered with that is broken off."""
+    """Return the error response to a JSON-RPC request whose connection is closed."""
     return {"jsonrpc": "2.0", "id": request_id, "error": {"code": CONNECTION_CLOSED, "message": text}}
 
 
 def event(message: dict[str, Any]) -> bytes:
-    """Return a JSON-RPC message as one of a stream of events."""
+    """Return a JSON-RPC message as an event of a stream."""
     return b"event: message\r\ndata: " + json.dumps(message).encode() + b"\r\n\r\n"
 
 
-class ResponseSender:
-    """Sends a response, and knows how far it is, so that it can be broken off."""
+class OpenRequest:
+    """An HTTP request that is being answered, with its response, the token that it runs under and its calls.
 
-    def __init__(self, send: Send) -> None:
+    A call may continue after the response: as a task, or while it waits for input of the client. Both belong
+    to the request whose token they run under (`scopes`), and end when that is revoked.
+    """
+
+    address: EndpointAddress | None = None
+    """The endpoint; None for other paths."""
+    principal: Principal | None = None
+    """The principal that the token named when the request began."""
+    subject_token: SubjectToken | None = None
+    """The token, if the issuer of logins made it."""
+    extra_headers: Headers = []  # noqa: RUF012 - it is replaced, never changed
+    """Headers that are added to the response."""
+    body = b""
+    """The body, once it has been read."""
+    is_subscription = False
+    """Whether the response is a stream without an end, so that it must not outlive its token."""
+    is_answered = False
+    """Whether the response is complete, so that only `scopes` are left."""
+    still_allowed: Callable[["OpenRequest"], Awaitable[bool]]
+    """Returns whether the token would be accepted now."""
+    _head: Message | None = None
+    _is_complete = False
+
+    def __init__(self, send: Send, headers: dict[bytes, str]) -> None:
         self._send = send
-        self._begun: Message | None = None
-        self._whole = False
+        self.headers = headers
+        """The headers that the gateway itself reads, by name."""
+        self.scope = CancelScope()
+        """Scope in which the request is answered."""
+        self.scopes: set[CancelScope] = set()
+        """Scopes of the tasks and the waiting calls that it has started."""
 
-    async def __call__(self, message: Message) -> None:
-        """Send a part of it."""
+    @property
+    def authorization(self) -> str | None:
+        """The `Authorization` header."""
+        return self.headers.get(b"authorization")
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the response; of a subscription only while its token is accepted."""
+        if self.is_subscription and not await self.still_allowed(self):
+            self.scope.cancel()
+            await anyio.lowlevel.checkpoint()
+            return
         if message["type"] == "http.response.start":
-            self._begun = message
+            if self.extra_headers:
+                message = {**message, "headers": [*message.get("headers", ()), *self.extra_headers]}
+            self._head = message
         elif not message.get("more_body", False):
-            self._whole = True
+            self._is_complete = True
         await self._send(message)
 
-    async def break_off(self, asked: bytes, text: str, status: int = 503) -> None:
-        """End it in the middle; a JSON-RPC request that waits for its answer is answered with the reason."""
-        if self._whole:
+    async def break_off(self, text: str, status: int = 503) -> None:
+        """End the response early; a JSON-RPC request without a response gets an error with the reason."""
+        self.is_subscription = False  # nobody has to be allowed to read that it is over
+        if self._is_complete:
             return
-        request_id = _id_of(asked)
-        if self._begun is None:
+        request_id = _request_id(self.body)
+        if self._head is None:
             content: Any = text if request_id is None else error(request_id, text)
-            await reply(self, status, content, CLOSE)
-        elif STREAM[0] in _kinds(self._begun):
+            await reply(self.send, status, content, CLOSE)
+        elif STREAM[0] in _content_types(self._head):
             last = b"" if request_id is None else event(error(request_id, text))
-            await self({"type": "http.response.body", "body": last})
+            await self.send({"type": "http.response.body", "body": last})
+
+    def cancel(self) -> None:
+        """Cancel the request, and the tasks and calls that run under its token."""
+        for scope in (self.scope, *self.scopes):
+            scope.cancel()
 
 
-def _kinds(begun: Message) -> Headers:
-    """Return what kind of response it is, without parameters such as the charset."""
-    return [(name.lower(), value.partition(b";")[0].strip()) for name, value in begun.get("headers", ())]
+def open_request(context: ServerRequestContext[Any, Any]) -> OpenRequest | None:
+    """Return the HTTP request behind a request of MCP; None on a pipe."""
+    found = None if context.request is None else context.request.scope.get("toolcrib.request")
+    return found if isinstance(found, OpenRequest) else None
 
 
-def _id_of(asked: bytes) -> Any:
-    """Return the id of a JSON-RPC request; None where it is none."""
+def _content_types(head: Message) -> Headers:
+    """Return the headers of a response without parameters such as the charset."""
+    return [(name.lower(), value.partition(b";")[0].strip()) for name, value in head.get("headers", ())]
+
+
+def _request_id(body: bytes) -> Any:
+    """Return the id of a JSON-RPC request; None if the body is no such request."""
     try:
-        message = from_json(asked)
+        message = from_json(body)
     except ValueError:
         return None
     return message.get("id") if isinstance(message, dict) and "method" in message else None

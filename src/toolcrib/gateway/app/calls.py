@@ -1,4 +1,4 @@
-"""Requests that are answered in the task that received them, as plain JSON unless there is more to say.
+"""Calls that are answered in the task of their request, as plain JSON unless messages come before the result.
 
 The SDK answers calls of the stateless era with two tasks and a stream each, and those of a session by way of
 three tasks and four streams, which costs about as much as all else that is done for a call.
@@ -30,29 +30,39 @@ from mcp_types import ErrorData, JSONRPCRequest
 from pydantic_core import from_json, to_json
 from starlette.requests import Request
 
-from toolcrib.gateway.app.asgi import PING, STREAM, Headers, Receive, Send, event, reply, send_bytes
+from toolcrib.gateway.app.asgi import (
+    PING,
+    STREAM,
+    Headers,
+    OpenRequest,
+    Receive,
+    Send,
+    event,
+    reply,
+    send_bytes,
+)
 
-_AT_ONCE = 0.02
-"""Seconds within which most calls end; nobody watches over those."""
+_UNWATCHED_SECONDS = 0.02
+"""Seconds within which most calls end; only after them is the connection of the client watched."""
 
 
-async def answer_call(server: Server[Any], request: Request, send: Send, patience: float) -> bool:
-    """Answer a plain call of a tool, and return whether it was one; if not, nothing was answered.
+async def answer_call(server: Server[Any], request: Request, opened: OpenRequest, patience: float) -> bool:
+    """Answer a plain `tools/call` of the stateless era; return False, without an answer, for other requests.
 
-    One that does not end at once gets a task that watches for the client to leave. All but plain calls is
-    left to the SDK.
+    A call that does not end at once gets a task that watches for the client to close the connection. All
+    other requests are left to the SDK.
 
     Args:
-        server: whose tool it is; it has no lifespan of its own.
-        request: the request, whose body is in its scope.
-        send: takes the answer.
-        patience: after how many silent seconds it is answered with a stream, and shows that it lives.
+        server: the server of the tool, without a lifespan of its own.
+        request: the request.
+        opened: the same request, with its body.
+        patience: silent seconds after which the response becomes a stream that shows signs of life.
     """
-    found = _read(request)
-    if found is None or not _agrees(server, found[0], request):
+    found = _read_call(request, opened.body)
+    if found is None or not _headers_match(server, found[0], request):
         return False
     call, verdict = found
-    answer = _Answer(call, request, send, patience)
+    answer = _Answer(call, request, opened.send, patience)
     connection = Connection.from_envelope(
         verdict.protocol_version, verdict.client_info, verdict.client_capabilities
     )
@@ -60,16 +70,18 @@ async def answer_call(server: Server[Any], request: Request, send: Send, patienc
     given: dict[str, Any] | ErrorData | None = None
     try:
         with anyio.CancelScope() as scope:
-            given = await answer.run(runner, _AT_ONCE, partial(answer.watch, request.receive, scope))
+            given = await answer.run(
+                runner, _UNWATCHED_SECONDS, partial(answer.watch_client, request.receive, scope)
+            )
         if given is not None:  # else the client has left
-            await answer.end(given)
+            await answer.send_result(given)
     finally:
         await connection.exit_stack.aclose()  # in which there is nothing, but what a frontend put there
     return True
 
 
-def _agrees(server: Server[Any], call: JSONRPCRequest, request: Request) -> bool:
-    """Return whether the headers of a call say what its arguments do, as far as its tool wants them to."""
+def _headers_match(server: Server[Any], call: JSONRPCRequest, request: Request) -> bool:
+    """Return whether the headers of a call have the values of its arguments that its tool wants there."""
     params = call.params or {}
     name, args = params.get("name"), params.get("arguments") or {}
     if server.get_tool_input_schema is None or not isinstance(name, str) or not isinstance(args, dict):
@@ -81,13 +93,17 @@ def _agrees(server: Server[Any], call: JSONRPCRequest, request: Request) -> bool
     return schema is None or validate_mcp_param_headers(schema, args, request.headers) is None
 
 
-def _read(request: Request) -> tuple[JSONRPCRequest, InboundModernRoute] | None:
-    """Return the call that a request is, and who makes it; None where it is anything else, or wrong."""
+def _read_call(request: Request, body: bytes) -> tuple[JSONRPCRequest, InboundModernRoute] | None:
+    """Return the `tools/call` of a request, and its client; None for any other or invalid request."""
     kind = request.headers.get("content-type", "")
     is_plain = request.method == "POST" and kind.startswith("application/json")
     if not is_plain or not all(check_accept_headers(request)):
         return None
-    body, headers = request.scope["toolcrib.body"], _routing(request.scope["headers"])
+    headers = [
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in request.scope["headers"]
+        if name.startswith(b"mcp-")
+    ]
     if b"tools/call" not in body or find_duplicated_routing_header(headers) is not None:
         return None
     try:
@@ -101,24 +117,15 @@ def _read(request: Request) -> tuple[JSONRPCRequest, InboundModernRoute] | None:
     return call, verdict
 
 
-def _routing(headers: Headers) -> list[tuple[str, str]]:
-    """Return the headers that say what a request is."""
-    return [
-        (name.decode("latin-1"), value.decode("latin-1"))
-        for name, value in headers
-        if name.startswith(b"mcp-")
-    ]
-
-
 class _Answer:
-    """What a call is answered with: JSON, or a stream once it has anything to say before that.
+    """The response to a call: JSON, or a stream of events once there is a message before the result.
 
-    To the server it is the context of the call: a `mcp.shared.dispatcher.DispatchContext`.
+    For the server it is the `mcp.shared.dispatcher.DispatchContext` of the call.
     """
 
     can_send_request = False
 
-    _headers: Headers = []  # noqa: RUF012 - nobody adds to it
+    _headers: Headers = []  # noqa: RUF012 - it is replaced, never changed
 
     def __init__(self, call: JSONRPCRequest, request: Request, send: Send, patience: float) -> None:
         self.transport = TransportContext(
@@ -138,7 +145,7 @@ class _Answer:
     async def run(
         self, runner: ServerRunner[Any], moment: float, watch: Callable[[], Coroutine[Any, Any, None]]
     ) -> dict[str, Any] | ErrorData:
-        """Return what the server gives, or what is wrong; what takes longer than a moment is watched over."""
+        """Return the result of the server, or its error; after a moment `watch` runs beside it."""
         loop, watchers = asyncio.get_running_loop(), []
         # A task group for each call would take longer than all else that is done here.
         timer = loop.call_later(moment, lambda: watchers.append(loop.create_task(watch())))
@@ -166,38 +173,38 @@ class _Answer:
         params: Mapping[str, Any] | None,
         opts: CallOptions | None = None,  # noqa: ARG002 - the protocol has it
     ) -> None:
-        """Tell the client something before the answer."""
+        """Send a notification before the result."""
         message = {"jsonrpc": "2.0", "method": method}
-        await self._tell(event(message if params is None else {**message, "params": dict(params)}))
+        await self._send_event(event(message if params is None else {**message, "params": dict(params)}))
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the client how far the call is, if it wants to know."""
+        """Send a progress notification, if the client wants any."""
         if self._progress_token is None:
             return
         params: dict[str, Any] = {"progressToken": self._progress_token, "progress": progress}
         more = {"total": total, "message": message}
         await self.notify("notifications/progress", params | {k: v for k, v in more.items() if v is not None})
 
-    async def _tell(self, news: bytes) -> None:
-        """Send something before the answer."""
+    async def _send_event(self, data: bytes) -> None:
+        """Send an event before the result."""
         if not self._is_stream:
             self._is_stream = True
             headers = [*STREAM, *self._headers]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self._send({"type": "http.response.body", "body": news, "more_body": True})
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
-        """End the call when the client leaves; show that it lives meanwhile."""
+    async def watch_client(self, receive: Receive, scope: anyio.CancelScope) -> None:
+        """Cancel the call when its client closes the connection; send signs of life meanwhile."""
         while True:
             with anyio.move_on_after(self._patience):
                 while (await receive())["type"] != "http.disconnect":
                     pass
                 scope.cancel()
                 return
-            await self._tell(PING)
+            await self._send_event(PING)
 
-    async def end(self, given: dict[str, Any] | ErrorData) -> None:
-        """Send the answer."""
+    async def send_result(self, given: dict[str, Any] | ErrorData) -> None:
+        """Send the result, or the error."""
         if isinstance(given, ErrorData):
             payload = {"error": given.model_dump(mode="json", by_alias=True, exclude_none=True)}
         else:
@@ -206,17 +213,17 @@ class _Answer:
         if self._is_stream:
             await self._send({"type": "http.response.body", "body": event(message), "more_body": False})
         elif isinstance(given, ErrorData):
-            await self._refuse(given, message)
+            await self._send_error(given, message)
         else:
             body = to_json(message, inf_nan_mode="null")
             await send_bytes(self._send, 200, body, b"application/json", self._headers)
 
-    async def _refuse(self, error: ErrorData, message: dict[str, Any]) -> None:
+    async def _send_error(self, error: ErrorData, message: dict[str, Any]) -> None:
         await reply(self._send, ERROR_CODE_HTTP_STATUS.get(error.code, 200), message)
 
 
 class SessionCall(_Answer):
-    """A request within a session whose client can be asked nothing; the session may end it."""
+    """A request within a session whose client takes no requests; the session can cancel it."""
 
     def __init__(
         self, call: JSONRPCRequest, request: Request, send: Send, patience: float, headers: Headers
@@ -227,19 +234,21 @@ class SessionCall(_Answer):
         self._reason = ErrorData(code=REQUEST_CANCELLED, message="the client has closed the connection")
 
     def cancel(self, reason: ErrorData) -> None:
-        """End it, and answer with a reason."""
+        """Cancel it, and answer with a reason."""
         self._reason = reason
         self.cancel_requested.set()
         self._scope.cancel()
 
     async def answer(self, runner: ServerRunner[Any], receive: Receive) -> None:
-        """Run it, and send what comes of it; it ends when its client leaves."""
+        """Run it and send the result; it is cancelled when its client closes the connection."""
         given: dict[str, Any] | ErrorData | None = None
         with self._scope:
-            given = await self.run(runner, _AT_ONCE, partial(self.watch, receive, self._scope))
-        await self.end(self._reason if given is None else given)
+            given = await self.run(
+                runner, _UNWATCHED_SECONDS, partial(self.watch_client, receive, self._scope)
+            )
+        await self.send_result(self._reason if given is None else given)
 
-    async def _refuse(self, error: ErrorData, message: dict[str, Any]) -> None:  # noqa: ARG002 - of the other era
+    async def _send_error(self, error: ErrorData, message: dict[str, Any]) -> None:  # noqa: ARG002 - of the other era
         """Send an error as an event: a client that cancelled may not listen for it."""
         headers = [*STREAM, *self._headers]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})

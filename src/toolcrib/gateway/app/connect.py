@@ -1,4 +1,4 @@
-"""The pages at which persons log in to servers with accounts of their own: `/connect/NAME`."""
+"""The pages on which persons log in to servers with their own accounts: `/connect/NAME`."""
 
 import hashlib
 import hmac
@@ -35,11 +35,11 @@ CONNECT = "/connect/"
 _LOG = logging.getLogger("toolcrib.gateway")
 _CALLBACK = "callback"
 _TICKET_SECONDS = 600.0
-"""How long a link is good."""
+"""Seconds for which a link is valid."""
 _LOGIN_SECONDS = 600.0
-"""How long a login that was begun with it may take."""
+"""Seconds that a login may take once it has started."""
 _MOST = 1_000
-"""How many logins may be under way, and links be remembered that were used."""
+"""Most logins at once, and most used links that are remembered."""
 _NONCE = 12
 _MAX_COOKIES = 8192
 _PAGE = (
@@ -66,14 +66,14 @@ class PersonLogin:
 
     done: anyio.Event = field(default_factory=anyio.Event)
     asking: anyio.Event | None = None
-    """Set when the question that the person is asked for it is over; None where they are not asked."""
+    """Set when the question to the person is over; None if none is open."""
     answer: Unconfirmed | None = None
-    """How the last question ended, if not with a login."""
+    """The outcome of the last question, if not a login."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoginLink:
-    """Where one person logs in to one server."""
+    """The page where one person logs in to one server."""
 
     url: str = field(repr=False)
     login: PersonLogin
@@ -82,7 +82,7 @@ class LoginLink:
 
 @dataclass(frozen=True, slots=True)
 class _Ticket:
-    """The right of one person to begin one login."""
+    """Allows one person to start one login."""
 
     id: str
     server: str
@@ -92,7 +92,7 @@ class _Ticket:
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A login that was begun in a browser."""
+    """A login that was started in a browser."""
 
     begun: BegunLogin
     auth: AuthConfig
@@ -102,7 +102,7 @@ class _Pending:
 
 
 class _Refused(Exception):  # noqa: N818 - it is a page, not an error of ours
-    """Why a request gets no more than a page that says so."""
+    """Refuses a request with a page that gives the reason."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -127,7 +127,7 @@ class LoginPages:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Serve the servers of some settings; `base` says at which address browsers reach the gateway."""
+        """Serve the servers of some settings; `base` returns the address for browsers."""
         self._settings, self._base, self._clock = settings, base, clock
         self._environ = os.environ if environ is None else environ
         self._key = secrets.token_bytes(32)
@@ -137,10 +137,10 @@ class LoginPages:
         self._waiting: WeakValueDictionary[tuple[str, Owner], PersonLogin] = WeakValueDictionary()
 
     def link(self, principal: Principal | None, server: str) -> LoginLink | None:
-        """Return where a person logs in to a server.
+        """Return the page where a person logs in to a server.
 
-        None where there is no such page: the server has no logins of persons, it is not known who it is, they
-        are whoever runs this, or no browser reaches the gateway safely.
+        None if there is none: the server has no logins of persons, the person is unknown or the operator of
+        this gateway, or no browser reaches the gateway safely.
         """
         base, config = self._base(), self._settings().servers.get(server)
         mode = None if config is None or config.auth is None else config.auth.mode
@@ -150,7 +150,9 @@ class LoginPages:
         if owner is None or not all(owner):
             return None
         login = self._waiting.setdefault((server, owner), PersonLogin())
-        query = urlencode({"ticket": self._sealed(_Ticket(secrets.token_hex(16), server, owner, self._ends))})
+        query = urlencode(
+            {"ticket": self._seal_ticket(_Ticket(secrets.token_hex(16), server, owner, self._ends))}
+        )
         return LoginLink(f"{base}{CONNECT}{server}?{query}", login)
 
     @property
@@ -161,32 +163,34 @@ class LoginPages:
         """Answer a request for one of the pages."""
         name, _, rest = scope["path"].removeprefix(CONNECT).partition("/")
         try:
-            config, query = self._server(name, rest), _query(scope["query_string"])
-            cookies = _cookies(scope["headers"])
+            config, query = self._find_server(name, rest), _read_query(scope["query_string"])
+            cookies = _read_cookies(scope["headers"])
             if rest == _CALLBACK and scope["method"] == "GET":
-                await self._finish(name, query, cookies)
+                await self._finish_login(name, query, cookies)
                 body = (
                     "<p>You are logged in. You can close this page, and go back to where you came from.</p>"
                 )
-                await _page(send, 200, body)
+                await _send_page(send, 200, body)
             elif "go" in query and scope["method"] == "GET":
-                await self._begin(name, config, query, cookies, send)
+                await self._start_login(name, config, query, cookies, send)
             else:
-                await self._ask(name, config, query, send)
+                await self._send_question(name, config, query, send)
         except _Refused as refused:
-            await _page(send, refused.status, f"<p>{html.escape(refused.text)}</p>")
+            await _send_page(send, refused.status, f"<p>{html.escape(refused.text)}</p>")
 
-    def _server(self, name: str, rest: str) -> ServerConfig:
+    def _find_server(self, name: str, rest: str) -> ServerConfig:
         config = self._settings().servers.get(name) if rest in {"", _CALLBACK} else None
         if config is None or config.disabled or config.auth is None or config.auth.mode != "per_user":
             raise _Refused(404, "There is nothing here.")
         return config
 
-    async def _ask(self, name: str, config: ServerConfig, query: dict[str, str], send: Send) -> None:
-        """Show who would log in where, with a link that only this page of this browser has."""
-        ticket = self._opened(query.get("ticket", ""), name)
+    async def _send_question(
+        self, name: str, config: ServerConfig, query: dict[str, str], send: Send
+    ) -> None:
+        """Send the page that names person and server, with a link that only this browser can use."""
+        ticket = self._open_ticket(query.get("ticket", ""), name)
         browser = secrets.token_urlsafe(32)
-        go = urlencode({"ticket": query["ticket"], "go": self._mark(ticket, browser)})
+        go = urlencode({"ticket": query["ticket"], "go": self._browser_mark(ticket, browser)})
         issuer, subject = map(html.escape, ticket.owner)
         place = html.escape(host_of(config.url or ""))
         body = (
@@ -194,16 +198,16 @@ class LoginPages:
             f"<p>What {subject} does there through this gateway then uses the account that you log in with. "
             f"If you are not {subject}, close this page.</p><p><a href='?{html.escape(go)}'>Log in</a></p>"
         )
-        await _page(
-            send, 200, body, [self._cookie("toolcrib-connect", browser, f"{CONNECT}{name}", "Strict")]
+        await _send_page(
+            send, 200, body, [self._make_cookie("toolcrib-connect", browser, f"{CONNECT}{name}", "Strict")]
         )
 
-    async def _begin(
+    async def _start_login(
         self, name: str, config: ServerConfig, query: dict[str, str], cookies: dict[str, str], send: Send
     ) -> None:
-        """Use a ticket up, and send the browser to the authorization server."""
-        ticket = self._opened(query.get("ticket", ""), name)
-        mark = self._mark(ticket, cookies.get("toolcrib-connect", ""))
+        """Use up a ticket, and redirect the browser to the authorization server."""
+        ticket = self._open_ticket(query.get("ticket", ""), name)
+        mark = self._browser_mark(ticket, cookies.get("toolcrib-connect", ""))
         if not hmac.compare_digest(mark.encode(), query["go"].encode()):
             raise _Refused(403, _OTHER_BROWSER)
         now = self._clock()
@@ -213,17 +217,19 @@ class LoginPages:
             raise _Refused(503, "Too many logins are under way. Try again later.")
         self._used[ticket.id] = ticket.ends
         try:
-            begun, auth = await self._begun(name, config, ticket.owner)
+            begun, auth = await self._prepare_login(name, config, ticket.owner)
         except ToolcribError as error:
             _LOG.warning("no login to server %r could be begun: %s", name, error_text(error))
             raise _Refused(502, _FAILED) from error
         browser = secrets.token_urlsafe(32)
         self._pending[begun.state] = _Pending(begun, auth, browser, now + _LOGIN_SECONDS)
         path = f"{CONNECT}{name}/{_CALLBACK}"
-        cookie = self._cookie(_cookie_of(begun.state), browser, path, "Lax")
-        await _page(send, 302, "", [(b"location", begun.address.encode("latin-1", "replace")), cookie])
+        cookie = self._make_cookie(_cookie_name(begun.state), browser, path, "Lax")
+        await _send_page(send, 302, "", [(b"location", begun.address.encode("latin-1", "replace")), cookie])
 
-    async def _begun(self, name: str, config: ServerConfig, owner: Owner) -> tuple[BegunLogin, AuthConfig]:
+    async def _prepare_login(
+        self, name: str, config: ServerConfig, owner: Owner
+    ) -> tuple[BegunLogin, AuthConfig]:
         expanded = config.expanded(self._environ)
         url, auth = expanded.url or "", expanded.auth or AuthConfig()
         redirect = f"{self._base() or ''}{CONNECT}{name}/{_CALLBACK}"
@@ -234,11 +240,11 @@ class LoginPages:
         self._clients[name, url, redirect] = auth, begun.login
         return begun, auth
 
-    async def _finish(self, name: str, query: dict[str, str], cookies: dict[str, str]) -> None:
-        """Keep the login that a browser comes back from, if it is the one that began it; once."""
+    async def _finish_login(self, name: str, query: dict[str, str], cookies: dict[str, str]) -> None:
+        """Store the login of a browser that comes back, if it is the browser that started it; once."""
         state = query.get("state", "")
         pending = self._pending.get(state)
-        browser = cookies.get(_cookie_of(state), "")
+        browser = cookies.get(_cookie_name(state), "")
         if (
             pending is None
             or pending.begun.login.server != name
@@ -260,12 +266,12 @@ class LoginPages:
         if waiting is not None:
             waiting.done.set()
 
-    def _sealed(self, ticket: _Ticket) -> str:
+    def _seal_ticket(self, ticket: _Ticket) -> str:
         nonce = secrets.token_bytes(_NONCE)
         text = json.dumps([ticket.id, ticket.server, *ticket.owner, ticket.ends]).encode()
         return urlsafe_b64encode(nonce + AESGCM(self._key).encrypt(nonce, text, None)).decode().rstrip("=")
 
-    def _opened(self, sealed: str, server: str) -> _Ticket:
+    def _open_ticket(self, sealed: str, server: str) -> _Ticket:
         try:
             raw = urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
             text = AESGCM(self._key).decrypt(raw[:_NONCE], raw[_NONCE:], None)
@@ -276,25 +282,25 @@ class LoginPages:
             raise _Refused(403, _BAD_LINK)
         return _Ticket(name, wanted, (issuer, subject), ends)
 
-    def _mark(self, ticket: _Ticket, browser: str) -> str:
-        """Return what only the page that was shown to a browser knows."""
+    def _browser_mark(self, ticket: _Ticket, browser: str) -> str:
+        """Return a digest that only the page of this browser has."""
         key = self._key if browser else secrets.token_bytes(32)  # without a cookie nothing fits
         return hmac.digest(key, f"{ticket.id} {browser}".encode(), "sha256").hex()
 
-    def _cookie(self, name: str, value: str, path: str, same_site: str) -> tuple[bytes, bytes]:
+    def _make_cookie(self, name: str, value: str, path: str, same_site: str) -> tuple[bytes, bytes]:
         base = urlsplit(self._base() or "")
         secure, path = "; Secure" if base.scheme == "https" else "", f"{base.path}{path}"
         facts = f"Path={path}; Max-Age={_LOGIN_SECONDS:.0f}; HttpOnly; SameSite={same_site}{secure}"
         return b"set-cookie", f"{name}={value}; {facts}".encode("latin-1")
 
 
-def _cookie_of(state: str) -> str:
-    """Return the name of the cookie of one login, so that several can be under way in a browser."""
+def _cookie_name(state: str) -> str:
+    """Return the name of the cookie of one login: a browser may have several."""
     return f"toolcrib-login-{hashlib.sha256(state.encode()).hexdigest()[:16]}"
 
 
-def _query(text: bytes) -> dict[str, str]:
-    """Return the parameters of a request; one that is given twice is refused."""
+def _read_query(text: bytes) -> dict[str, str]:
+    """Return the query parameters; a repeated one is refused."""
     try:
         given = parse_qs(text.decode("latin-1"), keep_blank_values=True, max_num_fields=50)
     except ValueError:
@@ -304,7 +310,7 @@ def _query(text: bytes) -> dict[str, str]:
     return {name: found[0] for name, found in given.items()}
 
 
-def _cookies(headers: Headers) -> dict[str, str]:
+def _read_cookies(headers: Headers) -> dict[str, str]:
     text = "; ".join(value.decode("latin-1") for name, value in headers if name == b"cookie")
     try:
         return {name: each.value for name, each in SimpleCookie(text[:_MAX_COOKIES]).items()}
@@ -312,6 +318,6 @@ def _cookies(headers: Headers) -> dict[str, str]:
         return {}
 
 
-async def _page(send: Send, status: int, body: str, more: Headers | None = None) -> None:
+async def _send_page(send: Send, status: int, body: str, more: Headers | None = None) -> None:
     content = _PAGE.format(body=body).encode() if body else b""
     await send_bytes(send, status, content, b"text/html; charset=utf-8", [*_HEADERS, *(more or ())])

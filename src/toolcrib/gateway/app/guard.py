@@ -3,207 +3,202 @@
 from collections.abc import Callable
 
 import anyio
-import anyio.lowlevel
 from mcp.server.auth.middleware.auth_context import auth_context_var
 
-from toolcrib.crib import GatewaySettings
 from toolcrib.errors import ConfigError
+from toolcrib.execution.mcp.gateways import EXPOSE_HEADER
 from toolcrib.gateway.addresses import EndpointAddress
-from toolcrib.gateway.app.asgi import (
-    CLOSE,
-    TOO_LARGE,
-    App,
-    Headers,
-    Message,
-    Receive,
-    ResponseSender,
-    Scope,
-    Send,
-    reply,
-)
+from toolcrib.gateway.app.asgi import CLOSE, TOO_LARGE, App, Headers, OpenRequest, Receive, Scope, Send, reply
 from toolcrib.gateway.app.connect import CONNECT
 from toolcrib.gateway.app.rules import AccessRules
 from toolcrib.gateway.identity.identities import METADATA, Refusal
-from toolcrib.gateway.identity.principals import OpenRequest, known_user
-from toolcrib.gateway.limits import ByteBudget
+from toolcrib.gateway.identity.principals import known_user
+from toolcrib.gateway.limits import LARGE_REQUEST, ByteBudget
 
 _OPEN = frozenset({"/health", "/ready"})
-"""What may be asked without a token, beside the places below."""
+"""Paths that need no token, besides those below."""
 _OPEN_BELOW = (METADATA, CONNECT)
 _ALLOWED_HEADERS = (
     b"authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, "
     b"mcp-method, mcp-name"
 )
-_READ = frozenset({b"host", b"origin", b"authorization", b"content-length", b"transfer-encoding"})
+_READ = frozenset(
+    {
+        b"host",
+        b"origin",
+        b"authorization",
+        b"content-length",
+        b"transfer-encoding",
+        b"mcp-session-id",
+        b"mcp-protocol-version",
+        EXPOSE_HEADER.encode(),
+    }
+)
+"""The headers that the gateway reads itself."""
 _RECHECK = 1.0
-"""After how many seconds it is looked at again whether tokens still open what is being answered."""
+"""Seconds between two checks of the tokens of requests that are being answered."""
 _DIGITS = 20
-"""Fewer digits has any real size."""
-_Reply = tuple[int, str, Headers]
-"""A status, why, and what else to say."""
+"""More digits than any real size has."""
 
 
 class Guard:
-    """Lets requests through that have a right name, origin and token, and arrive whole."""
+    """ASGI middleware that serves a request only with an allowed host, origin and token, and a small body."""
 
     def __init__(
         self,
         app: App,
-        current: Callable[[], tuple[GatewaySettings, AccessRules]],
+        current: Callable[[], AccessRules],
         on_limited: Callable[[str], object] = lambda _: None,
     ) -> None:
-        """Stand before an application; `current` says what holds at this moment."""
+        """Wrap an application; `current` returns the rules that hold now."""
         self._app = app
         self._current = current
         self._on_limited = on_limited
         self._budget = ByteBudget()
         self._open: set[OpenRequest] = set()
-        self.leaving = False
-        """Whether requests are being broken off, so that their ends are no surprise."""
+        self.is_stopping = False
+        """Whether requests are being cancelled because the gateway stops."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or have it answered."""
-        response = ResponseSender(send)
+        """Check a request and have it answered."""
+        request = scope["toolcrib.request"] = OpenRequest(send, _read_headers(scope["headers"]))
         try:
-            await self._answer(scope, receive, response)
+            rules = self._current()
+            if await self._admit(scope, request, rules):
+                await self._serve(scope, receive, request, rules.settings.request_bytes)
         except anyio.get_cancelled_exc_class():
-            if not self.leaving:
+            if not self.is_stopping:
                 raise
-            # nobody waits for this task any more
-            await response.break_off(scope.get("toolcrib.body", b""), "the gateway is stopping")
+            # nothing waits for this task any more
+            await request.break_off("the gateway is stopping")
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        settings, rules = self._current()
-        headers = _single(scope["headers"])
-        origin = headers.get(b"origin")
-        if origin is not None and rules.allows_origin(origin):
-            send = _for_pages(send, origin)
-        refusal = _refusal(headers, rules, (scope.get("server") or (None,))[0])
-        if refusal is not None:
-            await _refuse(send, headers, *refusal)
-            return
+    async def _admit(self, scope: Scope, request: OpenRequest, rules: AccessRules) -> bool:
+        """Return whether a request may be served; if not, it has been answered."""
+        headers = request.headers
+        origin, host = headers.get(b"origin"), headers.get(b"host")
+        if origin is not None:
+            if not rules.allows_origin(origin):
+                text = f"the origin {origin[:100]!r} is not allowed; see gateway.allowed_origins"
+                await _refuse(request, 403, text)
+                return False
+            request.extra_headers = _cors_headers(origin)
+        if not rules.allows_host(host, (scope.get("server") or (None,))[0]):
+            text = f"it is not called {(host or '')[:100]!r} here; see gateway.allowed_hosts"
+            await _refuse(request, 421, text)
+            return False
         if scope["method"] == "OPTIONS" and origin is not None:
-            await _preflight(send)
-            return
-        address = EndpointAddress.of_path(scope["path"]) or EndpointAddress()
+            await _send_preflight(request.send)
+            return False
+        request.address = EndpointAddress.of_path(scope["path"])
+        address = request.address or EndpointAddress()
         try:
             principal = await rules.identities.identify(headers.get(b"authorization"), address)
-            scope["toolcrib.known"] = True
-            if principal is not None:
-                scope["toolcrib.principal"], scope["user"] = principal, known_user(principal)
-                scope["toolcrib.subject_token"] = rules.identities.subject_token(
-                    principal, headers[b"authorization"]
-                )
         except Refusal as stranger:
             scope["toolcrib.known"] = False
-            if scope["path"] not in _OPEN and not scope["path"].startswith(_OPEN_BELOW):
-                where = rules.identities.metadata_address(address)
-                await _refuse(send, headers, stranger.status, stranger.text, _challenge(stranger, where))
-                return
-        size = _announced(headers, settings.request_bytes)
-        if not self._budget.take(size):
+            if scope["path"] in _OPEN or scope["path"].startswith(_OPEN_BELOW):
+                return True
+            where = rules.identities.metadata_address(address)
+            await _refuse(request, stranger.status, stranger.text, _challenge_headers(stranger, where))
+            return False
+        scope["toolcrib.known"] = True
+        if principal is not None:
+            request.principal, scope["user"] = principal, known_user(principal)
+            request.subject_token = rules.identities.subject_token(principal, headers[b"authorization"])
+        return True
+
+    async def _serve(self, scope: Scope, receive: Receive, request: OpenRequest, limit: int) -> None:
+        """Read the body and have a request answered, for as long as its token is accepted."""
+        size = _announced_length(request.headers, limit)
+        if size > LARGE_REQUEST and not self._budget.take(size):
             self._on_limited("request_bytes")
             message = "too many large requests arrive at once; try again later"
-            await reply(send, 503, message, [(b"retry-after", b"5"), *CLOSE])
+            await reply(request.send, 503, message, [(b"retry-after", b"5"), *CLOSE])
             return
-        user = auth_context_var.set(scope.get("user"))  # the SDK binds what it seals to whoever calls
+        user = auth_context_var.set(scope.get("user"))  # the SDK binds what it seals to the caller
         try:
-            body = await _body(headers, receive, send, settings)
-            if body is not None:
+            if size and not await _read_body(request, receive, limit, is_large=size > limit):
+                return
+            if size > LARGE_REQUEST:  # the body is no longer than was announced
                 self._budget.give_back(size)
-                size = len(body)  # which is no more than was announced
+                size = len(request.body)
                 self._budget.take(size)
-                scope["toolcrib.body"] = body
-                await self._serve(scope, _replay(body, receive), send, headers.get(b"authorization"))
+            scope["toolcrib.body"] = request.body
+            if request.address is None:
+                await self._app(scope, receive, request.send)
+            else:
+                await self._serve_endpoint(scope, receive, request)
         finally:
             auth_context_var.reset(user)
-            self._budget.give_back(size)
+            if size > LARGE_REQUEST:
+                self._budget.give_back(size)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, authorization: str | None) -> None:
-        """Have a request answered for as long as its token may have it answered."""
-        address = EndpointAddress.of_path(scope["path"])
-        if address is None:
-            await self._app(scope, receive, send)
-            return
-        is_stream, principal = scope["method"] == "GET", scope.get("toolcrib.principal")
-        request = OpenRequest(authorization, address, principal, subscribes=is_stream)
-        response = ResponseSender(send)
-
-        async def send_allowed(message: Message) -> None:
-            if request.subscribes and not await _is_valid(request, self._rules()):
-                request.scope.cancel()
-                await anyio.lowlevel.checkpoint()
-                return
-            await response(message)
-
-        scope["toolcrib.open"] = request
+    async def _serve_endpoint(self, scope: Scope, receive: Receive, request: OpenRequest) -> None:
+        request.is_subscription, request.still_allowed = scope["method"] == "GET", self._still_allowed
         self._open.add(request)
         try:
             with request.scope:
-                await self._app(scope, receive, send_allowed)
+                await self._app(scope, receive, request.send)
         finally:
             request.is_answered = True
-            if not request.begun:
+            if not request.scopes:
                 self._open.discard(request)
         if request.scope.cancelled_caught:
-            await response.break_off(scope["toolcrib.body"], "the token is not valid any more", 401)
+            await request.break_off("the token is not valid any more", 401)
 
-    async def end_revoked(self) -> None:
-        """End what goes on for tokens that were revoked or have expired, until cancelled.
+    async def cancel_revoked(self) -> None:
+        """Cancel requests whose tokens were revoked or have expired, until cancelled.
 
-        A call or a task that began in time may end after its token has expired, and is ended where that was
-        revoked.
+        A call or a task that began in time may end after its token has expired; if the token was revoked, it
+        is cancelled.
         """
-        checked = self._rules()
+        checked = self._current_rules()
         while True:
             await anyio.sleep(_RECHECK)
-            before, checked = checked, self._rules()
+            before, checked = checked, self._current_rules()
             for request in list(self._open):
-                if request.is_answered and not request.begun:
+                if request.is_answered and not request.scopes:
                     self._open.discard(request)
-                elif (request.subscribes or checked is not before) and not await _is_valid(request, checked):
-                    request.end()
+                elif (request.is_subscription or checked is not before) and not await _is_accepted(
+                    request, checked
+                ):
+                    request.cancel()
 
-    def _rules(self) -> AccessRules | None:
-        """Return who may call at this moment; None where the configuration does not say it."""
+    async def _still_allowed(self, request: OpenRequest) -> bool:
+        return await _is_accepted(request, self._current_rules())
+
+    def _current_rules(self) -> AccessRules | None:
+        """Return the access rules of this moment; None if the configuration has an invalid token."""
         try:
-            return self._current()[1]
-        except ConfigError:  # the token cannot be made out: requests fail, and say why
+            return self._current()
+        except ConfigError:  # requests fail with it
             return None
 
 
-async def _is_valid(request: OpenRequest, rules: AccessRules | None) -> bool:
-    """Return whether a request would be let in at this moment, and a stream as the same principal."""
+async def _is_accepted(request: OpenRequest, rules: AccessRules | None) -> bool:
+    """Return whether a request would be admitted now, and a subscription as the same principal."""
     if rules is None:
         return False
     try:
-        principal = await rules.identities.identify(request.authorization, request.address)
+        principal = await rules.identities.identify(
+            request.authorization, request.address or EndpointAddress()
+        )
     except Refusal as refusal:
         return refusal.status not in {401, 403}  # an issuer that cannot be asked revokes nothing
-    return principal == request.principal or not request.subscribes
+    return principal == request.principal or not request.is_subscription
 
 
-def _refusal(headers: dict[bytes, str], rules: AccessRules, at: str | None) -> _Reply | None:
-    """Return why nobody may ask like this, whatever the token."""
-    origin, host = headers.get(b"origin"), headers.get(b"host")
-    if origin is not None and not rules.allows_origin(origin):
-        return 403, f"the origin {origin[:100]!r} is not allowed; see gateway.allowed_origins", []
-    if not rules.allows_host(host, at):
-        return 421, f"it is not called {(host or '')[:100]!r} here; see gateway.allowed_hosts", []
-    return None
-
-
-async def _refuse(send: Send, headers: dict[bytes, str], status: int, text: str, more: Headers) -> None:
-    """Refuse a request; its body, where it has one, is not read."""
-    await reply(send, status, text, [*more, *(CLOSE if _has_body(headers) else ())])
+async def _refuse(request: OpenRequest, status: int, text: str, headers: Headers | None = None) -> None:
+    """Refuse a request without reading its body, if it has one."""
+    closing = CLOSE if _has_body(request.headers) else ()
+    await reply(request.send, status, text, [*(headers or ()), *closing])
 
 
 def _has_body(headers: dict[bytes, str]) -> bool:
     return b"transfer-encoding" in headers or headers.get(b"content-length", "0") != "0"
 
 
-def _single(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
-    """Return the headers that are looked at, by name; one that is there twice is what nobody allows."""
+def _read_headers(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
+    """Return the headers that the gateway reads, by name; values of a repeated one are joined by commas."""
     found: dict[bytes, str] = {}
     for name, value in headers:
         if name in _READ:
@@ -212,8 +207,8 @@ def _single(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
     return found
 
 
-def _challenge(refusal: Refusal, where: str | None) -> Headers:
-    """Return how to do better, as RFC 6750 and RFC 9728 have it."""
+def _challenge_headers(refusal: Refusal, where: str | None) -> Headers:
+    """Return the header that tells a client which token it needs, as in RFC 6750 and RFC 9728."""
     if refusal.status not in {401, 403}:
         return [(b"retry-after", b"30")]
     facts = {"realm": "toolcrib", "error": refusal.error, "scope": " ".join(refusal.scopes)}
@@ -222,75 +217,42 @@ def _challenge(refusal: Refusal, where: str | None) -> Headers:
     return [(b"www-authenticate", f"Bearer {listed}".encode("latin-1", "replace"))]
 
 
-def _announced(headers: dict[bytes, str], limit: int) -> int:
-    """Return how many bytes a body will have; the most it may, where that is not known."""
-    if not _has_body(headers):
-        return 0
-    length = headers.get(b"content-length", "")
-    known = length.isdecimal() and len(length) < _DIGITS and b"transfer-encoding" not in headers
-    return min(int(length), limit) if known else limit
+def _announced_length(headers: dict[bytes, str], limit: int) -> int:
+    """Return the length of a body, at most one more than the limit; without a length the limit."""
+    length = headers.get(b"content-length", "0")
+    if b"transfer-encoding" in headers or not length.isdecimal():
+        return limit
+    return min(int(length[:_DIGITS]), limit + 1)
 
 
-async def _body(
-    headers: dict[bytes, str], receive: Receive, send: Send, settings: GatewaySettings
-) -> bytes | None:
-    """Return what a request says; None where it was refused, or its sender is gone."""
-    if not _has_body(headers):
-        return b""
-    length = headers.get(b"content-length", "")
-    large = length.isdecimal() and len(length) < _DIGITS and int(length) > settings.request_bytes
-    if not large:
-        body = await _collected(receive, settings.request_bytes)
-        if body is None or len(body) <= settings.request_bytes:
-            return body
-    await reply(send, 413, TOO_LARGE.format(settings.request_bytes), CLOSE)
-    return None
-
-
-async def _collected(receive: Receive, limit: int) -> bytes | None:
-    """Return a body, or the beginning of one that is longer than the limit; None where its sender left."""
+async def _read_body(request: OpenRequest, receive: Receive, limit: int, *, is_large: bool) -> bool:
+    """Read the body of a request; return False if it was refused as too long, or its sender has left."""
     parts: list[bytes] = []
     size, more = 0, True
-    while more and size <= limit:
+    while more and not is_large:
         message = await receive()
         if message["type"] != "http.request":
-            return None
+            return False
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        more = message.get("more_body", False)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        is_large, more = size > limit, message.get("more_body", False)
+    if is_large:
+        await reply(request.send, 413, TOO_LARGE.format(limit), CLOSE)
+        return False
+    request.body = parts[0] if len(parts) == 1 else b"".join(parts)
+    return True
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    replayed = False
-
-    async def again() -> Message:
-        nonlocal replayed
-        if replayed:
-            return await receive()
-        replayed = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return again
-
-
-def _for_pages(send: Send, origin: str) -> Send:
-    """Return what lets a web page read the response."""
-    extra = [
+def _cors_headers(origin: str) -> Headers:
+    """Return the headers that let a web page read the response."""
+    return [
         (b"access-control-allow-origin", origin.encode("latin-1")),
         (b"access-control-expose-headers", b"mcp-session-id, www-authenticate"),
         (b"vary", b"origin"),
     ]
 
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *extra]}
-        await send(message)
 
-    return sending
-
-
-async def _preflight(send: Send) -> None:
+async def _send_preflight(send: Send) -> None:
     allowed = [
         (b"access-control-allow-methods", b"GET, POST, DELETE"),
         (b"access-control-allow-headers", _ALLOWED_HEADERS),

@@ -1,4 +1,4 @@
-"""Who may call over HTTP: by which name, from which web pages, with which token."""
+"""The access rules of HTTP requests: allowed hosts, web origins and tokens."""
 
 import ipaddress
 import re
@@ -16,14 +16,15 @@ _ORIGIN = re.compile(r"(https?)://(.+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class AccessRules:
-    """What the settings allow; made once for each version of them."""
+    """The access rules of some settings; created once for each version of them."""
 
+    settings: GatewaySettings
     hosts: frozenset[str]
-    """Names, without a port, or with the only one that is allowed."""
+    """Allowed host names, without a port, or with the only one that is allowed."""
     origins: frozenset[str]
     any_origin: bool
     identities: Identities
-    """Knows who calls."""
+    """Identifies principals by their tokens."""
 
     @classmethod
     def of(
@@ -33,19 +34,19 @@ class AccessRules:
         bound: str = "127.0.0.1",
         former: "AccessRules | None" = None,
     ) -> Self:
-        """Return the rules of settings, for what listens at an address, after others."""
+        """Return the rules of settings for an address; keys that the former rules fetched are kept."""
         own = () if bound in {"0.0.0.0", "::", ""} else (bound,)  # noqa: S104 - compared, not bound to
         public = urlsplit(settings.public_url or "").hostname
         named = (*own, *own_names(bound), *settings.allowed_hosts, *((public,) if public else ()))
         hosts = {*_LOCAL, *(name.lower().strip("[]") for name in named)}
         origins = {origin.lower().rstrip("/") for origin in settings.allowed_origins}
         identities = Identities.of(settings, token, None if former is None else former.identities)
-        return cls(frozenset(hosts), frozenset(origins), "*" in origins, identities)
+        return cls(settings, frozenset(hosts), frozenset(origins), "*" in origins, identities)
 
     def allows_host(self, header: str | None, at: str | None = None) -> bool:
-        """Return whether it may be called by the name in a `Host` header, on a connection to an address.
+        """Return whether a `Host` header is allowed on a connection to the address `at`.
 
-        That address itself is right: a web page that was lured here would send the name of its own site.
+        The address itself is allowed: a web page that rebinds DNS would send the name of its own site.
         """
         if header is None:
             return False
@@ -53,10 +54,14 @@ class AccessRules:
         if found is None:
             return False
         name = found[1] or found[2]
-        return name in self.hosts or header.lower() in self.hosts or (at is not None and _same(name, at))
+        return (
+            name in self.hosts
+            or header.lower() in self.hosts
+            or (at is not None and _is_same_address(name, at))
+        )
 
     def allows_origin(self, header: str) -> bool:
-        """Return whether a web page may call, as an `Origin` header names it."""
+        """Return whether the web page of an `Origin` header may call."""
         origin = header.lower().rstrip("/")
         if self.any_origin or origin in self.origins:
             return True
@@ -65,10 +70,10 @@ class AccessRules:
         return authority is not None and (authority[1] or authority[2]) in _LOCAL
 
 
-def _same(name: str, address: str) -> bool:
-    """Return whether a name is an address, however the two are written.
+def _is_same_address(name: str, address: str) -> bool:
+    """Return whether a name is the same IP address as another, in any notation.
 
-    >>> _same("192.0.2.2", "::ffff:192.0.2.2"), _same("example.com", "192.0.2.2")
+    >>> _is_same_address("192.0.2.2", "::ffff:192.0.2.2"), _is_same_address("example.com", "192.0.2.2")
     (True, False)
     """
     try:

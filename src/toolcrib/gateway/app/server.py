@@ -1,4 +1,4 @@
-"""Listen for HTTP, until asked to stop; then let what runs end, for a while."""
+"""Serves HTTP until asked to stop; then running requests have a while to end."""
 
 import asyncio  # noqa: TID251 - anyio has no handler for errors of the event loop
 import errno
@@ -21,16 +21,16 @@ from toolcrib.gateway.signals import Stop, until_urged
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _BACKLOG = 128
-"""How many connections wait to be accepted; all that wait are accepted at once, so they need descriptors."""
+"""Connections that may wait to be accepted; all are accepted at once, so they need descriptors."""
 _RESERVE = 384
-"""How many descriptors are kept for other things than connections: servers, files, and those that wait."""
+"""Descriptors that are kept for other things than connections: servers, files, and waiting connections."""
 _ACCEPT_LOG_SECONDS = 1.0
 _HURRY = 0.5
-"""How often, in seconds, connections are looked at while the gateway stops."""
+"""Seconds between two looks at the connections while the gateway stops."""
 _DATE = 1.0
-"""For how many seconds answers have the same date."""
+"""Seconds for which responses have the same date."""
 _LAST = 1.0
-"""For how many seconds what is broken off may say so."""
+"""Seconds that cancelled requests have to send their error responses."""
 
 
 def listen(host: str, port: int, source: str) -> socket.socket:
@@ -44,12 +44,12 @@ def listen(host: str, port: int, source: str) -> socket.socket:
     except OSError as error:
         raise ConfigError(source, (Problem("/gateway/host", "address", f"{host!r}: {error}"),)) from error
     try:
-        return _bound(*found[0])
+        return _bind(*found[0])
     except OSError as error:
-        raise ConfigError(source, (_unbound(host, port, error),)) from error
+        raise ConfigError(source, (_bind_problem(host, port, error),)) from error
 
 
-def _bound(family: int, kind: int, protocol: int, _: str, address: Any) -> socket.socket:
+def _bind(family: int, kind: int, protocol: int, _: str, address: Any) -> socket.socket:
     # With the protocol given, the event loop sends answers at once instead of waiting for more to send.
     listener = socket.socket(family, kind, protocol)
     try:
@@ -62,7 +62,7 @@ def _bound(family: int, kind: int, protocol: int, _: str, address: Any) -> socke
     return listener
 
 
-def _unbound(host: str, port: int, error: OSError) -> Problem:
+def _bind_problem(host: str, port: int, error: OSError) -> Problem:
     if error.errno == errno.EADDRINUSE:
         choice = "choose another with --port or gateway.port; 0 takes any that is free"
         reason = f"port {port} of {host} is in use; stop what listens there, or {choice}"
@@ -72,15 +72,15 @@ def _unbound(host: str, port: int, error: OSError) -> Problem:
 
 
 def address_of(listener: socket.socket) -> str:
-    """Return the address that a socket can be reached at, as a URL; from other machines, where they can."""
+    """Return the URL of a socket, as other machines reach it if they can."""
     host, port = listener.getsockname()[:2]
     if ipaddress.ip_address(host).is_unspecified:
-        host = _outward(listener.family)
+        host = _find_outward_address(listener.family)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _outward(family: int) -> str:
-    """Return the address by which other machines reach this one, else its name; nothing is sent."""
+def _find_outward_address(family: int) -> str:
+    """Return the IP address by which other machines reach this one, else its name; nothing is sent."""
     elsewhere = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
     for each in (family, socket.AF_INET):  # one that listens for IPv6 hears IPv4 too
         with socket.socket(each, socket.SOCK_DGRAM) as probe, suppress(OSError):
@@ -90,24 +90,24 @@ def _outward(family: int) -> str:
 
 
 async def serve(
-    served: Served, listener: socket.socket, stop: Stop, on_ready: Callable[[str], Any] | None = None
+    gateway: Served, listener: socket.socket, stop: Stop, on_ready: Callable[[str], Any] | None = None
 ) -> None:
     """Serve until asked to stop; the socket is closed at the end."""
     try:
         async with anyio.create_task_group() as tasks:
-            site = HttpApp(served, tasks)
-            guard = Guard(site, lambda: (served.settings, served.rules()), served.limited)
-            server = _Server(_config(guard, served))
+            site = HttpApp(gateway, tasks)
+            guard = Guard(site, gateway.rules, gateway.limited)
+            server = _Server(_make_config(guard, gateway))
             try:
                 await tasks.start(server.run_on, listener)
-                tasks.start_soon(guard.end_revoked)
+                tasks.start_soon(guard.cancel_revoked)
                 if on_ready is not None:
                     on_ready(address_of(listener))
                 await stop.asked.wait()
-                served.end_listening()
-                await until_urged(lambda: _drain(site, server), stop, served.settings.shutdown_timeout)
+                gateway.end_listening()
+                await until_urged(lambda: _drain(site, server), stop, gateway.settings.shutdown_timeout)
             finally:
-                guard.leaving = True
+                guard.is_stopping = True
                 with anyio.CancelScope(shield=True):
                     await site.end()
                     await server.abandon()
@@ -117,20 +117,20 @@ async def serve(
 
 
 async def _drain(site: HttpApp, server: "_Server") -> None:
-    """Wait until everything is answered, and the answers have been taken by clients that take anything."""
+    """Wait until everything is answered, and their clients have read the answers."""
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.hurry)
-        await site.drained()
+        tasks.start_soon(server.drain_connections)
+        await site.wait_answered()
         await site.end()
-        await server.taken()
+        await server.wait_read()
         tasks.cancel_scope.cancel()
 
 
-def _config(app: Any, served: Served) -> uvicorn.Config:
-    settings = served.settings
+def _make_config(app: Any, gateway: Served) -> uvicorn.Config:
+    settings = gateway.settings
     return uvicorn.Config(
         app,
-        http=bounded(lambda: served.settings),
+        http=bounded(lambda: gateway.settings),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -138,14 +138,14 @@ def _config(app: Any, served: Served) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=_connections(2 * settings.sessions + 200),
+        limit_concurrency=_max_connections(2 * settings.sessions + 200),
         backlog=_BACKLOG,
         timeout_keep_alive=75,
     )
 
 
-def _connections(wanted: int) -> int:
-    """Return how many connections there may be, with as many descriptors as the process can have."""
+def _max_connections(wanted: int) -> int:
+    """Return how many connections the descriptors of the process allow, and raise their limit if possible."""
     try:
         import resource  # noqa: PLC0415 - Windows has none, and no such limit
     except ImportError:
@@ -162,49 +162,49 @@ def _connections(wanted: int) -> int:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn within a task of ours, which leaves signals to others."""
+    """uvicorn's server in a task of the gateway, which handles signals itself."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Leave signals alone."""
+        """Install no signal handlers."""
         yield
 
     async def run_on(self, listener: socket.socket, *, task_status: TaskStatus[None]) -> None:
-        """Serve what comes in at a socket."""
+        """Serve the connections of a socket."""
         self._started = task_status
         with _shortened_accept_errors():
             await self.serve([listener])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and say so."""
+        """Start to listen, and report that."""
         await super().startup(sockets)
         self._started.started()
 
     async def main_loop(self) -> None:
-        """Keep the date of answers; uvicorn itself looks ten times a second whether it is to end."""
+        """Update the date header; uvicorn's own loop would wake ten times a second."""
         while not await self.on_tick(0):  # noqa: ASYNC110 - the clock sets no event
             await anyio.sleep(_DATE)
 
-    async def hurry(self) -> None:
-        """Cut off clients that take nothing of what they are sent, until cancelled."""
+    async def drain_connections(self) -> None:
+        """Close the connections of clients that do not read their responses, until cancelled."""
         while True:
             for connection in list(self.server_state.connections):
-                cast("Bounded", connection).hurry()
+                cast("Bounded", connection).start_draining()
             await anyio.sleep(_HURRY)
 
-    async def taken(self) -> None:
-        """Wait until clients have taken what they were sent."""
+    async def wait_read(self) -> None:
+        """Wait until clients have read what they were sent."""
         connections = self.server_state.connections
-        await _until(lambda: not any(each.transport.get_write_buffer_size() for each in connections))
+        await _wait_until(lambda: not any(each.transport.get_write_buffer_size() for each in connections))
 
     async def abandon(self) -> None:
-        """End everything at once; what is broken off has a moment to say so."""
+        """Cancel all requests, give them a moment to respond, and close all connections."""
         for server in getattr(self, "servers", ()):
             server.close()
         for task in list(self.server_state.tasks):
             task.cancel()
         with anyio.move_on_after(_LAST):
-            await _until(lambda: not self.server_state.tasks)
+            await _wait_until(lambda: not self.server_state.tasks)
         for connection in list(self.server_state.connections):
             connection.transport.abort()
 
@@ -238,6 +238,6 @@ def _shortened_accept_errors() -> Generator[None, None, None]:
         loop.set_exception_handler(before)
 
 
-async def _until(met: Callable[[], bool]) -> None:
-    while not met():  # noqa: ASYNC110 - nobody tells
+async def _wait_until(met: Callable[[], bool]) -> None:
+    while not met():  # noqa: ASYNC110 - uvicorn sets no event
         await anyio.sleep(0.005)

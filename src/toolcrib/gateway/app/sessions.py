@@ -1,4 +1,4 @@
-"""Sessions of the handshake era that answer a request as plain JSON, unless it takes long or has more to say.
+"""Sessions of the handshake era that answer a request as plain JSON, unless it takes long or sends messages.
 
 The SDK answers every request of a session with a stream of events, which costs about as much as all else that
 it does for a call. A stream is needed only for what comes before the answer: progress, and questions. Where
@@ -8,7 +8,9 @@ A request ends when the connection that it came over does: this gateway numbers 
 come back for the answer with `Last-Event-ID`, and work for nobody would keep the slots of servers taken.
 """
 
+import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -44,8 +46,19 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from toolcrib.concurrency.background import Background
+from toolcrib.concurrency.in_flight import InFlight
 from toolcrib.execution import Principal
-from toolcrib.gateway.app.asgi import PING, STREAM, Headers, Receive, Send, reply, send_bytes
+from toolcrib.gateway.app.asgi import (
+    PING,
+    STREAM,
+    Headers,
+    Message,
+    OpenRequest,
+    Receive,
+    Send,
+    reply,
+    send_bytes,
+)
 from toolcrib.gateway.app.calls import SessionCall, answer_call
 from toolcrib.mcp_internals import SessionManagerBase, SessionTransport
 
@@ -53,51 +66,56 @@ _INITIALIZE = "initialize"
 _CANCELLED = "notifications/cancelled"
 _VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
 _SESSION = MCP_SESSION_ID_HEADER.encode()
-_Told = MemoryObjectReceiveStream[EventMessage]
+_Events = MemoryObjectReceiveStream[EventMessage]
 _ENDED = ErrorData(code=CONNECTION_CLOSED, message="the session ended before the call did")
 
 
 class SessionManager(SessionManagerBase):
-    """The SDK's, with other sessions."""
+    """Session manager that answers calls without a stream as plain JSON."""
 
     patience = 5.0
-    """After how many silent seconds a call is answered with a stream, and then shows that it lives."""
+    """Silent seconds after which a call gets a stream as its response, and then a sign of life."""
     on_limited: Callable[[str], object] = staticmethod(lambda _: None)
-    """Is called with the name of a limit that refused a newcomer, or ended a session for one."""
+    """Called with the name of a limit that refused a new session, or ended an idle one for it."""
     connections: Mapping[str, Connection] = {}
-    """The connections of the clients that have greeted, by their sessions."""
+    """Initialized connections, by session id."""
 
     on_request: Callable[[str, Principal | None], object] = staticmethod(lambda *_: None)
-    """Is called with the session that a request names, and whom its token does."""
+    """Called with the session id of a request, and the principal of its token."""
+
+    def __init__(self, app: Server[Any], **options: Any) -> None:
+        super().__init__(app, **options)
+        self._answering = InFlight()
 
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, whose body the guard has read, and found small enough."""
-        session = next((value for name, value in scope["headers"] if name == _SESSION), b"")
-        self.on_request(session.decode("latin-1"), scope.get("toolcrib.principal"))
-        version = next((value for name, value in scope["headers"] if name == _VERSION), b"").decode("latin-1")
-        if version and version not in HANDSHAKE_PROTOCOL_VERSIONS:
-            request = Request(scope, receive)
-            if await answer_call(self.app, request, send, self.patience):
+        """Answer a request whose body the guard has read."""
+        request: OpenRequest = scope["toolcrib.request"]
+        session = request.headers.get(_SESSION)
+        if session is not None:
+            self.on_request(session, request.principal)
+        version = request.headers.get(_VERSION)
+        # Streams of changes, which a client gets by GET, never end by themselves: nothing waits for them.
+        with self._answering if scope["method"] == "POST" else nullcontext():
+            if version and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+                if await answer_call(self.app, Request(scope, receive), request, self.patience):
+                    return
+            elif session is None and self.is_full and not (b"initialize" in request.body and self.has_idle):
+                self.on_limited("sessions")
+                await reply(send, 503, "too many sessions are open", [(b"retry-after", b"60")])
                 return
-        elif not self._has_room(scope):
-            self.on_limited("sessions")
-            await reply(send, 503, "too many sessions are open", [(b"retry-after", b"60")])
-            return
-        await super().handle_request(scope, receive, send)
+            await super().handle_request(scope, _replay_body(request.body, receive), send)
 
-    def _has_room(self, scope: Scope) -> bool:
-        """Return whether a request may open a session, where it would."""
-        if not self.is_full or any(name == _SESSION for name, _ in scope["headers"]):
-            return True
-        return b"initialize" in scope["toolcrib.body"] and self.has_idle
+    async def wait_answered(self, within: float = math.inf) -> None:
+        """Wait until no POST request is being answered, for at most so many seconds."""
+        await self._answering.over(within)
 
     def make_room(self) -> None:
-        """End the idlest session, and count it."""
+        """End the session that is idle for longest, and count that."""
         if self.end_idlest():
             self.on_limited("idle_session")
 
     def make_session(self, session_id: str) -> SessionTransport:
-        """Return the transport of a new session."""
+        """Create the transport of a new session."""
         return _Session(
             session_id,
             security_settings=self.security_settings,
@@ -106,6 +124,20 @@ class SessionManager(SessionManagerBase):
             server=self.app,
             connections=self.connections,
         )
+
+
+def _replay_body(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` for the SDK that gives the body again, which the guard has read."""
+    is_replayed = False
+
+    async def receive_again() -> Message:
+        nonlocal is_replayed
+        if is_replayed:
+            return await receive()
+        is_replayed = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
 
 
 class _Session(SessionTransport):
@@ -126,24 +158,24 @@ class _Session(SessionTransport):
         self._server, self._connections = server, connections
         self._runner: ServerRunner[Any] | None = None
         self._calls: dict[str, SessionCall] = {}
-        """Those that run in the task of their request, by id."""
+        """Calls that run in the task of their request, by id."""
 
     async def answer(self, request: Request, send: Send) -> bool:
-        """Answer a request within the session, and return whether it was one."""
+        """Answer a request within the session; return False for other messages."""
         message = _read_message(await request.body())
         if isinstance(message, JSONRPCNotification):
-            self._cancel(message)
+            self._cancel_call(message)
         if not isinstance(message, JSONRPCRequest) or not all(check_accept_headers(request)):
             return False
         if request.headers.get(MCP_SESSION_ID_HEADER) != self.mcp_session_id:
             return False
-        call, runner = message, self._own_runner()
+        call, runner = message, self._find_runner()
         if str(call.id) in self._calls:
-            await self._refuse(send)
+            await self._refuse_id(send)
         elif runner is not None:
-            await self._run(call, request, send, runner)
+            await self._run_call(call, request, send, runner)
         elif self.can_exchange:
-            await self._exchange(call, request, send)
+            await self._exchange_call(call, request, send)
         else:
             return False
         return True
@@ -154,14 +186,14 @@ class _Session(SessionTransport):
             call.cancel(_ENDED)
         await super().terminate()
 
-    def _own_runner(self) -> ServerRunner[Any] | None:
-        """Return what runs calls in the task of their request, where their client can be asked nothing."""
+    def _find_runner(self) -> ServerRunner[Any] | None:
+        """Return the runner for calls in the task of their request; None if their client takes requests."""
         connection = self._connections.get(self.mcp_session_id or "") if self._runner is None else None
         if connection is not None and not _can_be_asked(connection.client_capabilities):
             self._runner = ServerRunner(self._server, connection, {})
         return self._runner
 
-    async def _run(
+    async def _run_call(
         self, call: JSONRPCRequest, request: Request, send: Send, runner: ServerRunner[Any]
     ) -> None:
         key = str(call.id)
@@ -171,25 +203,25 @@ class _Session(SessionTransport):
         finally:
             del self._calls[key]
 
-    def _cancel(self, notification: JSONRPCNotification) -> None:
+    def _cancel_call(self, notification: JSONRPCNotification) -> None:
         number = cancelled_request_id_from_params(notification.params)
         running = None if number is None else self._calls.get(str(number))
         if running is not None:
             running.cancel(ErrorData(code=REQUEST_CANCELLED, message="Request cancelled"))
 
-    async def _refuse(self, send: Send) -> None:
+    async def _refuse_id(self, send: Send) -> None:
         error = {"code": INVALID_REQUEST, "message": "Request id is in use"}
         await reply(send, 400, {"jsonrpc": "2.0", "id": None, "error": error}, self._headers)
 
-    async def _exchange(self, call: JSONRPCRequest, request: Request, send: Send) -> None:
-        """Answer a request by way of the SDK, which can also ask its client."""
+    async def _exchange_call(self, call: JSONRPCRequest, request: Request, send: Send) -> None:
+        """Answer a request through the SDK, which can send requests to its client."""
         async with self.exchange(call, request) as events:
             if events is None:
-                await self._refuse(send)
+                await self._refuse_id(send)
                 return
             watching = Background(partial(self._cancel_when_gone, call.id, request.receive))
             try:
-                await self._answer_from(events, call.id, send)
+                await self._send_answer(events, call.id, send)
             finally:
                 await watching.stop()
 
@@ -199,25 +231,25 @@ class _Session(SessionTransport):
             pass
         await self.cancel_request(call)
 
-    async def _answer_from(self, events: _Told, call: RequestId, send: Send) -> None:
-        message = await self._next(call, events)
+    async def _send_answer(self, events: _Events, call: RequestId, send: Send) -> None:
+        message = await self._next_message(call, events)
         if isinstance(message, JSONRPCResponse):
             body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
             await send_bytes(send, 200, body, b"application/json", self._headers)
         else:  # more will come; or it is an error, for which a client that cancelled may not listen
-            await self._stream(call, message, events, send)
+            await self._send_stream(call, message, events, send)
 
-    async def _stream(
-        self, call: RequestId, message: JSONRPCMessage | None, events: _Told, send: Send
+    async def _send_stream(
+        self, call: RequestId, message: JSONRPCMessage | None, events: _Events, send: Send
     ) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *self._headers]})
         while not isinstance(message, JSONRPCResponse | JSONRPCError):
             await send({"type": "http.response.body", "body": _event(message), "more_body": True})
-            message = await self._next(call, events)
+            message = await self._next_message(call, events)
         await send({"type": "http.response.body", "body": _event(message), "more_body": False})
 
-    async def _next(self, call: RequestId, events: _Told) -> JSONRPCMessage | None:
-        """Return the next message of a call; None where there is none for a while."""
+    async def _next_message(self, call: RequestId, events: _Events) -> JSONRPCMessage | None:
+        """Return the next message of a call; None if there is none for a while."""
         try:
             with anyio.move_on_after(self._patience):
                 return (await events.receive()).message
@@ -227,14 +259,14 @@ class _Session(SessionTransport):
 
 
 def _can_be_asked(declared: ClientCapabilities | None) -> bool:
-    """Return whether a client declares that servers can ask it something."""
+    """Return whether a client declares that it takes requests of servers."""
     return declared is not None and any(
         part is not None for part in (declared.elicitation, declared.sampling, declared.roots)
     )
 
 
 def _read_message(body: bytes) -> JSONRPCRequest | JSONRPCNotification | None:
-    """Return the request within a session, or the end of one, that a body is; None for anything else."""
+    """Return the request or the cancellation in a body; None for any other message."""
     try:
         message = jsonrpc_message_adapter.validate_python(pydantic_core.from_json(body), by_name=False)
     except ValueError:  # the SDK says what is wrong with it

@@ -1,1 +1,1 @@
-"""What clients see: the meta-tools, the tools themselves, or whichever suits the client."""
+"""The frontends: the meta-tools, the tools themselves (pass-through), or an automatic choice."""

@@ -5,10 +5,11 @@ from typing import Any
 
 from toolcrib.crib import View
 from toolcrib.crib.config.gateway import GatewaySettings
-from toolcrib.gateway.frontend import CallingClient, ToolDefinition, ToolResult
+from toolcrib.execution import Principal
 from toolcrib.gateway.frontends.meta.definitions import DEFINITIONS
 from toolcrib.gateway.frontends.meta.tools import MetaTools
-from toolcrib.gateway.frontends.passthrough.tools import DirectTools
+from toolcrib.gateway.frontends.passthrough.tools import PassthroughTools
+from toolcrib.gateway.frontends.shared.frontend import CallingClient, ToolDefinition, ToolResult
 from toolcrib.gateway.results import KeptResults, encoded
 from toolcrib.model import RunResult
 from toolcrib.model.tokens import estimated_tokens
@@ -21,14 +22,14 @@ _MANY = "There are too many tools to list them; they are reached through those t
 
 
 class AutoTools:
-    """A `Frontend` that is `DirectTools` up to a number of tokens of definitions, and `MetaTools` beyond it.
+    """A `Frontend` that lists the tools themselves while they are few, else the meta-tools.
 
-    A client whose list is of before a change can call what stands in it.
+    The limit is a number of tokens of definitions. A client can still call the tools of an earlier list.
     """
 
     def __init__(self, view: View, settings: GatewaySettings, *, kept: KeptResults | None = None) -> None:
         kept = KeptResults() if kept is None else kept
-        self._direct = DirectTools(view, settings, kept=kept)
+        self._passthrough = PassthroughTools(view, settings, kept=kept)
         self._meta = MetaTools(view, settings, kept=kept)
         self._limit = settings.expose_limit
         self._counted: tuple[Sequence[Mapping[str, Any]], bool] | None = None
@@ -36,19 +37,19 @@ class AutoTools:
 
     @property
     def has_own_tasks(self) -> bool:
-        """Whether those are listed that may go on as tasks."""
-        return not self.is_direct
+        """Whether the meta-tools are listed, of which some may become tasks."""
+        return not self.is_passthrough
 
     @property
-    def is_direct(self) -> bool:
-        """Whether the tools themselves are listed at this moment."""
-        tools = self._direct.tools()
+    def is_passthrough(self) -> bool:
+        """Whether the tools themselves are listed now."""
+        tools = self._passthrough.tools()
         if self._counted is None or self._counted[0] is not tools:
-            self._counted = tools, self._fits(tools)
+            self._counted = tools, self._fits_limit(tools)
         return self._counted[1]
 
-    def _fits(self, tools: Sequence[Mapping[str, Any]]) -> bool:
-        """Return whether definitions take no more tokens than the limit; of too many not all are counted."""
+    def _fits_limit(self, tools: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether definitions take no more tokens than the limit."""
         total = 0
         counted: dict[int, tuple[Mapping[str, Any], int]] = {}
         for tool in tools:
@@ -63,32 +64,32 @@ class AutoTools:
         return total <= self._limit
 
     def about(self) -> str:
-        """Return what a model should know before it uses the tools, and which of the two it sees."""
-        if self.is_direct:
-            return f"{self._direct.about()} {_FEW}".strip()
+        """Return the instructions for a model, which say whether the tools themselves are listed."""
+        if self.is_passthrough:
+            return f"{self._passthrough.about()} {_FEW}".strip()
         return f"{_MANY} {self._meta.about()}"
 
     def tools(self) -> Sequence[ToolDefinition]:
-        """Return the definitions that clients see at this moment."""
-        return self._direct.tools() if self.is_direct else self._meta.tools()
+        """Return the definitions that clients see now."""
+        return self._passthrough.tools() if self.is_passthrough else self._meta.tools()
 
     async def settled(self) -> dict[str, Any]:
-        """Wait a moment for the servers' lists, and return how long that of all is fresh, if it is shown."""
-        fresh = await self._direct.settled()
-        return fresh if self.is_direct else {}
+        """Wait a moment for the servers' lists; return how long they are fresh, if they are shown."""
+        fresh = await self._passthrough.settled()
+        return fresh if self.is_passthrough else {}
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call back when `tools` may return something else."""
-        return self._direct.on_change(callback)
+        return self._passthrough.on_change(callback)
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None, client: CallingClient) -> ToolResult:
-        """Call a tool or a meta-tool, whichever of them the name means in what is listed, or was."""
-        return await self._one_with(name).call(name, arguments, client)
+        """Call the tool or the meta-tool that the name means in the present or an earlier list."""
+        return await self._frontend_with(name).call(name, arguments, client)
 
-    def finished(self, name: str, finish: Callable[[], RunResult]) -> ToolResult:
-        """Return what the task of a server's tool gave, as the result of what was called."""
-        return self._one_with(name).finished(name, finish)
+    def finished(self, name: str, finish: Callable[[], RunResult], principal: Principal) -> ToolResult:
+        """Return the result of a server's task as the result of the tool that was called."""
+        return self._frontend_with(name).finished(name, finish, principal)
 
-    def _one_with(self, name: str) -> DirectTools | MetaTools:
-        is_meta = name in DEFINITIONS and not (self.is_direct and self._direct.lists(name))
-        return self._meta if is_meta else self._direct
+    def _frontend_with(self, name: str) -> PassthroughTools | MetaTools:
+        is_meta = name in DEFINITIONS and not (self.is_passthrough and self._passthrough.lists(name))
+        return self._meta if is_meta else self._passthrough

@@ -1,1 +1,1 @@
-"""Who calls a gateway over HTTP: by a shared token, by a named one, or by a login elsewhere."""
+"""Identifies the callers of a gateway over HTTP: by a shared token, a named token, or a login."""

@@ -1,10 +1,10 @@
-"""Makes a principal of what a client sends as `Authorization`, or says why it cannot."""
+"""Identifies the principal of an `Authorization` header, or refuses it with a reason."""
 
 import hashlib
 import hmac
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -18,10 +18,10 @@ from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.identity.keys import SigningKeys
 
 METADATA = "/.well-known/oauth-protected-resource"
-"""Where clients find out where to log in (RFC 9728)."""
+"""Path of the protected resource metadata (RFC 9728)."""
 _MAX_TOKEN = 16 * 1024
 _TRUSTED_SECONDS = 60.0
-"""So long a token that was checked is not checked again."""
+"""Seconds for which a verified token is not verified again."""
 _MAX_CHECKED_TOKENS = 1_000
 _EVERYTHING = EndpointAddress()
 _NOTHING_SENT = "send a token as 'Authorization: Bearer ...'"
@@ -29,11 +29,11 @@ _NOTHING_SENT = "send a token as 'Authorization: Bearer ...'"
 
 @dataclass(eq=False)
 class Refusal(Exception):  # noqa: N818 - it is an answer to a client, not an error of ours
-    """Why a request is not let in, as RFC 6750 has it."""
+    """The reason to refuse a request, in terms of RFC 6750."""
 
     status: int
     error: str
-    """The code of the error; empty where no credentials came at all."""
+    """The error code; empty without credentials."""
     text: str
     scopes: tuple[str, ...] = ()
     """All scopes that the operation needs."""
@@ -44,37 +44,38 @@ class Refusal(Exception):  # noqa: N818 - it is an answer to a client, not an er
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """Knows the credentials that a gateway takes: one shared token, named tokens, and tokens of an issuer."""
+    """The credentials that a gateway accepts: one shared token, named tokens, and tokens of an issuer."""
 
     token: bytes | None = None
-    """The shared one, which says nothing of who has it."""
+    """The shared token, which identifies nobody."""
     named: Mapping[str, TokenSettings] | None = None
-    """Those of single persons and programs; an empty table still asks for one."""
+    """Tokens of single persons and programs; an empty table still requires one."""
     auth: AuthSettings | None = None
     keys: SigningKeys | None = None
     clock: Callable[[], float] = time.time
+    asks: bool = field(init=False)
+    """Whether clients need a token."""
+
+    def __post_init__(self) -> None:
+        asks = self.token is not None or self.named is not None or self.auth is not None
+        object.__setattr__(self, "asks", asks)
 
     @classmethod
     def of(
         cls, settings: GatewaySettings, token: str | None, former: "Identities | None" = None
     ) -> "Identities":
-        """Return what the settings take; keys that a former one has fetched are kept, if they still hold."""
+        """Return the credentials of settings; keys that a former object fetched are kept if they hold."""
         auth = settings.auth
         keys = former.keys if former is not None and former.auth == auth else None
         if auth is not None and keys is None:
             keys = SigningKeys(auth)
         return cls(None if token is None else token.encode(), settings.tokens, auth, keys)
 
-    @property
-    def asks(self) -> bool:
-        """Whether anything is asked of clients."""
-        return self.token is not None or self.named is not None or self.auth is not None
-
     async def identify(self, header: str | None, address: EndpointAddress = _EVERYTHING) -> Principal | None:
-        """Return who sends an `Authorization` header to an endpoint; None where that cannot be known.
+        """Return the principal of an `Authorization` header at an endpoint; None if it cannot be known.
 
         Raises:
-            Refusal: it is not let in.
+            Refusal: the header is not accepted.
         """
         if not self.asks:
             return None
@@ -84,11 +85,11 @@ class Identities:
             raise Refusal(401, "invalid_token" if header else "", _NOTHING_SENT, self._scopes)
         if self.token is not None and hmac.compare_digest(given.encode(errors="replace"), self.token):
             return None
-        if self.named and (principal := self._named(given, address, self.named)) is not None:
+        if self.named and (principal := self._identify_named(given, address, self.named)) is not None:
             return principal
         if self.auth is None or self.keys is None or given.count(".") != 2 or len(given) > _MAX_TOKEN:  # noqa: PLR2004 - of a JWT
             raise Refusal(401, "invalid_token", "the token is not known here", self._scopes)
-        return await self._logged_in(given, address, self.auth, self.keys)
+        return await self._identify_login(given, address, self.auth, self.keys)
 
     def subject_token(self, principal: Principal, header: str) -> SubjectToken | None:
         """Return the token that a principal was identified by, if it is one of the issuer's."""
@@ -100,7 +101,7 @@ class Identities:
     def _scopes(self) -> tuple[str, ...]:
         return () if self.auth is None else self.auth.scopes
 
-    def _named(
+    def _identify_named(
         self, given: str, address: EndpointAddress, tokens: Mapping[str, TokenSettings]
     ) -> Principal | None:
         """Return the principal of a named token."""
@@ -118,15 +119,15 @@ class Identities:
             return Principal(issuer=TOKENS, subject=name, client=name, groups=frozenset(token.groups))
         return None
 
-    async def _logged_in(
+    async def _identify_login(
         self, given: str, address: EndpointAddress, auth: AuthSettings, keys: SigningKeys
     ) -> Principal:
-        """Return the principal of a token of the issuer, known for a while once checked, if the keys stay."""
+        """Return the principal of a token of the issuer; a verified token is cached for a while."""
         mark = hashlib.sha256(f"{address.name}\n{given}".encode(errors="replace")).digest()
         until, principal = keys.checked.get(mark, (0.0, None))
         if principal is None or self.clock() >= until:
-            claims = await self._verified(given, address, auth, keys)
-            principal = _principal(claims, auth)
+            claims = await self._verify_token(given, address, auth, keys)
+            principal = _principal_of_claims(claims, auth)
             keys.checked[mark] = min(self.clock() + _TRUSTED_SECONDS, float(claims["exp"])), principal
             if len(keys.checked) > _MAX_CHECKED_TOKENS:
                 keys.checked.popitem(last=False)
@@ -134,7 +135,7 @@ class Identities:
             raise Refusal(403, "insufficient_scope", "the token lacks a scope", auth.scopes)
         return principal
 
-    async def _verified(
+    async def _verify_token(
         self, given: str, address: EndpointAddress, auth: AuthSettings, keys: SigningKeys
     ) -> dict[str, Any]:
         try:
@@ -164,7 +165,7 @@ class Identities:
         return claims
 
     def _audiences(self, auth: AuthSettings, address: EndpointAddress) -> Collection[str]:
-        """Return whom a token may be meant for: the gateway, the toolset, or the endpoint it is sent to."""
+        """Return the allowed audiences of a token: the gateway, the toolset, or the endpoint."""
         return {auth.audience, self.resource(address.base), self.resource(address)}
 
     def resource(self, address: EndpointAddress = _EVERYTHING) -> str:
@@ -173,7 +174,7 @@ class Identities:
         return f"{base}/{address.name}" if address.name else base
 
     def metadata(self, address: EndpointAddress = _EVERYTHING) -> dict[str, Any] | None:
-        """Return where clients of an endpoint log in (RFC 9728); None where they do not."""
+        """Return the protected resource metadata of an endpoint (RFC 9728); None without logins."""
         if self.auth is None:
             return None
         document: dict[str, Any] = {
@@ -202,20 +203,20 @@ _REASONS: dict[type[BaseException], str] = {
 }
 
 
-def _principal(claims: dict[str, Any], auth: AuthSettings) -> Principal:
-    """Return the principal of a token; a claim of the wrong type says nothing."""
+def _principal_of_claims(claims: dict[str, Any], auth: AuthSettings) -> Principal:
+    """Return the principal of a token; claims of a wrong type are ignored."""
     clients = (claims.get("client_id"), claims.get("azp"))
     scopes = claims.get("scope") or claims.get("scp")
     return Principal(
         issuer=auth.issuer,
         subject=str(claims["sub"]),
         client=next((each for each in clients if isinstance(each, str) and each), ""),
-        groups=_texts(claims.get(auth.groups_claim)),
-        scopes=frozenset(scopes.split()) if isinstance(scopes, str) else _texts(scopes),
+        groups=_read_texts(claims.get(auth.groups_claim)),
+        scopes=frozenset(scopes.split()) if isinstance(scopes, str) else _read_texts(scopes),
     )
 
 
-def _texts(claim: Any) -> frozenset[str]:
+def _read_texts(claim: Any) -> frozenset[str]:
     """Return the texts of a claim that is a list; a claim of another type has none."""
     return (
         frozenset(each for each in claim if isinstance(each, str)) if isinstance(claim, list) else frozenset()

@@ -21,20 +21,20 @@ from toolcrib.redaction import error_text
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _MAX_AGE = 3600.0
-"""For how many seconds keys are used before they are fetched again."""
+"""Seconds after which keys are fetched again."""
 _MIN_INTERVAL = 30.0
-"""Seconds between two fetches that an unknown key, or a failure, asks for."""
+"""Least seconds between two fetches because of an unknown key or a failure."""
 _MAX_BYTES = 1 << 20
 _TIMEOUT = 10.0
-"""Seconds that a fetch may take, with finding out where from."""
+"""Seconds that a fetch may take, including discovery of the address."""
 _NAME = "the authorization server"
 
 
 class SigningKeys:
     """The keys that tokens may be signed with, by their ids.
 
-    One fetch at a time, whoever waits. A key that is not known makes it fetch again, but not more often than
-    every half minute; while fetching takes long or fails, the keys that are known go on working.
+    All callers share one fetch. An unknown key causes another fetch, at most every half minute; while that
+    takes long or fails, known keys still work.
     """
 
     def __init__(
@@ -44,70 +44,70 @@ class SigningKeys:
         fetch: Callable[[str], Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the keys of an issuer; `fetch` returns the JSON at an address, instead of asking for it."""
+        """Use the keys of an issuer; `fetch` replaces the HTTP request for the JSON at an address."""
         self._settings = settings
-        self._fetch = _fetched if fetch is None else fetch
+        self._fetch = _fetch_json if fetch is None else fetch
         self._clock = clock
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_at = self._tried_at = -float("inf")
         self._fetching = anyio.Lock()
         self.checked: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
-        """Whom tokens name that these keys have signed, and until when they hold, by digest."""
+        """Principals of verified tokens, with the time until which they hold, by digest."""
 
     async def find(self, key_id: str | None) -> jwt.PyJWK | None:
-        """Return a key by its id, or the only one where a token names none; None where it is not known.
+        """Return a key by its id, or the only key if a token names none; None if it is unknown.
 
         Raises:
             ServerUnavailableError: no keys are known, and none could be fetched.
         """
-        found = self._known(key_id)
+        found = self._find_known(key_id)
         is_fetching = self._fetching.statistics().locked
         if found is not None and (is_fetching or self._clock() - self._fetched_at < _MAX_AGE):
             return found
         async with self._fetching:
-            found = self._known(key_id)
+            found = self._find_known(key_id)
             is_fresh = found is not None and self._clock() - self._fetched_at < _MAX_AGE
             if not is_fresh and self._clock() - self._tried_at >= _MIN_INTERVAL:
-                await self._renew()
+                await self._fetch_keys()
         if not self._keys:
             reason = "its keys could not be fetched; try again later"
             raise ServerUnavailableError(_NAME, reason)
-        return self._known(key_id)
+        return self._find_known(key_id)
 
-    def _known(self, key_id: str | None) -> jwt.PyJWK | None:
+    def _find_known(self, key_id: str | None) -> jwt.PyJWK | None:
         if key_id is None:
             return next(iter(self._keys.values())) if len(self._keys) == 1 else None
         return self._keys.get(key_id)
 
-    async def _renew(self) -> None:
+    async def _fetch_keys(self) -> None:
         self._tried_at = self._clock()
         try:
             with anyio.fail_after(_TIMEOUT):
-                document = await self._document()
-            self._keys = _keys_in(document)
+                document = await self._load_key_set()
+            self._keys = _parse_keys(document)
             self.checked.clear()
             self._fetched_at = self._tried_at
         except (OSError, ValueError, RecursionError, httpx2.HTTPError) as error:
             _LOG.warning("the keys of %s could not be fetched: %s", self._settings.issuer, error_text(error))
 
-    async def _document(self) -> Any:
-        """Return the key set: a file, what an address gives, or what the issuer's own metadata points to."""
+    async def _load_key_set(self) -> Any:
+        """Load the key set from a file, an address, or the address in the issuer's metadata."""
         place = self._settings.jwks
         if place is not None and "://" not in place:
-            return json.loads(await to_thread.run_sync(_read, place))
+            return json.loads(await to_thread.run_sync(_read_file, place))
         if place is None:
-            place = await self._discovered()
+            place = await self._discover_jwks_uri()
         return await self._fetch(place)
 
-    async def _discovered(self) -> str:
-        """Return where the issuer keeps its keys, by RFC 8414 or OpenID Connect.
+    async def _discover_jwks_uri(self) -> str:
+        """Return the address of the issuer's keys, by RFC 8414 or OpenID Connect.
 
         Raises:
             ValueError: it does not say so, or says that it is another.
         """
         issuer = self._settings.issuer
         failure: Exception = ValueError("it has no metadata")
-        for place in _metadata_places(issuer):
+        for place in _metadata_urls(issuer):
             try:
                 found = await self._fetch(place)
             except (OSError, ValueError, httpx2.HTTPError) as error:
@@ -124,8 +124,8 @@ class SigningKeys:
         raise failure
 
 
-def _metadata_places(issuer: str) -> tuple[str, ...]:
-    """Return where the metadata of an issuer may be."""
+def _metadata_urls(issuer: str) -> tuple[str, ...]:
+    """Return the URLs at which the metadata of an issuer may be."""
     parts = urlsplit(issuer)
     path = parts.path.rstrip("/")
 
@@ -138,7 +138,7 @@ def _metadata_places(issuer: str) -> tuple[str, ...]:
     )
 
 
-def _keys_in(document: Any) -> dict[str, jwt.PyJWK]:
+def _parse_keys(document: Any) -> dict[str, jwt.PyJWK]:
     """Return the keys of a set that can check signatures, by their ids.
 
     Raises:
@@ -161,7 +161,7 @@ def _keys_in(document: Any) -> dict[str, jwt.PyJWK]:
     return found
 
 
-async def _fetched(address: str) -> Any:
+async def _fetch_json(address: str) -> Any:
     """Return the JSON at an address."""
     body = b""
     async with (
@@ -176,5 +176,5 @@ async def _fetched(address: str) -> Any:
     return json.loads(body)
 
 
-def _read(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     return Path(path).expanduser().read_bytes()

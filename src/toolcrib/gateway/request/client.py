@@ -20,8 +20,14 @@ from pydantic import ValidationError as PydanticError
 from toolcrib.errors import LimitExceededError, ToolExecutionError
 from toolcrib.errors.base import shown
 from toolcrib.execution.call import Approval, Call, CallContext, PageNotifier
-from toolcrib.execution.mcp.client_relay import APPS, LOG_LEVELS
-from toolcrib.gateway.frontend import Confirmation, ConfirmationResult, InputNeeded, StartedTask
+from toolcrib.execution.mcp.client_relay import APPS, LOG_LEVELS, TASKS
+from toolcrib.gateway.app.asgi import open_request
+from toolcrib.gateway.frontends.shared.frontend import (
+    Confirmation,
+    ConfirmationResult,
+    InputNeeded,
+    StartedTask,
+)
 from toolcrib.gateway.identity.principals import account_of, principal_of
 from toolcrib.gateway.request.confirmation_tokens import ConfirmationTokens
 from toolcrib.gateway.request.input import (
@@ -40,7 +46,7 @@ _LOG = logging.getLogger("toolcrib.gateway")
 _FIELD = "confirm"
 _REQUEST: TypeAdapter[mcp_types.InputRequest] = TypeAdapter(mcp_types.InputRequest)
 Ask = Callable[[Mapping[str, mcp_types.InputRequest]], Awaitable[dict[str, dict[str, Any]]]]
-"""Asks a client of the stateless era while its call is held, and returns its responses by key."""
+"""Asks a client of the stateless era while its call is held; returns its responses by key."""
 _NOBODY_IS_ASKED = Approval()
 _LEVEL = "toolcrib.log_level"
 _PEER = "toolcrib.peer"
@@ -59,6 +65,7 @@ class RequestClient:
     __slots__ = (
         "_asked",
         "_context",
+        "_declared",
         "_given",
         "_is_away",
         "_mark",
@@ -68,12 +75,21 @@ class RequestClient:
         "_state",
         "_tokens",
         "ask_later",
+        "can_ask",
+        "capabilities",
+        "extensions",
+        "held_key",
         "is_single",
+        "is_stateless",
+        "knows_tasks",
         "passed_question",
         "principal",
         "refusal",
+        "request",
+        "takes_server_requests",
         "takes_tasks",
         "task",
+        "wants_progress",
     )
 
     def __init__(
@@ -84,22 +100,22 @@ class RequestClient:
         patience: float,
         *,
         is_single: bool = False,
-        takes_tasks: bool = False,
     ) -> None:
         """Wrap a request of the SDK; `patience` is how many seconds to wait for an answer."""
-        self._context, self._session, self._params = context, context.session, params
-        self.principal = principal_of(context)
-        """The caller: the subject of the token, else the client by its self-declared name."""
+        self._params = params
+        self.come_back(context)
         self._tokens, self._patience, self._mark = tokens, patience, object()
         self._asked: dict[str, str] | None = None
         self._given: dict[str, str] = {}
-        self._is_away = False
         self._state: dict[str, Any] = json.loads(params.request_state) if params.request_state else {}
+        held = self._state.get("held")
+        self.held_key: str | None = held if isinstance(held, str) else None
+        """The key of the held call that this request continues."""
         self.ask_later: Ask | None = None
         """Asks a client of the stateless era while its call is held."""
         self.is_single = is_single
         """Whether its request maps to one request to a server, and can be repeated as a whole."""
-        self.takes_tasks = is_single and takes_tasks
+        self.takes_tasks = False
         """Whether a server may begin a task in place of the answer, or the request concerns one."""
         self.task: StartedTask | None = None
         """The task that a server has begun."""
@@ -110,8 +126,7 @@ class RequestClient:
 
     def context(self, approval: Approval = _NOBODY_IS_ASKED) -> CallContext:
         """Return the context of a call that this request makes."""
-        request = self._context.request
-        token = None if request is None else request.scope.get("toolcrib.subject_token")
+        token = None if self.request is None else self.request.subject_token
         return CallContext(principal=self.principal, client=self, approval=approval, subject_token=token)
 
     def leave(self) -> None:
@@ -119,15 +134,36 @@ class RequestClient:
         self._is_away = True
 
     def come_back(self, context: ServerRequestContext[Any, Any]) -> None:
-        """Continue on the repeated request, which carries the notifications from then on."""
+        """Continue on a request, the first or a repeated one, which carries notifications from then on."""
         self._context, self._session, self._is_away = context, context.session, False
+        self.request = open_request(context)
+        """The HTTP request; None on a pipe."""
         self.principal = principal_of(context)
-
-    @property
-    def wants_progress(self) -> bool:
+        """The caller: the subject of the token, else the client by its self-declared name."""
+        self.is_stateless = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+        """Whether it is of the stateless era, in which a question is the answer to its request."""
+        self._declared = declared = context.session.client_capabilities
+        found = {name: part for name in _RELAYED if (part := getattr(declared, name, None)) is not None}
+        self.capabilities = {
+            name: part.model_dump(by_alias=True, mode="json", exclude_none=True)
+            for name, part in found.items()
+        }
+        """The capabilities that it declares among elicitation, sampling and roots."""
+        self.can_ask = (
+            bool(found)
+            and can_fill_forms(declared)
+            and (self.is_stateless or context.session.can_send_request)
+        )
+        """Whether it can ask a person to fill in a form."""
+        extensions = (declared.extensions if declared is not None else None) or {}
+        self.extensions = {APPS: extensions[APPS]} if APPS in extensions else {}
+        """The MCP Apps extension, if it declares that."""
+        self.knows_tasks = self.is_stateless and TASKS in extensions
+        """Whether it declares the tasks extension of the stateless era."""
+        self.takes_server_requests = bool(found) and not self.is_stateless
+        """Whether servers may send it requests: it is of the handshake era and declares such a capability."""
+        self.wants_progress = context.meta is not None and context.meta.get("progress_token") is not None
         """Whether it asked for progress notifications."""
-        meta = self._context.meta
-        return meta is not None and meta.get("progress_token") is not None
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Send a progress notification, if it requested them."""
@@ -139,32 +175,6 @@ class RequestClient:
         """Identity of its connection; in the stateless era, of the request. Keeps neither alive."""
         kept = {} if self.is_stateless else connection_of(self._session).state
         return kept.setdefault(_PEER, self._mark)
-
-    @property
-    def capabilities(self) -> dict[str, Any]:
-        """The capabilities that it declares among elicitation, sampling and roots."""
-        declared = self._session.client_capabilities
-        found = {name: getattr(declared, name, None) for name in _RELAYED}
-        return {
-            name: part.model_dump(by_alias=True, mode="json", exclude_none=True)
-            for name, part in found.items()
-            if part is not None
-        }
-
-    @property
-    def takes_server_requests(self) -> bool:
-        """Whether servers may send it requests: it is of the handshake era and declares such a capability."""
-        if self.is_stateless:
-            return False
-        declared = self._session.client_capabilities
-        return any(getattr(declared, name, None) is not None for name in _RELAYED)
-
-    @property
-    def extensions(self) -> dict[str, Any]:
-        """The MCP Apps extension, if it declares that."""
-        declared = self._session.client_capabilities
-        found = {} if declared is None else declared.extensions or {}
-        return {APPS: found[APPS]} if APPS in found else {}
 
     @property
     def log_level(self) -> str | None:
@@ -193,13 +203,6 @@ class RequestClient:
         """Return a callback that reports a completed elicitation; None in the stateless era."""
         return None if self.is_stateless else page_notifier(self._session, self._context.request_id)
 
-    @property
-    def can_ask(self) -> bool:
-        """Whether it can ask a person to fill in a form."""
-        return can_fill_forms(self._session.client_capabilities) and (
-            self.is_stateless or self._session.can_send_request
-        )
-
     async def confirm(self, question: Confirmation) -> ConfirmationResult:
         """Ask a person, and return the answer; in the stateless era this may raise `InputNeeded`."""
         if not self.can_ask:
@@ -212,18 +215,7 @@ class RequestClient:
             if not self._is_away or self.ask_later is None:
                 raise
             responses = await self.ask_later(needed.result.input_requests or {})
-        return _verdict(mcp_types.ElicitResult.model_validate(responses[question.key], by_name=False))
-
-    @property
-    def is_stateless(self) -> bool:
-        """Whether it is of the stateless era, in which a question is the answer to its request."""
-        return self._context.protocol_version in MODERN_PROTOCOL_VERSIONS
-
-    @property
-    def held_key(self) -> str | None:
-        """The key of the held call that this request continues."""
-        held = self._state.get("held")
-        return held if isinstance(held, str) else None
+        return _read_verdict(mcp_types.ElicitResult.model_validate(responses[question.key], by_name=False))
 
     def note_refusal(self, error: MCPError) -> None:
         """Store the error of a server that got no input; it becomes the answer to the request."""
@@ -254,7 +246,7 @@ class RequestClient:
         except PydanticError:
             return False
         if not all(
-            is_able(self._session.client_capabilities, request) and is_safe_page(request)
+            is_able(self._declared, request) and is_safe_page(request)
             for request in (asked.input_requests or {}).values()
         ):
             return False
@@ -272,7 +264,7 @@ class RequestClient:
             MCPError: it answered with an error.
         """
         for request in requests.values():
-            if not is_able(self._session.client_capabilities, request):
+            if not is_able(self._declared, request):
                 self.refusal = missing(request)
                 raise LookupError(request.method)
         if self.ask_later is not None:
@@ -284,7 +276,7 @@ class RequestClient:
     @property
     def can_open_links(self) -> bool:
         """Whether it can ask a person to open a URL."""
-        declared = self._session.client_capabilities
+        declared = self._declared
         able = None if declared is None else declared.elicitation
         can_be_sent = self.ask_later is not None or self._session.can_send_request
         return able is not None and able.url is not None and can_be_sent
@@ -316,7 +308,7 @@ class RequestClient:
             except (MCPError, PydanticError) as error:
                 _LOG.warning("a client could not ask its user: %s", shown(str(error)))
                 return ConfirmationResult.UNANSWERED
-            return _verdict(answer)
+            return _read_verdict(answer)
         _LOG.warning("a client did not answer a question within %g s", self._patience)
         return ConfirmationResult.UNANSWERED
 
@@ -331,7 +323,7 @@ class RequestClient:
             return ConfirmationResult(given)
         response = (self._params.input_responses or {}).get(question.key)
         if self._asked.get(question.key) == mark and isinstance(response, mcp_types.ElicitResult):
-            verdict = _verdict(response)
+            verdict = _read_verdict(response)
             self._given[f"{question.key} {mark}"] = verdict.value
             return verdict
         form = mcp_types.ElicitRequestFormParams(message=question.text, requested_schema=_FORM)
@@ -343,7 +335,7 @@ class RequestClient:
         )
 
 
-def _verdict(answer: mcp_types.ElicitResult) -> ConfirmationResult:
+def _read_verdict(answer: mcp_types.ElicitResult) -> ConfirmationResult:
     if answer.action == "cancel":
         return ConfirmationResult.DISMISSED
     agreed = (answer.content or {}).get(_FIELD) if answer.action == "accept" else False

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from toolcrib.execution import CallContext, Request
 from toolcrib.execution.call import Approval, Decision
 from toolcrib.execution.policy.rule import is_destructive
 from toolcrib.execution.progress import Progress, notify
-from toolcrib.gateway.frontend import CallingClient, Confirmation, ConfirmationResult
+from toolcrib.gateway.frontends.shared.frontend import CallingClient, Confirmation, ConfirmationResult
 from toolcrib.model import RunResult, Tool
 from toolcrib.model.display import visible
 
@@ -94,17 +94,15 @@ class ConfirmedCalls:
             InputNeeded: the client has to repeat the request with the answer.
             ToolError: as for `View.run`.
         """
-        context = self.context(client)
-        if client.can_ask:
-            approval = replace(context.approval, ask=partial(self._ask_about_call, client))
-            context = replace(context, approval=approval)
+        can_ask = client.can_ask
+        ask = partial(self._ask_about_call, client) if can_ask else None
         return await self._view.run(
             reference,
             args,
             timeout=timeout,
-            progress=progress_sender(client),
+            progress=progress_sender(client) if client.wants_progress else None,
             frame_progress=False,
-            context=context,
+            context=client.context(Approval(ask=ask, confirm_destructive=self._confirm and can_ask)),
         )
 
     def context(self, client: CallingClient, granted: Iterable[Tool] = ()) -> CallContext:
@@ -193,7 +191,7 @@ class ConfirmedCalls:
         """
         names = [str(tool.id) for tool in tools]
         bound = self._binding(client, tools)
-        result = await client.confirm(_question(names, given, what, places, why.text, bound))
+        result = await client.confirm(_make_question(names, given, what, places, why.text, bound))
         if result not in _REFUSALS:
             return
         answer, reason = _REFUSALS[result]
@@ -210,15 +208,15 @@ class ConfirmedCalls:
         return json.dumps(parts, default=str)
 
 
-def progress_sender(client: CallingClient) -> Progress | None:
-    """Return a callback that sends progress to a client; None if it did not request any.
+def progress_sender(client: CallingClient) -> Progress:
+    """Return a callback that sends progress to a client.
 
     A failure to send is logged, and does not fail the call.
     """
-    return partial(notify, client.progress, work_done=True) if client.wants_progress else None
+    return partial(notify, client.progress, work_done=True)
 
 
-def _question(
+def _make_question(
     tools: Sequence[str], given: Any, what: str, places: Sequence[str], reason: str, bound: str
 ) -> Confirmation:
     """Return the question; its key is equal for equal tools, arguments and bindings.
@@ -226,7 +224,7 @@ def _question(
     Raises:
         PolicyDeniedError: the question would be too long.
     """
-    written = given if isinstance(given, str) else _json(given)
+    written = given if isinstance(given, str) else _write_json(given)
     # A whole digest of all characters: a model that writes the calls must not find two with the same key.
     content = json.dumps([what, *tools, written, bound])
     key = hashlib.sha256(content.encode()).hexdigest()
@@ -242,7 +240,7 @@ def _question(
     return Confirmation(key=f"run-{key}", text=text)
 
 
-def _json(value: Any) -> str:
+def _write_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -252,13 +250,15 @@ def _question_text(tools: Sequence[str], given: Any, what: str, places: Sequence
     Nothing is cut or redacted, even if it looks like a secret: it may be the target of the call. The text
     comes from the client that is asked, and has no secrets of this machine.
     """
-    written = given if isinstance(given, str) and what else _json(given)
+    written = given if isinstance(given, str) and what else _write_json(given)
     is_short = len(written) <= _SHORT and "\n" not in written
     if not what:
         if is_short or not isinstance(given, dict):
             return f"Run {tools[0]} with {written}? {reason}"
-        arguments = sorted(((_json(value), name) for name, value in given.items()), key=lambda it: len(it[0]))
-        listed = "\n".join(f"- {_json(name)}: {value}" for value, name in arguments)
+        arguments = sorted(
+            ((_write_json(value), name) for name, value in given.items()), key=lambda it: len(it[0])
+        )
+        listed = "\n".join(f"- {_write_json(name)}: {value}" for value, name in arguments)
         return f"Run {tools[0]}? {reason} All its arguments, the shortest first:\n{listed}"
     say = "They say that they" if len(tools) > 1 else "It says that it"
     risk = f"{say} may destroy or overwrite something." if reason == _RISK else reason
@@ -267,7 +267,7 @@ def _question_text(tools: Sequence[str], given: Any, what: str, places: Sequence
         return f"{begin} The {what}: {written}"
     called = ["It uses them here:", *(f"- {each}" for each in places)] if places else []
     # Line numbers, so that no line of the code can pass for one of the question.
-    parts = given.split("\n") if isinstance(given, str) else [_json(step) for step in given]
+    parts = given.split("\n") if isinstance(given, str) else [_write_json(step) for step in given]
     first = 1 if isinstance(given, str) else 0
     return "\n".join(
         (begin, *called, f"The whole {what}:", *(f"{at}| {it}" for at, it in enumerate(parts, first)))

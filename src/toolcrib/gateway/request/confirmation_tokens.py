@@ -11,17 +11,17 @@ from toolcrib.gateway.identity.principals import Account
 from toolcrib.gateway.limits import share_of
 
 _TTL = 600.0
-"""For how many seconds a token is valid, by default."""
+"""Default lifetime of a token, in seconds."""
 _MAX_USED = 100_000
-"""How many used tokens are remembered; beyond that no answer counts, for one could count twice."""
+"""Used tokens that are remembered; beyond that no answer counts, since one could count twice."""
 
 
 class ConfirmationTokens:
     """Tokens that go with a question and come back with the answer, so that an answer counts once.
 
     A token says which questions were asked, by key, and which were answered in earlier turns. The endpoint
-    encrypts it, and binds it to the request. It is valid once: whoever makes the same request again is asked
-    again.
+    encrypts it, and binds it to the request. It is valid once: the same request made again
+    is asked about again.
     """
 
     def __init__(self, ttl: float = _TTL, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -37,7 +37,7 @@ class ConfirmationTokens:
     def redeem(
         self, token: str | None, account: Account | None = None
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Return what was asked of somebody, and answered before; nothing, where no token is valid.
+        """Return the questions and the earlier answers of a token; nothing without a valid token.
 
         Raises:
             LimitExceededError: too many answers were used of late: of this account, or of all.

@@ -28,8 +28,9 @@ from pydantic import ValidationError
 
 from toolcrib.concurrency.background import Background
 from toolcrib.errors import LimitExceededError
-from toolcrib.gateway.frontend import InputNeeded
-from toolcrib.gateway.identity.principals import OpenRequest, account_of, open_request
+from toolcrib.gateway.app.asgi import OpenRequest
+from toolcrib.gateway.frontends.shared.frontend import InputNeeded
+from toolcrib.gateway.identity.principals import account_of
 from toolcrib.gateway.limits import share_of
 from toolcrib.gateway.passing import wire
 from toolcrib.gateway.request.client import RequestClient
@@ -41,7 +42,7 @@ COMPOSED = frozenset({"execute_code", "run_chain"})
 """Tools that make several calls. They are always held: to repeat them would repeat the calls made so far."""
 MAX_HELD = 1_000
 """Calls that may wait for input at once."""
-_LONG = 2.0
+TASK_AFTER = 2.0
 """Seconds after which a call of such a tool becomes a task, if its client supports tasks."""
 _Context = ServerRequestContext[Any, Any]
 
@@ -67,49 +68,51 @@ class HeldCalls:
     async def answer(
         self,
         context: _Context,
+        client: RequestClient,
         params: mcp_types.InputResponseRequestParams,
         work: Callable[[RequestClient], Awaitable[T]],
         *,
-        is_single: bool = False,
-        takes_tasks: bool = False,
+        within: float | None = None,
     ) -> T | mcp_types.InputRequiredResult:
         """Run the work for a request, and return its result or a question for the client.
 
         It serves each request that may be answered with `input_required`: `tools/call`, `prompts/get` and
-        `resources/read`. `is_single`: the work maps to one request to a server and can be repeated, so the
-        question of a stateless server is relayed. `takes_tasks`: the client supports tasks. Then a
-        `StartedTask` is returned if the server begins one, and the `HeldCall` if work that is not single
-        takes long.
+        `resources/read`. If the client takes tasks, a `StartedTask` is returned if the server begins one.
+        `within`: seconds after which work that still runs is returned as a `HeldCall`, to continue as a task.
 
         Raises:
             MCPError: the call that this request continues is over, or the client lacks a capability that the
                 server needs.
             Exception: any error of the work.
         """
-        client = RequestClient(
-            context, params, self._tokens, self._patience, is_single=is_single, takes_tasks=takes_tasks
-        )
         given: T | mcp_types.InputRequiredResult
-        within = _LONG if takes_tasks and not is_single else None
         if client.held_key is not None:
             given = await self._wait_for_outcome(self._resume_held(client.held_key, context, params), within)
-            return given
-        if client.is_stateless and (
-            client.capabilities or within
-        ):  # else there can be no question, and no task
+        elif client.is_stateless and (client.capabilities or within):
             held = HeldCall(
                 client, lambda: _run_for_client(client, work), self._patience, self._check_capacity
             )
-            held.follow_request(context)
+            held.follow_request(client.request)
             self._calls.add(held)
             given = await self._wait_for_outcome(held, within)
-        else:
+        else:  # there can be no question that the client would answer by a repeated request, and no task
             given = await _run_for_client(client, work)
         return given
 
-    def client_of(self, context: _Context) -> RequestClient:
-        """Return the client of a request that cannot be answered with a question."""
-        return RequestClient(context, mcp_types.InputResponseRequestParams(), self._tokens, self._patience)
+    def client_of(
+        self,
+        context: _Context,
+        params: mcp_types.InputResponseRequestParams | None = None,
+        *,
+        is_single: bool = False,
+    ) -> RequestClient:
+        """Return the client of a request; without `params` the request cannot be answered with a question.
+
+        `is_single`: the request maps to one request to a server and can be repeated, so the question of a
+        stateless server is relayed.
+        """
+        params = params or mcp_types.InputResponseRequestParams()
+        return RequestClient(context, params, self._tokens, self._patience, is_single=is_single)
 
     def _resume_held(
         self, key: str, context: _Context, params: mcp_types.InputResponseRequestParams
@@ -123,7 +126,7 @@ class HeldCalls:
             raise MCPError(mcp_types.INVALID_PARAMS, message, {"reason": "invalid_request_state"})
         held.key = None
         held.client.come_back(context)
-        held.follow_request(context)
+        held.follow_request(held.client.request)
         held.take_responses({key: wire(response) for key, response in (params.input_responses or {}).items()})
         return held
 
@@ -193,7 +196,7 @@ class HeldCall:
         self.failure: BaseException | None = None
         """The error of the work, once it is over."""
         self.on_end: Callable[[], None] = lambda: None
-        self._right: OpenRequest | None = None
+        self._request: OpenRequest | None = None
         """The request whose token the call runs under."""
         self._work, self._patience, self._check = work, patience, check
         self._responses: dict[str, dict[str, Any]] = {}
@@ -203,16 +206,16 @@ class HeldCall:
         client.ask_later = self.ask
         self._task = Background(self._run)
 
-    def follow_request(self, context: _Context) -> None:
-        """Run under the token of this request, the latest of the client: the call ends when it is revoked."""
+    def follow_request(self, request: OpenRequest | None) -> None:
+        """Run under the token of a request, the latest of the client: the call ends when it is revoked."""
         self._leave_request()
-        self._right = None if self.is_over else open_request(context)
-        if self._right is not None:
-            self._right.begun.add(self.scope)
+        self._request = None if self.is_over else request
+        if self._request is not None:
+            self._request.scopes.add(self.scope)
 
     def _leave_request(self) -> None:
-        if self._right is not None:
-            self._right.begun.discard(self.scope)
+        if self._request is not None:
+            self._request.scopes.discard(self.scope)
 
     async def _run(self) -> None:
         try:
@@ -288,14 +291,14 @@ class HeldCall:
         """Store the responses that fit their questions; the others remain pending."""
         for key, payload in responses.items():
             request = self.asked.get(key)
-            if request is None or not _fits(request, payload):
+            if request is None or not _is_fitting(request, payload):
                 continue
             del self.asked[key]
             self._responses[key] = payload
         self._responses_arrived.set()
 
 
-def _fits(request: mcp_types.InputRequest, payload: Any) -> bool:
+def _is_fitting(request: mcp_types.InputRequest, payload: Any) -> bool:
     try:
         result_of(request).model_validate(payload, by_name=False)
     except ValidationError:

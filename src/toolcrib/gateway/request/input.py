@@ -19,7 +19,7 @@ _NOTIFY_TIMEOUT = 5.0
 """Within how many seconds a client must take a notification."""
 _PAGE_DONE = "notifications/elicitation/complete"
 UNSAFE_PAGE = "it sends the user to a page that is neither https nor of this machine"
-"""Why a server's request is not passed on."""
+"""The reason to refuse a server's request for an unsafe page."""
 
 
 def can_fill_forms(declared: mcp_types.ClientCapabilities | None) -> bool:
@@ -90,7 +90,7 @@ def limit_error(error: LimitExceededError) -> MCPError:
 
 
 def is_safe_page(request: mcp_types.InputRequest) -> bool:
-    """Return whether a request sends nobody anywhere but to a page of the web, or of this machine."""
+    """Return whether a request opens no page, or one at https, or one of this machine."""
     params = request.params
     return not isinstance(params, mcp_types.ElicitRequestURLParams) or _is_safe(params.url)
 

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import anyio
 import mcp_types
@@ -14,19 +14,13 @@ from toolcrib.errors import LoginRequiredError, ToolLoginRequiredError, Unconfir
 from toolcrib.execution import Principal
 from toolcrib.execution.call import Answer, Call, CallClient
 from toolcrib.execution.protocols import Next
-from toolcrib.gateway.app.connect import LoginLink
+from toolcrib.gateway.app.connect import LoginLink, LoginPages
 from toolcrib.gateway.request.client import RequestClient
 
 _PATIENCE = 300.0
 """Seconds that a call waits for a login."""
 _KEY = "login"
 T = TypeVar("T")
-
-
-class _Links(Protocol):
-    """Creates the pages on which persons log in."""
-
-    def link(self, principal: Principal | None, server: str) -> LoginLink | None: ...
 
 
 class LoginRequests:
@@ -36,7 +30,7 @@ class LoginRequests:
     does not log in, the call fails with the URL of the page, which the user can still open.
     """
 
-    def __init__(self, links: _Links, *, patience: float = _PATIENCE) -> None:
+    def __init__(self, links: LoginPages, *, patience: float = _PATIENCE) -> None:
         self._links, self._patience = links, patience
 
     async def __call__(self, call: Call, go_on: Next, /) -> Answer:

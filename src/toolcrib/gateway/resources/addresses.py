@@ -19,11 +19,10 @@ from urllib.parse import quote, unquote
 
 from toolcrib.crib import Settings
 from toolcrib.execution.policy.resource_names import ROUTE
-from toolcrib.gateway.frontends.passthrough.naming import sole_source
-from toolcrib.model import Tool
+from toolcrib.model import McpBackend, Tool, ToolBackend
 
 _OWN = "toolcrib://"
-"""How the addresses begin that this gateway gives."""
+"""Prefix of the addresses of this gateway."""
 _PAGE = re.compile(r"(ui://)(.*)", re.IGNORECASE | re.DOTALL)
 _PLACED = re.compile(r"(ui://)([^/?#]*)/(.*)", re.IGNORECASE | re.DOTALL)
 _SCHEME = re.compile(r"[\x00-\x20]*u[\t\r\n]*i[\t\r\n]*:", re.IGNORECASE)
@@ -69,6 +68,13 @@ def route(uri: str) -> tuple[str | None, str]:
         return None, uri
     server, _, own = uri.removeprefix(ROUTE).partition("/")
     return unquote(server), own
+
+
+def sole_source(settings: Settings) -> str | None:
+    """Return the server or API whose own names are kept: the only configured one, else None."""
+    names = [name for name, server in settings.servers.items() if not server.disabled]
+    names += settings.openapi
+    return names[0] if len(names) == 1 else None
 
 
 def page_server(settings: Settings, server: str | None) -> str | None:
@@ -154,6 +160,13 @@ def place_result(server: str | None, result: Mapping[str, Any]) -> Mapping[str, 
         return result
     places = {"content": place_blocks, "_meta": place_meta}
     return {key: places[key](server, value) if key in places else value for key, value in result.items()}
+
+
+def result_server(settings: Settings, backend: ToolBackend | None) -> str | None:
+    """Return the server that the addresses of pages in a result name; None if they stay as they are."""
+    if not isinstance(backend, McpBackend) or backend.server_name == sole_source(settings):
+        return None
+    return backend.server_name
 
 
 def place_messages(server: str | None, messages: Any) -> Any:

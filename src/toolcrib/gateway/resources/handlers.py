@@ -26,8 +26,8 @@ from toolcrib.execution.mcp.config import ContentChange, OnContent
 from toolcrib.execution.mcp.content import ContentKind
 from toolcrib.execution.mcp.tool_watcher import mend_name
 from toolcrib.execution.oauth.persons import login_reason
-from toolcrib.gateway.frontends.passthrough.naming import public_name, sole_source, split_name
-from toolcrib.gateway.identity.principals import PRINCIPAL, authenticated_principal
+from toolcrib.gateway.frontends.shared.naming import public_name, split_name
+from toolcrib.gateway.identity.principals import authenticated_principal
 from toolcrib.gateway.passing import foreign_meta
 from toolcrib.gateway.request.client import RequestClient
 from toolcrib.gateway.request.input import passed_error
@@ -41,6 +41,7 @@ from toolcrib.gateway.resources.addresses import (
     place_item,
     place_messages,
     route,
+    sole_source,
     split_page,
 )
 from toolcrib.gateway.resources.lists import page, written
@@ -88,9 +89,9 @@ class ContentHandlers:
         self._kept = kept
         self._logins = logins
 
-    def declared(self) -> Declared:
-        """Return the capabilities to declare to clients."""
-        content = self.content()
+    def declared(self, principal: Principal | None) -> Declared:
+        """Return the capabilities to declare to the clients of a principal."""
+        content = self.content_for(principal)
         known = [] if content is None else [content.servers.capabilities(name) for name in content.names]
 
         def has(part: str, field: str | None = None) -> bool:
@@ -109,10 +110,11 @@ class ContentHandlers:
 
     def extensions(self) -> dict[str, dict[str, Any]]:
         """Return the MCP Apps extension if a server of tools declares it, or may once it is started."""
-        content = self.content()
+        principal = authenticated_principal()
+        content = self.content_for(principal)
         if self._view is None or content is None:
             return {}
-        servers = self._view.seen_by(PRINCIPAL.get() or authenticated_principal()).status()
+        servers = self._view.seen_by(principal).status()
         known = [
             content.servers.capabilities(name) for name in servers.keys() & self._view.settings.servers.keys()
         ]
@@ -124,14 +126,24 @@ class ContentHandlers:
         """Return a page of resources, without stored results: their addresses are secrets."""
         listed, fresh = await self._list_content("resources", client)
         return (
-            page("resources", self._index_by_address("uri", listed), params, partial(written, "uri")) | fresh
+            page(
+                "resources",
+                self._index_by_address("uri", listed),
+                params,
+                client.principal,
+                partial(written, "uri"),
+            )
+            | fresh
         )
 
     async def templates(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
         """Return a page of resource templates."""
         listed, fresh = await self._list_content("templates", client)
         items = {_TEMPLATE["uriTemplate"]: _TEMPLATE, **self._index_by_address("uri_template", listed)}
-        return page("resourceTemplates", items, params, partial(written, "uriTemplate")) | fresh
+        return (
+            page("resourceTemplates", items, params, client.principal, partial(written, "uriTemplate"))
+            | fresh
+        )
 
     async def read(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
         """Return the contents of a resource; its server may ask the client for input.
@@ -141,9 +153,9 @@ class ContentHandlers:
         """
         uri = str(params["uri"])
         if uri.startswith(PREFIX):
-            return self._read_kept(uri)
+            return self._read_kept(uri, client.principal)
         server, own = await self.route(uri, client)
-        answer = await self._ask(client, server, "resources/read", {**params, "uri": own}, own)
+        answer = await self._request(client, server, "resources/read", {**params, "uri": own}, own)
         answer = {
             "ttlMs": 0,
             **answer,
@@ -168,14 +180,16 @@ class ContentHandlers:
             MCPError: there is no such resource.
         """
         content = self._view_content(uri, client)
-        named = self._find_by_address(content, uri)
+        named = self._find_by_address(content, uri, client.principal)
         if named is not None:
             return named
         if not content.names:
             raise _no_resource(uri)
         return await self._ask_with_login(client, partial(self._find_server, content, uri)), uri
 
-    def _find_by_address(self, content: ViewContent, uri: str) -> tuple[str, str] | None:
+    def _find_by_address(
+        self, content: ViewContent, uri: str, principal: Principal | None
+    ) -> tuple[str, str] | None:
         """Return the server that an address names, and the URI at that server; None if it names none.
 
         Raises:
@@ -187,7 +201,7 @@ class ContentHandlers:
         elif server is None:
             servers = [name for name, each in self._view.settings.servers.items() if not each.disabled]
             found = split_page(uri, servers)
-            if found is None or not (found[0] in content.names or self._is_tools_page(*found)):
+            if found is None or not (found[0] in content.names or self._is_tools_page(*found, principal)):
                 raise _no_resource(uri)
             return found
         else:
@@ -196,10 +210,10 @@ class ContentHandlers:
             raise _no_resource(uri)
         return found
 
-    def _is_tools_page(self, server: str, uri: str) -> bool:
+    def _is_tools_page(self, server: str, uri: str, principal: Principal | None) -> bool:
         """Return whether a visible tool names a page, although the content of its server is not visible."""
         assert self._view is not None  # noqa: S101 - checked by the caller
-        index = self._view.seen_by(PRINCIPAL.get()).index
+        index = self._view.seen_by(principal).index
         tools = index.every(namespace=mend_name(server))
         return any(uri in named_pages(index.get(each.id)) for each in tools)
 
@@ -225,7 +239,7 @@ class ContentHandlers:
 
     def on_change(self, callback: OnContent) -> Callable[[], None]:
         """Call back, in the event loop, with changed lists and resources; return a function to stop."""
-        content = self.content()
+        content = self.content_for(None)
         return (lambda: None) if content is None else content.lists.on_change(callback)
 
     def may_hear(self, change: ContentChange, principal: Principal | None) -> bool:
@@ -238,7 +252,7 @@ class ContentHandlers:
 
     def person_key(self, server: str, principal: Principal | None) -> Hashable | None:
         """Return the account whose login a principal reads a server with; None if all share one."""
-        content = self.content()
+        content = self.content_for(principal)
         return None if content is None else content.servers.person_key(server, principal)
 
     async def prompts(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
@@ -247,13 +261,13 @@ class ContentHandlers:
         Raises:
             MCPError: no server declares any, so there is no such method.
         """
-        if not self.declared().prompts:
+        if not self.declared(client.principal).prompts:
             raise MCPError(mcp_types.METHOD_NOT_FOUND, "no server here has prompts")
         listed, fresh = await self._list_content("prompts", client)
         items: dict[str, Prompt] = {}
         for each in listed:
             items.setdefault(self._public_name(each), each)
-        return page("prompts", items, params, partial(written, "name")) | fresh
+        return page("prompts", items, params, client.principal, partial(written, "name")) | fresh
 
     async def prompt(self, params: Mapping[str, Any], client: RequestClient) -> dict[str, Any]:
         """Return a prompt, filled in.
@@ -266,7 +280,7 @@ class ContentHandlers:
         if content is None:
             raise _no_prompt(name)
         server, own = await self._find_prompt(content, name)
-        answer = await self._ask(client, server, "prompts/get", {**params, "name": own}, own)
+        answer = await self._request(client, server, "prompts/get", {**params, "name": own}, own)
         messages = place_messages(self._page_server(server), answer.get("messages"))
         return {**answer, "messages": messages} if "messages" in answer else answer
 
@@ -287,12 +301,12 @@ class ContentHandlers:
         else:
             uri = str(ref["uri"])
             content = self._view_content(uri, client)
-            found = self._find_by_address(content, uri)
+            found = self._find_by_address(content, uri, client.principal)
             if found is None:
                 found = await self._ask_with_login(client, partial(content.server_of_template, uri)), uri
             server, own = found
             named = {**ref, "uri": own}
-        return await self._ask(client, server, "completion/complete", {**params, "ref": named}, own)
+        return await self._request(client, server, "completion/complete", {**params, "ref": named}, own)
 
     async def _list_content(
         self, kind: ContentKind, client: RequestClient
@@ -301,10 +315,6 @@ class ContentHandlers:
         if content is None:
             return (), {}
         return await content.list_for_client(kind)
-
-    def content(self) -> ViewContent | None:
-        """Return the content visible to the principal of the current request; None without a view."""
-        return self.content_for(PRINCIPAL.get() or authenticated_principal())
 
     def content_for(self, principal: Principal | None) -> ViewContent | None:
         """Return the content visible to a principal by the current rules; None without a view."""
@@ -333,7 +343,7 @@ class ContentHandlers:
                 raise
             return having[0]
 
-    async def _ask(
+    async def _request(
         self,
         client: RequestClient,
         server: str,
@@ -359,11 +369,11 @@ class ContentHandlers:
     async def _ask_with_login(self, client: RequestClient, ask: Callable[[], Awaitable[_Item]]) -> _Item:
         """Send a request to a server, requesting a missing login of the person first."""
         if self._logins is None:
-            return await translate_errors(ask)
-        return await translate_errors(partial(self._logins.retry_after_login, ask, client))
+            return await translate_errors(ask, client.principal)
+        return await translate_errors(partial(self._logins.retry_after_login, ask, client), client.principal)
 
-    def _read_kept(self, uri: str) -> dict[str, Any]:
-        found = None if self._kept is None else self._kept.read(uri)
+    def _read_kept(self, uri: str, principal: Principal | None) -> dict[str, Any]:
+        found = None if self._kept is None else self._kept.read(uri, principal)
         if found is None:
             shown = uri[:_MAX_SHOWN]
             message = f"nothing is kept at {shown!r}, or not any more; run again only what changes nothing"
@@ -400,7 +410,7 @@ class ContentHandlers:
         return found.server, found.name
 
 
-async def translate_errors(ask: Callable[[], Awaitable[_Item]]) -> _Item:
+async def translate_errors(ask: Callable[[], Awaitable[_Item]], principal: Principal | None) -> _Item:
     """Send a request to a server; convert the errors of toolcrib to errors of MCP.
 
     Raises:
@@ -416,7 +426,7 @@ async def translate_errors(ask: Callable[[], Awaitable[_Item]]) -> _Item:
             raise passed_error(cause) from error
         raise MCPError(mcp_types.INTERNAL_ERROR, hide_secrets(str(error))) from error
     except LoginRequiredError as error:
-        reason = login_reason(hide_secrets(error.reason), PRINCIPAL.get())
+        reason = login_reason(hide_secrets(error.reason), principal)
         shown = LoginRequiredError(error.server, reason, url=error.url, answer=error.answer)
         raise MCPError(mcp_types.INTERNAL_ERROR, str(shown), explain(shown)) from error
     except PromptNotFoundError as error:

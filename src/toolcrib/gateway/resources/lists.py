@@ -8,10 +8,11 @@ import mcp_types
 from mcp.shared.exceptions import MCPError
 
 from toolcrib.errors import InvalidCursorError
+from toolcrib.execution import Principal
 from toolcrib.gateway.identity.principals import bind_cursor, check_cursor
 
 _PAGE = 1000
-"""How many tools, resources or prompts one page of a list has."""
+"""Tools, resources or prompts on one page of a list."""
 _Item = TypeVar("_Item")
 
 
@@ -19,6 +20,7 @@ def page(
     key: str,
     items: Mapping[str, _Item],
     params: Mapping[str, Any],
+    principal: Principal | None,
     entry: Callable[[str, _Item], Any] = lambda _, item: item,
 ) -> dict[str, Any]:
     """Return a page of a list by names, after the item that a cursor names.
@@ -29,7 +31,7 @@ def page(
     start, cursor, names = 0, params.get("cursor"), list(items)
     if cursor is not None:
         try:
-            start = names.index(urlsafe_b64decode(check_cursor(str(cursor)).encode()).decode()) + 1
+            start = names.index(urlsafe_b64decode(check_cursor(str(cursor), principal).encode()).decode()) + 1
         except ValueError as error:
             reason = error.reason if isinstance(error, InvalidCursorError) else "the list has no such item"
             message = f"no such page: {reason}; ask without a cursor"
@@ -37,7 +39,7 @@ def page(
     part = names[start : start + _PAGE]
     result: dict[str, Any] = {key: [entry(name, items[name]) for name in part]}
     if start + _PAGE < len(names):
-        result["nextCursor"] = bind_cursor(urlsafe_b64encode(part[-1].encode()).decode())
+        result["nextCursor"] = bind_cursor(urlsafe_b64encode(part[-1].encode()).decode(), principal)
     return result
 
 

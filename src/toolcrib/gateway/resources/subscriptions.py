@@ -15,7 +15,7 @@ from toolcrib.errors import LimitExceededError
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.change_listener import MAX_WATCHED
 from toolcrib.execution.mcp.config import ContentChange
-from toolcrib.gateway.identity.principals import PRINCIPAL, account_of
+from toolcrib.gateway.identity.principals import account_of
 from toolcrib.gateway.limits import share_of
 from toolcrib.gateway.request.client import RequestClient
 from toolcrib.gateway.request.input import limit_error
@@ -52,10 +52,12 @@ class ChangeBus:
     def __init__(self) -> None:
         self._listeners: dict[object, tuple[Principal | None, Callable[[ServerEvent], None]]] = {}
 
-    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        """Subscribe a listener for the principal of the current request; return a function to unsubscribe."""
+    def subscribe(
+        self, listener: Callable[[ServerEvent], None], principal: Principal | None = None
+    ) -> Callable[[], None]:
+        """Subscribe a listener of a principal; return a function to unsubscribe."""
         key = object()
-        self._listeners[key] = PRINCIPAL.get(), listener
+        self._listeners[key] = principal, listener
         return lambda: self._listeners.pop(key, None) and None
 
     async def publish(self, event: ServerEvent, concerns: Concerns = lambda _: True) -> None:
@@ -64,6 +66,22 @@ class ChangeBus:
             if concerns(principal):
                 listener(event)
         await anyio.lowlevel.checkpoint()  # lets the streams send this event before the next one
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalBus:
+    """The bus of one stream, for the SDK, which subscribes its streams without their principals."""
+
+    bus: ChangeBus
+    principal: Principal
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Subscribe the stream."""
+        return self.bus.subscribe(listener, self.principal)
+
+    async def publish(self, event: ServerEvent) -> None:
+        """Publish an event to all streams."""
+        await self.bus.publish(event)
 
 
 class Subscriptions:
@@ -85,16 +103,16 @@ class Subscriptions:
         if any(each.session is session and each.uri == uri for each in self._watches):
             return
         is_first = not any(each.session is session for each in self._watches)
-        await self._watch(uri, session, client)
+        await self._add_watch(uri, session, client)
         if is_first:
             session.exit_stack.push_async_callback(self._end_session, session)
 
     async def unsubscribe(self, session: Connection, uri: str) -> None:
         """Unsubscribe a session from a resource."""
-        await self._end(each for each in self._watches if each.session is session and each.uri == uri)
+        await self._end_watches(each for each in self._watches if each.session is session and each.uri == uri)
 
     async def _end_session(self, session: Connection) -> None:
-        await self._end(each for each in self._watches if each.session is session)
+        await self._end_watches(each for each in self._watches if each.session is session)
 
     @asynccontextmanager
     async def stream(self, uris: Iterable[str], client: RequestClient) -> AsyncIterator[list[str]]:
@@ -103,12 +121,12 @@ class Subscriptions:
         try:
             for uri in uris:
                 try:
-                    watched.append(await self._watch(uri, None, client))
+                    watched.append(await self._add_watch(uri, None, client))
                 except MCPError:  # left out of the acknowledged ones
                     continue
             yield [each.uri for each in watched]
         finally:
-            await self._end(watched)
+            await self._end_watches(watched)
 
     def notifications(
         self, changes: Iterable[ContentChange], sessions: Mapping[Connection, Principal]
@@ -116,23 +134,23 @@ class Subscriptions:
         """Yield the notifications of changes, for sessions and streams whose principals may know of them."""
         changes = list(changes)
         for kind, (event, send) in _LISTS.items():
-            concerns = partial(self._concerns, [change for change in changes if change.kind == kind])
+            concerns = partial(self._may_hear_any, [change for change in changes if change.kind == kind])
             for session, principal in sessions.items():
                 if concerns(principal):
                     yield partial(send, session)
             yield partial(self._bus.publish, event, concerns)
         for change in changes:
             if change.kind == "updated":
-                yield from self._updates(change, sessions)
+                yield from self._update_notifications(change, sessions)
 
-    def _concerns(self, changes: Iterable[ContentChange], principal: Principal | None) -> bool:
+    def _may_hear_any(self, changes: Iterable[ContentChange], principal: Principal | None) -> bool:
         return any(self._content.may_hear(change, principal) for change in changes)
 
-    def _updates(
+    def _update_notifications(
         self, change: ContentChange, sessions: Mapping[Connection, Principal]
     ) -> Iterator[Callable[[], Awaitable[None]]]:
         """Yield the notifications of a changed resource, under each URI that clients have subscribed to."""
-        uri, concerns = change.uri or "", partial(self._concerns, [change])
+        uri, concerns = change.uri or "", partial(self._may_hear_any, [change])
         streamed: set[str] = set()
         for each in self._watches:
             is_part = uri == each.own or uri.startswith(f"{each.own.rstrip('/')}/")
@@ -146,7 +164,7 @@ class Subscriptions:
         for address in streamed:
             yield partial(self._bus.publish, ResourceUpdated(address), concerns)
 
-    async def _watch(self, uri: str, session: Connection | None, client: RequestClient) -> _Watch:
+    async def _add_watch(self, uri: str, session: Connection | None, client: RequestClient) -> _Watch:
         server, own = await self._content.route(uri, client)
         principal = client.principal
         account, owner = account_of(principal), self._content.person_key(server, principal)
@@ -159,7 +177,7 @@ class Subscriptions:
         self._watches.add(watched)
         return watched
 
-    async def _end(self, watched: Iterable[_Watch]) -> None:
+    async def _end_watches(self, watched: Iterable[_Watch]) -> None:
         for each in list(watched):
             self._watches.discard(each)
             await each.stop()

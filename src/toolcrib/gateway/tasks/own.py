@@ -1,33 +1,33 @@
-"""Chains and code that take long: they go on as tasks of the gateway itself."""
+"""Tasks of the gateway itself: chains and code that take long."""
 
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mcp.server.context import ServerRequestContext
 from mcp.server.runner import modern_error_data
 
 from toolcrib.execution import Principal
+from toolcrib.gateway.app.asgi import OpenRequest
 from toolcrib.gateway.passing import wire
 from toolcrib.gateway.request.held import HeldCall
 from toolcrib.gateway.tasks.table import new_id
 
 _LIFETIME = 60 * 60.0
-"""For how many seconds a task can be asked about, at least."""
+"""Least seconds for which a client can ask about a task."""
 _AFTERWARDS = 15 * 60.0
-"""For how many of them after its end."""
+"""Least seconds of them after its end."""
 _POLL_MS = 1000
-"""After how many milliseconds a client should ask again."""
+"""Milliseconds after which a client should ask again."""
 
 
 class OwnTask:
-    """A call of a tool that goes on without a request; once it has ended, only its outcome is kept."""
+    """A call that continues after its request was answered; once it has ended, only its outcome is kept."""
 
     def __init__(
         self, owner: Principal, held: HeldCall, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Take over a call that runs."""
+        """Wrap a running call."""
         self.id, self.owner = new_id(), owner
         self._held: HeldCall | None = held
         self._clock, self._before = clock, held.on_end
@@ -35,10 +35,10 @@ class OwnTask:
         self._ended: float | None = None
         self._status, self._changed = "working", self._began
         self._outcome: dict[str, Any] = {}
-        held.on_end = self._end
+        held.on_end = self._record_outcome
 
-    def _end(self) -> None:
-        """Keep what became of the call."""
+    def _record_outcome(self) -> None:
+        """Store the result or the error of the call."""
         held, self._held = self._held, None
         if held is None:
             return
@@ -52,15 +52,15 @@ class OwnTask:
         self._before()
 
     def is_expired(self, now: float) -> bool:
-        """Return whether its time is over: it is kept for as long as it runs, and a while after."""
+        """Return whether it ended long enough ago to be forgotten."""
         return self._ended is not None and now > self._until(now)
 
     def handle(self) -> dict[str, Any]:
-        """Return what its client is told when it begins."""
+        """Return the answer to the request that started it."""
         return {"resultType": "task", **self._summary()}
 
     def details(self) -> dict[str, Any]:
-        """Return how it is: what it asks, or what became of it."""
+        """Return its state, with its questions or its outcome."""
         asked = {} if self._held is None else {key: wire(each) for key, each in self._held.asked.items()}
         status = "input_required" if asked else "working"
         if self._held is not None and status != self._status:
@@ -68,17 +68,17 @@ class OwnTask:
         return self._summary() | ({"inputRequests": asked} if asked else {}) | self._outcome
 
     def update(self, responses: Mapping[str, Any]) -> None:
-        """Take answers to what it asks; those that fit nothing are asked for again."""
+        """Take responses to its questions; a question without a fitting response stays open."""
         if self._held is not None:
             self._held.take_responses(responses)
 
-    def follow(self, context: ServerRequestContext[Any, Any]) -> None:
-        """Go on by the right of this request, which its owner has made."""
+    def follow_request(self, request: OpenRequest | None) -> None:
+        """Run under the token of a request of its owner, from now on."""
         if self._held is not None:
-            self._held.follow_request(context)
+            self._held.follow_request(request)
 
     def cancel(self) -> None:
-        """Stop it; nothing happens where it has ended."""
+        """Cancel it, unless it has ended."""
         if self._held is not None:
             self._held.scope.cancel()
 
@@ -87,17 +87,17 @@ class OwnTask:
         return {
             "taskId": self.id,
             "status": self._status,
-            "createdAt": _written(self._began_at),
-            "lastUpdatedAt": _written(changed),
+            "createdAt": _timestamp(self._began_at),
+            "lastUpdatedAt": _timestamp(changed),
             "ttlMs": round((self._until(self._clock()) - self._began) * 1000),
             "pollIntervalMs": _POLL_MS,
         }
 
     def _until(self, now: float) -> float:
-        """Return until when it is kept, as far as that is known."""
+        """Return the earliest time at which it is forgotten."""
         return max(self._began + _LIFETIME, (self._ended or now) + _AFTERWARDS)
 
 
-def _written(moment: datetime) -> str:
+def _timestamp(moment: datetime) -> str:
     """Return a time in the format of the protocol."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""The tasks of clients, each found by its owner alone, and bounded in number and time."""
+"""Table of tasks, which only their owners can find, limited in number and time."""
 
 import time
 from collections import Counter
@@ -11,11 +11,11 @@ from toolcrib.gateway.identity.principals import Account, account_of
 from toolcrib.gateway.limits import share_of
 
 _PAUSE = 1.0
-"""For how many seconds expired tasks may stay, so that not every request looks through all."""
+"""Seconds for which expired tasks may stay, so that not every request searches all tasks."""
 
 
 class KeptTask(Protocol):
-    """What is kept of a task."""
+    """A task in the table."""
 
     @property
     def id(self) -> str:
@@ -24,11 +24,11 @@ class KeptTask(Protocol):
 
     @property
     def owner(self) -> Principal:
-        """Who has begun it; for nobody else there is such a task."""
+        """The principal that started it, and the only one that can find it."""
         ...
 
     def is_expired(self, now: float) -> bool:
-        """Return whether it need not be kept any longer."""
+        """Return whether it can be dropped."""
         ...
 
 
@@ -36,16 +36,15 @@ T = TypeVar("T", bound=KeptTask)
 
 
 def new_id() -> str:
-    """Return an id that cannot be guessed, and tells nothing of the task."""
+    """Return a random id."""
     return token_urlsafe(24)
 
 
 class TaskTable(Generic[T]):
-    """Keeps tasks until they expire; `has_room` says whether there may be more, of an account and in all.
+    """Stores tasks until they expire; `has_room` returns whether an account may have another.
 
-    An account is a subject that somebody vouches for, through any client. All others, who choose their names
-    themselves, have a share together. None is dropped to make room for another: a client may rely on the time
-    that it was promised.
+    All clients without an account, which choose their names themselves, share one limit. No task is dropped
+    for another: a client may rely on the promised time.
     """
 
     def __init__(
@@ -57,23 +56,23 @@ class TaskTable(Generic[T]):
         self._looked = clock()
 
     def __len__(self) -> int:
-        """Return how many are kept."""
+        """Return the number of tasks."""
         return len(self._tasks)
 
     def has_room(self, owner: Principal) -> bool:
-        """Return whether another task of an owner can be kept."""
+        """Return whether another task of an owner can be stored."""
         self._forget_expired()
         account = account_of(owner)
         most = share_of(self._max_in_all, None) if account is None else self._max_of_account
         return len(self._tasks) < self._max_in_all and self._counts[account] < most
 
     def add(self, task: T) -> None:
-        """Keep a task that has begun, for which there was room when it was asked for."""
+        """Store a task for which there was room when its call began."""
         self._tasks[task.id] = task
         self._counts[account_of(task.owner)] += 1
 
     def find(self, task_id: str, owner: Principal) -> T | None:
-        """Return a task of an owner; None where it has none of this id, or not any more."""
+        """Return a task of an owner by its id; None if there is none, or it has expired."""
         task = self._tasks.get(task_id)
         if task is None or task.owner != owner:
             return None

@@ -23,7 +23,7 @@ from toolcrib.errors import (
 )
 from toolcrib.gateway import ConfirmationResult
 from toolcrib.gateway.frontends.meta.definitions import CODES
-from toolcrib.gateway.frontends.meta.failures import failure
+from toolcrib.gateway.frontends.shared.failures import describe_error
 from toolcrib.model import Tool
 
 pytestmark = pytest.mark.anyio
@@ -196,7 +196,7 @@ def test_errors_are_told_without_what_is_nobodys_business(
     error: ToolcribError, code: str, said: str, unsaid: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.CRITICAL, "toolcrib"):
-        told = failure(error)
+        told = describe_error(error)
     assert told["code"] == code
     assert said in told["message"]
     assert unsaid not in told["message"]
@@ -210,4 +210,4 @@ async def test_an_error_is_shown_as_text_too() -> None:
 def test_every_code_is_tried() -> None:
     raised_elsewhere = {"backend_unavailable", "stream_not_supported"}  # by servers, and by others' executors
     assert {*TABLE} | raised_elsewhere == {*CODES}
-    assert failure(ConfigError("x", ()))["code"] == "validation_input"
+    assert describe_error(ConfigError("x", ()))["code"] == "validation_input"

@@ -14,7 +14,6 @@ from servers.launch import python
 from toolcrib.crib import GatewaySettings
 from toolcrib.execution import ChainLimits, Principal
 from toolcrib.gateway.frontends.meta import MetaTools
-from toolcrib.gateway.identity.principals import PRINCIPAL
 from toolcrib.gateway.results import PREFIX, KeptResults, encoded, encoded_in_turns
 
 pytestmark = pytest.mark.anyio
@@ -42,20 +41,16 @@ def test_no_principal_loses_a_kept_result_to_another_that_keeps_more() -> None:
     kept = KeptResults(max_bytes=100)
 
     def keep(subject: str, size: int, client: str = "") -> str | None:
-        token = PRINCIPAL.set(Principal(issuer="tokens", subject=subject, client=client))
-        try:
-            uri = kept.keep("a" * size, "text/plain")
-            return uri if uri is not None and kept.read(uri) is not None else None
-        finally:
-            PRINCIPAL.reset(token)
+        principal = Principal(issuer="tokens", subject=subject, client=client)
+        uri = kept.keep("a" * size, "text/plain", principal)
+        return uri if uri is not None and kept.read(uri, principal) is not None else None
 
     ann = keep("ann", 30)
     greedy = [keep("bob", 10, f"client {number}") for number in range(50)]
     assert all(greedy)
-    token = PRINCIPAL.set(Principal(issuer="tokens", subject="ann"))
     assert ann is not None
-    assert kept.read(ann) is not None
-    PRINCIPAL.reset(token)
+    assert kept.read(ann, Principal(issuer="tokens", subject="ann")) is not None
+    assert kept.read(ann, Principal(issuer="tokens", subject="bob")) is None
     assert len(kept) == 8
     assert keep("bob", 90) is None
     assert keep("eve", 40) is not None

@@ -18,15 +18,15 @@ _READ_ONLY = {"readOnlyHint": True}
 
 
 class CatalogSnapshot(NamedTuple):
-    """What is seen of one version of the catalogue."""
+    """A summary of one version of the catalogue."""
 
     version: int
     counts: Mapping[str, int]
-    """How many tools each namespace has, the largest first; an empty one stands for the tools without."""
+    """Number of tools of each namespace, the largest first; the empty one has the tools without."""
     read_only: bool
     """Whether there are tools, and each says that it changes nothing."""
     text: str
-    """What the catalogue contains, for a model; empty where it is empty."""
+    """Description of the catalogue for a model; empty without tools."""
 
 
 class CatalogSummary:
@@ -37,11 +37,11 @@ class CatalogSummary:
 
     def __init__(self, index: Index | IndexView) -> None:
         self.index = index
-        """What is looked at."""
+        """The index that is summarized."""
         self._lock = Lock()
         self._seen: CatalogSnapshot | None = None
         self._counts: dict[str, tuple[int, int]] = {}
-        """How many tools a namespace has, and in which version they were counted."""
+        """Number of tools of a namespace, with the version of the index."""
         self._destructive: tuple[int, tuple[Tool, ...]] | None = None
 
     def note(self, change: Change) -> None:
@@ -91,10 +91,10 @@ class CatalogSummary:
         named = [name for name in counts if name]
         begin = f"The catalogue has {_tools(total)}"
         text = f"{begin} in {len(named)} namespace{'s' if len(named) > 1 else ''}" if named else begin
-        listed = _joined([f"{name} ({counts[name]})" for name in named], _MAX_TEXT // 2)
+        listed = _join([f"{name} ({counts[name]})" for name in named], _MAX_TEXT // 2)
         samples = [sample for name in [*counts][:_SAMPLED] if (sample := self._sample(name))]
         text = f"{text}: {listed}" if listed else text
-        shown = _joined(samples, _MAX_TEXT - len(text) - 20, sign="; ", more="")
+        shown = _join(samples, _MAX_TEXT - len(text) - 20, sign="; ", more="")
         return f"{text}. For example: {shown}." if shown else f"{text}."
 
     def _sample(self, namespace: str) -> str:
@@ -120,10 +120,10 @@ def _tools(count: int) -> str:
     return f"{count:,} tool{'s' if count != 1 else ''}"
 
 
-def _joined(parts: list[str], room: int, *, sign: str = ", ", more: str = ", …") -> str:
+def _join(parts: list[str], room: int, *, sign: str = ", ", more: str = ", …") -> str:
     """Return as many parts as there is room for.
 
-    >>> _joined(["github (43)", "files (14)"], 15)
+    >>> _join(["github (43)", "files (14)"], 15)
     'github (43), …'
     """
     joined = ""

@@ -1,15 +1,15 @@
 """The eight tools of the meta frontend: what each is called, takes and gives back."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from toolcrib.model import Tool
 
 MAX_LIMIT = 100
-"""How many tools one page may have."""
+"""Most tools on one page."""
 MAX_EXAMPLES = 5
-"""How many examples one call gives."""
+"""Most examples of one call."""
 _MAX_CODE = 100_000
 _MAX_QUERY = 10_000
 _MAX_STEPS = 1_000
@@ -62,7 +62,7 @@ CODES: Final = (
     "denied",
     "internal",
 )
-"""What can be the matter."""
+"""All error codes."""
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
 _OBJECT = {"type": "object"}
@@ -88,11 +88,11 @@ class Definition:
     runs: bool = False
     """Whether it runs tools; the others only tell of them."""
 
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        """The schemas of its arguments, by name."""
-        properties: dict[str, Any] = self.tool.input_schema["properties"]
-        return properties
+    arguments: Mapping[str, Any] = field(init=False)
+    """The schemas of its arguments, by name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arguments", self.tool.input_schema["properties"])
 
 
 def _text(description: str, **more: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 from toolcrib.crib import View
 from toolcrib.discovery import IndexView, Page, Result, doubt
 from toolcrib.errors.base import shown
+from toolcrib.execution import Principal
 from toolcrib.gateway.frontends.meta.catalog_summary import CatalogSummary
 from toolcrib.gateway.frontends.meta.definitions import MAX_EXAMPLES
 from toolcrib.gateway.frontends.meta.reply import MetaCall, Reply, ResultLimiter
@@ -15,9 +16,9 @@ from toolcrib.model import McpBackend, Tool
 from toolcrib.model.suggest import choose
 
 _KINDS = ("mcp", "provider", "local")
-"""What runs tools."""
+"""The kinds of backends."""
 _NAMED = 3
-"""How many namespaces are named."""
+"""Namespaces that a note names, at most."""
 _BRIEF = frozenset({"summary", "annotations", "schemaInfo"})
 """Stands for the schema of a tool whose definition is too large to send."""
 _MIRRORED = frozenset({"summary"})
@@ -26,7 +27,7 @@ _DIGITS = 4
 
 
 class FindHandlers:
-    """Answers questions about the tools of a view."""
+    """Handlers of the meta-tools that search, list and describe the tools of a view."""
 
     def __init__(self, view: View, catalog: CatalogSummary, limiter: ResultLimiter) -> None:
         self._view = view
@@ -36,23 +37,25 @@ class FindHandlers:
     async def search_tools(self, call: MetaCall) -> Reply:
         """Return the tools that fit a question."""
         args = call.args
-        page = await self._view.search(**_checked(args))
-        payload: dict[str, Any] = {"tools": [_found(result) for result in page.items]}
+        page = await self._view.search(**_with_cursor(args, call.client.principal))
+        payload: dict[str, Any] = {"tools": [_write_result(result) for result in page.items]}
         if page.next_cursor is not None:
-            payload["nextCursor"] = bind_cursor(page.next_cursor)
-        return self._noted(call, payload, {"tools": []}, *self._about(args, page), *self._absent())
+            payload["nextCursor"] = bind_cursor(page.next_cursor, call.client.principal)
+        return self._make_reply(
+            call, payload, {"tools": []}, *self._explain_doubt(args, page), *self._name_absent()
+        )
 
     async def list_tools(self, call: MetaCall) -> Reply:
         """Return the tools in the order of their ids."""
-        page = await self._view.tools(**{"limit": 20} | _checked(call.args))
+        page = await self._view.tools(**{"limit": 20} | _with_cursor(call.args, call.client.principal))
         payload: dict[str, Any] = {
             "tools": [summary.to_json(without=_MIRRORED) for summary in page.items],
             "total": page.total,
         }
         if page.next_cursor is not None:
-            payload["nextCursor"] = bind_cursor(page.next_cursor)
-        nothing = () if page.total else (self._none(call.args),)
-        return self._noted(call, payload, {"tools": []}, *nothing, *self._absent())
+            payload["nextCursor"] = bind_cursor(page.next_cursor, call.client.principal)
+        nothing = () if page.total else (self._explain_empty(call.args),)
+        return self._make_reply(call, payload, {"tools": []}, *nothing, *self._name_absent())
 
     async def list_namespaces(self, call: MetaCall) -> Reply:
         """Return the namespaces, and how many tools each has."""
@@ -62,8 +65,8 @@ class FindHandlers:
             "namespaces": list(names),
             "counts": {name: counts[name] for name in names if name in counts},
         }
-        nothing = () if names else (self._nothing,)
-        return self._noted(call, payload, {"namespaces": []}, *nothing, *self._absent())
+        nothing = () if names else (self._empty_note,)
+        return self._make_reply(call, payload, {"namespaces": []}, *nothing, *self._name_absent())
 
     async def describe_tool(self, call: MetaCall) -> Reply:
         """Return what is known about a tool."""
@@ -73,7 +76,7 @@ class FindHandlers:
         if doc.tool is not None:
             payload["tool"] = {"id": str(doc.tool.id), **self._definition(doc.tool)}
         smaller = {name: part for name, part in payload.items() if name in _BRIEF}
-        return self._noted(call, payload, smaller)
+        return self._make_reply(call, payload, smaller)
 
     def _definition(self, tool: Tool) -> dict[str, Any]:
         """Return a tool as JSON, with the addresses of its server's pages as they are here."""
@@ -89,15 +92,17 @@ class FindHandlers:
         examples = await self._view.examples(call.args["tool_id"], call.args.get("max", MAX_EXAMPLES))
         payload = {"examples": [example.to_json() for example in examples]}
         nothing = "there are no examples; describe_tool tells what the tool takes"
-        return self._noted(call, payload, {"examples": []}, *(() if examples else (nothing,)))
+        return self._make_reply(call, payload, {"examples": []}, *(() if examples else (nothing,)))
 
-    def _noted(self, call: MetaCall, payload: dict[str, Any], smaller: dict[str, Any], *notes: str) -> Reply:
+    def _make_reply(
+        self, call: MetaCall, payload: dict[str, Any], smaller: dict[str, Any], *notes: str
+    ) -> Reply:
         parts = [*call.notes, *notes]
         if parts:
             payload["note"] = ". ".join(note[:1].upper() + note[1:] for note in parts) + "."
-        return self._limiter.whole(Reply(payload), smaller)
+        return self._limiter.limit_whole(Reply(payload), smaller, call.client.principal)
 
-    def _about(self, args: dict[str, Any], page: Page[Result]) -> tuple[str, ...]:
+    def _explain_doubt(self, args: dict[str, Any], page: Page[Result]) -> tuple[str, ...]:
         """Return what to say of results of which none fits."""
         if args.get("cursor"):
             return ()
@@ -105,7 +110,9 @@ class FindHandlers:
         if unsure is None:
             return ()
         if not unsure.guesses:
-            return (f"no tool fits this question; {self._look([*unsure.near, *unsure.others])}",)
+            return (
+                f"no tool fits this question; {self._suggest_namespaces([*unsure.near, *unsure.others])}",
+            )
         near = unsure.near[:_NAMED]
         which = "the nearest namespaces are" if len(near) > 1 else "the nearest namespace is"
         where = f"; {which} {', '.join(near)}" if near else ""
@@ -116,24 +123,24 @@ class FindHandlers:
         return (message,)
 
     @property
-    def _nothing(self) -> str:
-        """What to say where no tool can be found; whether others may use some is not told."""
+    def _empty_note(self) -> str:
+        """The note of an empty list, which does not tell whether others may use tools."""
         if self._view.rules is None:
             return "the catalogue is empty"
         return "there is no tool that the rules let you use; whoever keeps them can change that"
 
-    def _look(self, names: Sequence[str]) -> str:
+    def _suggest_namespaces(self, names: Sequence[str]) -> str:
         """Return which namespaces are worth a look."""
         if not names:
-            return "ask in other words" if self._catalog.counts() else self._nothing
+            return "ask in other words" if self._catalog.counts() else self._empty_note
         named = ", ".join(names[:_NAMED])
         return f"look through {named} with list_tools and its namespace, or ask in other words"
 
-    def _none(self, args: dict[str, Any]) -> str:
+    def _explain_empty(self, args: dict[str, Any]) -> str:
         """Return what to say of a list without tools."""
         counts = self._catalog.counts()
         if not counts:
-            return self._nothing
+            return self._empty_note
         namespace, backend = args.get("namespace"), args.get("backend")
         if namespace and namespace not in counts:
             return f"there is no namespace {shown(namespace)}{choose(namespace, [*filter(None, counts)])}"
@@ -141,19 +148,19 @@ class FindHandlers:
         others = choose(str(backend), [*_KINDS, *filter(None, counts)])
         return f"no tool{whose} runs at {shown(backend)}{others}"
 
-    def _absent(self) -> list[str]:
+    def _name_absent(self) -> list[str]:
         """Return what to say of servers whose tools may be missing."""
         absent = self._view.absent()
         asked = [each.name for each in absent if each.state != "failed" and not each.kept]
         failed = [each.name for each in absent if each.state == "failed"]
         parts = []
         if asked:
-            parts.append(f"still asking for their tools: {self._named(asked)}; ask again in a moment")
+            parts.append(f"still asking for their tools: {self._name_servers(asked)}; ask again in a moment")
         if failed:
-            parts.append(f"unavailable at the moment: {self._named(failed)}")
+            parts.append(f"unavailable at the moment: {self._name_servers(failed)}")
         return parts
 
-    def _named(self, servers: Sequence[str]) -> str:
+    def _name_servers(self, servers: Sequence[str]) -> str:
         """Return servers by name; of those that a toolset neither names nor has tools of, how many."""
         index = self._catalog.index
         if not isinstance(index, IndexView) or index.scope.spaces is not None:
@@ -164,7 +171,7 @@ class FindHandlers:
         return ", ".join([*known, more] if others else known)
 
 
-def _found(result: Result) -> dict[str, Any]:
+def _write_result(result: Result) -> dict[str, Any]:
     return {
         **result.summary.to_json(without=_MIRRORED),
         "score": round(result.score, _DIGITS),
@@ -173,7 +180,7 @@ def _found(result: Result) -> dict[str, Any]:
     }
 
 
-def _checked(args: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with the cursor as the catalogue gave it, if it was given to whoever asks."""
+def _with_cursor(args: dict[str, Any], principal: Principal) -> dict[str, Any]:
+    """Return arguments with the cursor of the catalogue, which must have been given to the principal."""
     cursor = args.get("cursor")
-    return args | {"cursor": check_cursor(cursor)} if cursor else args
+    return args | {"cursor": check_cursor(cursor, principal)} if cursor else args

@@ -1,11 +1,12 @@
-"""Replies of meta-tools, cut to the size that a client takes."""
+"""Calls and replies of meta-tools, and the limit on the size of a reply."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolcrib.execution import Principal
 from toolcrib.execution.chains.budget import json_size
-from toolcrib.gateway.frontend import CallingClient
+from toolcrib.gateway.frontends.shared.frontend import CallingClient
 from toolcrib.gateway.results import (
     KeptResults,
     block_data,
@@ -24,39 +25,39 @@ Part = tuple[dict[str, Any], str, Any]
 
 @dataclass(frozen=True, slots=True)
 class MetaCall:
-    """One call of a meta-tool, its arguments read."""
+    """One call of a meta-tool, with validated arguments."""
 
     args: dict[str, Any]
     client: CallingClient
     notes: list[str] = field(default_factory=list)
-    """What was repaired in the arguments."""
+    """The repairs that were made to the arguments."""
 
 
 @dataclass(slots=True)
 class Reply:
-    """One answer: its structured content, and what else goes to the client beside it."""
+    """The reply to one call: its structured content, and its other blocks."""
 
     structured: dict[str, Any]
     content: list[Mapping[str, Any]] = field(default_factory=list)
-    """Blocks as in MCP; empty where the structured content as text is all there is to show."""
+    """Blocks as in MCP; empty if the structured content as text is enough."""
     text: str | None = None
-    """What is shown as text where there are no blocks; None for the structured content as JSON."""
+    """The text to send without blocks; None for the structured content as JSON."""
     held: bool = True
-    """Whether the value holds the texts among the blocks."""
+    """Whether the structured value contains the texts of the blocks."""
     is_error: bool = False
 
 
 class ResultLimiter:
-    """Makes replies as small as a client wants them; what they lose is kept to be read."""
+    """Limits replies to `gateway.result_bytes`; results over that are stored, to be read as resources."""
 
     def __init__(self, kept: KeptResults, limit: int) -> None:
         self._kept = kept
         self._limit = limit
 
-    def value(self, reply: Reply, name: str) -> Reply:
-        """Return a reply, whose large part is under one name such as `structured`, made small enough.
+    def limit_value(self, reply: Reply, name: str, principal: Principal) -> Reply:
+        """Limit a reply whose large part is the value under one name, such as `structured`.
 
-        The value itself is what is kept, a text as it is; the text of the reply is its JSON.
+        Of a value that is too large, the value itself is stored: a text unchanged, anything else as JSON.
         """
         value = reply.structured[name]
         try:
@@ -70,36 +71,39 @@ class ResultLimiter:
             reply.text = text
             return reply
         room = self._limit - size if size <= self._limit else self._limit // 2
-        reply.content = self._within(reply, room)
+        reply.content = self._limit_blocks(reply, room, principal)
         if size > self._limit:
             kind = "text/plain" if isinstance(value, str) else "application/json"
-            self._replace(reply, reply.structured | {name: None}, text, size, kind)
+            self._keep(reply, reply.structured | {name: None}, text, kind, principal)
         return reply
 
-    def whole(self, reply: Reply, smaller: dict[str, Any], text: str | None = None) -> Reply:
-        """Return a reply that is kept as a whole where it is too large, and `smaller` sent in its place.
+    def limit_whole(
+        self, reply: Reply, smaller: dict[str, Any], principal: Principal, text: str | None = None
+    ) -> Reply:
+        """Limit a reply: one that is too large is stored as a whole, and `smaller` sent in its place.
 
-        `text` is its JSON, where that has been written already.
+        `text` is its JSON, if that is known already.
         """
         text = encoded(reply.structured) if text is None else text
-        size = size_of(text)
-        if size <= self._limit:
+        if size_of(text) <= self._limit:
             reply.text = text
             return reply
         if size_of(encoded(smaller)) > self._limit:
             smaller = {name: [] if isinstance(part, list) else part for name, part in smaller.items()}
-        self._replace(reply, smaller, text, size, "application/json")
+        self._keep(reply, smaller, text, "application/json", principal)
         return reply
 
-    async def ran(self, payload: dict[str, Any], smaller: dict[str, Any], parts: Sequence[Part]) -> Reply:
-        """Return the reply of what ran tools; where it is too large it is kept, and `smaller` sent.
+    async def limit_parts(
+        self, payload: dict[str, Any], smaller: dict[str, Any], parts: Sequence[Part], principal: Principal
+    ) -> Reply:
+        """Return a reply with many values; one that is too large is stored.
 
-        Of the parts that this lacks it gets those that fit.
+        In its place `smaller` is sent, with those parts that fit.
         """
         try:
             text = await encoded_in_turns(payload)
         except ValueError:  # as above
-            return await self.ran(sendable(payload), sendable(smaller), ())
+            return await self.limit_parts(sendable(payload), sendable(smaller), (), principal)
         if size_of(text) <= self._limit:
             return Reply(payload, text=text)
         room = self._limit - size_of(encoded(smaller))
@@ -108,10 +112,13 @@ class ResultLimiter:
             if size <= room:
                 holder[name] = value
                 room -= size
-        return self.whole(Reply(payload), smaller, text)
+        return self.limit_whole(Reply(payload), smaller, principal, text)
 
-    def _replace(self, reply: Reply, smaller: dict[str, Any], text: str, size: int, kind: str) -> None:
-        uri = self._kept.keep(text, kind)
+    def _keep(
+        self, reply: Reply, smaller: dict[str, Any], text: str, kind: str, principal: Principal
+    ) -> None:
+        """Store a reply that is too large, and send `smaller` with a link in its place."""
+        size, uri = size_of(text), self._kept.keep(text, kind, principal)
         replacement = truncated(text, uri, size)
         reply.structured = smaller | {"truncated": replacement}
         others = [block for block in reply.content if not (reply.held and block.get("type") == "text")]
@@ -119,8 +126,8 @@ class ResultLimiter:
         if uri:
             reply.content.append(link_to(uri, kind, size))
 
-    def _within(self, reply: Reply, room: int) -> list[Mapping[str, Any]]:
-        """Return the blocks of a reply, those for which there is no room as links to what they hold."""
+    def _limit_blocks(self, reply: Reply, room: int, principal: Principal) -> list[Mapping[str, Any]]:
+        """Return the blocks of a reply; those that are too large are replaced by links."""
         blocks = []
         for block in reply.content:
             data = block_data(block, texts=not reply.held)
@@ -129,5 +136,5 @@ class ResultLimiter:
                 room -= size
                 blocks.append(block)
             else:
-                blocks.append(self._kept.linked(block, data))
+                blocks.append(self._kept.keep_block(block, data, principal))
         return blocks

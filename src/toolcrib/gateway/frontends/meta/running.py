@@ -13,18 +13,19 @@ from anyio.lowlevel import cancel_shielded_checkpoint
 from toolcrib.crib import View
 from toolcrib.crib.config.gateway import GatewaySettings
 from toolcrib.errors import ChainError, InvalidChainError, PolicyDeniedError
+from toolcrib.execution import Principal
 from toolcrib.execution.chains import ChainProgress, Plan
 from toolcrib.execution.chains.plan import PlannedStep
 from toolcrib.execution.chains.results import StepResult
 from toolcrib.execution.mcp.results import read_text
-from toolcrib.gateway.frontend import CallingClient
 from toolcrib.gateway.frontends.meta.catalog_summary import CatalogSummary
-from toolcrib.gateway.frontends.meta.failures import failure
 from toolcrib.gateway.frontends.meta.reply import MetaCall, Part, Reply, ResultLimiter
+from toolcrib.gateway.frontends.shared.failures import describe_error
+from toolcrib.gateway.frontends.shared.frontend import CallingClient
 from toolcrib.gateway.request.confirm import MAX_QUESTION, ConfirmedCalls, progress_sender
-from toolcrib.gateway.resources.addresses import page_server, place_blocks
+from toolcrib.gateway.resources.addresses import place_blocks, result_server
 from toolcrib.gateway.results import encoded
-from toolcrib.model import McpBackend, RunResult, Tool, ToolBackend, ToolCallRecord
+from toolcrib.model import RunResult, Tool, ToolCallRecord
 from toolcrib.runtime.stubs.naming import identifier
 from toolcrib.runtime.surface import mentioned
 
@@ -33,7 +34,7 @@ _DIGITS = 3
 _ID = re.compile(r"[\w.-]++(?::[\w.-]++)?+", re.ASCII)
 _NO_BODY = "\n    pass"
 _BATCH = 100
-"""How many parts of a step are written down between two turns of the event loop."""
+"""Parts of a step that are serialized between two turns of the event loop."""
 
 
 class RunHandlers:
@@ -47,7 +48,7 @@ class RunHandlers:
         limiter: ResultLimiter,
         code: str,
     ) -> None:
-        """Run what a view has; `code` says why code cannot run, and is empty where it can."""
+        """Run tools of a view; `code` is the reason why code cannot run, empty if it can."""
         self._view = view
         self._confirm, self._max_timeout = settings.confirm, settings.max_timeout
         self._catalog = catalog
@@ -59,22 +60,31 @@ class RunHandlers:
         """Run one tool."""
         args = call.args
         given = args.get("args", {})
-        ran = await self._calls.run(args["tool_id"], given, call.client, self._seconds(call))
-        return self.reply(ran, call.notes)
+        timeout = self._timeout_of(call) if "timeout_ms" in args else None
+        ran = await self._calls.run(args["tool_id"], given, call.client, timeout)
+        return self.make_reply(ran, call.client.principal, call.notes)
 
-    def reply(self, ran: RunResult, notes: Iterable[str] = ()) -> Reply:
-        """Return the answer of `run_tool`, of which `notes` tells what was repaired."""
-        return self._limiter.value(_ran(ran, notes, self._page_server(ran.backend)), "structured")
-
-    def _page_server(self, backend: ToolBackend | None) -> str | None:
-        server = backend.server_name if isinstance(backend, McpBackend) else None
-        return page_server(self._view.settings, server)
+    def make_reply(self, ran: RunResult, principal: Principal, repairs: Iterable[str] = ()) -> Reply:
+        """Return the reply of `run_tool`: the value, and the tool's own content if that says more."""
+        pages = result_server(self._view.settings, ran.backend)
+        raw = ran.mcp_result if isinstance(ran.mcp_result, Mapping) else {}
+        is_own = raw.get("structuredContent") is None
+        value = place_blocks(pages, ran.structured) if is_own else ran.structured
+        blocks = place_blocks(pages, _select_blocks(raw, ran.structured, is_own=is_own))
+        payload: dict[str, Any] = {
+            "structured": _replace_by_pointers(value, blocks) if is_own and blocks else value,
+            "toolId": str(ran.tool.id),
+            **_duration_and_notes(ran.duration, [*repairs, *ran.notes]),
+        }
+        if ran.tool.annotations is not None:
+            payload["annotations"] = ran.tool.annotations.to_json()
+        return self._limiter.limit_value(Reply(payload, blocks, held=is_own), "structured", principal)
 
     async def run_chain(self, call: MetaCall) -> Reply:
         """Run tools one after another."""
         args, client = call.args, call.client
         named = await self._ask_about_chain(call)
-        timeout = self._seconds(call) or self._max_timeout  # else it would be as long as all its steps
+        timeout = self._timeout_of(call) or self._max_timeout  # else it would be as long as all its steps
         began = perf_counter()
         try:
             result = await self._view.run_chain(
@@ -86,16 +96,15 @@ class RunHandlers:
         except InvalidChainError:
             raise
         except ChainError as error:
-            return await self._broken(error, call.notes)
+            return await self._reply_to_failure(error, call)
         steps = await self._steps(result.results)
         is_last = bool(result.results) and result.final is result.results[-1].structured
         payload = {
             "results": steps,
             "final": steps[-1]["structured"] if is_last else result.final,
-            **_took(perf_counter() - began),
-            **_notes(call.notes),
+            **_duration_and_notes(perf_counter() - began, call.notes),
         }
-        return await self._limiter.ran(payload, *_without_values(payload))
+        return await self._limiter.limit_parts(payload, *_without_values(payload), client.principal)
 
     async def execute_code(self, call: MetaCall) -> Reply:
         """Run code that calls tools."""
@@ -106,7 +115,7 @@ class RunHandlers:
         most = self._view.settings.code.limits.max_tool_calls
         ran = await self._view.execute(
             args["code"],
-            timeout=self._seconds(call),
+            timeout=self._timeout_of(call),
             limits={"max_tool_calls": min(args.get("max_tool_calls", most), most)},
             context=self._calls.context(client, named),
         )
@@ -115,15 +124,14 @@ class RunHandlers:
             "stdout": ran.stdout,
             "stderr": ran.stderr,
             "toolCalls": [_call(record) for record in ran.tool_calls],
-            **_took(ran.duration),
-            **_notes([*call.notes, *ran.notes]),
+            **_duration_and_notes(ran.duration, [*call.notes, *ran.notes]),
         }
         smaller = payload | {"toolCalls": [], "value": None, "stdout": "", "stderr": ""}
         parts = [(smaller, name, payload[name]) for name in ("toolCalls", "value", "stdout", "stderr")]
-        return await self._limiter.ran(payload, smaller, parts)
+        return await self._limiter.limit_parts(payload, smaller, parts, client.principal)
 
-    def _seconds(self, call: MetaCall) -> float | None:
-        """Return how many seconds a client gives, at most as many as it may ask for, which is noted."""
+    def _timeout_of(self, call: MetaCall) -> float | None:
+        """Return the timeout of a call in seconds, limited to the maximum with a note."""
         if "timeout_ms" not in call.args:
             return None
         seconds: float = call.args["timeout_ms"] / _MS
@@ -134,7 +142,7 @@ class RunHandlers:
         return self._max_timeout
 
     async def _ask_about_chain(self, call: MetaCall) -> list[Tool]:
-        """Ask about the destructive tools of a chain, and return them."""
+        """Obtain consent to the destructive tools of a chain, and return them."""
         client = call.client
         if not (self._may_ask and client.can_ask):
             return []
@@ -148,11 +156,11 @@ class RunHandlers:
 
     @property
     def _may_ask(self) -> bool:
-        """Whether there is anything that a person would be asked about."""
+        """Whether a person may be asked at all."""
         return self._confirm or self._view.rules is not None
 
     async def _ask_about_code(self, call: MetaCall) -> list[Tool]:
-        """Ask about the destructive tools that code names, and return them."""
+        """Obtain consent to the destructive tools that code names, and return them."""
         client = call.client
         if not (self._may_ask and client.can_ask):
             return []
@@ -163,22 +171,28 @@ class RunHandlers:
             tools = (index.get(each.id) for each in index.every())
         code = call.args["code"]
         found, places = await to_thread.run_sync(
-            _mentions, code, self._calls.filter_needing_consent(client, tools)
+            _find_mentions, code, self._calls.filter_needing_consent(client, tools)
         )
         await self._calls.obtain_consent(client, found, code, "program", places)
         return found
 
-    async def _broken(self, error: ChainError, notes: Iterable[str]) -> Reply:
-        """Return the answer for a chain that stopped, with the results of the steps before."""
-        payload = {"error": failure(error), "results": await self._steps(error.results), **_notes(notes)}
-        reply = await self._limiter.ran(payload, *_without_values(payload))
+    async def _reply_to_failure(self, error: ChainError, call: MetaCall) -> Reply:
+        """Return the reply for a chain that failed, with the results of the steps before."""
+        principal = call.client.principal
+        payload: dict[str, Any] = {
+            "error": describe_error(error, principal),
+            "results": await self._steps(error.results),
+        }
+        if call.notes:
+            payload["notes"] = [*call.notes]
+        reply = await self._limiter.limit_parts(payload, *_without_values(payload), principal)
         reply.is_error = True
         return reply
 
     async def _steps(self, results: Iterable[Any], *, values: bool = True) -> list[dict[str, Any]]:
-        """Return what steps gave, with ids as chains write them; the event loop turns between many of them.
+        """Return the results of steps as JSON, with turns of the event loop between many of them.
 
-        The values of parts stand in the whole alone, unless it failed.
+        The values of parts are left out, since they are in the value of the whole, unless that failed.
         """
         steps = []
         for place, result in enumerate(results):
@@ -188,28 +202,30 @@ class RunHandlers:
                 await cancel_shielded_checkpoint()
             step = _step(result)
             if values:
-                step["structured"] = place_blocks(self._page_server(result.backend), result.structured)
+                step["structured"] = place_blocks(
+                    result_server(self._view.settings, result.backend), result.structured
+                )
             if result.parts:
                 step["parts"] = await self._steps(result.parts, values=result.error is not None)
             steps.append(step)
         return steps
 
 
-def _mentions(code: str, tools: Sequence[Tool]) -> tuple[list[Tool], list[str]]:
-    """Return which tools code names, and where; code that is too long to be shown is not read."""
+def _find_mentions(code: str, tools: Sequence[Tool]) -> tuple[list[Tool], list[str]]:
+    """Return the tools that code names, with their lines unless the code is too long to show."""
     found = mentioned_in(code, tools)
     return found, calls_in_code(code, found) if found and len(code) <= MAX_QUESTION else []
 
 
 def _step_progress(client: CallingClient) -> ChainProgress | None:
-    """Return a callback that sends a client how many steps are done; None where it did not ask for that.
+    """Return a callback that sends the number of finished steps; None if the client wants no progress.
 
     The beginning is no progress, and the end is the answer: a notification just before that may reach a
     client which no longer waits for any. So neither the last step nor one that failed is reported.
     """
-    send = progress_sender(client)
-    if send is None:
+    if not client.wants_progress:
         return None
+    send = progress_sender(client)
 
     async def report(done: int, total: int, event: str) -> None:
         if 0 < done < total and event != "step_error":
@@ -218,33 +234,16 @@ def _step_progress(client: CallingClient) -> ChainProgress | None:
     return report
 
 
-def _took(seconds: float) -> dict[str, float]:
-    return {"durationMs": round(seconds * _MS, _DIGITS)}
+def _duration_and_notes(seconds: float, notes: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the fields of a reply for how long it took, and for remarks if there are any."""
+    fields: dict[str, Any] = {"durationMs": round(seconds * _MS, _DIGITS)}
+    if parts := list(notes):
+        fields["notes"] = parts
+    return fields
 
 
-def _notes(notes: Iterable[str]) -> dict[str, list[str]]:
-    parts = list(notes)
-    return {"notes": parts} if parts else {}
-
-
-def _ran(ran: RunResult, repaired: Iterable[str], pages: str | None) -> Reply:
-    """Return what a tool gave, and its own content where that says more than the value.
-
-    `pages` is the server that the addresses of pages name, where they do.
-    """
-    raw = ran.mcp_result if isinstance(ran.mcp_result, Mapping) else {}
-    is_own = raw.get("structuredContent") is None
-    whole = place_blocks(pages, ran.structured) if is_own else ran.structured
-    blocks = place_blocks(pages, _blocks(raw, ran.structured, is_own=is_own))
-    value = _pointing(whole, blocks) if is_own and blocks else whole
-    payload: dict[str, Any] = {"structured": value, **_took(ran.duration), "toolId": str(ran.tool.id)}
-    if ran.tool.annotations is not None:
-        payload["annotations"] = ran.tool.annotations.to_json()
-    return Reply(payload | _notes([*repaired, *ran.notes]), blocks, held=is_own)
-
-
-def _blocks(raw: Mapping[str, Any], value: Any, *, is_own: bool) -> list[Mapping[str, Any]]:
-    """Return the blocks of a result to show; none where the value as JSON shows it all."""
+def _select_blocks(raw: Mapping[str, Any], value: Any, *, is_own: bool) -> list[Mapping[str, Any]]:
+    """Return the blocks of a result to send; none if the value as JSON contains all."""
     blocks = raw.get("content")
     if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
         return []
@@ -254,7 +253,7 @@ def _blocks(raw: Mapping[str, Any], value: Any, *, is_own: bool) -> list[Mapping
     return [] if is_json else blocks
 
 
-def _pointing(value: Any, blocks: list[Mapping[str, Any]]) -> Any:
+def _replace_by_pointers(value: Any, blocks: list[Mapping[str, Any]]) -> Any:
     """Return a value whose images and the like are replaced by their place in the content, not sent twice."""
     if len(blocks) == 1:
         return _pointer(value, blocks[0], 0)
@@ -279,7 +278,7 @@ def _step(result: StepResult) -> dict[str, Any]:
     named: dict[str, Any] = {"index": payload.pop("index")}
     if "toolId" in payload:
         named["toolId"] = payload.pop("toolId")
-    return named | _took(payload.pop("duration", 0.0)) | payload
+    return named | _duration_and_notes(payload.pop("duration", 0.0)) | payload
 
 
 def _without_values(payload: dict[str, Any]) -> tuple[dict[str, Any], list[Part]]:
@@ -305,7 +304,7 @@ def _without(step: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def _call(record: ToolCallRecord) -> dict[str, Any]:
     payload = record.to_json()
-    return payload | _took(payload.pop("duration"))
+    return payload | _duration_and_notes(payload.pop("duration"))
 
 
 def _calls_of(plan: Plan) -> Iterable[PlannedStep]:

@@ -21,7 +21,7 @@ class TokenUsage(NamedTuple):
     surface: int
     """Tokens of the definitions that are listed in their place."""
     tools: int
-    """How many tools there are."""
+    """Number of tools."""
 
     @property
     def saved(self) -> float:

@@ -5,7 +5,6 @@ from typing import Any
 from weakref import finalize, ref
 
 import mcp_types
-from mcp import MCPError
 from pydantic import ValidationError
 
 from toolcrib.crib import View
@@ -13,25 +12,24 @@ from toolcrib.crib.config.gateway import GatewaySettings
 from toolcrib.crib.config.settings import CodeSettings
 from toolcrib.discovery import Change, Index, IndexView
 from toolcrib.errors import RuntimeUnavailableError, ToolExecutionError
-from toolcrib.errors.base import shown
-from toolcrib.gateway.frontend import CallingClient, InputNeeded
+from toolcrib.execution import Principal
 from toolcrib.gateway.frontends.meta.arguments import Arguments
 from toolcrib.gateway.frontends.meta.catalog_summary import CatalogSnapshot, CatalogSummary
 from toolcrib.gateway.frontends.meta.definitions import DEFINITIONS, Definition
-from toolcrib.gateway.frontends.meta.failures import failure
 from toolcrib.gateway.frontends.meta.finding import FindHandlers
 from toolcrib.gateway.frontends.meta.reply import MetaCall, Reply, ResultLimiter
 from toolcrib.gateway.frontends.meta.running import RunHandlers
 from toolcrib.gateway.frontends.meta.token_usage import TokenUsage, measure_usage
+from toolcrib.gateway.frontends.shared.failures import describe_error, no_such_tool
+from toolcrib.gateway.frontends.shared.frontend import CallingClient, InputNeeded
 from toolcrib.gateway.results import KeptResults, encoded, sendable
 from toolcrib.model import RunResult
-from toolcrib.model.suggest import choose
 from toolcrib.model.tokens import estimated_tokens
 from toolcrib.runtime import GUIDE
 from toolcrib.runtime.registry import UNSAFE, check_profile, make_sandbox
 
 _NAMED = 40
-"""How many namespaces are named to a model that begins to use the tools."""
+"""Namespaces that the instructions name, at most."""
 _Handler = Callable[[MetaCall], Awaitable[Reply]]
 _BLOCKS: Mapping[str, type[mcp_types.ContentBlock]] = {
     "text": mcp_types.TextContent,
@@ -80,7 +78,7 @@ class MetaTools:
         self.kept = KeptResults() if kept is None else kept
         """The results that were too large to send."""
         self._catalog = CatalogSummary(view.index)
-        self._follow(view.index)
+        self._follow_index(view.index)
         no_code = why_no_code(settings, view.settings.code, sandbox=sandbox)
         limiter = ResultLimiter(self.kept, settings.result_bytes)
         self._running = RunHandlers(view, settings, self._catalog, limiter, no_code)
@@ -93,7 +91,7 @@ class MetaTools:
         """Return the definitions, in the same order each time."""
         snapshot = self._catalog.snapshot()
         if self._listed is None or self._listed[0] is not snapshot:
-            tools = tuple(published(DEFINITIONS[name], snapshot) for name in self._names)
+            tools = tuple(publish(DEFINITIONS[name], snapshot) for name in self._names)
             known = self._listed
             self._listed = snapshot, known[1] if known is not None and known[1] == tools else tools
         return self._listed[1]
@@ -118,16 +116,22 @@ class MetaTools:
             raise
         except Exception as error:  # noqa: BLE001 - the last door: a client gets an answer whatever happens
             told = {"notes": notes} if notes else {}
-            reply = Reply({"error": failure(error, ran=definition.runs), **told}, is_error=True)
-        return result(reply)
+            explained = describe_error(error, client.principal, ran=definition.runs)
+            reply = Reply({"error": explained, **told}, is_error=True)
+        return make_result(reply)
 
-    def finished(self, name: str, finish: Callable[[], RunResult]) -> mcp_types.CallToolResult:  # noqa: ARG002 - it is `run_tool`
-        """Return what the task of a server's tool gave, as the result of `run_tool`."""
+    def finished(
+        self,
+        name: str,  # noqa: ARG002 - it is `run_tool`
+        finish: Callable[[], RunResult],
+        principal: Principal,
+    ) -> mcp_types.CallToolResult:
+        """Return the result of a server's task as the result of `run_tool`."""
         try:
-            reply = self._running.reply(finish())
+            reply = self._running.make_reply(finish(), principal)
         except ToolExecutionError as error:
-            reply = Reply({"error": failure(error, ran=True)}, is_error=True)
-        return result(reply)
+            reply = Reply({"error": describe_error(error, principal, ran=True)}, is_error=True)
+        return make_result(reply)
 
     def about(self) -> str:
         """Return what a model should know before it uses the tools."""
@@ -146,10 +150,10 @@ class MetaTools:
 
     def measure_tokens(self) -> TokenUsage:
         """Return what the tools cost in tokens, and what these eight cost in their place."""
-        return measure_usage(self._catalog.index, tokens_of(self.tools()))
+        return measure_usage(self._catalog.index, count_tokens(self.tools()))
 
-    def _follow(self, index: Index | IndexView) -> None:
-        """Hear of the changes of the catalogue for as long as anybody has this frontend."""
+    def _follow_index(self, index: Index | IndexView) -> None:
+        """Follow the changes of the catalogue for as long as this frontend is in use."""
         catalog = ref(self._catalog)
 
         def note(change: Change) -> None:
@@ -192,31 +196,26 @@ def why_no_code(settings: GatewaySettings, code: CodeSettings, *, sandbox: bool 
     return ""
 
 
-def published(definition: Definition, snapshot: CatalogSnapshot) -> mcp_types.Tool:
+def publish(definition: Definition, snapshot: CatalogSnapshot) -> mcp_types.Tool:
     """Return a definition as it is listed, over what the catalogue contains."""
     name = definition.tool.name
     return mcp_types.Tool(
         name=name,
         title=definition.title,
-        description=described(name, snapshot),
+        description=describe(name, snapshot),
         input_schema=definition.tool.input_schema,
         output_schema=definition.tool.output_schema,
-        annotations=_hints(definition, snapshot),
+        annotations=_make_annotations(definition, snapshot),
     )
 
 
-def tokens_of(tools: Iterable[mcp_types.Tool]) -> int:
+def count_tokens(tools: Iterable[mcp_types.Tool]) -> int:
     """Return about how many tokens definitions take, as they are listed."""
     listed = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in tools]
     return sum(estimated_tokens(encoded(tool)) for tool in listed)
 
 
-def no_such_tool(name: str, names: Sequence[str]) -> MCPError:
-    """Return the error for a tool that is not listed."""
-    return MCPError(mcp_types.INVALID_PARAMS, f"no tool {shown(name)}{choose(name, names)}")
-
-
-def _hints(definition: Definition, snapshot: CatalogSnapshot) -> mcp_types.ToolAnnotations:
+def _make_annotations(definition: Definition, snapshot: CatalogSnapshot) -> mcp_types.ToolAnnotations:
     """Return what a tool says of itself: one that runs others is as harmless as the worst of them."""
     if not definition.runs:
         return mcp_types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -225,7 +224,7 @@ def _hints(definition: Definition, snapshot: CatalogSnapshot) -> mcp_types.ToolA
     return mcp_types.ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True)
 
 
-def result(reply: Reply) -> mcp_types.CallToolResult:
+def make_result(reply: Reply) -> mcp_types.CallToolResult:
     """Return a reply as the result of a call."""
     structured, text = reply.structured, reply.text
     if text is None and not reply.content:
@@ -234,7 +233,7 @@ def result(reply: Reply) -> mcp_types.CallToolResult:
         except ValueError:  # such as the name of a file that is no Unicode, in the error of a tool
             structured = sendable(structured)
             text = encoded(structured)
-    content = [_block(block) for block in reply.content] or [mcp_types.TextContent(text=text or "")]
+    content = [_read_block(block) for block in reply.content] or [mcp_types.TextContent(text=text or "")]
     # Everything in it is made here: to check megabytes of JSON again would take longer than the call.
     return mcp_types.CallToolResult.model_construct(
         content=content,
@@ -244,8 +243,8 @@ def result(reply: Reply) -> mcp_types.CallToolResult:
     )
 
 
-def _block(block: Mapping[str, Any]) -> mcp_types.ContentBlock:
-    """Return a block of content; one of a kind that nobody knows is shown as text."""
+def _read_block(block: Mapping[str, Any]) -> mcp_types.ContentBlock:
+    """Return a block of content as a model of the SDK; one of an unknown or invalid kind as text."""
     kind = _BLOCKS.get(str(block.get("type")))
     if kind is not None:
         try:
@@ -255,7 +254,7 @@ def _block(block: Mapping[str, Any]) -> mcp_types.ContentBlock:
     return mcp_types.TextContent(text=encoded(block))
 
 
-def described(name: str, snapshot: CatalogSnapshot) -> str:
+def describe(name: str, snapshot: CatalogSnapshot) -> str:
     """Return the description of a meta-tool."""
     text = DEFINITIONS[name].description
     if name == "search_tools":

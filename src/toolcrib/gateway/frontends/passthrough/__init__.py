@@ -1,1 +1,1 @@
-"""The tools themselves as MCP definitions, and the choice between them and the meta-tools."""
+"""Lists the tools themselves and passes on their results; `auto` chooses between this and the meta-tools."""

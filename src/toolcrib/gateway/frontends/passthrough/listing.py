@@ -9,8 +9,8 @@ from toolcrib.crib import View
 from toolcrib.discovery import Change, Summary
 from toolcrib.errors import ToolNotFoundError
 from toolcrib.execution.mcp.tool_watcher import OWN_NAME, own_name
-from toolcrib.gateway.frontends.passthrough.naming import hashed_name, public_name, sole_source
-from toolcrib.gateway.resources.addresses import place_meta
+from toolcrib.gateway.frontends.shared.naming import hashed_name, public_name
+from toolcrib.gateway.resources.addresses import place_meta, sole_source
 from toolcrib.model import McpBackend, Tool, ToolId
 
 _INTERNAL = frozenset({"name", "namespace", "backend"})
@@ -27,7 +27,7 @@ class Listing(NamedTuple):
     """The id of each tool, by the name that it is listed under."""
 
 
-class DirectListing:
+class PassthroughListing:
     """Lists the tools of a view, of each the highest stable version.
 
     Whoever makes it passes the changes of the index on to `note`.
@@ -56,11 +56,11 @@ class DirectListing:
         if seen is not None and seen[1] != sole:
             with self._lock:
                 self._made.clear()
-        listing = self._look(version, sole)
+        listing = self._build_listing(version, sole)
         self._seen = version, sole, listing
         return listing
 
-    def _look(self, version: int, sole: str | None) -> Listing:
+    def _build_listing(self, version: int, sole: str | None) -> Listing:
         versions: defaultdict[tuple[str | None, str], list[Summary]] = defaultdict(list)
         for summary in self._index.every():
             versions[summary.namespace, summary.name].append(summary)
@@ -74,7 +74,7 @@ class DirectListing:
             try:
                 if len(summaries) > 1:
                     tool_id = str(self._index.resolve(ToolId(namespace, name)).id)
-                public, definition = self._entry(tool_id, version, sole)
+                public, definition = self._find_entry(tool_id, version, sole)
             except ToolNotFoundError:  # it has gone meanwhile
                 continue
             if public in names:
@@ -84,7 +84,7 @@ class DirectListing:
             definitions[tool_id] = definition
         return Listing(tuple(definitions[tool_id] for tool_id in sorted(definitions)), names)
 
-    def _entry(self, tool_id: str, version: int, sole: str | None) -> tuple[str, Mapping[str, Any]]:
+    def _find_entry(self, tool_id: str, version: int, sole: str | None) -> tuple[str, Mapping[str, Any]]:
         known = self._made.get(tool_id)
         if known is None:
             tool = self._index.get(tool_id)
@@ -92,14 +92,14 @@ class DirectListing:
             name = own_name(tool) if is_sole else public_name(tool.namespace, tool.name)
             backend = tool.backend
             server = backend.server_name if isinstance(backend, McpBackend) else None
-            known = name, definition_of(tool, name, None if server == sole else server)
+            known = name, make_definition(tool, name, None if server == sole else server)
             with self._lock:
                 if self._index.version == version:  # else it may be of before a change that was noted
                     self._made[tool_id] = known
         return known
 
 
-def definition_of(tool: Tool, name: str, server: str | None = None) -> dict[str, Any]:
+def make_definition(tool: Tool, name: str, server: str | None = None) -> dict[str, Any]:
     """Return a tool as MCP lists it; that of a server with everything that the server says of it.
 
     `server` is given where the pages that the tool names are one server's among those of others.

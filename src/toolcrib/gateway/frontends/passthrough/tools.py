@@ -1,4 +1,4 @@
-"""A frontend that lists the tools of a view themselves, and passes on what they give."""
+"""The frontend that lists the tools of a view themselves, and passes on their results."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,16 +11,16 @@ from toolcrib.crib import View
 from toolcrib.crib.config.gateway import GatewaySettings
 from toolcrib.discovery import Change
 from toolcrib.errors import InvalidToolIdError, ToolExecutionError, ToolNotFoundError
+from toolcrib.execution import Principal
 from toolcrib.execution.mcp.tool_watcher import mend_name
-from toolcrib.gateway.frontend import CallingClient, InputNeeded
-from toolcrib.gateway.frontends.meta.failures import failure
-from toolcrib.gateway.frontends.meta.tools import no_such_tool
-from toolcrib.gateway.frontends.passthrough.listing import DirectListing
-from toolcrib.gateway.frontends.passthrough.naming import sole_source, split_name
+from toolcrib.gateway.frontends.passthrough.listing import PassthroughListing
+from toolcrib.gateway.frontends.shared.failures import describe_error, no_such_tool
+from toolcrib.gateway.frontends.shared.frontend import CallingClient, InputNeeded
+from toolcrib.gateway.frontends.shared.naming import split_name
 from toolcrib.gateway.passing import foreign_meta
 from toolcrib.gateway.request.confirm import ConfirmedCalls
 from toolcrib.gateway.request.input import passed_error
-from toolcrib.gateway.resources.addresses import page_server, place_result
+from toolcrib.gateway.resources.addresses import page_server, place_result, result_server, sole_source
 from toolcrib.gateway.results import (
     KeptResults,
     block_data,
@@ -30,43 +30,43 @@ from toolcrib.gateway.results import (
     size_of,
     truncated,
 )
-from toolcrib.model import McpBackend, RunResult, ToolId
+from toolcrib.model import RunResult, ToolId
 
 ERROR = "toolcrib/error"
-"""Under which name a failure says in its `_meta` what is known of it: `code`, `retryable` and more."""
+"""The key of `_meta` for the facts of an error: `code`, `retryable` and more."""
 NOTES = "toolcrib/notes"
-"""Under which name a result says what else happened on the way, such as an answer from the cache."""
+"""The key of `_meta` for remarks about a result, such as that it came from the cache."""
 _PATIENCE = 5.0
-"""For how many seconds a list waits for servers that have not answered; of the rest clients are notified."""
+"""Seconds that a list waits for servers without an answer; clients are notified of later answers."""
 _MAX_ABOUT = 10_000
-"""How many characters of the instructions of servers are passed on; those that do not fit are left out."""
+"""Longest instructions of all servers together, in characters; those that do not fit are left out."""
 _NAMED = 40
-"""How many namespaces are named to a model."""
+"""Namespaces that the instructions name, at most."""
 
 
-class DirectTools:
-    """A `Frontend` over a view that shows its tools as their servers list them.
+class PassthroughTools:
+    """A `Frontend` over a view that lists its tools as their servers do.
 
-    Calls go the way of all calls: policy, validation, deadline, audit and the confirmation of destructive
-    tools hold. The result of a server's tool reaches the client as it came, but for blocks too large to send.
+    Calls pass policy, validation, deadline, audit and the confirmation of destructive tools. The result of a
+    server's tool reaches the client unchanged, except for blocks that are too large to send.
     """
 
     has_own_tasks = False
-    """Whether there is more here than the tools of others."""
+    """Whether it has tools of its own that make several calls."""
 
     def __init__(self, view: View, settings: GatewaySettings, *, kept: KeptResults | None = None) -> None:
-        """Show a view to clients; what is too large to send goes to `kept`."""
+        """Serve a view; results that are too large to send go to `kept`."""
         self.kept = KeptResults() if kept is None else kept
         """The blocks that were too large to send."""
         self._view = view
         self._index = view.index
         self._limit = settings.result_bytes
         self._calls = ConfirmedCalls(view, confirm=settings.confirm)
-        self._listing = DirectListing(view)
-        self._follow()
+        self._listing = PassthroughListing(view)
+        self._follow_index()
 
-    def _follow(self) -> None:
-        """Hear of the changes of the catalogue for as long as anybody has this frontend."""
+    def _follow_index(self) -> None:
+        """Follow the changes of the catalogue for as long as this frontend is in use."""
         listing = ref(self._listing)
 
         def note(change: Change) -> None:
@@ -77,7 +77,7 @@ class DirectTools:
         finalize(self, self._index.on_change(note))
 
     def about(self) -> str:
-        """Return what a model should know before it uses the tools."""
+        """Return the instructions for a model: those of the servers."""
         content = self._view.content
         namespaces = [name for name in self._index.namespaces() if name]
         instructions = {
@@ -108,7 +108,7 @@ class DirectTools:
     async def settled(self) -> dict[str, Any]:
         """Wait a moment for servers that have not listed their tools yet, or whose list is no longer fresh.
 
-        Returns what MCP says of how long the list is.
+        Returns the fields of MCP for how long the list is fresh.
         """
         with anyio.move_on_after(_PATIENCE):
             await self._view.namespaces()
@@ -122,13 +122,13 @@ class DirectTools:
     async def call(
         self, name: str, arguments: Mapping[str, Any] | None, client: CallingClient
     ) -> dict[str, Any]:
-        """Call a tool, and return its result as MCP writes it; what fails is a result that says so.
+        """Call a tool, and return its result, or its error as a result, as JSON of MCP.
 
         Raises:
             MCPError: there is no such tool, or its server answered with an error of the protocol.
             InputNeeded: the client has to make the request again, with an answer.
         """
-        reference = await self._reference(name)
+        reference = self._listing.current().ids.get(name) or await self._find_unlisted(name)
         try:
             ran = await self._calls.run(reference, {} if arguments is None else arguments, client)
         except InputNeeded:
@@ -136,21 +136,23 @@ class DirectTools:
         except ToolNotFoundError as error:
             raise no_such_tool(name, list(self._listing.current().ids)) from error
         except Exception as error:  # noqa: BLE001 - the last door: a client gets an answer whatever happens
-            return self._sent(*self._failed(error))
-        return self._sent(self._result(ran), {NOTES: list(ran.notes)} if ran.notes else {})
+            return self._make_error(error, client.principal)
+        return self._make_result(ran, client.principal)
 
-    def finished(self, name: str, finish: Callable[[], RunResult]) -> dict[str, Any]:  # noqa: ARG002 - all are alike
-        """Return what the task of a server's tool gave, as its result."""
+    def finished(
+        self,
+        name: str,  # noqa: ARG002 - all are alike
+        finish: Callable[[], RunResult],
+        principal: Principal,
+    ) -> dict[str, Any]:
+        """Return the result of a server's task as the result of its tool."""
         try:
-            return self._sent(self._result(finish()), {})
+            return self._make_result(finish(), principal)
         except ToolExecutionError as error:
-            return self._sent(*self._failed(error))
+            return self._make_error(error, principal)
 
-    async def _reference(self, name: str) -> str:
-        """Return what a name stands for: the id of a tool that is listed, or one that may come to be."""
-        found = self._listing.current().ids.get(name)
-        if found is not None:
-            return found
+    async def _find_unlisted(self, name: str) -> str:
+        """Return the id that a name not in the list stands for: its server may list the tool soon."""
         sole = sole_source(self._view.settings)
         parts = (sole, mend_name(name)) if sole is not None else split_name(name)
         if parts is not None:
@@ -164,15 +166,16 @@ class DirectTools:
             raise no_such_tool(name, list(ids))
         return ids[name]
 
-    def _result(self, ran: RunResult) -> Mapping[str, Any]:
-        """Return what a tool gave as the result of a call: that of its server, or one made of a value."""
-        if isinstance(ran.mcp_result, Mapping):
-            server = ran.backend.server_name if isinstance(ran.backend, McpBackend) else None
-            return place_result(page_server(self._view.settings, server), ran.mcp_result)
-        return _made_result(ran)
+    def _make_result(self, ran: RunResult, principal: Principal) -> dict[str, Any]:
+        """Return the result of a tool: that of its server, or one made of its value."""
+        notes = {NOTES: list(ran.notes)} if ran.notes else {}
+        if not isinstance(ran.mcp_result, Mapping):
+            return self._complete(_result_of_value(ran), notes, principal)
+        pages = result_server(self._view.settings, ran.backend)
+        return self._complete(place_result(pages, ran.mcp_result), notes, principal)
 
-    def _failed(self, error: Exception) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return a failure as the result of a call, the tool's own as it came, and our explanation of it.
+    def _make_error(self, error: Exception, principal: Principal) -> dict[str, Any]:
+        """Return an error as the result of a call: the tool's own unchanged, any other with an explanation.
 
         Raises:
             MCPError: the server of the tool answered with it.
@@ -180,46 +183,45 @@ class DirectTools:
         if isinstance(error, ToolExecutionError):
             if isinstance(error.result, Mapping) and isinstance(error.result.get("content"), list):
                 kind, _, name = (error.backend or "").partition(":")
-                server = page_server(self._view.settings, name) if kind == "mcp" else None
-                own = place_result(server, error.result)
-                return {**own, "isError": True}, {}
+                pages = page_server(self._view.settings, name) if kind == "mcp" else None
+                return self._complete({**place_result(pages, error.result), "isError": True}, {}, principal)
             if isinstance(error.__cause__, MCPError):
                 raise passed_error(error.__cause__) from error
-        explained = failure(error, ran=True, advise=False)
+        explained = describe_error(error, principal, ran=True, advise=False)
         content = [{"type": "text", "text": explained["message"]}]
-        return {"content": content, "isError": True}, {ERROR: explained}
+        return self._complete({"content": content, "isError": True}, {ERROR: explained}, principal)
 
-    def _sent(self, result: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a result as it is sent: large blocks as links, and with what we say of it."""
+    def _complete(
+        self, result: Mapping[str, Any], ours: Mapping[str, Any], principal: Principal
+    ) -> dict[str, Any]:
+        """Return a result with large blocks replaced by links, and with our part of its `_meta`."""
         blocks = result.get("content")
-        content = self._within(blocks) if isinstance(blocks, list) else []
-        meta = {**foreign_meta(result), **ours}
-        sent = {**result, "content": content}
-        if meta or "_meta" in result:
-            sent["_meta"] = meta
-        return sent
-
-    def _within(self, blocks: list[Any]) -> list[Any]:
-        """Return blocks, those for which there is no room as links to what they hold."""
         room, content = self._limit, list[Any]()
-        for block in blocks:
+        for block in blocks if isinstance(blocks, list) else ():
             data = block_data(block, texts=True) if isinstance(block, Mapping) else ""
             size = size_of(data)
             if size <= room:
                 room -= size
                 content.append(block)
-                continue
-            link = self.kept.linked(block, data)
-            if block.get("type") == "text":
-                beginning = truncated(data, link.get("uri"), size)
-                content.append({"type": "text", "text": preview_of(beginning)})
-            if "uri" in link or block.get("type") != "text":
-                content.append(link)
-        return content
+            else:
+                content += self._link_block(block, data, size, principal)
+        if not ours and "_meta" not in result:
+            return {**result, "content": content}
+        return {**result, "content": content, "_meta": {**foreign_meta(result), **ours}}
+
+    def _link_block(
+        self, block: Mapping[str, Any], data: str, size: int, principal: Principal
+    ) -> list[Mapping[str, Any]]:
+        """Return a link to a block that is too large to send, after the beginning of a text."""
+        link = self.kept.keep_block(block, data, principal)
+        if block.get("type") != "text":
+            return [link]
+        beginning = {"type": "text", "text": preview_of(truncated(data, link.get("uri"), size))}
+        return [beginning, link] if "uri" in link else [beginning]
 
 
-def _made_result(ran: RunResult) -> dict[str, Any]:
-    """Return the value of a tool as the result of a call."""
+def _result_of_value(ran: RunResult) -> dict[str, Any]:
+    """Return the value of a tool as a result of MCP."""
     value = ran.structured
     try:
         text = value if isinstance(value, str) else encoded(value)

@@ -3,10 +3,8 @@
 import re
 from hashlib import sha256
 
-from toolcrib.crib import Settings
-
 MAX_LENGTH = 64
-"""How many characters a name may have: as many as model providers take."""
+"""Longest name, in characters, that model providers accept."""
 _JOINT = "__"
 _DIGEST = 12
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]+")
@@ -24,23 +22,23 @@ def public_name(namespace: str | None, name: str) -> str:
     >>> public_name("files", "read.text")
     'files__read_text-a7e1edac6ae9'
     """
-    joined = _joined(namespace, name)
+    joined = _join(namespace, name)
     return joined if split_name(joined) == (namespace, name) else hashed_name(namespace, name)
 
 
 def hashed_name(namespace: str | None, name: str) -> str:
-    """Return the name that ends in a hash, whether or not it has to."""
+    """Return the name that ends in a hash."""
     whole = f"{namespace or ''}\0{name}"
     digest = sha256(whole.encode(errors="surrogatepass")).hexdigest()[:_DIGEST]
-    return f"{_FOREIGN.sub('_', _joined(namespace, name))[: MAX_LENGTH - _DIGEST - 1]}-{digest}"
+    return f"{_FOREIGN.sub('_', _join(namespace, name))[: MAX_LENGTH - _DIGEST - 1]}-{digest}"
 
 
-def _joined(namespace: str | None, name: str) -> str:
+def _join(namespace: str | None, name: str) -> str:
     return name if namespace is None else f"{namespace}{_JOINT}{name}"
 
 
 def split_name(public: str) -> tuple[str | None, str] | None:
-    """Return the namespace and the name that a public name is made of; None where a hash stands for them.
+    """Return the namespace and the name in a public name; None if it ends in a hash.
 
     >>> split_name("github__create_issue"), split_name("add"), split_name("read_text-a7e1edac6ae9")
     (('github', 'create_issue'), (None, 'add'), None)
@@ -51,10 +49,3 @@ def split_name(public: str) -> tuple[str | None, str] | None:
     if not joint:
         return None, public
     return (namespace, name) if namespace and name else None
-
-
-def sole_source(settings: Settings) -> str | None:
-    """Return the server or API whose own names are kept: the only one that is configured, else None."""
-    names = [name for name, server in settings.servers.items() if not server.disabled]
-    names += settings.openapi
-    return names[0] if len(names) == 1 else None

@@ -1,7 +1,11 @@
-"""Errors as meta-tools report them: a code, the problem, and what to do next."""
+"""Errors as clients get them: a code, the problem, and the next step."""
 
 import logging
+from collections.abc import Sequence
 from typing import Any
+
+import mcp_types
+from mcp.shared.exceptions import MCPError
 
 from toolcrib.errors import (
     ChainError,
@@ -16,10 +20,12 @@ from toolcrib.errors import (
     ToolLoginRequiredError,
     explain,
 )
+from toolcrib.errors.base import shown
+from toolcrib.execution import Principal
 from toolcrib.execution.oauth.persons import login_reason
-from toolcrib.gateway.identity.principals import PRINCIPAL
 from toolcrib.gateway.results import encoded, sendable
 from toolcrib.model import ToolCallRecord
+from toolcrib.model.suggest import choose
 from toolcrib.redaction import hide_secrets
 
 _LOG = logging.getLogger("toolcrib")
@@ -35,50 +41,58 @@ _NEXT = {
     "limit_exceeded": "do less in one call",
     "stream_not_supported": "use run_tool",
 }
-"""What to do next, by code."""
+"""The next step, by error code."""
 _NEXT_WITHOUT_LOGIN = "tell the user, or find another tool with search_tools"
 
 
-def failure(error: Exception, *, ran: bool = False, advise: bool = True) -> dict[str, Any]:
+def describe_error(
+    error: Exception, principal: Principal | None = None, *, ran: bool = False, advise: bool = True
+) -> dict[str, Any]:
     """Return an error as the object that clients get under `error`.
 
-    `ran` says that tools may have run, and `advise` whether to say which meta-tool to use next.
+    Commands that only the operator can run are left out for other principals. `ran` says that tools may have
+    run, and `advise` whether to say which meta-tool to use next.
     """
     if not isinstance(error, ToolcribError):
-        return _internal(error, ran=ran)
-    payload = _cleaned(explain(error))
+        return _describe_internal(error, ran=ran)
+    payload = _drop_empty(explain(error))
     if payload["code"] == "internal":
-        return _internal(error, ran=ran)
+        return _describe_internal(error, ran=ran)
     if isinstance(error, ServerUnavailableError):  # what the server wrote may say anything of this machine
         payload["message"] = f"server {error.server!r} is unavailable: {hide_secrets(error.reason)}"
     if advise:
-        payload["message"] = _advised(payload["message"], _calls_made(payload) or _advice(error, payload))
-    details = payload.pop("details", {}) | _more(error)
-    worded: dict[str, Any] = _worded(payload | {"details": details} if details else payload)
+        payload["message"] = _add_advice(payload["message"], _calls_made(payload) or _advise(error, payload))
+    details = payload.pop("details", {}) | _find_details(error)
+    worded: dict[str, Any] = _hide_commands(payload | {"details": details} if details else payload, principal)
     return worded
 
 
-def _worded(value: Any) -> Any:
-    """Return what is told of an error without commands that only the operator of the gateway can run."""
+def _hide_commands(value: Any, principal: Principal | None) -> Any:
+    """Return a description without commands that only the operator of the gateway can run."""
     if isinstance(value, str):
-        return login_reason(value, PRINCIPAL.get())
+        return login_reason(value, principal)
     if isinstance(value, dict):
-        return {key: _worded(member) for key, member in value.items()}
-    return [_worded(member) for member in value] if isinstance(value, list) else value
+        return {key: _hide_commands(member, principal) for key, member in value.items()}
+    return [_hide_commands(member, principal) for member in value] if isinstance(value, list) else value
 
 
-def _internal(error: Exception, *, ran: bool) -> dict[str, Any]:
+def no_such_tool(name: str, names: Sequence[str]) -> MCPError:
+    """Return the error for a tool that is not listed."""
+    return MCPError(mcp_types.INVALID_PARAMS, f"no tool {shown(name)}{choose(name, names)}")
+
+
+def _describe_internal(error: Exception, *, ran: bool) -> dict[str, Any]:
     _LOG.error("a call of a client failed", exc_info=error)
     advice = "Tools may have run: find out before you run them again" if ran else "Try again"
     message = f"the gateway itself failed; what happened is in its log. {advice}, or try something else"
     return {"code": "internal", "message": message, "retryable": not ran}
 
 
-def _cleaned(payload: dict[str, Any]) -> dict[str, Any]:
+def _drop_empty(payload: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in payload.items() if value is not None}
 
 
-def _advised(message: str, advice: str) -> str:
+def _add_advice(message: str, advice: str) -> str:
     if not advice or advice in message:
         return message
     return f"{message} {advice[0].upper()}{advice[1:]}" if message.endswith("?") else f"{message}; {advice}"
@@ -91,7 +105,7 @@ def _calls_made(payload: dict[str, Any]) -> str:
     return made and f"{made} made until then: do not simply run it again"
 
 
-def _advice(error: ToolcribError, payload: dict[str, Any]) -> str:
+def _advise(error: ToolcribError, payload: dict[str, Any]) -> str:
     """Return what to do next."""
     match error:
         case ChainError():
@@ -113,7 +127,7 @@ def _advice_for(code: str, payload: dict[str, Any]) -> str:
     return _NEXT.get(code, "")
 
 
-def _more(error: ToolcribError) -> dict[str, Any]:
+def _find_details(error: ToolcribError) -> dict[str, Any]:
     """Return what else is known: what ran until then, and what it gave."""
     more: dict[str, Any] = {}
     if isinstance(error, CodeError):
@@ -125,23 +139,23 @@ def _more(error: ToolcribError) -> dict[str, Any]:
         else getattr(error, "result", None)
     )
     if calls := getattr(ran, "tool_calls", ()):
-        more["calls"] = [_call(record) for record in calls[:_MAX_CALLS]]
+        more["calls"] = [_describe_call(record) for record in calls[:_MAX_CALLS]]
     if isinstance(error, OutputValidationError):
-        more["result"] = _shown(error.result)
+        more["result"] = _shorten_json(error.result)
     for name in ("stdout", "stderr"):
         if text := getattr(ran, name, ""):
             more[name] = text[-_MAX_OUTPUT:]
     return more
 
 
-def _call(record: ToolCallRecord) -> dict[str, Any]:
+def _describe_call(record: ToolCallRecord) -> dict[str, Any]:
     """Return a call that code made; arguments that are large are its beginning."""
     payload = record.to_json(without={"duration", "args", "backend_kind"})
-    text = _shown(record.args)
+    text = _shorten_json(record.args)
     return payload | {"args": record.args if len(text) <= _MAX_ARGUMENTS else text[:_MAX_ARGUMENTS]}
 
 
-def _shown(value: Any) -> str:
+def _shorten_json(value: Any) -> str:
     """Return the beginning of a value as JSON."""
     try:
         return encoded(value)[:_MAX_OUTPUT]

@@ -55,7 +55,7 @@ class Confirmation:
     """A question that a person answers with yes or no."""
 
     key: str
-    """Tells it from other questions of the same request; the same each time the request is made again."""
+    """Its id within the request; equal each time the request is repeated."""
     text: str
     """The question."""
 
@@ -65,7 +65,7 @@ class CallingClient(Protocol):
 
     @property
     def principal(self) -> Principal:
-        """Who calls: whom the token names; else the client by the name that it gives itself."""
+        """The caller: the subject of the token, else the client by its self-declared name."""
         ...
 
     def context(self, approval: Approval = ...) -> CallContext:
@@ -78,7 +78,7 @@ class CallingClient(Protocol):
         ...
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Tell it how far the request is; nothing happens where it did not ask for that."""
+        """Send a progress notification, if it requested them."""
         ...
 
     @property
@@ -99,7 +99,7 @@ class CallingClient(Protocol):
 
 
 class Frontend(Protocol):
-    """What the clients of one endpoint see: a list of tools, and what calling one does.
+    """The tools of one endpoint, as its clients list and call them.
 
     Safe to use from many tasks at once. `call` returns failures as results with `is_error`, and raises only
     `InputNeeded`, cancellation, and `MCPError`: for a tool that there is not, or that its server refuses with
@@ -122,7 +122,7 @@ class Frontend(Protocol):
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call back, from any thread, when `tools` may return something else; returns what stops that.
 
-        It is called often and must be quick: whoever is called looks later at what is different, if anything.
+        The callback is called often and must be quick: it compares the tools later.
         """
         ...
 
@@ -148,13 +148,13 @@ class TaskFrontend(Protocol):
         """Whether it has tools that make several calls, and go on as tasks where that takes long."""
         ...
 
-    def finished(self, name: str, finish: Callable[[], RunResult]) -> "ToolResult":
-        """Return the result of a call whose task has ended, of the tool that was called by a name.
+    def finished(self, name: str, finish: Callable[[], RunResult], principal: Principal) -> "ToolResult":
+        """Return the result of a call whose task has ended, of the tool that a principal called by a name.
 
-        `finish` gives what the tool gave, or raises the error that it failed with.
+        `finish` returns the result of the tool, or raises its error.
         """
         ...
 
 
 FrontendOf = Callable[[Principal | None, Frontend], Frontend]
-"""Returns what a principal sees, of an endpoint that shows a frontend to whoever may see everything."""
+"""Returns the frontend of a principal, from the frontend for principals without restrictions."""
