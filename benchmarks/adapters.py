@@ -1,4 +1,4 @@
-"""What becomes of real tools on their way to each provider: ours beside the converters of others.
+"""Converts real tools to each provider's format: our converters beside those of others.
 
 Every converter gets the same tools. `--write` puts the tables into docs/adapter-measurements.md.
 """
@@ -19,7 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
-from converters import FAMILIES, OURS, REGISTRY, Comparison, Converted, Converter, find, heard, versions
+from converters import (
+    FAMILIES,
+    OURS,
+    REGISTRY,
+    Comparison,
+    Converted,
+    Converter,
+    collect_warnings,
+    find,
+    versions,
+)
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.profiles.openai import OpenAIJsonSchemaTransformer, _OpenAIJsonSchemaTransformer
 from turns import turns
@@ -89,7 +99,7 @@ class Case:
 
 @dataclass(slots=True)
 class Tally:
-    """What one converter did to all tools."""
+    """The results of one converter for all tools."""
 
     converter: Converter
     accepted: int = 0
@@ -111,7 +121,7 @@ class Tally:
         return (self.converter.name, *shares, *(f"{count:,}" for count in counts))
 
     def words(self) -> str:
-        """Return which keywords went untold, and in how many tools."""
+        """Return the keywords that were lost silently, and the number of tools for each."""
         tools = Counter(word for lost in self.untold.values() for word in {word for word, _ in lost})
         return ", ".join(f"`{word}` {count}" for word, count in tools.most_common(SHOWN_WORDS))
 
@@ -146,12 +156,12 @@ def arguments(make: Callable[[Json], list[Any]], tool: Json) -> list[Any]:
 
 
 def measure(target: str, converter: Converter, cases: list[Case]) -> Tally:
-    """Return what a converter does to every tool."""
+    """Convert every tool, and return the tally."""
     tally = Tally(converter)
     for index, case in enumerate(cases):
         given = copy.deepcopy(case.tool)
         try:
-            with heard() as said:
+            with collect_warnings() as said:
                 converted = converter.convert(given)
         except Exception as error:  # noqa: BLE001 - others' converters may raise anything
             tally.raised[type(error).__name__] += 1
@@ -163,7 +173,7 @@ def measure(target: str, converter: Converter, cases: list[Case]) -> Tally:
 
 
 def judge(tally: Tally, target: str, name: str, case: Case, converted: Converted, said: list[str]) -> None:
-    """Add what became of one tool."""
+    """Add the result for one tool."""
     original = case.tool["inputSchema"]
     problems = {problem.keyword for problem in violations(converted.schema, RULES[target])}
     tally.accepted += converted.as_asked and not problems
@@ -177,7 +187,7 @@ def judge(tally: Tally, target: str, name: str, case: Case, converted: Converted
 
 
 def refusal(original: Json, converted: Converted, values: list[Any], *, is_openapi: bool) -> str:
-    """Return why the converted schema does not take arguments that the original takes, or nothing."""
+    """Return the reason why a converted schema refuses arguments that the original accepts, if it does."""
     schema = from_openapi(converted.schema) if is_openapi else converted.schema
     for value in values:
         try:
@@ -194,7 +204,7 @@ def refusal(original: Json, converted: Converted, values: list[Any], *, is_opena
 
 
 def misfit(schema: Json, value: Any) -> str:
-    """Return why a value does not fit a schema, or nothing."""
+    """Return the reason why a value does not fit a schema, if it does not."""
     try:
         validator = jsonschema_rs.validator_for(schema, offline=True, validate_formats=False)
         error = next(validator.iter_errors(value), None)
@@ -219,7 +229,7 @@ def from_openapi(schema: Any) -> Any:
 
 def with_nulls(root: Json, schema: Any, value: Any) -> Any:
     """Return arguments with null for every property that a schema requires and they do not have."""
-    schema = chosen(root, schema, type(value))
+    schema = choose_alternative(root, schema, type(value))
     if isinstance(value, list):
         return [with_nulls(root, schema.get("items"), member) for member in value]
     if not isinstance(value, dict):
@@ -229,7 +239,7 @@ def with_nulls(root: Json, schema: Any, value: Any) -> Any:
     return filled | {name: None for name in schema.get("required") or () if name not in filled}
 
 
-def chosen(root: Json, schema: Any, kind: type) -> Json:
+def choose_alternative(root: Json, schema: Any, kind: type) -> Json:
     """Return the first alternative of a schema that says something about objects or lists."""
     word = "items" if kind is list else "properties"
     pending = [schema]
@@ -286,7 +296,7 @@ def convert_ours(tool: Json) -> None:
 
 
 def convert_ours_told(tool: Json) -> None:
-    """Convert a tool, and have everything told that was lost."""
+    """Convert a tool, with reports of all losses."""
     _ = REGISTRY.convert(tool, source="mcp", target="openai", strict=True).warnings
 
 
@@ -311,7 +321,7 @@ CONTENDERS: dict[str, Callable[[Any], None]] = {
 }
 
 
-def spent(convert: Callable[[Any], None], tools: list[Any]) -> list[float]:
+def measure_cpu(convert: Callable[[Any], None], tools: list[Any]) -> list[float]:
     """Return the CPU seconds that each tool takes, and all of them together as the last."""
     times = []
     for tool in tools:
@@ -335,7 +345,7 @@ def speed(cases: list[Case]) -> list[tuple[str, ...]]:
         progress(f"timing, round {turn + 1} of {ROUNDS}")
         for name, convert in CONTENDERS.items():
             given = records if convert is convert_record else tools
-            best[name] = list(map(min, best[name], spent(convert, given)))
+            best[name] = list(map(min, best[name], measure_cpu(convert, given)))
     base = best["pydantic-ai `_OpenAIJsonSchemaTransformer`"]
     rows = []
     for name, (*each, whole) in best.items():
@@ -351,7 +361,7 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def family(target: str, cases: list[Case]) -> str:
-    """Return the table of one way to send tools, with what is to be said about it."""
+    """Return the table of one way to send tools, with notes."""
     tallies = []
     for converter in FAMILIES[target]:
         progress(f"{target}: {converter.name}")
@@ -364,7 +374,7 @@ def family(target: str, cases: list[Case]) -> str:
 
 
 def notes_on(tally: Tally) -> str:
-    """Return what went untold, what was raised, and what a converter's authors say about that."""
+    """Return notes on silent losses and errors of a converter, and on its documented limits."""
     raised = ", ".join(f"`{name}` {count}" for name, count in tally.raised.most_common())
     said = [
         tally.converter.note,
@@ -375,7 +385,7 @@ def notes_on(tally: Tally) -> str:
 
 
 def verdict(tally: Tally, found: Law) -> str:
-    """Return what is to be said about our own conversion alone, its faults by name."""
+    """Return the verdict on our own conversion, with its faults by name."""
     total = found.same + found.null + len(found.broken)
     told = (
         f"Ours there and back: {(total - len(found.broken)) / total:.2%} of {total:,} generated arguments, "
@@ -390,7 +400,7 @@ def verdict(tally: Tally, found: Law) -> str:
 
 
 def progress(text: str) -> None:
-    """Say what is being done, where it does not end up in the tables."""
+    """Print the current step on standard error."""
     print(text, file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""What code mode costs: our sandboxes beside the bare engine and the code modes of others, by the clock.
+"""Measures code mode: our sandboxes beside the bare engine and the code modes of others, in wall-clock time.
 
 `--write` puts the tables into docs/code-measurements.md.
 """
@@ -138,7 +138,7 @@ have to be started meanwhile. {rounds} rounds.
 
 @dataclass
 class Row:
-    """What one contender needed, by round."""
+    """The results of one contender, by round."""
 
     name: str
     taken: list[float] = field(default_factory=list)
@@ -146,7 +146,7 @@ class Row:
 
 @dataclass
 class Table:
-    """What all contenders needed for one thing; the first is what the others are compared with."""
+    """The results of all contenders in one contest; the first is the baseline."""
 
     title: str
     said: str
@@ -190,7 +190,7 @@ def section(title: str, said: str, body: str) -> str:
 
 
 def progress(text: str) -> None:
-    """Say what is being done, where it does not end up in the tables."""
+    """Print the current step on standard error."""
     print(f"{time.perf_counter() - BEGAN:5.0f} s  {text}", file=sys.stderr)
 
 
@@ -206,8 +206,8 @@ class Unchecked(logging.Handler):
         self.said.append(record.getMessage())
 
 
-def busy() -> dict[int, str]:
-    """Return how long each process below this one has computed."""
+def child_cpu_times() -> dict[int, str]:
+    """Return the CPU time of each child process."""
     found = {}
     for pid in below(os.getpid()):
         try:
@@ -220,21 +220,21 @@ def busy() -> dict[int, str]:
 async def settle() -> None:
     """Wait until the processes below this one do nothing."""
     with anyio.move_on_after(LONGEST_WAIT):
-        calm, before = 0, busy()
+        calm, before = 0, child_cpu_times()
         while calm < 2:  # noqa: PLR2004 - twice in a row
             await anyio.sleep(QUIET)
-            after = busy()
+            after = child_cpu_times()
             calm, before = (calm + 1 if after == before else 0), after
 
 
 class Contest:
     """Lets contenders that are open take turns."""
 
-    def __init__(self, opened: list[tuple[Contender, Run]]) -> None:
-        self._opened = opened
+    def __init__(self, open_all: list[tuple[Contender, Run]]) -> None:
+        self._opened = open_all
 
     async def rounds(self, measure: Measure, rounds: int) -> list[Row]:
-        """Return what `measure` says of each contender, round by round."""
+        """Return the values of `measure` for each contender, round by round."""
         taking = [(each, run, Row(each.name)) for each, run in self._opened]
         for turn in range(rounds):
             for each, run, row in taking if turn % 2 else taking[::-1]:
@@ -258,14 +258,14 @@ def one_run(task: Task) -> Measure:
 
 
 async def one_call(contender: Contender, run: Run) -> float:
-    """Return how many milliseconds pass from one call of a tool to the next."""
+    """Return the milliseconds from one call of a tool to the next."""
     ARRIVED.clear()
     await contender.once(run, Task(f"for i in range({MANY}):\n    await {{add}}\n__out = {MANY}", MANY))
     return (ARRIVED[-1] - ARRIVED[0]) / (MANY - 1) * 1e3
 
 
 async def per_second(contender: Contender, run: Run) -> float:
-    """Return how many runs end in a second where they follow each other without a pause."""
+    """Return the runs per second without a pause between them."""
     made, began = 0, time.perf_counter()
 
     async def lane() -> None:
@@ -281,7 +281,7 @@ async def per_second(contender: Contender, run: Run) -> float:
 
 
 async def cold(contender: Contender, _: Run) -> float:
-    """Return how many milliseconds pass until the first run of something fresh has ended."""
+    """Return the milliseconds of the first run of a fresh contender."""
     began = time.perf_counter()
     async with contender.open() as run:
         await contender.once(run, ONE)
@@ -289,7 +289,7 @@ async def cold(contender: Contender, _: Run) -> float:
 
 
 async def memory(every: list[Contender]) -> str:
-    """Return the table of what the processes of each contender take."""
+    """Return the table of the memory of each contender's processes."""
     rows = []
     for contender in every:
         before = set(below(os.getpid()))  # what toolcrib keeps for the life of this process
@@ -310,8 +310,8 @@ async def memory(every: list[Contender]) -> str:
     return section("Memory of the guests", MEMORY, table(head, rows))
 
 
-async def willing(every: list[Contender]) -> tuple[list[Contender], list[str]]:
-    """Return the contenders that run here, and what is to be said of the others."""
+async def available_contenders(every: list[Contender]) -> tuple[list[Contender], list[str]]:
+    """Return the contenders that run on this machine, and notes about the others."""
     found, failed = [], []
     for each in every:
         try:
@@ -325,7 +325,7 @@ async def willing(every: list[Contender]) -> tuple[list[Contender], list[str]]:
 
 
 @asynccontextmanager
-async def opened(every: list[Contender]) -> AsyncIterator[Contest]:
+async def open_all(every: list[Contender]) -> AsyncIterator[Contest]:
     """Start every contender."""
     async with AsyncExitStack() as stack:
         started = [(each, await stack.enter_async_context(each.open())) for each in every]
@@ -336,8 +336,8 @@ async def opened(every: list[Contender]) -> AsyncIterator[Contest]:
 
 async def race(crib: Crib) -> list[str]:
     """Run every contest and return the parts of the page."""
-    every, absent = await willing(contenders(crib))
-    async with opened(every) as contest:
+    every, absent = await available_contenders(contenders(crib))
+    async with open_all(every) as contest:
         parts = [
             *absent,
             await warm(contest, "A run that calls nothing, warm", PLAIN),
@@ -371,7 +371,7 @@ async def calls(contest: Contest) -> str:
 async def durable_calls() -> str:
     """Compare what a call takes that is written down."""
     progress("durable calls")
-    async with opened(durable_contenders()) as contest:
+    async with open_all(durable_contenders()) as contest:
         rows = await contest.rounds(one_call, DURABLE_ROUNDS)
     said = DURABLE_SAID.format(rounds=DURABLE_ROUNDS)
     return Table("A durable call of a tool", said, rows, bars={DURABLE: "ratio at most 1.5"}).text()
@@ -452,7 +452,7 @@ def main() -> None:
 
 
 def bubblewrap() -> str:
-    """Return which bubblewrap there is."""
+    """Return the version of bubblewrap."""
     found = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=True)
     return found.stdout.strip()
 

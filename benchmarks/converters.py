@@ -1,4 +1,4 @@
-"""The converters that are measured, each from an MCP tool to an input schema, and what it leaves unsaid."""
+"""The measured converters from an MCP tool to an input schema, and the check for silent losses."""
 
 import logging
 import re
@@ -31,7 +31,7 @@ REGISTRY = default_registry()
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What a converter made of a tool."""
+    """The result of a conversion."""
 
     schema: Json
     as_asked: bool = True
@@ -215,8 +215,8 @@ class _Ear(logging.Handler):
 
 
 @contextmanager
-def heard() -> Iterator[list[str]]:
-    """Collect what is warned of and logged within, so that a converter that tells gets credit for it."""
+def collect_warnings() -> Iterator[list[str]]:
+    """Collect warnings and log messages, so that a converter that reports losses gets credit for it."""
     ear, root = _Ear(), logging.getLogger()
     root.addHandler(ear)
     try:
@@ -288,7 +288,7 @@ class Spot:
 
 
 class Comparison:
-    """What an original schema says that its conversion neither says, nor describes, nor reports as lost.
+    """Finds keywords of a schema that its conversion neither has, nor describes, nor reports as lost.
 
     Both are walked side by side. A keyword is kept if any alternative in its place says the same, in the same
     or in an equivalent way: `const` as `enum`, `oneOf` as `anyOf`, a type list as a union or `nullable`, a

@@ -1,4 +1,4 @@
-"""How good search is and what it costs: ours beside other engines, on the same tools and questions.
+"""Measures the quality and cost of search: ours beside other engines, on the same tools and questions.
 
 Each engine runs in processes of its own, one after the other. `--write` puts the tables into
 docs/search-measurements.md and the picture into docs/images/search-quality.svg.
@@ -72,7 +72,7 @@ def jobs(engines: list[str], sizes: tuple[int, ...]) -> Iterator[Job]:
 
 
 def order(job: Job, files: dict[int, Path], queries: list[str], share: float) -> Json:
-    """Return what the process of a job is told."""
+    """Return the input for the process of a job."""
     if job.size is None:
         return {"kind": "quality", "engine": job.engine, "share": share}
     asked = queries[: FEW.get(job.engine)]
@@ -80,7 +80,7 @@ def order(job: Job, files: dict[int, Path], queries: list[str], share: float) ->
 
 
 def run(wanted: Json) -> Any:
-    """Return what a process of its own finds."""
+    """Run a job in a process of its own, and return its result."""
     done = subprocess.run(
         [sys.executable, CHILD], input=json.dumps(wanted), stdout=subprocess.PIPE, text=True, check=True
     )
@@ -88,7 +88,7 @@ def run(wanted: Json) -> Any:
 
 
 def measure(engines: list[str], sizes: tuple[int, ...], share: float) -> Found:
-    """Return what every engine does and costs."""
+    """Measure the quality and the cost of every engine."""
     found = Found()
     progress(0, 1, "reading tools")
     sets = labelled_sets()

@@ -1,4 +1,4 @@
-"""What running a tool costs: ours beside the MCP SDK and fastmcp, in CPU time of this process per call.
+"""Measures calls of tools: ours beside the MCP SDK and fastmcp, in CPU time of this process per call.
 
 Servers run in processes of their own, so their cost is not in it. `--write` puts the tables into
 docs/execution-measurements.md.
@@ -124,7 +124,7 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def progress(text: str) -> None:
-    """Say what is being done, where it does not end up in the tables."""
+    """Print the current step on standard error."""
     print(text, file=sys.stderr)
 
 
@@ -140,7 +140,7 @@ def add_in_thread(a: int, b: int) -> int:
     return a + b
 
 
-def checked(value: Any, expected: Any) -> None:
+def check_result(value: Any, expected: Any) -> None:
     """Fail if a call did not give what it should."""
     if value != expected:
         raise SystemExit(f"expected {expected!r}, got {value!r}")
@@ -150,7 +150,7 @@ def ours(runner: Runner, tool_id: str, expected: Any) -> Once:
     """Return a call by our runner."""
 
     async def once() -> None:
-        checked((await runner.run(tool_id, ARGS)).structured, expected)
+        check_result((await runner.run(tool_id, ARGS)).structured, expected)
 
     return once
 
@@ -159,7 +159,7 @@ def theirs(client: Any, name: str, expected: Any) -> Once:
     """Return a call by the client of the SDK or of fastmcp."""
 
     async def once() -> None:
-        checked((await client.call_tool(name, ARGS)).structured_content, expected)
+        check_result((await client.call_tool(name, ARGS)).structured_content, expected)
 
     return once
 
@@ -189,7 +189,7 @@ async def local(stack: AsyncExitStack) -> list[Contest]:
     steps = [{"toolId": "add", "args": ARGS} for _ in range(STEPS)]
 
     async def chain() -> None:
-        checked((await runner.run_chain(steps)).final, 5)
+        check_result((await runner.run_chain(steps)).final, 5)
 
     async def apart() -> None:
         for _ in range(STEPS):

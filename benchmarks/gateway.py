@@ -1,4 +1,4 @@
-"""What a gateway adds to a direct call: ours beside fastmcp's proxy, npm's mcp-proxy and supergateway.
+"""Measures the overhead of a gateway: ours beside fastmcp's proxy, npm's mcp-proxy and supergateway.
 
 Everything runs in processes of its own on this machine, and takes turns. `--quick` measures less, `--faults`
 adds the times of tests/gateway/test_gateway_faults.py, and `--write` puts the tables into
@@ -73,7 +73,7 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def load_table(title: str, found: list[Measured], *, crowds: bool) -> str:
-    """Return the table of what calls cost."""
+    """Return the table of the cost of calls."""
     head = ("", "p50 ms", "p95 ms", "to direct", "bar", "CPU ms interleaved", "back to back", "MB")
     if crowds:
         head = (*head, *(f"calls/s, {crowd} client{'s' * (crowd > 1)}" for crowd in CROWDS))
@@ -82,7 +82,7 @@ def load_table(title: str, found: list[Measured], *, crowds: bool) -> str:
 
 
 def row(each: Measured, direct: Measured, *, crowds: bool) -> tuple[str, ...]:
-    """Return what is said of one contender."""
+    """Return the row of one contender."""
     low, middle, high = statistics.quantiles(each.ratios(direct), n=4)
     bar = BARS.get(each.target.name)
     cells = (
@@ -99,12 +99,12 @@ def row(each: Measured, direct: Measured, *, crowds: bool) -> tuple[str, ...]:
     return (*cells, *speeds)
 
 
-def guarded_table(found: dict[str, list[Measured]]) -> str:
-    """Return the table of what logins, rules and an audit cost."""
+def protection_table(found: dict[str, list[Measured]]) -> str:
+    """Return the table of the cost of logins, rules and an audit."""
     head = ("", "p50 ms without", "p50 ms with", "ratio", "bar", "CPU ms back to back, without", "with")
     rows = []
     for era, contenders in found.items():
-        for each, base in guarded(contenders):
+        for each, base in protected_pairs(contenders):
             low, middle, high = statistics.quantiles(each.ratios(base), n=4)
             cells = (f"{base.percentile(50):.1f}", f"{each.percentile(50):.1f}")
             costs = (f"{1000 * statistics.median(one.back_to_back):.2f}" for one in (base, each))
@@ -113,7 +113,7 @@ def guarded_table(found: dict[str, list[Measured]]) -> str:
     return f"## Who may call what\n\n{GUARDS.format(rules=RULES)}\n{table(head, rows)}"
 
 
-def guarded(contenders: list[Measured]) -> list[tuple[Measured, Measured]]:
+def protected_pairs(contenders: list[Measured]) -> list[tuple[Measured, Measured]]:
     """Return the contenders that are compared with another of ours, and those."""
     named = {each.target.name: each for each in contenders}
     return [(each, named[each.target.base]) for each in contenders if each.target.base]
@@ -125,16 +125,17 @@ def start_table(found: list[Started], count: int) -> str:
     head = ("", "listens after", *(f"first {name}" for name in asked), "servers running then", "MB")
     rows = []
     for each in found:
-        times = (shown(each.answers[name]) if name in each.answers else "" for name in asked)
-        rows.append((each.name, shown(each.up), *times, str(each.started), f"{each.rss:.0f}"))
+        times = (show_time(each.answers[name]) if name in each.answers else "" for name in asked)
+        rows.append((each.name, show_time(each.up), *times, str(each.started), f"{each.rss:.0f}"))
     said = (
         "After its process was started, from a catalogue that an earlier one has kept. The bar is a first "
-        f"list within {shown(FIRST_LIST)} of the question. fastmcp has to start every server to list tools."
+        f"list within {show_time(FIRST_LIST)} of the question. fastmcp has to start every server to list "
+        "tools."
     )
     return f"## {count} stdio servers\n\n{said}\n\n{table(head, rows)}"
 
 
-def shown(seconds: float) -> str:
+def show_time(seconds: float) -> str:
     """Return a time for people."""
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.0f} ms"
 
@@ -166,7 +167,7 @@ def fault_table() -> str:
 
 
 def verdicts(found: dict[str, list[Measured]], first: Started) -> list[str]:
-    """Return which bars were missed."""
+    """Return the bars that were missed."""
     missed = []
     for era, contenders in found.items():
         for each in contenders:
@@ -177,7 +178,7 @@ def verdicts(found: dict[str, list[Measured]], first: Started) -> list[str]:
             cpu = 1000 * each.cpu
             if bar is not None and cpu > CPU_BAR:
                 missed.append(f"{each.target.name}, {era} era: {cpu:.2f} ms of CPU, at most {CPU_BAR:g}")
-        for each, base in guarded(contenders):
+        for each, base in protected_pairs(contenders):
             ratio = statistics.median(each.ratios(base))
             if ratio > GUARDED_BAR:
                 missed.append(f"{each.target.name}, {era} era: {ratio:.2f}, at most {GUARDED_BAR}")
@@ -206,7 +207,7 @@ def main() -> None:
         started = starts(Path(folder), count)
     parts = [INTRO.rstrip(), MEANING.format(rounds=rounds, calls=calls, cpu_bar=CPU_BAR).rstrip(), machine()]
     parts += [load_table(ERAS[era], each, crowds=crowds) for era, each in found.items()]
-    parts.append(guarded_table(found))
+    parts.append(protection_table(found))
     parts.append(start_table(started, count))
     parts += [fault_table()] if wanted.faults or wanted.write else []
     page = "\n\n".join(parts) + "\n"
@@ -219,7 +220,7 @@ def main() -> None:
 
 
 def machine() -> str:
-    """Return where it was measured, and with what."""
+    """Return the machine and the versions of the measurement."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("mcp", "fastmcp", "anyio", "uvicorn"))
     cores = f"{os.cpu_count()} cores ({platform.machine()})"
     return f"Python {platform.python_version()}, {cores}, load {os.getloadavg()[0]:.1f}, {versions}."

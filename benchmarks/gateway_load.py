@@ -1,4 +1,4 @@
-"""What a call costs through each contender: how long it takes, what CPU it uses, how many fit in a second."""
+"""Measures calls through each contender: latency, CPU time and throughput."""
 
 import gc
 import random
@@ -24,7 +24,7 @@ CALLS_IN_PASS = 5
 
 @dataclass
 class Measured:
-    """What was measured of one contender."""
+    """The measurements of one contender."""
 
     target: Target
     waits: list[list[float]] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Measured:
 
 
 def say(text: str) -> None:
-    """Say what is being done, where it does not end up in the tables."""
+    """Print the current step on standard error."""
     print(text, file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""How soon a gateway over many stdio servers answers for the first time after its process was started."""
+"""Measures the time from the start of a gateway with many stdio servers to its first answers."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ ANSWER = 300.0
 
 @dataclass
 class Started:
-    """What was measured of one start, in seconds."""
+    """The measurements of one start, in seconds."""
 
     name: str
     up: float = 0.0

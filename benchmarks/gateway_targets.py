@@ -54,12 +54,12 @@ class Target:
             raise SystemExit(f"{self.name} gave {result!r}")
 
     def cpu(self) -> float:
-        """Return how many seconds of CPU its own process has used, without the servers behind it."""
+        """Return the CPU seconds of its own process, without the servers behind it."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) * TICK
 
     def rss(self) -> float:
-        """Return how many MB of memory its own process holds, without the servers behind it."""
+        """Return the MB of memory of its own process, without the servers behind it."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) / 1024
@@ -100,7 +100,7 @@ def fastmcp(port: int, *what: str) -> list[str]:
 
 
 def address(port: int) -> str:
-    """Return where something on a port is reached."""
+    """Return the address of a port."""
     return f"http://127.0.0.1:{port}/mcp"
 
 

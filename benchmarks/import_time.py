@@ -1,4 +1,4 @@
-"""What `import toolcrib` costs a fresh interpreter, beside the part of pydantic that its records need."""
+"""Measures `import toolcrib` in a fresh interpreter, beside the part of pydantic that its records need."""
 
 import subprocess
 import sys

@@ -75,14 +75,14 @@ class Reading:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.spent = 0.0
+        self.search_cpu_time = 0.0
 
     def __iter__(self) -> Iterator[Tool]:
         start = time.process_time()
         with self.file.open("rb") as lines:
             for line in lines:
                 tool = Tool.from_json(line)
-                self.spent += time.process_time() - start
+                self.search_cpu_time += time.process_time() - start
                 yield tool
                 start = time.process_time()
 
@@ -96,7 +96,7 @@ def cost(name: str, tools: Path, queries: list[str]) -> Json:
     start = time.process_time()
     finder = build(reading)
     finder.search(WARM_UP, limit=K)  # some engines do their work at the first question
-    built = time.process_time() - start - reading.spent
+    built = time.process_time() - start - reading.search_cpu_time
     trim()
     grown = (resident_bytes() or 0) - before
     times = latencies(finder, queries)
@@ -120,7 +120,7 @@ def latencies(finder: Finder, queries: list[str]) -> list[float]:
     best = [float("inf")] * len(queries)
     start = time.process_time()
     for _ in range(ROUNDS):
-        best = list(map(min, best, [spent(finder, query) for query in queries]))
+        best = list(map(min, best, [search_cpu_time(finder, query) for query in queries]))
         if time.process_time() - start > PATIENCE:
             break
     return sorted(best)
@@ -134,7 +134,7 @@ def adding(finder: IndexFinder, queries: list[str]) -> float:
         tool = Tool(
             name=f"added_{turn}", namespace="late", description=query, input_schema={"type": "object"}
         )
-        usual = min(spent(finder, query) for _ in range(3))
+        usual = min(search_cpu_time(finder, query) for _ in range(3))
         start = time.process_time()
         finder.index.register_many([(tool, None)])
         finder.search(query, limit=K)
@@ -142,7 +142,7 @@ def adding(finder: IndexFinder, queries: list[str]) -> float:
     return median(extra)
 
 
-def spent(finder: Finder, query: str) -> float:
+def search_cpu_time(finder: Finder, query: str) -> float:
     """Return the CPU time of one search."""
     start = time.process_time()
     finder.search(query, limit=K)

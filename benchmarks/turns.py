@@ -1,4 +1,4 @@
-"""How much a benchmark measures: what it says, or with `--quick` just enough to show that it runs."""
+"""The number of rounds of a benchmark; with `--quick` just enough to show that it runs."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""How fast arguments are validated, beside jsonschema and bare jsonschema-rs, on real tools.
+"""Measures the validation of arguments of real tools, beside jsonschema and bare jsonschema-rs.
 
 Every tool of the data set that accepts arguments made of its declared properties takes part. The validators
 take turns of a second, and each keeps its fastest round over all tools, in CPU time: trust the ratios, not

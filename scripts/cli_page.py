@@ -79,22 +79,23 @@ def page() -> str:
 
 
 def verb(name: str) -> str:
-    """Return what is said of one verb."""
+    """Return the part of the page about one verb."""
     context = click.Context(app, info_name="toolcrib")
     command = app.get_command(context, name)
     assert command is not None
     if isinstance(command, click.Group):
-        text, _ = described(command)
+        text, _ = split_help(command)
         parts = [
-            explained(f"{name} {each}", inner, "###") for each, inner in sorted(command.commands.items())
+            command_section(f"{name} {each}", inner, "###")
+            for each, inner in sorted(command.commands.items())
         ]
         return "\n".join([f"## {name}", "", text, "", *parts])
-    return explained(name, command)
+    return command_section(name, command)
 
 
-def explained(name: str, command: click.Command, heading: str = "##") -> str:
+def command_section(name: str, command: click.Command, heading: str = "##") -> str:
     """Return the part of the page about one command."""
-    text, examples = described(command)
+    text, examples = split_help(command)
     usage = " ".join(["toolcrib", name, *command.collect_usage_pieces(click.Context(command))])
     lines = [f"{heading} {name}", "", text, "", "```text", usage, "```", ""]
     own = [
@@ -107,14 +108,14 @@ def explained(name: str, command: click.Command, heading: str = "##") -> str:
     return "\n".join(lines)
 
 
-def described(command: click.Command) -> tuple[str, list[str]]:
+def split_help(command: click.Command) -> tuple[str, list[str]]:
     """Return the description of a verb, and its examples."""
     text = inspect.cleandoc(command.help or "").replace("\b\n", "")
     body, _, examples = text.partition("Example")
     shown = [line.strip() for line in examples.partition(":")[2].splitlines() if line.strip()]
     paragraphs = [" ".join(each.split()) for each in body.strip().split("\n\n")]
     paragraphs += [command.epilog] if command.epilog else []
-    return "\n\n".join(escaped(each) for each in paragraphs), shown
+    return "\n\n".join(escape_markdown(each) for each in paragraphs), shown
 
 
 def table(options: list[click.Option]) -> str:
@@ -123,13 +124,13 @@ def table(options: list[click.Option]) -> str:
     for option in options:
         names = ", ".join(f"`{name}{metavar(option)}`" for name in (*option.opts, *option.secondary_opts))
         default = f" Default: `{option.default}`." if option.show_default and option.default else ""
-        said = escaped(" ".join((option.help or "").split()))
+        said = escape_markdown(" ".join((option.help or "").split()))
         lines.append(f"| {names} | {said}{default} |")
     return "\n".join(lines)
 
 
 def metavar(option: click.Option) -> str:
-    """Return what stands for the value of an option."""
+    """Return the placeholder for the value of an option."""
     if option.is_flag:
         return ""
     if isinstance(option.type, click.Choice):
@@ -139,7 +140,7 @@ def metavar(option: click.Option) -> str:
     return f" {said}"
 
 
-def escaped(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Return text that Markdown shows as it is, outside of code."""
     parts = text.split("`")
     parts[::2] = [

@@ -117,7 +117,7 @@ WORDS = {
 }
 
 
-def documented(record: type[Record]) -> dict[str, str]:
+def read_field_docs(record: type[Record]) -> dict[str, str]:
     """Return the text that stands below each field of a record."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(record))).body
     texts = {}
@@ -158,7 +158,7 @@ def kind(annotation: Any) -> str:
 
 
 def default(field: FieldInfo) -> str:
-    """Return what holds where nothing is said."""
+    """Return the default of a field as text."""
     value = field.default
     if field.is_required():
         return "required"
@@ -172,7 +172,7 @@ def default(field: FieldInfo) -> str:
 
 def table(record: type[Record]) -> str:
     """Return the settings of one section."""
-    texts = documented(record)
+    texts = read_field_docs(record)
     lines = ["| key | value | default | what it says |", "|---|---|---|---|"]
     for name, field in record.model_fields.items():
         if name in INTERNAL:

@@ -1,4 +1,4 @@
-"""Writes the table of what becomes of each keyword where into docs/providers.md; `--check` only compares."""
+"""Writes the table of the fate of each keyword into docs/providers.md; `--check` only compares."""
 
 import json
 import sys
@@ -89,7 +89,7 @@ def sample(keyword: str) -> dict[str, Any]:
 
 
 def fate(keyword: str, target: str) -> str:
-    """Return what becomes of a keyword on the way to a target."""
+    """Convert a schema with a keyword to a target, and return its fate."""
     schema = {
         "type": "object",
         "properties": {"it": sample(keyword)},
@@ -108,10 +108,10 @@ def fate(keyword: str, target: str) -> str:
     ]
     if not told and any("free-form" in warning.message for warning in conversion.warnings):
         return "text"
-    return _said(keyword, told, input_schema_of(conversion.payload)["properties"]["it"])
+    return _classify(keyword, told, input_schema_of(conversion.payload)["properties"]["it"])
 
 
-def _said(keyword: str, told: list[FeatureLossWarning], found: Any) -> str:
+def _classify(keyword: str, told: list[FeatureLossWarning], found: Any) -> str:
     if not told:
         return "kept"
     if any("description" in warning.message for warning in told) and keyword in json.dumps(found):

@@ -23,10 +23,12 @@ class Docstrings(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of one object."""
         if obj.docstring:
-            obj.docstring.value = numbered(fenced(obj.docstring.value), obj.module.path, self._caps)
+            obj.docstring.value = add_cap_values(
+                fence_doctests(obj.docstring.value), obj.module.path, self._caps
+            )
 
 
-def fenced(text: str) -> str:
+def fence_doctests(text: str) -> str:
     """Return a docstring whose doctests are blocks of code, which Markdown would take for quotations."""
     paragraphs = text.split("\n\n")
     return "\n\n".join(
@@ -34,11 +36,11 @@ def fenced(text: str) -> str:
     )
 
 
-def numbered(text: str, module: str, caps: Mapping[str, int]) -> str:
+def add_cap_values(text: str, module: str, caps: Mapping[str, int]) -> str:
     """Return text in which the name of each cap is followed by its number."""
 
     def with_number(found: re.Match[str]) -> str:
-        value = cap_named(found[1], module, caps)
+        value = find_cap(found[1], module, caps)
         return found[0] if value is None else f"{found[0]} ({value:,})"
 
     return _NAMED.sub(with_number, text)
@@ -46,10 +48,10 @@ def numbered(text: str, module: str, caps: Mapping[str, int]) -> str:
 
 def caps_in(text: str, module: str, caps: Mapping[str, int]) -> dict[str, int | None]:
     """Return the caps that a text names; None for a name that is of no cap, or of several."""
-    return {name: cap_named(name, module, caps) for name in _NAMED.findall(text)}
+    return {name: find_cap(name, module, caps) for name in _NAMED.findall(text)}
 
 
-def cap_named(name: str, module: str, caps: Mapping[str, int]) -> int | None:
+def find_cap(name: str, module: str, caps: Mapping[str, int]) -> int | None:
     """Return the cap that a module means by a name: its own, or the only one."""
     values = {value for path, value in caps.items() if path.endswith(f".{name}")}
     own = caps.get(f"{module}.{name}")

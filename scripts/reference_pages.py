@@ -1,7 +1,7 @@
 """Writes docs/reference/ from the public packages; `--check` only compares.
 
 A page lists the names of a package and leaves their docstrings to mkdocstrings. What that cannot say is
-written here: a table of the fields of each record, and a table of the caps, both from the code itself.
+find_object here: a table of the fields of each record, and a table of the caps, both from the code itself.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import griffe
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from reference_docstrings import caps_in, numbered
+from reference_docstrings import add_cap_values, caps_in
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "reference"
@@ -104,14 +104,14 @@ Faults = list[str]
 
 @cache
 def source() -> griffe.Module:
-    """Return the package as it is written, with its docstrings."""
+    """Return the package as it is find_object, with its docstrings."""
     loaded = griffe.load("toolcrib", search_paths=[ROOT / "src"], resolve_aliases=True)
     assert isinstance(loaded, griffe.Module)
     return loaded
 
 
-def written(path: str) -> griffe.Object:
-    """Return what stands at a public path, wherever it is defined."""
+def find_object(path: str) -> griffe.Object:
+    """Return the object at a public path, wherever it is defined."""
     found = source() if path == "toolcrib" else source()[path.removeprefix("toolcrib.")]
     target = found.final_target if found.is_alias else found
     assert isinstance(target, griffe.Object)
@@ -145,7 +145,7 @@ def numbers() -> dict[str, int]:
 
 def description(path: str, field: str) -> str:
     """Return the text below a field of a record, or of the record that it is inherited from."""
-    owner = written(path)
+    owner = find_object(path)
     assert isinstance(owner, griffe.Class)
     for place in (owner, *owner.mro()):
         member = place.members.get(field)
@@ -206,42 +206,44 @@ def bounds(annotation: Any, metadata: Iterable[Any] = ()) -> list[str]:
 def fields_of(record: type, path: str, faults: Faults) -> list[str]:
     """Return the rows of the table of a record, in the order of its fields."""
     found = []
-    for name, annotation, default, metadata in _declared(record):
+    for name, annotation, default, metadata in _read_fields(record):
         text = description(path, name)
         if not text:
             faults.append(f"{path}.{name} has no text below it")
         limits = bounds(annotation, metadata)
-        for cap, value in caps_in(text, written(path).module.path, numbers()).items():
+        for cap, value in caps_in(text, find_object(path).module.path, numbers()).items():
             if value is None:
                 faults.append(f"{path}.{name} names {cap}, which is no cap, or several")
             else:
                 limits.append(f"`{cap}` = {value:,}")
         shown = f"`{default}`" if default else ""
-        left_out = _left_out(record, default)
+        left_out = _meaning_of_omission(record, default)
         found.append(row(f"`{name}`", types(annotation), shown, "; ".join(limits), left_out, text))
     return found
 
 
-def _declared(record: type) -> Iterator[tuple[str, Any, str | None, list[Any]]]:
+def _read_fields(record: type) -> Iterator[tuple[str, Any, str | None, list[Any]]]:
     """Yield the name, the type, the default as text (None: required) and the rules of each field."""
     if issubclass(record, BaseModel):
         for name, field in record.model_fields.items():
-            default = None if field.is_required() else _shown(field.get_default(call_default_factory=True))
+            default = (
+                None if field.is_required() else _show_default(field.get_default(call_default_factory=True))
+            )
             yield name, field.annotation, default, list(field.metadata)
     elif dataclasses.is_dataclass(record):
         for each in dataclasses.fields(record):
             if each.init and not each.name.startswith("_"):
                 is_made = each.default_factory is not dataclasses.MISSING
                 value = each.default_factory() if is_made else each.default
-                yield each.name, each.type, None if value is dataclasses.MISSING else _shown(value), []
+                yield each.name, each.type, None if value is dataclasses.MISSING else _show_default(value), []
     else:
         defaults = getattr(record, "_field_defaults", {})
         for name, annotation in record.__annotations__.items():
             optional = "" if is_typeddict(record) else None
-            yield name, annotation, _shown(defaults[name]) if name in defaults else optional, []
+            yield name, annotation, _show_default(defaults[name]) if name in defaults else optional, []
 
 
-def _shown(value: Any) -> str:
+def _show_default(value: Any) -> str:
     """Return a default as text that is the same on every machine."""
     if isinstance(value, Enum):
         return f"{type(value).__name__}.{value.name}"
@@ -253,8 +255,8 @@ def _shown(value: Any) -> str:
     return f"{type(value).__name__}()" if " at 0x" in text or isinstance(value, BaseModel) else text
 
 
-def _left_out(record: type, default: str | None) -> str:
-    """Return what it means not to give a field."""
+def _meaning_of_omission(record: type, default: str | None) -> str:
+    """Return the meaning of an omitted field."""
     if default is None:
         return "an error"
     if is_typeddict(record):
@@ -273,9 +275,9 @@ def is_record(value: Any) -> bool:
 
 def methods_of(record: type, path: str) -> list[str]:
     """Return the public methods and properties that a record adds to its fields."""
-    owner = written(path)
+    owner = find_object(path)
     assert isinstance(owner, griffe.Class)
-    known = {name for name, *_ in _declared(record)}
+    known = {name for name, *_ in _read_fields(record)}
     return [
         name
         for place in (owner, *owner.mro())
@@ -295,7 +297,7 @@ def block(path: str, level: int, **options: bool) -> str:
 
 
 def entry(path: str, value: Any, faults: Faults) -> str:
-    """Return what a page has on one name."""
+    """Return the part of a page about one name."""
     if not is_record(value):
         is_long = isinstance(value, tuple | dict | str) and len(repr(value)) > _LONG
         return block(path, 2, show_attribute_values=False) if is_long else block(path, 2)
@@ -315,30 +317,31 @@ def page(package: str, homes: dict[str, str], faults: Faults) -> str:
     for name in sorted(module.__all__, key=str.casefold):
         value = getattr(module, name)
         path = place_of(f"{package}.{name}", value)
-        found = written(path)
+        found = find_object(path)
         first = found.docstring.value.strip().partition("\n\n")[0] if found.docstring else ""
         if not first:
             faults.append(f"{package}.{name} has no description")
         if found.path not in homes:
             homes[found.path] = path
             entries.append(entry(path, value, faults))
-        rows.append(row(f"[`{name}`][{homes[found.path]}]", numbered(first, found.module.path, numbers())))
+        summary = add_cap_values(first, found.module.path, numbers())
+        rows.append(row(f"[`{name}`][{homes[found.path]}]", summary))
     opening = f"::: {package}\n    options:\n      members: false\n      inherited_members: false"
     return "\n\n".join([f"# {package}", NOTICE, opening, "\n".join(rows), *entries]) + "\n"
 
 
 def place_of(path: str, value: Any) -> str:
     """Return where a name is read from: where it is defined, if a module of its package has that name."""
-    is_shadowed = written(path).is_module and not inspect.ismodule(value)
+    is_shadowed = find_object(path).is_module and not inspect.ismodule(value)
     return f"{value.__module__}.{value.__qualname__}" if is_shadowed else path
 
 
 def row(*cells: str) -> str:
     """Return one row of a table."""
-    return f"| {' | '.join(map(_escaped, cells))} |"
+    return f"| {' | '.join(map(_escape_bars, cells))} |"
 
 
-def _escaped(text: str) -> str:
+def _escape_bars(text: str) -> str:
     """Return text on one line, with the bars escaped that do not stand in code."""
     parts = " ".join(text.split()).split("`")
     parts[::2] = [part.replace("|", "\\|") for part in parts[::2]]

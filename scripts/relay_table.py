@@ -1,4 +1,4 @@
-"""Writes the table of what passes through the gateway into docs/gateway.md; `--check` only compares.
+"""Writes the table of relayed messages into docs/gateway.md; `--check` only compares.
 
 The table is made of the rows that `tests/gateway/test_relays.py` runs, each in every combination of eras.
 """

@@ -1,4 +1,4 @@
-"""Draws docs/images/search.png: what the command shows in a terminal."""
+"""Draws docs/images/search.png: the output of the command in a terminal."""
 
 import os
 import pty
@@ -31,8 +31,8 @@ OVERDRAWN = re.compile(r"^.*\x1b\[2K", re.DOTALL)
 """Everything up to where a progress line was wiped away."""
 
 
-def shown(arguments: list[str]) -> str:
-    """Return what a terminal shows of a command."""
+def run_in_terminal(arguments: list[str]) -> str:
+    """Run a command in a pseudo-terminal, and return its output."""
     master, slave = pty.openpty()
     environ = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
     environ.pop("NO_COLOR", None)
@@ -48,7 +48,7 @@ def shown(arguments: list[str]) -> str:
     return OVERDRAWN.sub("", told.decode().replace("\r\n", "\n").replace("\r", "")).rstrip("\n")
 
 
-def quoted(arguments: list[str]) -> str:
+def quote_command(arguments: list[str]) -> str:
     """Return a command as one types it."""
     return " ".join(f'"{word}"' if " " in word else word for word in ["toolcrib", *arguments])
 
@@ -63,8 +63,8 @@ def lines() -> list[Text]:
     """Return the lines of the terminal, with their colours."""
     found: list[Text] = []
     for arguments in COMMANDS:
-        found.append(Text.assemble(("$ ", "green"), quoted(arguments)))
-        found += Text.from_ansi(shown(arguments)).split("\n")
+        found.append(Text.assemble(("$ ", "green"), quote_command(arguments)))
+        found += Text.from_ansi(run_in_terminal(arguments)).split("\n")
         found.append(Text())
     return found[:-1]
 

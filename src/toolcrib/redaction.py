@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from toolcrib.errors import Problem, ToolcribError
+from toolcrib.errors.text import truncate
 from toolcrib.model.plain import parse_json, walk
 from toolcrib.paths import HOME
 
@@ -92,7 +93,7 @@ _LEAST = 6
 
 
 def error_text(error: BaseException, args: Any = None) -> str:
-    """Return what an exception says in words that may be shown to a model.
+    """Return the text of an exception in a form that may be shown to a model.
 
     >>> error_text(FileNotFoundError(2, "No such file or directory", "/home/anna/.config/key"))
     "FileNotFoundError: [Errno 2] No such file or directory: '<path>'"
@@ -120,7 +121,7 @@ def scrub(text: str, args: Any = None) -> str:
     if any(not found["address"] for found in _PATH.finditer(clean)):
         named = _Named(args)
         clean = _PATH.sub(lambda found: _without_path(found, named), clean)
-    return clean if len(clean) <= _MAX_LENGTH else f"{clean[:_MAX_LENGTH]}…"
+    return truncate(clean, _MAX_LENGTH)
 
 
 def hide_secrets(text: str) -> str:
@@ -241,7 +242,7 @@ def _paths_in(args: Any) -> Iterator[str]:
 
 
 def host_of(url: str) -> str:
-    """Return what may be shown of an address: users, paths and queries may be secrets.
+    """Return the public part of an address: users, paths and queries may be secrets.
 
     >>> host_of("https://me:pw@example.com:8000/mcp/s3cret?key=1")
     'https://example.com:8000/…'
@@ -389,7 +390,7 @@ _SHORTEST_LINE = 16
 """Characters of a line that is looked for by itself, of a secret with several lines, such as a key."""
 _AUTH_SCHEME = re.compile(r"(?:apikey|basic|bearer|digest|key|token)\s+(?=\S)", re.IGNORECASE)
 _MOST_TOKENS = 16
-"""How many of the access tokens that were obtained last are known."""
+"""Limit for known access tokens; the oldest are dropped."""
 
 
 class KnownSecrets:
@@ -419,7 +420,7 @@ class KnownSecrets:
 
     @property
     def longest(self) -> int:
-        """How many characters the longest form of a secret has."""
+        """Length of the longest form of a secret."""
         return max(map(len, self._forms), default=0)
 
     def add_token(self, token: str) -> None:
@@ -497,7 +498,7 @@ class KnownSecrets:
 
 
 def secret_forms(value: str) -> set[str]:
-    """Return how a secret may be written: as it is, and in the encodings of texts.
+    """Return the forms of a secret: verbatim, and in the encodings of texts.
 
     >>> forms = secret_forms("k-9/v+")
     >>> "6B2D392F762B" in forms, "k-9%2Fv%2B" in forms
@@ -535,7 +536,7 @@ def secret_forms(value: str) -> set[str]:
 
 
 def _base64_forms(data: bytes) -> set[str]:
-    """Return what stands for some bytes in base64, whatever stands before and after them."""
+    """Return the base64 forms of some bytes for each alignment, whatever precedes and follows them."""
     forms: set[str] = set()
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + data).decode()

@@ -21,7 +21,7 @@ def main() -> None:
     """
     interrupt.leave_at_once()
     for name in ("stdout", "stderr"):
-        _make_usable(name)
+        _tolerate_output(name)
     code = None if "_TOOLCRIB_COMPLETE" in os.environ else client.relay(sys.argv[1:])
     if code is not None:
         sys.exit(code)
@@ -41,8 +41,8 @@ def main() -> None:
     app()
 
 
-def _make_usable(name: str) -> None:
-    """Let one of the outputs take everything: it may be closed, or lack characters."""
+def _tolerate_output(name: str) -> None:
+    """Make an output accept all text: it may be closed, or have an encoding without some characters."""
     stream = getattr(sys, name)
     if stream is None:
         setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - for good, and light

@@ -1,4 +1,4 @@
-"""Groups of verbs, and parameters with few possible values: errors about them list what there is."""
+"""Groups of verbs, and parameters with few values; their errors list the possible ones."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ class OneOf(click.types.StringParamType):
         self._names = names
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
-        """Return what may be chosen."""
+        """Return the possible values."""
         return f"Choose from {', '.join(self._names())}."
 
     def shell_complete(
@@ -51,7 +51,7 @@ class OneOf(click.types.StringParamType):
         param: click.Parameter,  # noqa: ARG002 - the same
         incomplete: str,
     ) -> "list[CompletionItem]":
-        """Return the names that begin alike."""
+        """Return the names that complete the input."""
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - for this alone
 
         return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]

@@ -1,4 +1,4 @@
-"""Completes the names of tools, servers and toolsets in a shell, from a configuration and its catalogue.
+"""Shell completion for the names of tools, servers and toolsets, from a configuration and its catalogue.
 
 A shell waits for every answer: no server is started, no model loaded, and the configuration is not checked.
 """
@@ -46,12 +46,12 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 """Click's script for bash, for words with colons."""
 
 
-def _beginning(names: "Callable[[Path], Iterator[str]]") -> _Complete:
-    """Return the completion by some names of the configuration that the command line means."""
+def _completion_of(names: "Callable[[Path], Iterator[str]]") -> _Complete:
+    """Return a completion function for some names of the configuration in the command line."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's signature
         try:
-            source = _source(context)
+            source = _find_config(context)
             known = set() if source is None else set(names(source))
         except (OSError, ValueError, RecursionError, ToolcribError):
             return []  # the command itself says what is wrong
@@ -60,7 +60,7 @@ def _beginning(names: "Callable[[Path], Iterator[str]]") -> _Complete:
     return complete
 
 
-def _source(context: click.Context) -> Path | None:
+def _find_config(context: click.Context) -> Path | None:
     named = getattr(context.obj, "config", None)
     if named is not None:
         return Path(named).expanduser().absolute()
@@ -68,24 +68,24 @@ def _source(context: click.Context) -> Path | None:
 
 
 def _tool_ids(source: Path) -> Iterator[str]:
-    return _stored(source, "SELECT id FROM tools")
+    return _query_catalogue(source, "SELECT id FROM tools")
 
 
 def _server_names(source: Path) -> Iterator[str]:
-    document = _document(source)
-    yield from (str(name) for key in _SERVERS for name in _table(document.get(key)))
-    yield from (origin.partition(":")[2] for origin in _stored(source, _ORIGINS))
+    document = _read_config(source)
+    yield from (str(name) for key in _SERVERS for name in _table_of(document.get(key)))
+    yield from (origin.partition(":")[2] for origin in _query_catalogue(source, _ORIGINS))
 
 
 def _toolset_names(source: Path) -> Iterator[str]:
-    yield from _table(_ours(source).get("toolsets"))
+    yield from _table_of(_read_own_settings(source).get("toolsets"))
 
 
-def _stored(source: Path, query: str) -> Iterator[str]:
-    """Yield the first column of a query to the catalogue of a configuration, which is only read."""
+def _query_catalogue(source: Path, query: str) -> Iterator[str]:
+    """Query the catalogue of a configuration read-only, and yield the first column."""
     import sqlite3  # noqa: PLC0415 - only where it is needed
 
-    store = _ours(source).get("store")
+    store = _read_own_settings(source).get("store")
     path = source.parent / Path(store).expanduser() if isinstance(store, str) else catalogue_file(source)
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=_BUSY)) as connection:
@@ -94,29 +94,29 @@ def _stored(source: Path, query: str) -> Iterator[str]:
         return  # there is none yet, or `doctor` is to look at it
 
 
-def _ours(source: Path) -> dict[str, Any]:
-    """Return the settings of toolcrib itself."""
-    document = _document(source)
-    return document if source.suffix == ".toml" else _table(document.get("toolcrib"))
+def _read_own_settings(source: Path) -> dict[str, Any]:
+    """Return toolcrib's own settings in a configuration."""
+    document = _read_config(source)
+    return document if source.suffix == ".toml" else _table_of(document.get("toolcrib"))
 
 
-def _document(source: Path) -> dict[str, Any]:
+def _read_config(source: Path) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 - only where it is needed
 
     try:
         text = source.read_text(encoding="utf-8-sig")
-        return _table(tomllib.loads(text) if source.suffix == ".toml" else json.loads(text))
+        return _table_of(tomllib.loads(text) if source.suffix == ".toml" else json.loads(text))
     except (OSError, ValueError):
         return {}  # such as JSON with comments: what the catalogue knows must do
 
 
-def _table(value: Any) -> dict[str, Any]:
+def _table_of(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-tool_ids = _beginning(_tool_ids)
+tool_ids = _completion_of(_tool_ids)
 """The ids of the tools that the catalogue has kept."""
-server_names = _beginning(_server_names)
+server_names = _completion_of(_server_names)
 """The servers and APIs of the configuration."""
-toolset_names = _beginning(_toolset_names)
+toolset_names = _completion_of(_toolset_names)
 """The toolsets of the configuration."""

@@ -33,7 +33,7 @@ EXITS = {
     REFUSED: "refused by the policy",
     INTERRUPTED: "interrupted",
 }
-"""What each exit code means."""
+"""The exit codes and their meanings."""
 _CODES = {
     "tool_not_found": NOT_FOUND,
     "no_backends": UNAVAILABLE,
@@ -65,7 +65,7 @@ def exit_code(error: BaseException) -> int:
     >>> exit_code(ToolNotFoundError("ad", ("add",)))
     3
     """
-    match _single(error):
+    match _unwrap_group(error):
         case FailedError(code=code) | click.ClickException(exit_code=code):
             return int(code)
         case KeyboardInterrupt() | click.Abort():
@@ -75,26 +75,26 @@ def exit_code(error: BaseException) -> int:
         case NoCompatibleVersionError():
             return NOT_FOUND
         case ToolcribError() as failure:
-            return _of(explain(failure))
+            return _code_of(explain(failure))
         case _:
             return FAILED
 
 
-def _of(payload: dict[str, Any]) -> int:
+def _code_of(payload: dict[str, Any]) -> int:
     """Return the exit code for an explained error; that of a chain is the one of the step that failed."""
     cause = payload.get("details", {}).get("cause")
     if payload["code"] == "chain_step_failed" and cause:
-        return _of(cause)
+        return _code_of(cause)
     return _CODES.get(payload["code"], FAILED)
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
-    """Tell the user of an error, and return the exit code.
+    """Report an error to the user, and return the exit code.
 
     With `as_json` standard output gets `{"error": {...}}`, as `toolcrib.errors.explain` says it; without,
     standard error gets one block.
     """
-    error = _single(error)
+    error = _unwrap_group(error)
     code = exit_code(error)
     if code == INTERRUPTED or isinstance(error, FailedError):
         return code
@@ -107,12 +107,12 @@ def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
 
         show_json({"error": error_payload(error)})
         return code
-    _tell(error)
+    _print_error(error)
     return code
 
 
-def _single(error: BaseException) -> BaseException:
-    """Return the one error that a group is of; what is not installed, as what to install."""
+def _unwrap_group(error: BaseException) -> BaseException:
+    """Return the only error of a group; for a missing module, the error that names what to install."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "rich":
@@ -121,22 +121,22 @@ def _single(error: BaseException) -> BaseException:
 
 
 def error_payload(error: BaseException) -> dict[str, Any]:
-    """Return what an error is in JSON, with the end of the stderr of a server, which its owner may read."""
+    """Return an error as JSON, with the end of the server's stderr, which its owner may read."""
     if isinstance(error, ToolcribError):
-        return _with_stderr(error)
+        return _add_stderr(error)
     if isinstance(error, click.ClickException):
         code = "not_found" if isinstance(error, NotFoundError) else "usage"
         return {"code": code, "message": error.format_message(), "retryable": False}
-    return {"code": "internal", "message": _unexpected(error), "retryable": False}
+    return {"code": "internal", "message": _unexpected_text(error), "retryable": False}
 
 
-def _unexpected(error: BaseException) -> str:
+def _unexpected_text(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename!r}" if error.filename else error.strerror
     return f"{type(error).__name__}: {error}; run it again with --debug to see where"
 
 
-def _tell(error: BaseException) -> None:
+def _print_error(error: BaseException) -> None:
     from toolcrib.cli.screen import clean  # noqa: PLC0415 - as above
 
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -151,7 +151,7 @@ def _tell(error: BaseException) -> None:
     click.echo(f"{heading} {click.style(message, fg='red')}", err=True)
 
 
-def _with_stderr(error: ToolcribError) -> dict[str, Any]:
+def _add_stderr(error: ToolcribError) -> dict[str, Any]:
     payload, words = explain(error), _stderr_tail(error)
     return {**payload, "details": {**payload.get("details", {}), "stderr": words}} if words else payload
 

@@ -60,14 +60,14 @@ def read_pairs(pairs: Sequence[str], types: Mapping[str, Collection[str]]) -> di
             raise click.UsageError(f"{pair!r} is no argument; write key=value, or --args with JSON")
         wanted = types.get(name, ())
         if value.startswith("@"):
-            text = _text_of(value[1:])
-            found[name] = text if not wanted or "string" in wanted else _value(text, wanted)
+            text = _read_source(value[1:])
+            found[name] = text if not wanted or "string" in wanted else _parse_value(text, wanted)
         else:
-            found[name] = _value(value, wanted)
+            found[name] = _parse_value(value, wanted)
     return found
 
 
-def _text_of(path: str) -> str:
+def _read_source(path: str) -> str:
     try:
         return read_file(path)
     except click.UsageError as error:
@@ -75,22 +75,26 @@ def _text_of(path: str) -> str:
         raise click.UsageError(f"{error.message}; {advice}") from error
 
 
-def _value(text: str, wanted: Collection[str]) -> Any:
+def _parse_value(text: str, wanted: Collection[str]) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return text if "string" in wanted and not isinstance(value, str) and not _fits(value, wanted) else value
+    return (
+        text
+        if "string" in wanted and not isinstance(value, str) and not _matches_type(value, wanted)
+        else value
+    )
 
 
-def _fits(value: Any, wanted: Collection[str]) -> bool:
+def _matches_type(value: Any, wanted: Collection[str]) -> bool:
     kinds = {dict: "object", list: "array", bool: "boolean", float: "number", int: "integer"}
     kind = kinds.get(type(value), "null")
     return kind in wanted or (kind == "integer" and "number" in wanted)
 
 
 def read_document(path: str) -> Any:
-    """Return what a file of JSON, TOML or YAML holds; the name says which, and JSON is the default."""
+    """Parse a file of JSON, TOML or YAML, chosen by its name; JSON is the default."""
     text = read_file(path)
     suffix = Path(path).suffix.lower()
     try:
@@ -99,14 +103,14 @@ def read_document(path: str) -> Any:
 
             return tomllib.loads(text)
         if suffix in {".yaml", ".yml"}:
-            return _yaml(text)
+            return _parse_yaml(text)
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         kind = suffix.removeprefix(".").upper() if suffix in {".toml", ".yaml", ".yml"} else "JSON"
         raise click.UsageError(f"{path} is not {kind}: {error}") from error
 
 
-def _yaml(text: str) -> Any:
+def _parse_yaml(text: str) -> Any:
     import yaml  # noqa: PLC0415 - for files of that kind alone
 
     try:

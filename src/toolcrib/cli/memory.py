@@ -54,7 +54,7 @@ def _malloc_trim() -> Callable[[int], object] | None:
 
 @contextmanager
 def freezing_survivors(limit: float = _LONG_COLLECTION) -> Iterator[None]:
-    """Have what survives a long garbage collection left out of later ones, if it is much.
+    """Freeze the objects that survive a long garbage collection, if there are many.
 
     Each full collection looks through all that lives, and stops everything meanwhile: seconds, where a server
     lists tens of thousands of tools. What it has found alive is for the most part the catalogue. The rest are

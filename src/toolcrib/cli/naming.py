@@ -24,14 +24,14 @@ async def resolve_ids(view: "View", named: Iterable[str]) -> tuple[str, ...]:
     Raises:
         ToolNotFoundError: several tools have that name, or it is that of a namespace.
     """
-    return tuple([await _id_of(view, each) if _is_bare(each) else each for each in named])
+    return tuple([await _resolve_id(view, each) if _is_bare(each) else each for each in named])
 
 
 def _is_bare(ref: str) -> bool:
     return bool(ref) and ":" not in ref
 
 
-async def _id_of(view: "View", name: str) -> str:
+async def _resolve_id(view: "View", name: str) -> str:
     from toolcrib.errors import ToolcribError, ToolNotFoundError  # noqa: PLC0415 - not needed to ask for help
 
     with suppress(ToolcribError):
@@ -50,7 +50,7 @@ async def _id_of(view: "View", name: str) -> str:
 
 
 def not_there(view: "View", options: Mapping[str, Any]) -> str:
-    """Return which namespace, tags or backend of the options are not there, and what may have been meant."""
+    """Return a message about options that name a missing namespace, tag or backend, with suggestions."""
     from toolcrib.model.suggest import choose  # noqa: PLC0415 - not needed to ask for help
 
     servers = view.status()
@@ -70,14 +70,14 @@ def not_there(view: "View", options: Mapping[str, Any]) -> str:
 
 
 def tell_absent(view: "View", namespace: str | None = None) -> dict[str, Any]:
-    """Tell who is missing from an answer, as the part of a JSON document that says so; see `note_absent`."""
+    """Return the part of a JSON document that lists the missing servers and APIs; see `note_absent`."""
     note_absent(view, namespace)
     absent = [each.to_json() for each in view.absent() if namespace in {None, each.name}]
     return {"absent": absent} if absent else {}
 
 
 def note_absent(view: "View", namespace: str | None = None) -> None:
-    """Tell which servers and APIs have not answered, because what they have may be missing."""
+    """Print the servers and APIs that have not answered, as their tools may be missing."""
     status = view.status()
     for each in view.absent():
         if namespace not in {None, each.name}:

@@ -1,4 +1,4 @@
-"""Terminal output: tables and text that suit a terminal, a pipe or a program."""
+"""Terminal output: tables and text for a terminal, a pipe or a program."""
 
 import json
 import re
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.resident.terminal import REMOTE
+from toolcrib.errors.text import truncate
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,16 +26,16 @@ def is_terminal() -> bool:
 
 
 def clean(text: str) -> str:
-    r"""Return text without what would steer a terminal.
+    r"""Return text with replacements for the characters that control a terminal.
 
     >>> clean("red \x1b[31malert")
     'red �[31malert'
     """
-    return _without(text, lambda _: "\ufffd")
+    return _replace_hidden(text, lambda _: "\ufffd")
 
 
-def _without(text: str, instead: Callable[[re.Match[str]], str]) -> str:
-    """Return text with something else for what nobody sees in it; tools of others may say such things."""
+def _replace_hidden(text: str, instead: Callable[[re.Match[str]], str]) -> str:
+    """Replace the hidden characters of a text, which a foreign tool may contain."""
     if text.isascii() and text.isprintable():
         return text
     from toolcrib.model.display import HIDDEN  # noqa: PLC0415 - not needed to ask for help
@@ -42,13 +43,13 @@ def _without(text: str, instead: Callable[[re.Match[str]], str]) -> str:
     return HIDDEN.sub(instead, text)
 
 
-def shortened(text: str) -> str:
-    """Return the beginning of a text that somebody wrote, for a line that repeats it."""
-    return text if len(text) <= _ECHOED else f"{text[:_ECHOED]}..."
+def shorten_input(text: str) -> str:
+    """Return the beginning of user input that a message repeats."""
+    return truncate(text, _ECHOED, "...")
 
 
 def note(text: str) -> None:
-    """Tell something beside the result, on standard error."""
+    """Print a note on standard error, beside the result."""
     click.echo(f"{click.style('note:', fg='yellow', bold=True)} {clean(text)}", err=True)
 
 
@@ -59,10 +60,10 @@ def show_json(value: Any) -> None:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(value, indent=2)
-    click.echo(_without(text, lambda found: _escaped(found.group())))
+    click.echo(_replace_hidden(text, lambda found: _escape_hidden(found.group())))
 
 
-def _escaped(character: str) -> str:
+def _escape_hidden(character: str) -> str:
     return character if character in "\r\n" else json.dumps(character)[1:-1]
 
 
@@ -72,13 +73,13 @@ def heading(text: str, *, before: int = 0) -> None:
 
 
 def show_text(text: str) -> None:
-    """Write text of others to standard output: as it is into a file or a pipe, harmless on a terminal."""
+    """Write foreign text to standard output: unchanged to a file or a pipe, harmless to a terminal."""
     shown = clean(text) if is_terminal() else text
     sys.stdout.write(shown if shown.endswith("\n") else f"{shown}\n")
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """Return what writes colours and tables where they can be seen."""
+    """Return the rich console for colours and tables."""
     from rich.console import Console  # noqa: PLC0415 - a tenth of a second that pipes can do without
 
     settings: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
@@ -91,7 +92,7 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def bar(share: float) -> str:
-    """Return a share of one as people see it at a glance.
+    """Return a share of one as a bar of characters.
 
     >>> bar(0.62)
     '██████░░░░ 0.62'
@@ -101,11 +102,11 @@ def bar(share: float) -> str:
 
 
 def show_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, styles: Sequence[str] = ()) -> None:
-    """Write rows under headers: as wide as a terminal, or else as plain aligned text, a row to a line.
+    """Write a table: as wide as the terminal, or as plain aligned text with one line for each row.
 
     `styles` are how each column looks on a terminal; the last is cut rather than the others.
     """
-    cells = [[_indent(row[0]) + _line(row[0]), *map(_line, row[1:])] for row in rows]
+    cells = [[_indent(row[0]) + _plain_row(row[0]), *map(_plain_row, row[1:])] for row in rows]
     if is_terminal():
         _rich_table(headers, cells, styles)
         return
@@ -120,7 +121,7 @@ def _indent(cell: str) -> str:
     return cell[: len(cell) - len(cell.lstrip(" "))]
 
 
-def _line(cell: str) -> str:
+def _plain_row(cell: str) -> str:
     return " ".join(clean(cell).split())
 
 
@@ -140,7 +141,7 @@ def _rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]], styles: S
 
 @contextmanager
 def waiting(text: str) -> Iterator[None]:
-    """Show that something takes its time, where standard error is a terminal."""
+    """Show a spinner if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""The event loop itself: tasks that belong to no block of code, threads that call back, who cancels whom.
+"""What task groups do not cover: background tasks, calls from threads into the loop, who cancels whom.
 
 Task groups and cancel scopes may not be held across the `yield` of an iterator that others leave when they
 like, so a stream runs its tool in a task of its own. This is the only module that knows the event loop.
@@ -24,7 +24,7 @@ _LOOK_AGAIN = 1.0
 
 
 class Background:
-    """Runs one asynchronous function in a task of its own, until it ends or is stopped.
+    """Runs one asynchronous function in a task of its own, until it returns or is stopped.
 
     What it raises is lost: the function must catch and keep what matters.
     """
@@ -38,11 +38,11 @@ class Background:
         task.add_done_callback(_KEPT.discard)
 
     async def wait(self) -> None:
-        """Wait until the work has ended."""
+        """Wait until the function has returned."""
         await self._ended.wait()
 
     async def stop(self, within: float = _CLOSING_TIME) -> None:
-        """Cancel the work, and wait until it has cleaned up, for at most a few seconds."""
+        """Cancel the task, and wait a few seconds for its cleanup."""
         self._scope.cancel()
         with anyio.move_on_after(within, shield=True):
             await self._ended.wait()
@@ -90,12 +90,12 @@ def _drop(task: "asyncio.Task[Any]") -> None:
 
 
 async def result_of(future: "Future[T]") -> T:
-    """Return what comes of work in a thread; cancelling this cancels it, if it has not begun."""
+    """Await the result of a future of a thread; cancelling this cancels work that has not begun."""
     return await asyncio.wrap_future(future)
 
 
 class Loop:
-    """The running event loop, for threads that have something for it; it may stop before they do."""
+    """The running event loop, for threads that submit work to it; it may stop before they do."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -103,11 +103,11 @@ class Loop:
 
     @property
     def is_here(self) -> bool:
-        """Whether whoever asks is in the thread of the loop."""
+        """Whether the caller is in the thread of the loop."""
         return threading.get_ident() == self._thread
 
     def start(self, work: Callable[[], Awaitable[None]]) -> "Future[None] | None":
-        """Have an asynchronous function run in the loop; None where there is no loop any more."""
+        """Start an asynchronous function in the loop; return None if the loop has ended."""
 
         async def run() -> None:
             await work()
@@ -120,7 +120,7 @@ class Loop:
             return None
 
     def wait_for(self, future: "Future[None]") -> None:
-        """Wait, in a thread, for what was started; a loop that is gone, or a cancellation, ends the waiting.
+        """Wait, in a thread, for work that was started; ends too when the loop ends or the wait is cancelled.
 
         What the function raised is raised here.
         """
@@ -132,7 +132,7 @@ class Loop:
 
 
 def is_being_cancelled() -> bool:
-    """Return whether somebody outside cancels this task, rather than something that it waits for.
+    """Return whether this task is being cancelled, and not only something that it awaits.
 
     A handler that awaits a future which another handler cancelled gets the very same exception as one whose
     caller has given up.
@@ -144,7 +144,7 @@ def is_being_cancelled() -> bool:
 
 
 async def yield_to_cancellation() -> None:
-    """Raise the cancellation that is due, if one is: a handler may have swallowed it, or made it an error."""
+    """Raise a pending cancellation: a handler may have swallowed it, or turned it into an error."""
     await anyio.lowlevel.checkpoint_if_cancelled()
     if is_being_cancelled():
         raise asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""Exponential backoff: how long to wait before the next try."""
+"""Exponential backoff with jitter."""
 
 import random
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class Backoff:
         self._chance = chance
 
     def next(self) -> float:
-        """Return the seconds to wait now; the next will be more."""
+        """Return the seconds of this pause, and lengthen the next."""
         pause = self._pause
         self._pause = min(pause * self._factor, self._longest)
         return pause * (1 - self._jitter * self._chance()) if self._jitter else pause
@@ -48,5 +48,5 @@ class Backoff:
         await anyio.sleep(self.next())
 
     def reset(self) -> None:
-        """Begin with the first pause again, as after a success."""
+        """Start with the first pause again, after a success."""
         self._pause = self._first

@@ -35,7 +35,7 @@ def check_timeout(value: Any) -> float:
 
 @dataclass(slots=True)
 class PausableDeadline:
-    """The deadline of a cancel scope, which can be stopped while a person or another party is waited for."""
+    """The deadline of a cancel scope, which can be paused while a person answers."""
 
     _scope: anyio.CancelScope
     _left: float = 0.0
@@ -45,7 +45,7 @@ class PausableDeadline:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the deadline until the end of the block, and of all such blocks that are entered meanwhile.
+        """Pause the deadline until the end of this block and of all others entered meanwhile.
 
         A pause that takes longer than `LONGEST_PAUSE` goes on at the expense of that time.
         """

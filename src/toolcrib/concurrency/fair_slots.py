@@ -1,4 +1,4 @@
-"""Places that several owners share: those who wait take turns, and no owner takes all of them."""
+"""A limiter for several owners that take turns, so that none of them gets all slots."""
 
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Hashable
@@ -13,14 +13,14 @@ _KEPT_FREE = 4
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An owner that shares with others what one owner may have, such as a client that names itself."""
+    """An owner that shares the limit of one owner with others, such as a client that names itself."""
 
     group: Hashable
     name: Hashable
 
 
 def share_of_one(total: int) -> int:
-    """Return how many slots, of so many in all, one owner may have.
+    """Return the number of slots, of a total, that one owner may have.
 
     >>> [share_of_one(total) for total in (1, 2, 4, 64)]
     [1, 1, 3, 48]
@@ -29,12 +29,12 @@ def share_of_one(total: int) -> int:
 
 
 def group_of(owner: Hashable | None) -> Hashable | None:
-    """Return the group of an owner, which is itself where it is no member of another."""
+    """Return the group of an owner; one that is no `Member` is a group by itself."""
     return owner.group if isinstance(owner, Member) else owner
 
 
 class FairSlots:
-    """Lets `total` tasks run at once; the next to run is one of the owner that has the fewest running.
+    """Lets `total` tasks run at once; the next is one of the owner with the fewest running.
 
     Of owners with as many, it is the one that was served longest ago. No owner takes all slots, nor does a
     group of members, nor a member all that its group may have. The owner None is the program itself: its
@@ -54,7 +54,7 @@ class FairSlots:
         self._given = 0
 
     def waiting(self) -> dict[Hashable | None, int]:
-        """Return how many tasks of each owner wait for a slot."""
+        """Return the number of waiting tasks by owner."""
         return {owner: len(tasks) for owner, tasks in self._waiting.items()}
 
     def has_room(self, owner: Hashable | None) -> bool:
@@ -77,7 +77,7 @@ class FairSlots:
     async def acquire(self, owner: Hashable | None) -> None:
         """Wait for a slot, which `release` gives back."""
         if self.has_room(owner):
-            self._give(owner)
+            self._grant_slot(owner)
             return
         admitted = anyio.Event()
         self._waiting.setdefault(owner, deque()).append(admitted)
@@ -87,40 +87,40 @@ class FairSlots:
             if admitted.is_set():  # it was admitted and cancelled at one time
                 self.release(owner)
             else:
-                self._remove(owner, admitted)
+                self._remove_waiter(owner, admitted)
             raise
 
-    def _give(self, owner: Hashable | None) -> None:
+    def _grant_slot(self, owner: Hashable | None) -> None:
         self._running[owner] += 1
         self._of_group[group_of(owner)] += 1
         self._given += 1
         self._served[owner] = self._given
 
     def release(self, owner: Hashable | None) -> None:
-        """Give a slot of an owner back, to whoever is next."""
+        """Return a slot of an owner, and grant it to the next waiter."""
         self._running[owner] -= 1
         self._of_group[group_of(owner)] -= 1
         while ready := [each for each in self._waiting if self.has_room(each)]:
-            chosen = min(ready, key=self._precedence)
+            chosen = min(ready, key=self._priority_of)
             first = self._waiting[chosen][0]
-            self._give(chosen)
-            self._remove(chosen, first)
+            self._grant_slot(chosen)
+            self._remove_waiter(chosen, first)
             first.set()
-        self._forget(owner)
+        self._forget_idle(owner)
 
-    def _precedence(self, owner: Hashable | None) -> tuple[int, int, int]:
-        """Return what orders owners that wait: the smallest comes first."""
+    def _priority_of(self, owner: Hashable | None) -> tuple[int, int, int]:
+        """Return the sort key of a waiting owner; the smallest is next."""
         return self._of_group[group_of(owner)], self._running[owner], self._served.get(owner, 0)
 
-    def _remove(self, owner: Hashable | None, admitted: anyio.Event) -> None:
+    def _remove_waiter(self, owner: Hashable | None, admitted: anyio.Event) -> None:
         tasks = self._waiting[owner]
         tasks.remove(admitted)
         if not tasks:
             del self._waiting[owner]
-        self._forget(owner)
+        self._forget_idle(owner)
 
-    def _forget(self, owner: Hashable | None) -> None:
-        """Forget an owner that has nothing here any more."""
+    def _forget_idle(self, owner: Hashable | None) -> None:
+        """Drop the entries of an owner with no running and no waiting tasks."""
         if not self._running[owner] and owner not in self._waiting:
             del self._running[owner]
             self._served.pop(owner, None)

@@ -4,7 +4,7 @@ import anyio
 
 
 class InFlight:
-    """Counts those within its `with` blocks.
+    """Counts the tasks inside its `with` block.
 
     >>> in_flight = InFlight()
     >>> with in_flight:
@@ -30,7 +30,7 @@ class InFlight:
             self._none = None
 
     async def over(self, within: float) -> None:
-        """Wait until nobody is left, for at most so many seconds."""
+        """Wait until no call is in flight, for at most `within` seconds."""
         with anyio.move_on_after(within):
             while self._count:
                 self._none = self._none or anyio.Event()

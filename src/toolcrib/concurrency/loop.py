@@ -1,4 +1,4 @@
-"""Event loops in threads of their own, for programs without one, and worker threads for programs with one."""
+"""Event loops in their own threads for synchronous programs, and worker threads for asynchronous ones."""
 
 import os
 import threading
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class LoopEndedError(Exception):
-    """A loop cannot answer: `reason` says whether it was closed before or meanwhile, or was lost."""
+    """The loop has ended; `reason` tells whether it was closed before or during the call, or was lost."""
 
     def __init__(self, reason: Literal["closed", "closed meanwhile", "forked", "stopped"]) -> None:
         super().__init__(reason)
@@ -25,7 +25,7 @@ class LoopEndedError(Exception):
 
 
 class LoopThread:
-    """Runs asynchronous functions for any thread in one event loop, whose thread the first of them starts.
+    """Runs asynchronous functions for any thread in one event loop; the first call starts its thread.
 
     The thread ends with `close`, with an object that nobody holds any more, and with the interpreter; what
     runs at that time is cancelled. After a fork, and after something that ended the loop, such as an exit,
@@ -42,7 +42,7 @@ class LoopThread:
         self._is_needed = False
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Return what an asynchronous function returns; whatever interrupts the waiting cancels it.
+        """Run an asynchronous function and return its result; an interrupt of the wait cancels it.
 
         Raises:
             LoopEndedError: the loop is closed, is closed meanwhile, or is lost with what lives in it.
@@ -55,15 +55,15 @@ class LoopThread:
             return work.result_in(self._running())
 
     def is_this_thread(self) -> bool:
-        """Return whether the calling thread runs the loop, so that it cannot wait for an answer of it."""
+        """Return whether the caller is in the thread of the loop, where waiting for it would deadlock."""
         return threading.current_thread() is self._thread
 
     def keep(self) -> None:
-        """Let no other loop take the place of this one: something lives in it."""
+        """Bind the thread to this loop: objects live in it, so that no new one may replace it."""
         self._is_needed = True
 
     def close(self) -> None:
-        """End the thread, if it runs, for good."""
+        """End the thread; later calls raise `LoopEndedError`."""
         with self._lock:
             self._is_closed = True
             end, self._end, self._portal = self._end, None, None
@@ -129,7 +129,7 @@ def _end(thread: threading.Thread, portal: BlockingPortal, process: int) -> None
 
 
 class _NotRunningError(Exception):
-    """A loop has ended, or does not begin anything any more."""
+    """The loop has ended, or does not accept work any more."""
 
     def __init__(self, portal: BlockingPortal) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class _NotRunningError(Exception):
 
 
 class _Work(Generic[T]):
-    """Work that a thread gives to an event loop; the thread may be interrupted while it waits."""
+    """A function that a thread runs in an event loop; the thread may be interrupted while it waits."""
 
     def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
         self._function = function
@@ -146,7 +146,7 @@ class _Work(Generic[T]):
         self._is_given_up = False
 
     def result_in(self, portal: BlockingPortal) -> T:
-        """Return the result; whatever interrupts the waiting for it cancels the work."""
+        """Run the function in a loop and return its result; an interrupt of the wait cancels it."""
         result: Future[T] | None = None
         try:
             result = portal.start_task_soon(self._run)
@@ -179,11 +179,11 @@ class _Work(Generic[T]):
 
 
 async def in_thread(function: Callable[..., T], *args: object) -> T:
-    """Return what a function returns, computed in a worker thread; a caller who gives up need not wait."""
+    """Run a function in a worker thread and return its result; a cancelled caller does not wait for it."""
     return await to_thread.run_sync(function, *args, abandon_on_cancel=True)
 
 
 def stop_if_given_up() -> None:
-    """Stop what a worker thread computes if its caller has given up; to be called on the way."""
+    """End the work of this worker thread if its caller was cancelled; call it between steps."""
     with suppress(RuntimeError):  # this is no worker thread, and nobody can give up
         check_cancelled()

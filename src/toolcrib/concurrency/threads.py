@@ -20,7 +20,7 @@ _Queue = SimpleQueue[_Work | None]
 
 
 class Threads:
-    """At most so many daemon threads, started when they are needed; what has to wait, waits in order.
+    """A pool of daemon threads, started on demand; jobs wait in the order of their submission.
 
     The pools of the standard library are joined when a program ends: a function that hangs would keep it from
     ending. In a process that was forked off, threads are started anew.
@@ -39,7 +39,7 @@ class Threads:
         weakref.finalize(self, self._queue.put, None)
 
     def submit(self, function: Callable[[], Any]) -> "Future[Any]":
-        """Have a function run, and return what becomes of it; cancelling it before it has begun is enough."""
+        """Submit a function, and return its future; a job that has not begun can be cancelled."""
         future: Future[Any] = Future()
         with self._lock:
             if self._process != os.getpid():
@@ -48,23 +48,23 @@ class Threads:
             if not self._idle.acquire(blocking=False) and self._started < self._most:
                 self._started += 1
                 threading.Thread(
-                    target=_work, args=(self._queue, self._idle), name="toolcrib", daemon=True
+                    target=_run_jobs, args=(self._queue, self._idle), name="toolcrib", daemon=True
                 ).start()
         return future
 
 
-def _work(queue: _Queue, idle: threading.Semaphore) -> None:
+def _run_jobs(queue: _Queue, idle: threading.Semaphore) -> None:
     while True:
         work = queue.get()
         if work is None:
             queue.put(None)  # for the others
             return
-        _do(*work)
+        _run_job(*work)
         del work  # or the last function, and all it knows, would live as long as this thread
         idle.release()
 
 
-def _do(future: "Future[Any]", function: Callable[[], Any]) -> None:
+def _run_job(future: "Future[Any]", function: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -80,7 +80,7 @@ class Busy(Exception):  # noqa: N818 - it is no error: whoever asked goes on wit
 
 
 class OwnedThreads:
-    """A few threads that run what may block; none of them starts before it is needed.
+    """A few threads for blocking functions of one owner; each starts when it is first needed.
 
     A child that is to die with its parent dies with the thread that started it, and anyio's worker threads
     end when they are idle, or with the task that first asked for them.
@@ -94,7 +94,7 @@ class OwnedThreads:
     async def run(
         self, function: Callable[[*_Given], _Result], *args: *_Given, patience: float | None = None
     ) -> _Result:
-        """Return what a function gives; when cancelled, the thread goes on, and nobody hears of it.
+        """Run a function and return its result; if cancelled, the thread continues and its result is dropped.
 
         Raises:
             Busy: no thread became free within so many seconds.
@@ -110,7 +110,7 @@ class OwnedThreads:
                 return function(*args)
             finally:
                 with suppress(anyio.RunFinishedError):
-                    from_thread.run_sync(self._ended, done, token=token)
+                    from_thread.run_sync(self._on_job_ended, done, token=token)
 
         try:
             future = self._executor.submit(work)
@@ -122,14 +122,14 @@ class OwnedThreads:
         await done.wait()
         return future.result()
 
-    def _ended(self, done: anyio.Event) -> None:
+    def _on_job_ended(self, done: anyio.Event) -> None:
         self._free.release()
         done.set()
 
     async def idle(self) -> None:
-        """Return when no thread does anything, also where nobody waits for what it does."""
+        """Wait until no thread is working, including for cancelled callers."""
         await to_thread.run_sync(wait, tuple(self._running))
 
     def end(self) -> None:
-        """Let the threads end."""
+        """End the threads when they are idle."""
         self._executor.shutdown(wait=False)

@@ -1,4 +1,4 @@
-"""Bounded turns of the event loop: work on what others send gives way every few milliseconds."""
+"""Time slices for the event loop, so that work on the input of one peer does not delay all others."""
 
 from collections.abc import AsyncIterable, AsyncIterator
 from time import perf_counter
@@ -14,20 +14,20 @@ _PART = 256
 
 
 class LoopTurn:
-    """A turn of the event loop that begins when somebody is given something to work on."""
+    """A time slice that begins when its owner gets work."""
 
     def __init__(self) -> None:
         self._began = perf_counter()
 
     async def end_if_long(self) -> None:
-        """Let others have their turn, if this one has taken long; to be called after each unit of work."""
+        """Yield to other tasks if the time slice is over; call it after each unit of work."""
         if perf_counter() - self._began >= _TURN:
             await checkpoint()
             self._began = perf_counter()
 
 
 async def dense_pieces_in_parts(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    r"""Yield pieces of text; one with many lines comes in small parts, between which others have their turn.
+    r"""Yield pieces of text; one with many lines comes in parts, so that the reader can pause in between.
 
     What reads lines or events does so without giving way, and 64 KiB may be as many blank lines.
     """

@@ -1,4 +1,4 @@
-"""Put the parts of a crib together as the settings say."""
+"""Makes the parts of a crib from its settings and the hooks of the program."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ _LOG = logging.getLogger("toolcrib.crib.search")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """What a program adds to the settings, or puts in place of what they would make."""
+    """Objects that a program adds to the settings, or uses in place of configured parts."""
 
     policy: Policy | None = None
     approve: Approver | None = None
@@ -71,9 +71,9 @@ class Hooks:
                 problems.append(Problem(f"/{name}", "type", f"must be a list, not {type(given).__name__}"))
         if not problems:
             others = [one for one in self.sandboxes if isinstance(one, type) or not isinstance(one, Sandbox)]
-            problems += [_wrong("/sandboxes", "Sandbox", one) for one in others]
+            problems += [_hook_problem("/sandboxes", "Sandbox", one) for one in others]
         if self.policy is not None and not callable(self.policy):
-            problems.append(_wrong("/policy", "function of a request", self.policy))
+            problems.append(_hook_problem("/policy", "function of a request", self.policy))
         if self.searcher is not None and self.embedder is not None:
             message = (
                 "an embedder is part of the default searcher: put it into your own, or leave one of them out"
@@ -83,13 +83,13 @@ class Hooks:
             raise ConfigError("Crib", tuple(problems[:MAX_PROBLEMS]))
 
 
-def _wrong(path: str, kind: str, given: object) -> Problem:
+def _hook_problem(path: str, kind: str, given: object) -> Problem:
     name = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
     return Problem(path, "type", f"must be a {kind}, not {name}")
 
 
 def open_store(settings: Settings, environ: Mapping[str, str] | None = None) -> Store | None:
-    """Return where the catalogue is kept; None where it lasts only as long as the crib.
+    """Open the store of the catalogue; None if it lasts only as long as the crib.
 
     Raises:
         StoreError: the file cannot be used.
@@ -116,14 +116,14 @@ def make_index(
     embedder: Embedder | None,
     validator: SchemaValidator,
 ) -> Index:
-    """Return the catalogue on a store, searched as the program wants, or else as the settings say."""
+    """Make the index on a store, with the searcher of the program or else of the settings."""
     if searcher is None:
-        searcher = _searcher(settings.search, store, embedder)
+        searcher = _make_searcher(settings.search, store, embedder)
     return Index(searcher, store=store, validator=validator)
 
 
 def make_embedder(settings: SearchSettings) -> LocalEmbedder:
-    """Return the model that the settings name, or the one in their folder.
+    """Make the embedder that the settings name, or the one in their folder.
 
     Raises:
         EmbeddingError: there is no such model, or what offers it is broken.
@@ -134,7 +134,7 @@ def make_embedder(settings: SearchSettings) -> LocalEmbedder:
 
 
 def can_do_without(settings: SearchSettings, error: EmbeddingError | MissingExtraError) -> bool:
-    """Return whether the built-in model stands in for one that failed.
+    """Return whether the built-in embedder replaces one that failed.
 
     What is installed differs from machine to machine; a folder that is no model is a mistake.
     """
@@ -142,8 +142,8 @@ def can_do_without(settings: SearchSettings, error: EmbeddingError | MissingExtr
     return settings.searcher == "auto" and not wrong_folder
 
 
-def _searcher(settings: SearchSettings, store: Store | None, embedder: Embedder | None) -> Searcher:
-    """Return what ranks."""
+def _make_searcher(settings: SearchSettings, store: Store | None, embedder: Embedder | None) -> Searcher:
+    """Make the searcher of the settings."""
     words = Bm25Searcher(cache=store)
     if embedder is not None:
         return HybridSearcher(words, EmbeddingSearcher(embedder, cache=store))
@@ -160,7 +160,7 @@ def _searcher(settings: SearchSettings, store: Store | None, embedder: Embedder 
 
 
 def make_middleware(settings: Settings) -> list[Middleware]:
-    """Return the layers around each call, the outermost first."""
+    """Make the middleware of calls, the outermost first."""
     layers: list[Middleware] = []
     if settings.cache is not None:
         layers.append(Cache(ttl=settings.cache.ttl, max_entries=settings.cache.entries))
@@ -172,7 +172,7 @@ def make_middleware(settings: Settings) -> list[Middleware]:
 
 
 def open_audit(settings: Settings, environ: Mapping[str, str] | None = None) -> AuditFile | None:
-    """Return where calls are written down; None where they are not.
+    """Open the audit file; None if there is none.
 
     Raises:
         StoreError: the file cannot be appended to.
@@ -184,12 +184,12 @@ def open_audit(settings: Settings, environ: Mapping[str, str] | None = None) -> 
     return AuditFile(
         Path(audit.path).expanduser(),
         required=audit.required,
-        sign=_signer(environ) if audit.sign and settings.source else None,
+        sign=_make_signer(environ) if audit.sign and settings.source else None,
         max_bytes=audit.max_bytes,
     )
 
 
-def _signer(environ: Mapping[str, str] | None) -> Sign | None:
+def _make_signer(environ: Mapping[str, str] | None) -> Sign | None:
     try:
         return signer(audit_key(environ))
     except MissingExtraError as error:
@@ -198,25 +198,25 @@ def _signer(environ: Mapping[str, str] | None) -> Sign | None:
 
 
 def make_rules(settings: Settings, hooks: Hooks, validator: SchemaValidator) -> Rules | None:
-    """Return who may run what; None where the settings have no rules."""
+    """Make the policy of the settings; None if they have no rules."""
     rules, issuers = settings.policy, issuers_of(settings)
     return Rules(rules, validator=validator, approve=hooks.approve, issuers=issuers) if rules else None
 
 
 def issuers_of(settings: Settings) -> Issuers:
-    """Return the issuers that say whom names in rules mean."""
+    """Return the issuers by which names in rules are resolved."""
     gateway = settings.gateway
     authority = None if gateway.auth is None else gateway.auth.issuer
     return Issuers(frozenset(gateway.tokens or ()), authority)
 
 
 def must_write(audit: AuditFile | None) -> Sequence[Middleware]:
-    """Return what refuses calls that cannot be written down, where they must be."""
+    """Make the policy that denies calls if the audit is required and cannot be written."""
     return () if audit is None or not audit.required else (audit,)
 
 
 def make_observers(settings: Settings, audit: AuditFile | None) -> Sequence[Observer]:
-    """Return who watches each call: OpenTelemetry where it is installed, and the audit where one is kept."""
+    """Make the observers: OpenTelemetry if it is installed, and the audit if there is one."""
     observers: list[Observer] = [OpenTelemetry()] if available() else []
     if audit is not None and settings.audit is not None:
         observers.append(Audit(audit.write, include_args=settings.audit.arguments))

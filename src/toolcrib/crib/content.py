@@ -1,4 +1,4 @@
-"""The resources and prompts of a crib's servers, as far as a view goes."""
+"""The resources and prompts of a crib's servers that a view may use."""
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
@@ -71,33 +71,33 @@ class ViewContent:
         self._listing = listing
 
     async def resources(self) -> tuple[Resource, ...]:
-        """Return what can be read, server by server."""
-        return (await self._listed("resources", "current"))[0]
+        """Return the resources, server by server."""
+        return (await self._list("resources", "current"))[0]
 
     async def templates(self) -> tuple[ResourceTemplate, ...]:
         """Return the templates of further resources."""
-        return (await self._listed("templates", "current"))[0]
+        return (await self._list("templates", "current"))[0]
 
     async def prompts(self) -> tuple[Prompt, ...]:
         """Return the prompts, server by server."""
-        return (await self._listed("prompts", "current"))[0]
+        return (await self._list("prompts", "current"))[0]
 
     async def find_prompt(self, is_wanted: Callable[[Prompt], bool]) -> Prompt | None:
-        """Return the first prompt that is wanted, of those that are known, or else of all that there are."""
+        """Return the first matching prompt: a known one, or else after asking the servers again."""
         ways: tuple[_How, ...] = ("known", "fresh")
         for how in ways:
-            prompts, _ = await self._listed("prompts", how)
+            prompts, _ = await self._list("prompts", how)
             found: Prompt | None = next(filter(is_wanted, prompts), None)
             if found is not None:
                 return found
         return None
 
     async def list_for_client(self, kind: ContentKind) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what is known of the servers, at once, and what MCP says of how long it is fresh.
+        """Return the known items of all servers, and the result fields of MCP for their freshness.
 
-        A list that is not known is waited for a moment, the first time; whoever listens to changes is told
-        when it comes. One whose server says for how long it is fresh is asked for again after that, unless
-        the server tells of changes; all others are fetched in the background when they are a minute old.
+        A missing list is waited for briefly, the first time; listeners are notified when it comes later.
+        A list with a TTL of its server is fetched again after that, unless the server announces changes; all
+        others are fetched in the background when they are a minute old.
         """
         unknown: dict[Source, anyio.Event] = {}
         stale: dict[Source, anyio.Event] = {}
@@ -107,18 +107,18 @@ class ViewContent:
             is_old = self.lists.error(source, kind) is not None if age is None else age >= LIST_MAX_AGE
             if not is_known or self.lists.is_changed(source, kind) or (is_old and source[1] is not None):
                 unknown[source] = self._fetch(name, kind)
-            elif age is not None and self._is_over(name, kind):
+            elif age is not None and self._has_expired(name, kind):
                 stale[source] = self._fetch(name, kind)
             elif is_old:
                 self._fetch(name, kind)
         await self._wait_for(unknown, _MOMENT)
         await self._wait_for(stale, _PATIENCE)
-        found = await self._known(kind, is_given=True)
+        found = await self._read_known(kind, is_given=True)
         fresh = [self.lists.freshness(self._source(name), kind) for name in self.names]
         return tuple(found), together(fresh, LIST_MAX_AGE)
 
     async def _wait_for(self, fetches: Mapping[Source, anyio.Event], seconds: float) -> None:
-        """Wait for lists, and note which servers are late, so that nobody waits for those again."""
+        """Wait for fetches, and note the servers that are late, so that no request waits for them again."""
         pending = {source: event for source, event in fetches.items() if not self.lists.is_late(source)}
         with anyio.move_on_after(seconds):
             for event in pending.values():
@@ -127,8 +127,8 @@ class ViewContent:
             if not event.is_set():
                 self.lists.note_late(source)
 
-    def _is_over(self, name: str, kind: ContentKind) -> bool:
-        """Return whether a list is no longer fresh, as its server says, which does not tell of changes."""
+    def _has_expired(self, name: str, kind: ContentKind) -> bool:
+        """Return whether the TTL of a list is over, and its server does not announce changes."""
         is_over = self.lists.freshness(self._source(name), kind).ttl == 0
         return is_over and not self.servers.tells_changes(name, kind)
 
@@ -139,10 +139,10 @@ class ViewContent:
         return server, self.servers.person_key(server)
 
     async def listed_tools(self) -> dict[str, Any]:
-        """Have servers list their tools again that said how long they are fresh, and return how long all are.
+        """Ask the servers whose tool lists have expired again; return the result fields for the freshness.
 
-        What they list is in the catalogue then. A server that cannot is left alone, as is one that says when
-        its tools change.
+        The catalogue has their answers then. A server that fails is ignored, and one that announces changes
+        is not asked.
         """
 
         async def again(name: str) -> None:
@@ -159,23 +159,27 @@ class ViewContent:
         return together([self.servers.tools_freshness(name) for name in self.names], LIST_MAX_AGE)
 
     async def read(self, uri: str, server: str | None) -> tuple[ResourceContents, ...]:
-        """Return the contents of a resource, of the server that lists it or has a template for it."""
-        return await self.servers.read(await self.admit_address(await self._whose(uri, server), uri), uri)
+        """Read a resource from a server, or the one that lists it or has a template for it."""
+        return await self.servers.read(
+            await self.admit_address(await self._resolve_server(uri, server), uri), uri
+        )
 
     async def watch(self, uri: str, server: str | None) -> Callable[[], Awaitable[None]]:
-        """Have the server that `read` would ask tell of changes; returns what stops that.
+        """Subscribe to changes of a resource at the server that `read` would ask; return the unsubscribe.
 
-        Each watcher stops for itself: the server gets one subscription for all of them, until the last has
-        stopped, and a new one when it was restarted; the resource counts as changed then.
+        The server gets one subscription for all watchers, until the last has stopped, and a new one after a
+        restart, when the resource counts as changed.
 
         Raises:
-            RequestRefusedError: the server does not tell of it, or too many are watched.
+            RequestRefusedError: the server refuses the subscription, or too many resources are watched.
             ResourceNotFoundError, ServerUnavailableError: as for `read`.
         """
-        return await self.servers.watch(await self.admit_address(await self._whose(uri, server), uri), uri)
+        return await self.servers.watch(
+            await self.admit_address(await self._resolve_server(uri, server), uri), uri
+        )
 
     def on_change(self, callback: OnContent) -> Callable[[], None]:
-        """Call back when a list differs, or a resource has changed; returns what stops that.
+        """Add a listener for changed lists and resources; return a function that removes it.
 
         The callback is called in the event loop of the crib, and must not block. Servers are not started for
         it. A change of one resource comes only while that is watched, and to all
@@ -190,15 +194,15 @@ class ViewContent:
         return self.lists.on_change(pass_on)
 
     def may_hear(self, change: ContentChange, person: Hashable | None) -> bool:
-        """Return whether somebody may know of a change: what changed can be listed or read here.
+        """Return whether a listener may be notified of a change, because it may list or read the content.
 
-        `person` is whose content of the server they get; None where it is everybody's.
+        `person` is the owner of the content that the listener gets from the server; None if all get the same.
         """
         if change.server not in self.names or change.owner not in (None, person):
             return False
         return change.kind != "updated" or self.admits(change.server, change.uri or "")
 
-    async def _whose(self, uri: str, server: str | None) -> str:
+    async def _resolve_server(self, uri: str, server: str | None) -> str:
         return await self.server_of(uri) if server is None else self.check(server)
 
     async def server_of(self, uri: str) -> str:
@@ -208,10 +212,10 @@ class ViewContent:
             ResourceNotFoundError: there is none.
             ServerUnavailableError: one that may have it does not answer.
         """
-        found, _, _ = await self._server_of(uri, "known")
+        found, _, _ = await self._find_server(uri, "known")
         if found is not None:
             return found
-        found, listed, failed = await self._server_of(uri, "fresh")
+        found, listed, failed = await self._find_server(uri, "fresh")
         if found is not None:
             return found
         if failed:
@@ -219,20 +223,20 @@ class ViewContent:
         close = nearest(uri, [each.uri for each in listed])
         raise ResourceNotFoundError(uri, (close,) if close else ())
 
-    async def _server_of(
+    async def _find_server(
         self, uri: str, how: _How
     ) -> tuple[str | None, tuple[Resource, ...], list[ToolcribError]]:
-        """Return the server of a resource, all resources, and who did not answer."""
-        listed, failed = await self._listed("resources", how)
+        """Return the server of a resource if there is one, all resources, and the errors of servers."""
+        listed, failed = await self._list("resources", how)
         server = next((each.server for each in listed if each.uri == uri), None)
         if server is None:
-            templates, _ = await self._listed("templates", how)
-            server = next((each.server for each in templates if _fits(uri, each.uri_template)), None)
+            templates, _ = await self._list("templates", how)
+            server = next((each.server for each in templates if _may_match(uri, each.uri_template)), None)
         return server, listed, failed
 
     async def prompt(self, ref: str, args: Mapping[str, str]) -> PromptResult:
-        """Return a prompt, filled in; `ref` is `server:name`, or a name that one server alone has."""
-        server, name = await self._prompt(ref)
+        """Return the messages of a prompt; `ref` is `server:name`, or a name that only one server has."""
+        server, name = await self._resolve_prompt(ref)
         self.admit(server, name)
         try:
             return await self.servers.prompt(server, name, args)
@@ -246,11 +250,11 @@ class ViewContent:
             raise RequestRefusedError(server, error.method, reason, error.code) from error
 
     async def complete(self, ref: str, argument: str, value: str, known: Mapping[str, str]) -> Completion:
-        """Return values for an argument of a prompt, or of a template of resources."""
+        """Return completions for an argument of a prompt or of a resource template."""
         if "{" in ref:
             server = await self.admit_address(await self.server_of_template(ref), ref)
             return await self.servers.complete(server, "resource", ref, (argument, value), known)
-        server, name = await self._prompt(ref)
+        server, name = await self._resolve_prompt(ref)
         self.admit(server, name)
         return await self.servers.complete(server, "prompt", name, (argument, value), known)
 
@@ -264,19 +268,19 @@ class ViewContent:
         failed: list[ToolcribError] = []
         ways: tuple[_How, ...] = ("known", "fresh")
         for how in ways:
-            templates, failed = await self._listed("templates", how)
+            templates, failed = await self._list("templates", how)
             found = (each.server for each in templates if each.uri_template == template)
             server: str | None = next(found, None)
             if server is not None:
                 return server
         raise failed[0] if failed else ResourceNotFoundError(template)
 
-    async def _prompt(self, ref: str) -> tuple[str, str]:
-        """Return the server and the name of a prompt."""
+    async def _resolve_prompt(self, ref: str) -> tuple[str, str]:
+        """Return the server and the name of a prompt by its reference."""
         server, colon, name = ref.partition(":")
         if colon and server in self.names:
             return server, name
-        prompts, failed = await self._listed("prompts", "current")
+        prompts, failed = await self._list("prompts", "current")
         found = [each for each in prompts if each.name == ref]
         if len(found) == 1:
             return found[0].server, found[0].name
@@ -292,7 +296,7 @@ class ViewContent:
         return self.admits(item.server, _name_of(item))
 
     def admit(self, server: str, name: str) -> str:
-        """Return a server's name, if the rules let its resource or prompt of a name be used.
+        """Check a resource or prompt against the rules, and return the name of its server.
 
         Raises:
             PolicyDeniedError: they do not.
@@ -302,7 +306,7 @@ class ViewContent:
         return server
 
     async def admit_address(self, server: str, uri: str) -> str:
-        """Return a server's name, if the rules let it be asked about a resource or a template.
+        """Check the address of a resource or template against the rules, and return the name of its server.
 
         The server gets the address as it is written. Where the rules tell addresses apart it must therefore
         be canonical, so that all servers read it alike, or stand in the server's own lists.
@@ -332,28 +336,28 @@ class ViewContent:
         return False
 
     def admits(self, server: str, name: str) -> bool:
-        """Return whether `admit` would let a resource or prompt be used."""
+        """Return whether `admit` allows a resource or prompt."""
         return self._grants is None or self._grants.admits(f"{server}:{name}")
 
     def admits_all(self, server: str) -> bool:
-        """Return whether the rules, where there are any, let everything of a server be used."""
+        """Return whether the rules allow all resources and prompts of a server."""
         return self.admits(server, "")
 
     def check(self, server: str) -> str:
-        """Return a server's name.
+        """Return the name of a server if this view has it.
 
         Raises:
-            ServerUnavailableError: there is no such server here.
+            ServerUnavailableError: it does not.
         """
         if server not in self.names:
             raise ServerUnavailableError(server, "there is no such server here")
         return server
 
-    async def _listed(self, kind: ContentKind, how: _How) -> tuple[tuple[Any, ...], list[ToolcribError]]:
-        """Return what the servers have, in their order, and why some of those that were asked did not answer.
+    async def _list(self, kind: ContentKind, how: _How) -> tuple[tuple[Any, ...], list[ToolcribError]]:
+        """Return the items of all servers, in their order, and the errors of those that were asked.
 
-        A list of an earlier run is good enough to be current, and so is one that its server says to be fresh,
-        or whose changes it tells.
+        Current lists are those of an earlier run, those within their TTL, and those whose changes the server
+        announces.
         """
         asked: dict[str, anyio.Event] = {}
         for name in self.names:
@@ -368,18 +372,18 @@ class ViewContent:
         for event in asked.values():
             await event.wait()
         errors = [self.lists.error(self._source(name), kind) for name in asked]
-        found = await self._known(kind, is_given=how == "current")
+        found = await self._read_known(kind, is_given=how == "current")
         return tuple(found), [error for error in errors if error is not None]
 
-    async def _known(self, kind: ContentKind, *, is_given: bool) -> list[Any]:
-        """Return what is known of the servers, in their order, as far as the rules let it be found."""
+    async def _read_known(self, kind: ContentKind, *, is_given: bool) -> list[Any]:
+        """Return the cached items of the servers, in their order, that the rules let be found."""
         names = list(self.names)
         lists = [self.lists.items(self._source(name), kind, is_given=is_given) for name in names]
         items = [item for known in lists for item in known or ()]
-        return items if self._grants is None else await self._found(items)
+        return items if self._grants is None else await self._filter_by_rules(items)
 
-    async def _found(self, items: list[Any]) -> list[Any]:
-        """Return what the rules let be found, letting others have their turn where there is much."""
+    async def _filter_by_rules(self, items: list[Any]) -> list[Any]:
+        """Return the items that the rules let be found; yields to other tasks between batches."""
         allowed: list[Any] = []
         for start in range(0, len(items), _TURN):
             allowed += filter(self._may_find, items[start : start + _TURN])
@@ -388,14 +392,14 @@ class ViewContent:
 
 
 def _name_of(item: Any) -> str:
-    """Return what rules call a resource, a template or a prompt."""
+    """Return the name by which rules know a resource, a template or a prompt."""
     return str(getattr(item, "uri", None) or getattr(item, "uri_template", None) or item.name)
 
 
-def _fits(uri: str, template: str) -> bool:
-    """Return whether an address can come of a template, whatever it is filled in with.
+def _may_match(uri: str, template: str) -> bool:
+    """Return whether a template can expand to an address, whatever its variables are.
 
-    >>> _fits("file:///notes/a.txt", "file:///{dir}/{name}.txt"), _fits("file:///a.md", "file:///{name}.txt")
+    >>> _may_match("file:///notes/a.txt", "file:///{dir}/{name}.txt"), _may_match("file:///a.md", "file:///{name}.txt")
     (True, False)
     """
     first, *middle = _EXPRESSION.split(template)

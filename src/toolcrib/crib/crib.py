@@ -1,6 +1,6 @@
 """One object that keeps tools, finds them and runs them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, Unpack, overload
 
 import anyio
@@ -20,13 +20,14 @@ from toolcrib.errors import CribStateError, InvalidToolError, Problem
 from toolcrib.errors.base import counted
 from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.audit import AuditStatus
+from toolcrib.execution.chains import ChainResult
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.policy.rules import Approver
 from toolcrib.model import LocalBackend, LocalTool, SchemaValidator, Tool, ToolOptions, tool
 from toolcrib.model.decorator import check_options, replaced
 from toolcrib.runs import RunStore
-from toolcrib.runtime import Sandbox
+from toolcrib.runtime import ExecuteResult, Sandbox
 
 if TYPE_CHECKING:
     from toolcrib.adapter import Adapter
@@ -35,7 +36,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Crib(SavedTools):
+class Crib(View):
     """Keeps tools, finds them and runs them: Python functions, MCP servers and HTTP APIs alike.
 
     >>> import anyio
@@ -117,8 +118,8 @@ class Crib(SavedTools):
             on_demand=on_demand,
         )
         self._engine = Engine(load(config), hooks, self._way_in)
-        self._saved = set()
         super().__init__(SharedState(self._engine, Sandboxes(hooks.sandboxes)))
+        self._saved_tools = SavedTools(self._engine, self)
 
     def __repr__(self) -> str:
         source = self.settings.source or "no file"
@@ -152,7 +153,7 @@ class Crib(SavedTools):
         self._shared.state = "open"
         try:
             await self._engine.open()
-            await to_thread.run_sync(self._load_saved)
+            await to_thread.run_sync(self._saved_tools.load)
         except BaseException:
             self._shared.state = "closed"
             with anyio.CancelScope(shield=True):
@@ -247,9 +248,61 @@ class Crib(SavedTools):
         """Return the part of this crib that a toolset admits: one of the settings by its name, or any other.
 
         Every call makes another view, of what the toolset is then; making one costs nothing, and all of them
-        share the servers and the sandboxes of the crib. There are views of nobody but the crib itself.
+        share the servers and the sandboxes of the crib. Views cannot be nested.
 
         Raises:
             ConfigError: no toolset is called that, or it names what no tool can be called.
         """
         return View(self._shared, scope_of(toolset, self.settings))
+
+    def save_as_tool(
+        self,
+        result: ExecuteResult | ChainResult,
+        *,
+        name: str,
+        version: str = "1.0.0",
+        namespace: str | None = None,
+        description: str = "",
+        parameters: Collection[str] | Mapping[str, str] | None = None,
+    ) -> Tool:
+        """Make a tool of a run that went well, add it to the catalogue, and return it.
+
+        It runs the same code in the same kind of sandbox, or the same chain, as whoever calls it: all its
+        calls are theirs, and the policy is asked about each. Its input schema has the parameters, with what
+        the run used as their defaults; its output schema is what the run gave. Where the catalogue is kept,
+        so is the tool; under the same name and version it takes the place of an earlier one.
+
+        Args:
+            result: what `execute` or `run_chain` returned.
+            name: the name of the tool.
+            version: its version.
+            namespace: its namespace.
+            description: what it is for, for those who search.
+            parameters: of code, the names of the constants that callers may set: assignments of a literal
+                at the top of the code, to a name that is assigned once; None means all of them. Of a chain,
+                where in its steps each parameter stands, such as `{"city": "/0/args/city"}`.
+
+        Raises:
+            InvalidToolError: there is nothing to save, or a parameter is not there.
+        """
+        return self._saved_tools.save(
+            result,
+            name=name,
+            version=version,
+            namespace=namespace,
+            description=description,
+            parameters=parameters,
+        )
+
+    def saved_tools(self) -> tuple[Tool, ...]:
+        """Return the tools that were made with `save_as_tool`, in the order of their ids."""
+        return self._saved_tools.list_all()
+
+    def delete_saved_tool(self, tool_id: str) -> None:
+        """Take a saved tool out of the catalogue, and forget it; a call of it that runs goes on.
+
+        Raises:
+            ToolNotFoundError: there is no such tool.
+            InvalidToolError: it was not made with `save_as_tool`.
+        """
+        self._saved_tools.delete(tool_id)

@@ -1,7 +1,6 @@
 """The engine behind a crib: its parts, rebuilt when it is opened or reloaded, and their task group."""
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -11,6 +10,7 @@ import anyio
 from anyio import to_thread
 
 from toolcrib.concurrency.background import Background
+from toolcrib.concurrency.lru import LruCache
 from toolcrib.crib.compose import (
     Hooks,
     issuers_of,
@@ -95,7 +95,7 @@ class Engine:
         self._ended = anyio.Event()
         self._life: Background | None = None
         self._failure: BaseException | None = None
-        self._visible: OrderedDict[Hashable, VisibleTools] = OrderedDict()
+        self._visible: LruCache[Hashable, VisibleTools] = LruCache(_MAX_VISIBLE)
         self.tools = VisibleTools(self)
         """All tools."""
         self._set_catalogue(hooks.store)
@@ -121,10 +121,10 @@ class Engine:
         # By identity: toolsets that admit the same tools still learn results separately. The entry keeps
         # the scope alive, so that its id is not reused.
         key = id(scope), who
-        found = self._visible.pop(key, None) or VisibleTools(self, scope, principal)
-        self._visible[key] = found
-        if len(self._visible) > _MAX_VISIBLE:
-            self._visible.popitem(last=False)
+        found = self._visible.get(key)
+        if found is None:
+            found = VisibleTools(self, scope, principal)
+            self._visible.put(key, found)
         return found
 
     def _make_runner(self) -> Runner:

@@ -1,4 +1,4 @@
-"""The tools of a catalogue in the formats of model providers."""
+"""Converts the tools of a catalogue to the formats of model providers."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def make_formats(adapters: "Sequence[Adapter]") -> "AdapterRegistry":
-    """Return the formats of tool definitions, these adapters in place of those of the same names."""
+    """Return a registry of the built-in adapters and these, which replace those of the same names."""
     from toolcrib.adapter import default_registry  # noqa: PLC0415 - a quarter of the time to import a crib
 
     registry = default_registry()
@@ -30,24 +30,24 @@ def convert(
     tools: Iterable[str | ToolId | Tool] | None,
     **options: Any,
 ) -> "list[Conversion]":
-    """Return tools in a provider's format, each under a name of its own: all, or those named."""
+    """Convert all or the named tools to a provider's format, each under a unique name."""
     chosen = (
-        _all_tools(index)
+        _list_all_tools(index)
         if tools is None
-        else [_given(index, one) if isinstance(one, Tool) else index.resolve(one) for one in tools]
+        else [_check_in_view(index, one) if isinstance(one, Tool) else index.resolve(one) for one in tools]
     )
     return formats.convert_many(chosen, source="mcp", target=target, **options)
 
 
-def _given(index: Index | IndexView, tool: Tool) -> Tool:
-    """Return a tool as it is given; a part of a catalogue has to have it."""
+def _check_in_view(index: Index | IndexView, tool: Tool) -> Tool:
+    """Return the tool; raise an error if a view of the catalogue does not have it."""
     if isinstance(index, IndexView):
         index.get(tool.id)
     return tool
 
 
-def _all_tools(index: Index | IndexView) -> list[Tool]:
-    """Return every tool, in the order of the ids; looked at again where one went in between."""
+def _list_all_tools(index: Index | IndexView) -> list[Tool]:
+    """Return all tools in the order of their ids; start again if one is removed meanwhile."""
     while True:
         try:
             return [index.get(summary.id) for summary in index.every()]

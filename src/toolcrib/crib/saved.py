@@ -1,4 +1,4 @@
-"""Tools made of runs: code or a chain that worked, kept in the catalogue under a name and a version."""
+"""Tools made of runs: code or a chain that succeeded, stored in the catalogue under a name and a version."""
 
 import json
 import logging
@@ -21,11 +21,11 @@ from toolcrib.runtime import ExecuteResult
 
 _LOG = logging.getLogger("toolcrib.crib")
 _COLLECTION = "saved_tools"
-"""Where a store keeps them, by id."""
+"""The name of the collection of texts in a store that has them, by id."""
 
 
 class _Saved(Record):
-    """A tool and what it does."""
+    """A tool, and the code or the chain that it runs."""
 
     tool: Tool
     kind: Literal["code", "chain"]
@@ -37,52 +37,35 @@ class _Saved(Record):
     """Of a chain, where in the steps each parameter stands, as a JSON Pointer."""
 
 
-class SavedTools(View):
-    """A view of all tools that also makes tools of runs."""
+class SavedTools:
+    """The tools of a crib that were made of runs; each runs what its run has run, as its caller."""
 
-    _engine: Engine
-    _saved: set[str]
-    """The ids of those that are served."""
+    def __init__(self, engine: Engine, view: View) -> None:
+        """Take the engine that serves the tools, and the view in which they run."""
+        self._engine = engine
+        self._view = view
+        self._ids: set[str] = set()
 
-    def save_as_tool(
+    def save(
         self,
         result: ExecuteResult | ChainResult,
         *,
         name: str,
-        version: str = "1.0.0",
-        namespace: str | None = None,
-        description: str = "",
-        parameters: Collection[str] | Mapping[str, str] | None = None,
+        version: str,
+        namespace: str | None,
+        description: str,
+        parameters: Collection[str] | Mapping[str, str] | None,
     ) -> Tool:
-        """Make a tool of a run that went well, add it to the catalogue, and return it.
-
-        It runs the same code in the same kind of sandbox, or the same chain, as whoever calls it: all its
-        calls are theirs, and the policy is asked about each. Its input schema has the parameters, with what
-        the run used as their defaults; its output schema is what the run gave. Where the catalogue is kept,
-        so is the tool; under the same name and version it takes the place of an earlier one.
-
-        Args:
-            result: what `execute` or `run_chain` returned.
-            name: the name of the tool.
-            version: its version.
-            namespace: its namespace.
-            description: what it is for, for those who search.
-            parameters: of code, the names of the constants that callers may set: assignments of a literal
-                at the top of the code, to a name that is assigned once; None means all of them. Of a chain,
-                where in its steps each parameter stands, such as `{"city": "/0/args/city"}`.
-
-        Raises:
-            InvalidToolError: there is nothing to save, or a parameter is not there.
-        """
+        """Make a tool of a run, serve it, and store it; see `Crib.save_as_tool`."""
         if isinstance(result, ChainResult):
             if parameters is not None and not isinstance(parameters, Mapping):
-                raise _refused("say where the parameters stand: {'city': '/0/args/city'}", name)
-            saved, defaults = _of_chain(result, dict(parameters or {}))
+                raise _refusal("say where the parameters stand: {'city': '/0/args/city'}", name)
+            saved, defaults = _read_chain(result, dict(parameters or {}))
             value = result.final
         else:
-            saved, defaults = _of_code(result, None if parameters is None else list(parameters))
+            saved, defaults = _read_code(result, None if parameters is None else list(parameters))
             value = result.value
-        called = _called(result)
+        called = _called_tools(result)
         tool = Tool(
             name=name,
             namespace=namespace,
@@ -90,14 +73,14 @@ class SavedTools(View):
             description=description or f"Made of a run that called {', '.join(called) or 'no tools'}.",
             input_schema={
                 "type": "object",
-                "properties": {key: _parameter(default) for key, default in defaults.items()},
+                "properties": {key: _parameter_schema(default) for key, default in defaults.items()},
                 "additionalProperties": False,
             },
-            output_schema=_promised(ObservedShape.of(value).json_schema()),
-            annotations=self._annotations(called),
+            output_schema=_loosen(ObservedShape.of(value).json_schema()),
+            annotations=self._combine_annotations(called),
         )
         if str(tool.id) in called:
-            raise _refused(f"it calls {tool.id} itself, which it would replace", name)
+            raise _refusal(f"it calls {tool.id} itself, which it would replace", name)
         self._serve(_Saved(tool=tool, **saved))
         store = self._engine.index.store
         if store is not None:
@@ -105,30 +88,25 @@ class SavedTools(View):
             store.write_texts(_COLLECTION, {str(tool.id): json.dumps(kept)}, ())
         return tool
 
-    def saved_tools(self) -> tuple[Tool, ...]:
-        """Return the tools that were made with `save_as_tool`, in the order of their ids."""
-        return tuple(self._engine.index.get(found) for found in sorted(self._saved))
+    def list_all(self) -> tuple[Tool, ...]:
+        """Return the tools in the order of their ids."""
+        return tuple(self._engine.index.get(found) for found in sorted(self._ids))
 
-    def delete_saved_tool(self, tool_id: str) -> None:
-        """Take a saved tool out of the catalogue, and forget it; a call of it that runs goes on.
-
-        Raises:
-            ToolNotFoundError: there is no such tool.
-            InvalidToolError: it was not made with `save_as_tool`.
-        """
+    def delete(self, tool_id: str) -> None:
+        """Remove a tool from the catalogue and from the store; see `Crib.delete_saved_tool`."""
         tool = self._engine.index.resolve(tool_id)
         found = str(tool.id)
-        if found not in self._saved:
-            raise _refused(f"{found} was not saved from a run, and goes with what added it", tool.name)
+        if found not in self._ids:
+            raise _refusal(f"{found} was not saved from a run, and goes with what added it", tool.name)
         store = self._engine.index.store
         if store is not None:
             store.write_texts(_COLLECTION, delete=[found])
         self._engine.index.unregister(found, LocalBackend(name=found))
         self._engine.handlers.remove(found)
-        self._saved.remove(found)
+        self._ids.remove(found)
 
-    def _load_saved(self) -> None:
-        """Serve the tools that were saved in the store."""
+    def load(self) -> None:
+        """Serve the tools of the store; one that cannot be read is logged and left out."""
         store = self._engine.index.store
         for tool_id, text in () if store is None else store.texts(_COLLECTION):
             try:
@@ -137,21 +115,23 @@ class SavedTools(View):
                 _LOG.warning("the saved tool %s is left out: %s", tool_id, error)
 
     def _serve(self, saved: _Saved) -> None:
+        """Register a tool, and the function that runs it."""
+
         async def run(saved_tool_arguments: dict[str, Any], context: Context) -> Any:
             nested = context.nested if isinstance(context, RunningCall) else None
             if saved.kind == "code":
                 code = with_constants(saved.code, saved_tool_arguments)
-                return (await self.execute(code, backend=saved.backend, context=nested)).value
-            steps = _filled(list(saved.steps), saved.parameters, saved_tool_arguments)
-            return (await self.run_chain(steps, context=nested)).final
+                return (await self._view.execute(code, backend=saved.backend, context=nested)).value
+            steps = _fill_in(list(saved.steps), saved.parameters, saved_tool_arguments)
+            return (await self._view.run_chain(steps, context=nested)).final
 
         backend = LocalBackend(name=str(saved.tool.id))
         self._engine.register(saved.tool, backend)
         self._engine.handlers.add(backend.name, run)
-        self._saved.add(backend.name)
+        self._ids.add(backend.name)
 
-    def _annotations(self, called: Collection[str]) -> dict[str, bool]:
-        """Return what holds of all the tools that are called."""
+    def _combine_annotations(self, called: Collection[str]) -> dict[str, bool]:
+        """Return the annotations that hold for all tools that a run has called."""
         requests = []
         for tool_id in called:
             try:
@@ -165,43 +145,44 @@ class SavedTools(View):
         }
 
 
-def _of_code(result: ExecuteResult, chosen: list[str] | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what is kept of code, and the defaults of its parameters."""
+def _read_code(result: ExecuteResult, chosen: list[str] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of a `_Saved` that runs code, and the defaults of its parameters."""
     if not result.code:
-        raise _refused("the run did not end well, so that there is nothing to save")
+        raise _refusal("the run did not end well, so that there is nothing to save")
     found = constants(result.code)
     if unknown := sorted(set(chosen or ()) - found.keys()):
         known = ", ".join(map(repr, found)) or "none"
-        raise _refused(f"{unknown[0]!r} is not the name of a constant in the code; there are {known}")
+        raise _refusal(f"{unknown[0]!r} is not the name of a constant in the code; there are {known}")
     kept = {"kind": "code", "code": result.code, "backend": result.backend.kind}
     return kept, {name: value for name, value in found.items() if chosen is None or name in chosen}
 
 
-def _of_chain(result: ChainResult, places: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what is kept of a chain, and the defaults of its parameters."""
+def _read_chain(result: ChainResult, places: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of a `_Saved` that runs a chain, and the defaults of its parameters."""
     steps = [step.to_json() for step in result.steps]
     if not steps:
-        raise _refused("it has no steps")
+        raise _refusal("it has no steps")
     defaults = {}
     for name, place in places.items():
         try:
-            parent, key = _place(steps, place)
+            parent, key = _locate(steps, place)
             defaults[name] = parent[key]
         except (LookupError, TypeError, ValueError) as error:
-            raise _refused(f"{place!r} leads to nothing in the steps, for the parameter {name!r}") from error
+            raise _refusal(f"{place!r} leads to nothing in the steps, for the parameter {name!r}") from error
     return {"kind": "chain", "steps": steps, "parameters": places}, defaults
 
 
-def _filled(steps: list[Any], places: Mapping[str, str], values: Mapping[str, Any]) -> list[ChainStep]:
+def _fill_in(steps: list[Any], places: Mapping[str, str], values: Mapping[str, Any]) -> list[ChainStep]:
+    """Return the steps of a chain with values for its parameters."""
     made = json.loads(json.dumps(steps))
     for name, value in values.items():
-        parent, key = _place(made, places[name])
+        parent, key = _locate(made, places[name])
         parent[key] = {"$literal": value}
     return [ChainStep.from_json(step) for step in made]
 
 
-def _place(steps: Any, place: str) -> tuple[Any, Any]:
-    """Return what a pointer leads into, and the key there."""
+def _locate(steps: Any, place: str) -> tuple[Any, Any]:
+    """Return the container that a pointer leads into, and the key in it."""
     *path, last = parse_pointer(place)
     whole = steps
     for part in path:
@@ -209,30 +190,30 @@ def _place(steps: Any, place: str) -> tuple[Any, Any]:
     return whole, int(last) if isinstance(whole, list) else last
 
 
-def _called(result: ExecuteResult | ChainResult) -> list[str]:
+def _called_tools(result: ExecuteResult | ChainResult) -> list[str]:
     if isinstance(result, ExecuteResult):
         return list(dict.fromkeys(call.tool_id for call in result.tool_calls))
     steps = [part for step in result.results for part in (step, *step.parts)]
     return list(dict.fromkeys(step.tool_id for step in steps if step.tool_id))
 
 
-def _parameter(default: Any) -> dict[str, Any]:
-    return {**_promised(ObservedShape.of(default).json_schema()), "default": default}
+def _parameter_schema(default: Any) -> dict[str, Any]:
+    return {**_loosen(ObservedShape.of(default).json_schema()), "default": default}
 
 
-def _promised(schema: Any) -> Any:
-    """Return what one value shows of those to come: their types, but not what is required or null."""
+def _loosen(schema: Any) -> Any:
+    """Return the schema of one value, without what other values may break: required keys, null, integers."""
     if isinstance(schema, list):
-        return [_promised(member) for member in schema]
+        return [_loosen(member) for member in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("type") == "null":
         return {}
-    looser = {name: _promised(member) for name, member in schema.items() if name != "required"}
+    looser = {name: _loosen(member) for name, member in schema.items() if name != "required"}
     if "additionalProperties" in looser or looser.get("type") == "object":
         looser["additionalProperties"] = True
     return looser | ({"type": "number"} if looser.get("type") == "integer" else {})
 
 
-def _refused(reason: str, name: str | None = None) -> InvalidToolError:
+def _refusal(reason: str, name: str | None = None) -> InvalidToolError:
     return InvalidToolError((Problem("", "run", reason),), name)

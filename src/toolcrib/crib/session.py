@@ -1,4 +1,4 @@
-"""A model's conversation with tools: what a request says of them, and the answers to the model's calls."""
+"""Tool sessions: the tools for a model's requests, and the results of the calls in its responses."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ToolSession:
-    """The tools that a model is given, and the way its calls take; `Crib.session` makes it.
+    """The converted tools of a conversation, and the function that runs its calls; see `Crib.session`.
 
     It keeps nothing of the conversation: one session may serve many at once.
     """
@@ -36,7 +36,7 @@ class ToolSession:
 
     @property
     def tools(self) -> list[Any]:
-        """What to send as `tools`; a copy, which may be changed."""
+        """The value of `tools` in a request; a copy, which may be changed."""
         return self._bundle.tools
 
     @property
@@ -62,7 +62,7 @@ class ToolSession:
 
         async def answer(place: int, payload: Any) -> None:
             try:
-                results[place] = await self._answer(payload)
+                results[place] = await self._run_call(payload)
             except ToolcribError as error:
                 failures.append(error)
 
@@ -73,8 +73,8 @@ class ToolSession:
             raise failures[0]
         return [*turn.messages, *self._format.answer(results)]
 
-    async def _answer(self, payload: Any) -> Any:
-        """Return the result of a call in the provider's format, whatever comes of it."""
+    async def _run_call(self, payload: Any) -> Any:
+        """Run a call, and return its result or its error in the provider's format."""
         try:
             call = self._bundle.decode_call(payload)
             result: RunResult = await self._run(call.tool_id, call.args)
@@ -86,7 +86,7 @@ class ToolSession:
 
 
 class SyncToolSession:
-    """A `ToolSession` whose `run` returns when it is done; `SyncCrib.session` makes it."""
+    """A `ToolSession` whose `run` blocks; see `SyncCrib.session`."""
 
     def __init__(self, session: ToolSession, ask: Callable[[Callable[[], Any]], Any]) -> None:
         """Take a session, and what runs an asynchronous function."""
@@ -95,7 +95,7 @@ class SyncToolSession:
 
     @property
     def tools(self) -> list[Any]:
-        """What to send as `tools`; a copy, which may be changed."""
+        """The value of `tools` in a request; a copy, which may be changed."""
         return self._session.tools
 
     @property

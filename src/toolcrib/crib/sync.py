@@ -1,4 +1,13 @@
-"""The same crib for programs without an event loop."""
+"""SyncCrib: a crib for programs without an event loop.
+
+The crib lives in an event loop in its own thread (`LoopThread`), which starts with the first call that needs
+servers. Each method submits one asynchronous call and waits; an interrupt of the wait cancels the call. The
+wrapper holds no reference from the loop's thread to itself, so that a forgotten crib is collected and its
+finalizer stops the loop; that is why `_close` is a function and takes the parts that it closes.
+
+Errors leave as if the caller's line had raised them: a decorator of the class removes toolcrib's own frames
+from tracebacks, which otherwise have thirty lines of threads and task groups.
+"""
 
 import threading
 import weakref
@@ -56,12 +65,14 @@ T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
-_WITHIN = "this is the event loop of the crib, which would wait for itself; use Crib and await, or a thread"
-_CARRIERS = frozenset({"toolcrib", "anyio", "asyncio", "concurrent", "contextlib", "threading"})
-"""Packages whose frames say nothing to whoever made a call: they carry it to its tool, and the error back."""
-_RAISING = frozenset({"__init__", "__enter__", "__getitem__", "_ask"})
-"""Methods that raise errors, beside the public ones."""
-_ENDED = {
+_DEADLOCK_MESSAGE = (
+    "this is the event loop of the crib, which would wait for itself; use Crib and await, or a thread"
+)
+_HIDDEN_PACKAGES = frozenset({"toolcrib", "anyio", "asyncio", "concurrent", "contextlib", "threading"})
+"""Packages whose frames are removed: they only carry a call to its tool, and the error back."""
+_WRAPPED_METHODS = frozenset({"__init__", "__enter__", "__getitem__", "_run_started"})
+"""Methods whose errors are shortened, beside the public ones."""
+_ENDED_MESSAGES = {
     "closed": "this crib is closed already; make another",
     "closed meanwhile": "this crib was closed before the answer was there",
     "forked": "this crib was opened by the process that this one was forked from; make another",
@@ -69,15 +80,18 @@ _ENDED = {
 }
 
 
-def _foreign_part(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from the first frame on that is not toolcrib's or of what carries its calls."""
-    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _CARRIERS:
+def _skip_own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without its leading frames of `_HIDDEN_PACKAGES`; None if it has no others."""
+    while (
+        trace is not None
+        and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _HIDDEN_PACKAGES
+    ):
         trace = trace.tb_next
     return trace
 
 
-def _shorten(error: ToolcribError) -> None:
-    """Take toolcrib's own frames out of the tracebacks of an error and of its causes.
+def _hide_own_frames(error: ToolcribError) -> None:
+    """Remove toolcrib's own frames from the tracebacks of an error and of its causes.
 
     What a handler or a hook of the program raised keeps the frames of the program. An exception that is not
     one of toolcrib's and has no other frames than its own is a defect of toolcrib, and keeps all.
@@ -86,14 +100,14 @@ def _shorten(error: ToolcribError) -> None:
     seen: set[int] = set()
     while pending is not None and id(pending) not in seen:
         seen.add(id(pending))
-        kept = _foreign_part(pending.__traceback__)
+        kept = _skip_own_frames(pending.__traceback__)
         if kept is not None or isinstance(pending, ToolcribError):
             pending.__traceback__ = kept
         pending = pending.__cause__ or (None if pending.__suppress_context__ else pending.__context__)
 
 
 def _raise_in_callers(cls: type[C]) -> type[C]:
-    """Have the methods of a class raise toolcrib's errors as if the line that called them did."""
+    """Make the methods of a class raise toolcrib's errors as if the calling line had raised them."""
 
     def shortening(method: Callable[P, R]) -> Callable[P, R]:
         @wraps(method)
@@ -101,20 +115,20 @@ def _raise_in_callers(cls: type[C]) -> type[C]:
             try:
                 return method(*args, **kwargs)
             except ToolcribError as error:
-                _shorten(error)
+                _hide_own_frames(error)
                 raise  # alone: `raise error` would put this frame into the traceback again
 
         return call
 
     for name, method in list(vars(cls).items()):
-        if isinstance(method, FunctionType) and (not name.startswith("_") or name in _RAISING):
+        if isinstance(method, FunctionType) and (not name.startswith("_") or name in _WRAPPED_METHODS):
             setattr(cls, name, shortening(method))
     return cls
 
 
 @_raise_in_callers
 class SyncCrib:
-    """A `Crib` whose every verb returns when it is done; its event loop runs in a thread of its own.
+    """A `Crib` whose methods block until they are done; its event loop runs in its own thread.
 
     >>> crib = SyncCrib()
     >>> @crib.add
@@ -201,7 +215,7 @@ class SyncCrib:
 
     def _open(self) -> None:
         try:
-            self._call(self._crib.__aenter__)
+            self._run_in_loop(self._crib.__aenter__)
         except CribStateError:  # it is open, and stays so, or closed
             raise
         except BaseException:
@@ -253,23 +267,23 @@ class SyncCrib:
 
     def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
         """Return the tools that fit a question, best first."""
-        return self._ask(partial(self._crib.search, query, **options))
+        return self._run_started(partial(self._crib.search, query, **options))
 
     def tools(self, **options: Unpack[ListOptions]) -> Page[Summary]:
         """Return the tools in the order of their ids."""
-        return self._ask(partial(self._crib.tools, **options))
+        return self._run_started(partial(self._crib.tools, **options))
 
     def namespaces(self) -> tuple[str, ...]:
         """Return the namespaces in order."""
-        return self._ask(self._crib.namespaces)
+        return self._run_started(self._crib.namespaces)
 
     def describe(self, tool_id: Ref, level: DetailLevel | DetailName = "schema") -> ToolDoc:
         """Return what is known about a tool."""
-        return self._ask(partial(self._crib.describe, tool_id, level))
+        return self._run_started(partial(self._crib.describe, tool_id, level))
 
     def examples(self, tool_id: Ref, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
         """Return the examples of a tool."""
-        return self._ask(partial(self._crib.examples, tool_id, max))
+        return self._run_started(partial(self._crib.examples, tool_id, max))
 
     def run(  # noqa: PLR0913 - as for a crib
         self,
@@ -293,7 +307,7 @@ class SyncCrib:
             context=context,
             defaults=defaults,
         )
-        return self._ask(partial(asked, tool_id, args))
+        return self._run_started(partial(asked, tool_id, args))
 
     def stream(
         self,
@@ -309,11 +323,11 @@ class SyncCrib:
         asked = partial(self._crib.stream, timeout=timeout, principal=principal, context=context)
         events = asked(tool_id, args, defaults=defaults)
         try:
-            while (event := self._ask(partial(anext, events, None))) is not None:
+            while (event := self._run_started(partial(anext, events, None))) is not None:
                 yield event
         finally:
             with suppress(RuntimeError):  # an interrupt closes it already, or the loop has ended
-                self._ask(events.aclose)
+                self._run_started(events.aclose)
 
     @overload
     def run_chain(
@@ -350,16 +364,16 @@ class SyncCrib:
     ) -> ChainResult | Plan:
         """Run steps one after another and return what each gave, as `Crib.run_chain` does."""
         if dry_run:
-            return self._ask(partial(self._crib.run_chain, steps, dry_run=True, limits=limits))
+            return self._run_started(partial(self._crib.run_chain, steps, dry_run=True, limits=limits))
         run = partial(self._crib.run_chain, timeout=timeout, progress=progress, limits=limits)
         who = partial(run, principal=principal, context=context)
-        return self._ask(partial(who, steps, around=around, durable=durable))
+        return self._run_started(partial(who, steps, around=around, durable=durable))
 
     def stubs(
         self, tools: Iterable[Named] | None = None, *, namespace: str | None = None, budget: int | None = None
     ) -> str:
         """Return tools as Python signatures, as `Crib.stubs` does."""
-        return self._ask(partial(self._crib.stubs, tools, namespace=namespace, budget=budget))
+        return self._run_started(partial(self._crib.stubs, tools, namespace=namespace, budget=budget))
 
     def execute(  # noqa: PLR0913 - as for a crib
         self,
@@ -377,7 +391,7 @@ class SyncCrib:
         """Run code that calls tools, in a sandbox, as `Crib.execute` does."""
         run = partial(self._crib.execute, backend=backend, profile=profile, timeout=timeout, limits=limits)
         more = partial(run, language_fallback=language_fallback, principal=principal, context=context)
-        return self._ask(partial(more, code, durable=durable))
+        return self._run_started(partial(more, code, durable=durable))
 
     def save_as_tool(
         self,
@@ -404,12 +418,12 @@ class SyncCrib:
         return self._crib.saved_tools()
 
     def delete_saved_tool(self, tool_id: str) -> None:
-        """Take a saved tool out of the catalogue, as `Crib.delete_saved_tool` does."""
+        """Delete a saved tool, as `Crib.delete_saved_tool` does."""
         self._crib.delete_saved_tool(tool_id)
 
     def runs(self, *, principal: Principal | None = None) -> tuple[RunRecord, ...]:
         """Return the durable runs, the latest first."""
-        return self._ask(partial(self._crib.runs, principal=principal))
+        return self._run_started(partial(self._crib.runs, principal=principal))
 
     def resume(
         self,
@@ -420,9 +434,9 @@ class SyncCrib:
         principal: Principal | None = None,
         context: CallContext | None = None,
     ) -> ExecuteResult | ChainResult:
-        """Go on with a durable run, as `Crib.resume` does."""
+        """Resume a durable run, as `Crib.resume` does."""
         resume = partial(self._crib.resume, repeat=repeat, answers=answers)
-        return self._ask(partial(resume, run_id, principal=principal, context=context))
+        return self._run_started(partial(resume, run_id, principal=principal, context=context))
 
     @overload
     def convert(
@@ -446,30 +460,30 @@ class SyncCrib:
         return self._crib.convert(target, tools=tools, **options)
 
     def resources(self) -> tuple[Resource, ...]:
-        """Return what the servers let be read."""
-        return self._ask(self._crib.resources)
+        """Return the resources of the servers."""
+        return self._run_started(self._crib.resources)
 
     def resource_templates(self) -> tuple[ResourceTemplate, ...]:
-        """Return the templates of resources whose addresses are to be filled in."""
-        return self._ask(self._crib.resource_templates)
+        """Return the resource templates of the servers."""
+        return self._run_started(self._crib.resource_templates)
 
     def read(self, uri: str, *, server: str | None = None) -> tuple[ResourceContents, ...]:
         """Return the contents of a resource, as `Crib.read` does."""
-        return self._ask(partial(self._crib.read, uri, server=server))
+        return self._run_started(partial(self._crib.read, uri, server=server))
 
     def prompts(self) -> tuple[Prompt, ...]:
         """Return the prompts of the servers."""
-        return self._ask(self._crib.prompts)
+        return self._run_started(self._crib.prompts)
 
     def prompt(self, name: str, args: Mapping[str, str] | None = None) -> PromptResult:
         """Return the messages of a prompt, filled in, as `Crib.prompt` does."""
-        return self._ask(partial(self._crib.prompt, name, args))
+        return self._run_started(partial(self._crib.prompt, name, args))
 
     def complete(
         self, ref: str, argument: str, value: str = "", *, args: Mapping[str, str] | None = None
     ) -> Completion:
         """Return values for an argument, as `Crib.complete` does."""
-        return self._ask(partial(self._crib.complete, ref, argument, value, args=args))
+        return self._run_started(partial(self._crib.complete, ref, argument, value, args=args))
 
     def session(
         self,
@@ -482,57 +496,57 @@ class SyncCrib:
     ) -> SyncToolSession:
         """Return tools for a conversation with a model, as `Crib.session` does."""
         session = partial(self._crib.session, tools=tools, timeout=timeout, principal=principal)
-        return SyncToolSession(self._ask(partial(session, target, **options)), self._ask)
+        return SyncToolSession(self._run_started(partial(session, target, **options)), self._run_started)
 
     def ready(self, timeout: float | None = None) -> dict[str, ServerStatus]:
         """Wait until all servers and APIs have listed their tools or failed."""
-        return self._ask(partial(self._crib.ready, timeout))
+        return self._run_started(partial(self._crib.ready, timeout))
 
     def reload(self, config: Config, *, on_switched: Callable[[], object] | None = None) -> Reload:
-        """Take up another configuration without dropping calls, and return what is different."""
-        return self._ask(partial(self._crib.reload, config, on_switched=on_switched))
+        """Apply another configuration without dropping calls, and return the differences."""
+        return self._run_started(partial(self._crib.reload, config, on_switched=on_switched))
 
     def status(self) -> dict[str, ServerStatus]:
-        """Return how the servers and APIs are doing."""
+        """Return the status of the servers and APIs."""
 
         async def status() -> dict[str, ServerStatus]:
             return self._crib.status()
 
-        return self._ask(status) if self._is_open else self._crib.status()
+        return self._run_started(status) if self._is_open else self._crib.status()
 
-    def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Return what an asynchronous function returns, run in the loop of the crib; servers are started.
+    def _run_started(self, question: Callable[[], Awaitable[T]]) -> T:
+        """Run an asynchronous function in the loop of the crib, and start the servers if necessary.
 
         Raises:
             CribStateError: the crib is closed, or is closed meanwhile; or this thread runs its loop.
         """
         if not self._is_open:
-            with self._opening:  # whoever comes while another starts it has to wait
+            with self._opening:  # of several threads one opens the crib, and the others wait for it
                 if self._crib.needs_start:
                     self._open()
                     self._end = weakref.finalize(self, _close, self._crib, self._loop)
-        return self._call(question)
+        return self._run_in_loop(question)
 
-    def _call(self, question: Callable[[], Awaitable[T]]) -> T:
-        return _call(self._loop, question)
+    def _run_in_loop(self, question: Callable[[], Awaitable[T]]) -> T:
+        return _run_in_loop(self._loop, question)
 
 
-def _call(loop: LoopThread, question: Callable[[], Awaitable[T]]) -> T:
+def _run_in_loop(loop: LoopThread, question: Callable[[], Awaitable[T]]) -> T:
     if loop.is_this_thread():
-        raise CribStateError(_WITHIN)
+        raise CribStateError(_DEADLOCK_MESSAGE)
     try:
         return loop.call(question)
     except LoopEndedError as error:
-        raise CribStateError(_ENDED[error.reason]) from error
+        raise CribStateError(_ENDED_MESSAGES[error.reason]) from error
 
 
 def _close(crib: Crib, loop: LoopThread) -> None:
-    """Stop a crib, then its loop; without what it belongs to, which may be gone."""
-    if loop.is_this_thread():  # the collector may come by anywhere
+    """Close a crib, then its loop; a function, as the finalizer must not refer to the `SyncCrib`."""
+    if loop.is_this_thread():  # garbage collection can run the finalizer in any thread, also in this one
         threading.Thread(target=_close, args=(crib, loop), daemon=True).start()
         return
     try:
-        with suppress(CribStateError):  # it is closed already
-            _call(loop, partial(crib.__aexit__, None, None, None))
+        with suppress(CribStateError):  # already closed
+            _run_in_loop(loop, partial(crib.__aexit__, None, None, None))
     finally:
         loop.close()

@@ -28,6 +28,7 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.errors.base import counted, either
+from toolcrib.errors.text import truncate
 from toolcrib.execution import CallContext, Request, RunResult, StreamEvent
 from toolcrib.execution.arguments import check_value
 from toolcrib.execution.call import NESTED_APPROVAL
@@ -554,9 +555,8 @@ class View:
             check_value(self.validator.validate_output, tool, answer, "validate_output")
         except ValidationError as error:
             schema = json.dumps(tool.output_schema, ensure_ascii=False)
-            wanted = schema if len(schema) <= _SHOWN else f"{schema[:_SHOWN]}…"
             reason = f"the answer to call {key} of {tool_id!r} does not fit its output schema"
-            text = f"{reason}, and was not recorded: {error}; what it must fit: {wanted}"
+            text = f"{reason}, and was not recorded: {error}; what it must fit: {truncate(schema, _SHOWN)}"
             raise ValidationError(error.problems, text) from error
 
     async def runs(self, *, principal: Principal | None = None) -> tuple[RunRecord, ...]:

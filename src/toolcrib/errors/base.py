@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toolcrib.errors.text import truncate
+
 MAX_MESSAGE = 500
 """How many characters the message of a problem has."""
 MAX_PROBLEMS = 32
@@ -31,7 +33,7 @@ def shown(value: object) -> str:
         text = repr(value[: _SHOWN + 1] if isinstance(value, str | bytes) else value)
     except (ValueError, RecursionError):  # an integer too long to print, or a container too deep
         text = f"a {type(value).__name__}"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return truncate(text, _SHOWN)
 
 
 def counted(count: int, noun: str) -> str:

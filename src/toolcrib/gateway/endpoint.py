@@ -20,6 +20,7 @@ from opentelemetry import trace
 
 from toolcrib import __version__
 from toolcrib.concurrency.background import Loop
+from toolcrib.concurrency.lru import LruCache
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.gateway.frontends.shared.frontend import (
@@ -106,7 +107,7 @@ class McpEndpoint:
         self._changed = anyio.Event()
         self._is_noted = False
         self._loop: Loop | None = None
-        self._schemas: dict[int, tuple[Frontend, dict[str, dict[str, Any]]]] = {}
+        self._schemas: LruCache[int, tuple[Frontend, dict[str, dict[str, Any]]]] = LruCache(_MAX_SCHEMAS)
         """Schemas of tools with arguments in headers, by the id of the frontend."""
         self._announced: dict[int, tuple[Frontend, tuple[ToolDefinition, ...]]] = {}
         """The tools last shown to clients, by the id of the frontend."""
@@ -216,7 +217,7 @@ class McpEndpoint:
 
     async def _notify_changes(self) -> None:
         """Notify the clients whose visible tools or content have changed."""
-        self._schemas = {}
+        self._schemas.clear()
         before, self._announced = self._announced, {}
         changes, self._content_changes = self._content_changes, {}
 
@@ -254,14 +255,14 @@ class McpEndpoint:
         """
         frontend = self._frontend_seen_by(authenticated_principal())
         key = id(frontend)  # unique while the frontend is stored
-        if key not in self._schemas:
+        known = self._schemas.get(key)
+        if known is None:
             tools = map(wire, frontend.tools())
             schemas = {tool["name"]: tool["inputSchema"] for tool in tools}
             headed = {name: schema for name, schema in schemas.items() if x_mcp_header_map(schema)}
-            self._schemas[key] = frontend, headed
-            if len(self._schemas) > _MAX_SCHEMAS:
-                del self._schemas[next(iter(self._schemas))]
-        return self._schemas[key][1].get(name)
+            known = frontend, headed
+            self._schemas.put(key, known)
+        return known[1].get(name)
 
     async def _register_session(self, context: _Context, _: mcp_types.NotificationParams) -> None:
         connection = connection_of(context.session)

@@ -1,6 +1,5 @@
 """The endpoints of a gateway: for all tools and for each toolset, with the frontend that each shows."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ from anyio.abc import TaskGroup
 from mcp.server.context import ServerMiddleware
 from mcp.server.request_state import RequestStateSecurity
 
+from toolcrib.concurrency.lru import LruCache
 from toolcrib.crib import Crib, GatewaySettings, Settings, ToolsetSettings, View
 from toolcrib.crib.config.gateway import Expose
 from toolcrib.execution import Principal
@@ -144,20 +144,19 @@ class Endpoints:
 
     def _frontends_by_rules(self, address: EndpointAddress, view: View) -> FrontendOf:
         """Return a function for the frontend of a principal; principals with equal rules share one."""
-        made: OrderedDict[str, tuple[Settings, Frontend]] = OrderedDict()
+        made: LruCache[str, tuple[Settings, Frontend]] = LruCache(_MAX_CACHED)
 
         def find_frontend(principal: Principal | None, everything: Frontend) -> Frontend:
             rules, settings = view.rules, view.settings
             if rules is None:
                 return everything
             key = rules.grants(principal).key
-            if key not in made or made[key][0] is not settings:
+            known = made.get(key)
+            if known is None or known[0] is not settings:
                 own = view.seen_by(principal or Principal())
-                made[key] = settings, self._frontends(own, self._settings_of(address, settings), self._kept)
-                if len(made) > _MAX_CACHED:
-                    made.popitem(last=False)
-            made.move_to_end(key)
-            return made[key][1]
+                known = settings, self._frontends(own, self._settings_of(address, settings), self._kept)
+                made.put(key, known)
+            return known[1]
 
         return find_frontend
 

@@ -15,6 +15,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError as PydanticError
 
 from toolcrib.execution.mcp.gateways import CLIENT_NAME
+from toolcrib.execution.mcp.transport.lines import Lines
 from toolcrib.gateway.signals import Stop, until_urged
 
 _CHUNK = 64 * 1024
@@ -211,24 +212,12 @@ def _parse_error(error: PydanticError) -> mcp_types.JSONRPCError:
 
 
 async def _read_lines(stdin: int) -> AsyncIterator[bytes | None]:
-    """Yield the lines of a client, and None for a line that is too long."""
-    parts: list[bytes] = []
-    size = 0
+    """Yield the lines of a client, and None for a line that is too long, of which nothing is kept."""
+    lines = Lines(max_bytes=_LONGEST)
     while data := await _read_some(stdin):
-        *ends, rest = data.split(b"\n")
-        for end in ends:
-            line = b"".join((*parts, end))
-            is_whole = size <= _LONGEST
-            parts, size = [], 0
-            if is_whole and line.strip():
+        for line in lines.feed_skipping(data):
+            if line is None or line.strip():
                 yield line
-        was_whole = size <= _LONGEST
-        size += len(rest)
-        if size <= _LONGEST:
-            parts.append(rest)
-        elif was_whole:
-            parts = []
-            yield None
 
 
 async def _read_some(stdin: int) -> bytes:

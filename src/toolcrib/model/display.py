@@ -11,6 +11,7 @@ from html import escape
 from reprlib import Repr
 from typing import Any
 
+from toolcrib.errors.text import truncate
 from toolcrib.model.plain import is_large
 
 HIDDEN = re.compile(
@@ -70,7 +71,7 @@ def brief_json(value: Any) -> str:
     if is_large(value):
         return brief(value, MAX_JSON)
     text = visible(json.dumps(value, indent=2, ensure_ascii=False, default=str))
-    return text if len(text) <= MAX_JSON else f"{text[:MAX_JSON]}…"
+    return truncate(text, MAX_JSON)
 
 
 def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], length: int = _MAX_TEXT) -> str:

@@ -2,7 +2,7 @@
 
 from toolcrib.paths.folders import (
     HOME,
-    anchored,
+    absolute_path,
     audit_key,
     catalogue_file,
     data_folder,
@@ -19,7 +19,7 @@ from toolcrib.paths.replacing import SCRATCH, locked, replace_file
 __all__ = [
     "HOME",
     "SCRATCH",
-    "anchored",
+    "absolute_path",
     "audit_key",
     "catalogue_file",
     "config_folder",

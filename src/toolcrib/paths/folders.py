@@ -1,4 +1,4 @@
-"""Where state is kept between runs."""
+"""Folders and files for state that outlives a process."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ _XDG = {"config": ("XDG_CONFIG_HOME", ".config"), "data": ("XDG_DATA_HOME", ".lo
 def data_folder(
     environ: Mapping[str, str] | None = None, platform: str = sys.platform, home: Path | None = None
 ) -> Path:
-    """Return the folder for what outlives a process: `$TOOLCRIB_HOME`, else the user's data folder.
+    """Return the folder for persistent state: `$TOOLCRIB_HOME`, else the user's data folder.
 
     >>> data_folder({"TOOLCRIB_HOME": "/srv/crib"}).as_posix()
     '/srv/crib'
@@ -31,7 +31,7 @@ def data_folder(
     """
     known = os.environ if environ is None else environ
     if folder := known.get(HOME):
-        return anchored(folder, HOME)
+        return absolute_path(folder, HOME)
     try:
         return platform_folder("data", known, platform, home) / _APP
     except RuntimeError as error:
@@ -39,7 +39,7 @@ def data_folder(
 
 
 def runtime_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder for sockets: `$TOOLCRIB_HOME/run`, else the runtime folder of the user, else of data.
+    """Return the folder for sockets: `$TOOLCRIB_HOME/run`, the user's runtime folder, or the data folder.
 
     >>> runtime_folder({"XDG_RUNTIME_DIR": "/run/user/1000"}).as_posix()
     '/run/user/1000/toolcrib'
@@ -61,7 +61,7 @@ def platform_folder(
     platform: str = sys.platform,
     home: Path | None = None,
 ) -> Path:
-    """Return the folder in which the programs of a user keep their configurations, or their data.
+    """Return the platform's folder for the configurations or the data of a user's programs.
 
     Args:
         kind: what is kept there.
@@ -87,7 +87,7 @@ def platform_folder(
 
 
 def home_folder(home: Path | None = None) -> Path:
-    """Return the home that is configured, else that of the user.
+    """Return the given home, else that of the user.
 
     Raises:
         RuntimeError: this user has none.
@@ -96,12 +96,12 @@ def home_folder(home: Path | None = None) -> Path:
 
 
 def catalogue_file(source: str | Path, environ: Mapping[str, str] | None = None) -> Path:
-    """Return the file that keeps the catalogue of a configuration file: one for each, wherever it lies."""
+    """Return the file of the catalogue of a configuration file; each path has its own."""
     return data_folder(environ) / "catalogues" / f"{_digest(source)}.db"
 
 
 def runs_file(source: str | Path | None, environ: Mapping[str, str] | None = None) -> Path:
-    """Return the file that keeps the durable runs of a configuration file, or of programs without one."""
+    """Return the file of the durable runs of a configuration file, or of programs without one."""
     name = "program" if source is None else _digest(source)
     return data_folder(environ) / "runs" / f"{name}.db"
 
@@ -124,7 +124,7 @@ def audit_key(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def path_fault(path: str) -> str | None:
-    """Return why a path can be that of no file, or None.
+    """Return the reason why no file can have a path, or None.
 
     >>> path_fault("~/notes"), path_fault(f"a{chr(0)}b")
     (None, 'must not hold a NUL character')
@@ -141,8 +141,8 @@ def path_fault(path: str) -> str | None:
     return None
 
 
-def anchored(path: str | os.PathLike[str], source: str) -> Path:
-    """Return a path as an absolute one, `~` filled in.
+def absolute_path(path: str | os.PathLike[str], source: str) -> Path:
+    """Return the absolute form of a path, with `~` expanded.
 
     Raises:
         ConfigError: it can be that of no file, or is relative to a folder that is gone.

@@ -1,4 +1,4 @@
-"""Where configurations lie: which one is in force, and where a user's own would be."""
+"""Finds configuration files: the one in force, and the user's own."""
 
 import os
 import stat
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from toolcrib.errors import ConfigError, Problem
-from toolcrib.paths.folders import HOME, anchored, platform_folder
+from toolcrib.paths.folders import HOME, absolute_path, platform_folder
 
 _HERE = ("toolcrib.toml", "mcp.json", ".mcp.json")
 _USERS = ("toolcrib.toml", "mcp.json")
@@ -17,7 +17,7 @@ _APP = "toolcrib"
 def find_config(
     start: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None
 ) -> Path | None:
-    """Return the configuration file that is in force, or None where there is none.
+    """Return the configuration file in force, or None.
 
     In a folder, the current one where none is given, that is `toolcrib.toml`, else `mcp.json`, else
     `.mcp.json`; where it has none of them, `toolcrib.toml` or `mcp.json` in the user's `config_folder`.
@@ -27,14 +27,14 @@ def find_config(
             is theirs to say; or what `$TOOLCRIB_HOME` says can be no folder.
     """
     try:
-        here = Path.cwd() if start is None else anchored(start, "folder")
+        here = Path.cwd() if start is None else absolute_path(start, "folder")
     except OSError:  # the current folder is gone: what is the user's may still be there
         here = None
     found = None if here is None else project_config(here)
     if found is not None:
         return found
     try:
-        return _first(config_folder(environ), _USERS)
+        return _find_first(config_folder(environ), _USERS)
     except ConfigError:
         if (os.environ if environ is None else environ).get(HOME):
             raise
@@ -42,19 +42,19 @@ def find_config(
 
 
 def user_config(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the user's own configuration file: the one that is there, or the one to make."""
+    """Return the user's own configuration file, or its path if it does not exist yet."""
     folder = config_folder(environ)
-    return _first(folder, _USERS) or folder / _USERS[0]
+    return _find_first(folder, _USERS) or folder / _USERS[0]
 
 
 def project_config(folder: Path) -> Path | None:
-    """Return the configuration file that is in a folder, or None where it has none.
+    """Return the configuration file in a folder, or None.
 
     Raises:
         ConfigError: others than this user could have written it.
     """
-    found = _first(folder, _HERE)
-    if found is not None and (fault := _distrust(found)):
+    found = _find_first(folder, _HERE)
+    if found is not None and (fault := _why_untrusted(found)):
         message = f"it is not used unasked: {fault}; name it with --config if you trust it"
         raise ConfigError(str(found), (Problem("", "trust", message),))
     return found
@@ -73,7 +73,7 @@ def config_folder(
     """
     known = os.environ if environ is None else environ
     if folder := known.get(HOME):
-        return anchored(folder, HOME)
+        return absolute_path(folder, HOME)
     try:
         return platform_folder("config", known, platform, home) / _APP
     except RuntimeError as error:
@@ -81,8 +81,8 @@ def config_folder(
         raise ConfigError("configuration folder", (problem,)) from error
 
 
-def _first(folder: Path, names: tuple[str, ...]) -> Path | None:
-    """Return the first of some files that is in a folder; one that cannot be looked at is not in it."""
+def _find_first(folder: Path, names: tuple[str, ...]) -> Path | None:
+    """Return the first of some files that exists in a folder; an unreadable one counts as missing."""
     for name in names:
         try:
             if (folder / name).is_file():
@@ -92,8 +92,8 @@ def _first(folder: Path, names: tuple[str, ...]) -> Path | None:
     return None
 
 
-def _distrust(path: Path) -> str | None:
-    """Return why others may have written a file, whose servers would run as this user; None: they cannot."""
+def _why_untrusted(path: Path) -> str | None:
+    """Return the reason why other users may have written a file whose servers run as this user, or None."""
     if sys.platform == "win32":
         return None
     try:
@@ -110,14 +110,14 @@ def _distrust(path: Path) -> str | None:
 
 
 def _others_write(known: os.stat_result) -> bool:
-    """Return whether a file can be written by more than its owner; a group of that one alone is no other."""
+    """Return whether others than the owner can write a file; a private group of the owner is no other."""
     if known.st_mode & stat.S_IWOTH:
         return True
     return bool(known.st_mode & stat.S_IWGRP) and not _is_private(known.st_uid, known.st_gid)
 
 
 def _is_private(uid: int, gid: int) -> bool:
-    """Return whether a group is the one that many systems make for each user."""
+    """Return whether a group is the private group that many systems create for each user."""
     import grp  # noqa: PLC0415 - not on every platform
     import pwd  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Files replaced as a whole, and locks against other processes."""
+"""Atomic replacement of files, and locks between processes."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ _PAUSE = 0.02
 
 
 def replace_file(target: Path, content: bytes, *, rights: int, like: Path) -> None:
-    """Put content in the place of a file; whoever reads it meanwhile sees the one or the other."""
+    """Replace the content of a file atomically; a reader sees the old content or the new."""
     import tempfile  # noqa: PLC0415 - light commands ask where files are, and write none
 
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.{SCRATCH}")
@@ -39,7 +39,7 @@ def replace_file(target: Path, content: bytes, *, rights: int, like: Path) -> No
 
 @contextmanager
 def locked(path: Path, *, within: float = _TIME) -> Iterator[None]:
-    """Hold the lock of a folder or a file, against other processes and threads that ask for it.
+    """Hold the advisory lock of a folder or a file, against other processes and threads.
 
     Raises:
         TimeoutError: another process holds it, and goes on holding it.

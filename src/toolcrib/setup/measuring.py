@@ -31,14 +31,14 @@ OnProgress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How well one searcher does."""
+    """The measured quality of one searcher."""
 
     searcher: str
     """The name of the searcher."""
     report: EvaluationReport
-    """How well it finds."""
+    """The quality of its results."""
     separation: Separation
-    """How well it tells apart the questions that no tool answers."""
+    """How well it recognizes questions that no tool answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Measurement:
 
 
 def of_set(folder: str | Path) -> Measurement:
-    """Return what measures search by words, and by words and meaning, on a set that brings its own tools."""
+    """Return the measurement of two searchers, by words and by words and meaning, on a set with tools."""
     labelled = load_set(folder, lenient=True)
     tools = labelled.catalogue.tools
     searchers = {"bm25": Bm25Searcher(), "hybrid": None}
@@ -78,7 +78,7 @@ def of_set(folder: str | Path) -> Measurement:
 
 
 def of_view(view: View, file: str | Path) -> Measurement:
-    """Return what measures the searchers of a view on the questions of a file about its tools."""
+    """Return the measurement of the searchers of a view on the questions of a file about its tools."""
     known = _Known(view)
     questions = tuple(
         question.replace(relevant=tuple(known.id_of(each) for each in question.relevant))

@@ -54,7 +54,7 @@ class ApiDocument:
 
     @property
     def base(self) -> str | None:
-        """Where the API is, by the document and by where that was downloaded; None where neither says."""
+        """The base URL by the document, or by the URL it was downloaded from; None if neither tells."""
         listed = self.parsed.get("servers")
         first = listed[0] if isinstance(listed, list) and listed else {"url": "/"}
         server = first.get("url") if isinstance(first, Mapping) else None
@@ -75,7 +75,7 @@ class ApiDocument:
 
 @dataclass(frozen=True, slots=True)
 class ApiEntry:
-    """What adding an API to a configuration comes to; nothing is written yet."""
+    """The changes that add an API to a configuration; nothing is written yet."""
 
     edit: Edit
     """The change of the configuration."""
@@ -84,9 +84,9 @@ class ApiEntry:
     file: Path
     """The file of the document."""
     content: bytes | None = field(default=None, repr=False)
-    """What is to be written there; None where the file is the user's own."""
+    """The content to write there; None if the file is the user's own."""
     notes: tuple[str, ...] = ()
-    """What there is to know about it, for people to read."""
+    """Notes for the user."""
 
     def write_document(self) -> None:
         """Write the document that was downloaded.
@@ -114,15 +114,15 @@ def names_document(source: str) -> bool:
     >>> [names_document(each) for each in ("api.yaml", "https://a.example/api-docs", "https://a.example/mcp")]
     [True, True, False]
     """
-    return has_suffix(source) or (is_url(source) and _last_part(source) in _NAMES)
+    return has_suffix(source) or (is_url(source) and _last_segment(source) in _NAMES)
 
 
 def has_suffix(source: str) -> bool:
     """Return whether a file or a URL ends as files of JSON and YAML do."""
-    return _last_part(source).endswith(_SUFFIXES)
+    return _last_segment(source).endswith(_SUFFIXES)
 
 
-def _last_part(source: str) -> str:
+def _last_segment(source: str) -> str:
     path = urlsplit(source).path if is_url(source) else source
     return path.rstrip("/").rpartition("/")[2].lower()
 
@@ -148,7 +148,7 @@ def read_api(source: str) -> ApiDocument:
 
 
 def _download(url: str) -> tuple[bytes, str]:
-    """Return what is at a URL, and the URL that it was found at."""
+    """Download a document; return it with its final URL."""
     try:
         import httpx  # noqa: PLC0415 - behind an extra
     except ImportError as error:
@@ -158,7 +158,7 @@ def _download(url: str) -> tuple[bytes, str]:
         options: Any = {"headers": {"Accept": _ACCEPTED}, "timeout": _DOWNLOAD_TIME, "follow_redirects": True}
         with httpx.stream("GET", url, **options) as response:
             if response.status_code != httpx.codes.OK:
-                raise _not_downloaded(url, f"it answers {response.status_code}")
+                raise _download_error(url, f"it answers {response.status_code}")
             if "text/event-stream" in response.headers.get("content-type", ""):  # it never ends
                 raise document_error("", f"{host_of(url)} is no OpenAPI document, but a stream of events")
             for part in response.iter_bytes():
@@ -168,10 +168,10 @@ def _download(url: str) -> tuple[bytes, str]:
             return bytes(content), str(response.url)
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         reason = str(error) or ("it takes too long" if isinstance(error, httpx.TimeoutException) else "")
-        raise _not_downloaded(url, reason or type(error).__name__) from error
+        raise _download_error(url, reason or type(error).__name__) from error
 
 
-def _not_downloaded(url: str, reason: str) -> ServerUnavailableError:
+def _download_error(url: str, reason: str) -> ServerUnavailableError:
     advice = "download the document yourself, and name the file with --openapi FILE"
     return ServerUnavailableError(host_of(url), f"{reason[:300]}; {advice}")
 
@@ -187,7 +187,7 @@ def add_api(  # noqa: PLR0913 - settings, by name
     required: bool = False,
     force: bool = False,
 ) -> ApiEntry:
-    """Return what puts an API into a configuration file of ours, which is made if need be.
+    """Return the change that adds an API to a configuration file of ours, which is created if necessary.
 
     Where a person has named a private host, by the URL of the document or as the base, requests may go there.
 
@@ -197,10 +197,10 @@ def add_api(  # noqa: PLR0913 - settings, by name
         InvalidToolError: the document is not one of OpenAPI 3.
     """
     _check_name(path, name, force=force)
-    target = _file_of(path, name, document, force=force)
+    target = _choose_file(path, name, document, force=force)
     base = base_url or (None if document.has_host else document.base)
     known = None if base is not None and has_variables(base) else base or document.base
-    _check(name, document, known, secrets or {})
+    _check_document(name, document, known, secrets or {})
     if base is None and not document.has_host:
         reason = "the document does not say where the API is; name the address with --base-url"
         raise ConfigError(document.source, (Problem("/servers", "base_url", reason),))
@@ -209,7 +209,7 @@ def add_api(  # noqa: PLR0913 - settings, by name
     allowed = list(allow_private)
     if _is_private(host) and host in map(_host, chosen) and host not in allowed:
         allowed.append(host)
-    entry: dict[str, Any] = {"document": _written(path, target), "base_url": base}
+    entry: dict[str, Any] = {"document": _config_path(path, target), "base_url": base}
     entry |= {"secrets": dict(secrets or {}), "allow_private": allowed, "required": required}
     entry = {key: value for key, value in entry.items() if value}
     edit = edit_servers(path, {name: entry}, place=api_place(path), check=load_text)
@@ -226,14 +226,14 @@ def _check_name(path: Path, name: str, *, force: bool) -> None:
         raise file_refusal(path, f"there is an API {name!r} already; --force replaces it", "name")
 
 
-def _check(name: str, document: ApiDocument, base: str | None, secrets: Mapping[str, str]) -> None:
+def _check_document(name: str, document: ApiDocument, base: str | None, secrets: Mapping[str, str]) -> None:
     """Refuse a document whose operations cannot be called; where the base is not known yet, any host does."""
     OpenApiProvider.from_document(
         document.parsed, id=name, base_url=base or "https://api.invalid", secrets=secrets
     )
 
 
-def _file_of(path: Path, name: str, document: ApiDocument, *, force: bool) -> Path:
+def _choose_file(path: Path, name: str, document: ApiDocument, *, force: bool) -> Path:
     """Return the file that a document is in, or is to be written to: beside the configuration."""
     if document.content is None:
         return Path(document.source).expanduser().absolute()
@@ -244,8 +244,8 @@ def _file_of(path: Path, name: str, document: ApiDocument, *, force: bool) -> Pa
     return target
 
 
-def _written(path: Path, target: Path) -> str:
-    """Return how a configuration names a file: from its folder, where it is in that."""
+def _config_path(path: Path, target: Path) -> str:
+    """Return the path of a file for a configuration: relative if it is in its folder."""
     base = path.parent.absolute()
     return target.relative_to(base).as_posix() if target.is_relative_to(base) else str(target)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Self
 
 from toolcrib.errors import InvalidVersionError
+from toolcrib.errors.text import truncate
 
 MAX_VERSION_LENGTH: Final = 256
 """The longest version text that is read, in characters."""
@@ -156,7 +157,7 @@ def number_fault(text: str) -> str:
 
 def shown(text: str) -> str:
     """Return the repr of a text, cut to what a sentence can carry."""
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+    return repr(truncate(text, _SHOWN))
 
 
 def _rank(identifier: str) -> _Rank:

@@ -29,6 +29,18 @@ def test_a_line_that_never_ends_is_refused_before_it_ends() -> None:
         assert [line for _ in range(1000) for line in lines.feed(b"x" * 10)] == []
 
 
+def test_a_line_that_is_too_long_is_skipped_once_and_the_next_one_is_read() -> None:
+    lines = Lines(max_bytes=4)
+    pieces = [b"12345", b"6789", b"0\n", b"next\n123456\n\nla", b"st\n"]
+    assert [[*lines.feed_skipping(piece)] for piece in pieces] == [
+        [None],
+        [],
+        [],
+        [b"next", None, b""],
+        [b"last"],
+    ]
+
+
 def test_time_grows_with_the_length_of_a_line_and_not_with_its_square() -> None:
     lines = Lines(max_bytes=2**30)
     with at_most(5):  # the square takes minutes

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from toolcrib.adapter.rewrite.codec import to_text
+from toolcrib.errors.text import truncate
 from toolcrib.model.json_text import COMPACT_ENCODER
 
 MAX_HINT: Final = 600
@@ -49,7 +50,7 @@ def _short(value: Any, limit: int) -> str:
             text += piece
             if len(text) > limit:
                 break
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    return truncate(text, limit)
 
 
 def _is_small(value: Any) -> bool:

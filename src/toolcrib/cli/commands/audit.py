@@ -65,8 +65,8 @@ def verify(state: State, files: tuple[str, ...], key: str | None, no_key: bool, 
     own = audit_key()
     if key is None and not no_key and own.exists():
         key = public_key(own)
-    paths = _paths(state, files, with_rotated=True)
-    report = read_chain(_lines(paths), None if key is None else verifier(key), head)
+    paths = _find_files(state, files, with_rotated=True)
+    report = read_chain(_read_lines(paths), None if key is None else verifier(key), head)
     if state.json:
         problems = [{"line": line, "problem": problem} for line, problem in report.problems]
         facts = {"lines": report.lines, "checkpoints": report.checkpoints, "unsigned": report.unsigned}
@@ -113,7 +113,7 @@ def show(
     wanted = {"gen_ai.tool.name": tool, "user.id": subject}
     found = [
         record
-        for record in _records(_paths(state, files))
+        for record in _read_records(_find_files(state, files))
         if all(record.get(name) == value for name, value in wanted.items() if value is not None)
         and not (failed and "error.type" not in record)
     ][-count:]
@@ -153,8 +153,8 @@ def key_(state: State) -> None:
         show_text(shown)
 
 
-def _paths(state: State, files: tuple[str, ...], *, with_rotated: bool = False) -> list[Path]:
-    """Return the files that are meant: those given, or that of the configuration, after the rotated ones."""
+def _find_files(state: State, files: tuple[str, ...], *, with_rotated: bool = False) -> list[Path]:
+    """Return the given files, or that of the configuration after its rotated ones."""
     if files:
         return [Path(each) for each in files]
     from toolcrib.crib import load  # noqa: PLC0415 - not needed to ask for help
@@ -171,16 +171,16 @@ def _paths(state: State, files: tuple[str, ...], *, with_rotated: bool = False) 
     return found
 
 
-def _lines(paths: list[Path]) -> Iterator[str]:
+def _read_lines(paths: list[Path]) -> Iterator[str]:
     for path in paths:
         with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
             for line in file:
                 yield line.rstrip("\n")
 
 
-def _records(paths: list[Path]) -> Iterator[dict[str, Any]]:
-    """Yield the records of calls; what is no record is not shown, and `verify` tells of it."""
-    for line in _lines(paths):
+def _read_records(paths: list[Path]) -> Iterator[dict[str, Any]]:
+    """Yield the records of calls; invalid lines are skipped, as `verify` reports them."""
+    for line in _read_lines(paths):
         try:
             record = json.loads(line)
         except ValueError:

@@ -49,12 +49,12 @@ def chain(  # click gives them by name
             if dry_run:
                 _show_plan(state, await view.run_chain(steps, dry_run=True))
             else:
-                show_chain(state, await _run(state, view, steps, timeout=timeout, durable=durable))
+                show_chain(state, await _run_steps(state, view, steps, timeout=timeout, durable=durable))
 
     wait_for(work)
 
 
-async def _run(state: State, view: "View", steps: Any, **options: Any) -> "ChainResult":
+async def _run_steps(state: State, view: "View", steps: Any, **options: Any) -> "ChainResult":
     try:
         with progress("chain") as advance:
             context = state.call_context()
@@ -70,7 +70,7 @@ async def _run(state: State, view: "View", steps: Any, **options: Any) -> "Chain
 
 
 def show_chain(state: State, result: "ChainResult") -> None:
-    """Write what became of each step, and the final value."""
+    """Print the outcome of each step, and the final value."""
     if state.json:
         show_json(result.to_json())
         return
@@ -92,7 +92,7 @@ def _show_plan(state: State, plan: "Plan") -> None:
         more = {"readOnly": plan.read_only, "calls": plan.calls, "destructive": list(plan.destructive)}
         show_json({**plan.to_json(), **more})
         return
-    rows = [row for step in plan.steps for row in _planned(step, "")]
+    rows = [row for step in plan.steps for row in _plan_rows(step, "")]
     show_table(("step", "does", "calls", "uses"), rows, styles=("", "cyan"))
     if plan.destructive:
         note(f"these may destroy something: {', '.join(plan.destructive)}")
@@ -100,11 +100,11 @@ def _show_plan(state: State, plan: "Plan") -> None:
         click.echo("Nothing is changed by it.")
 
 
-def _planned(step: "PlannedStep", before: str) -> list[tuple[str, str, str, str]]:
+def _plan_rows(step: "PlannedStep", before: str) -> list[tuple[str, str, str, str]]:
     place = f"{before}{step.index}"
     what = step.tool_id or "side by side"
     each = " for each item" if step.kind == "for_each" else ""
     maybe = " if its condition is met" if step.conditional else ""
     calls = "?" if step.calls is None else str(step.calls)
     own = (place, f"{what}{each}{maybe}", calls, ", ".join(step.depends_on))
-    return [own, *(row for part in step.parts for row in _planned(part, f"{place}."))]
+    return [own, *(row for part in step.parts for row in _plan_rows(part, f"{place}."))]

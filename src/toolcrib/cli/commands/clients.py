@@ -52,8 +52,8 @@ def _client(name: str) -> "Client":
     return CLIENTS[name]
 
 
-def _clients_here() -> str:
-    """Return the clients that have a file here, with its place, for people to choose from."""
+def _find_clients() -> str:
+    """Return the clients that have a file on this machine, with its path, to choose from."""
     from toolcrib.setup.installing.clients import CLIENTS  # noqa: PLC0415 - as above
 
     here = []
@@ -63,7 +63,7 @@ def _clients_here() -> str:
     return f"here are {', '.join(here)}" if here else "no client that we know has a file here"
 
 
-def _found(source: str) -> "Found":
+def _read_source(source: str) -> "Found":
     """Return the servers of a client, or of a file."""
     from toolcrib.setup.installing.clients import CLIENTS  # noqa: PLC0415 - as above
     from toolcrib.setup.installing.imports import read_servers, servers_of  # noqa: PLC0415
@@ -119,31 +119,31 @@ def import_(
     )
 
     if source is None:
-        raise click.UsageError(f"say from which client, or from which file; {_clients_here()}")
-    found = _found(source)
+        raise click.UsageError(f"say from which client, or from which file; {_find_clients()}")
+    found = _read_source(source)
     servers = {
         name: server.replace(inherit=(*server.inherit, *inherit)) if inherit and server.command else server
         for name, server in found.servers.items()
     }
     merged = merge(own_file(state, user=user), servers, force=force)
     notes = [each for each in found.notes if not (inherit and each.endswith(ENVIRONMENT_NOTE))]
-    facts = {"from": [str(path) for path in found.files], **_merged(merged)}
+    facts = {"from": [str(path) for path in found.files], **_merge_facts(merged)}
     facts["renamed"] = renamed(found, merged.servers)
     if merged.servers:
         facts |= carry_out(merged.edit, dry_run=dry_run, notes=notes)
     else:  # a file that is not there is not made to hold nothing
         facts |= {"file": str(merged.edit.path), "changed": False, "dryRun": dry_run, "notes": notes}
-        facts["reason"] = _why_nothing(found, merged)
+        facts["reason"] = _why_none_imported(found, merged)
     if state.json:
         show_json(facts)
         return
-    _tell_merge(merged, facts, dry_run=dry_run)
+    _print_merge(merged, facts, dry_run=dry_run)
     tell_notes(facts)
-    _tell_outlook(facts, merged.edit.path)
+    _print_problems(facts, merged.edit.path)
 
 
-def _merged(merged: "Merge") -> dict[str, Any]:
-    """Return which servers are taken over, which of them are off, and which will not work, and why."""
+def _merge_facts(merged: "Merge") -> dict[str, Any]:
+    """Return the JSON facts of an import: the servers, the disabled ones, and those with problems."""
     from toolcrib.setup.doctor.config import check_server  # noqa: PLC0415 - not needed to ask for help
 
     names = ("added", "replaced", "same", "conflicts")
@@ -157,8 +157,8 @@ def _merged(merged: "Merge") -> dict[str, Any]:
     return {**facts, "problems": {name: found for name, found in problems.items() if found}}
 
 
-def _tell_outlook(facts: dict[str, Any], config: Path) -> None:
-    """Tell people which of the servers that are taken over are off, and which will not work."""
+def _print_problems(facts: dict[str, Any], config: Path) -> None:
+    """Print the imported servers that are disabled, and those that will not work."""
     from toolcrib.paths import find_config  # noqa: PLC0415 - not needed to ask for help
 
     for name in facts["disabled"]:
@@ -170,8 +170,8 @@ def _tell_outlook(facts: dict[str, Any], config: Path) -> None:
         note(f"`{this_command()} doctor{named}` starts each of them, and says what is wrong")
 
 
-def _why_nothing(found: "Found", merged: "Merge") -> str:
-    """Return why no server is taken over."""
+def _why_none_imported(found: "Found", merged: "Merge") -> str:
+    """Return the reason why no server is imported."""
     files = ", ".join(map(str, found.files))
     if merged.conflicts:
         return "ours of the same names are other servers"
@@ -182,8 +182,8 @@ def _why_nothing(found: "Found", merged: "Merge") -> str:
     return f"there are no servers in {files}"
 
 
-def _tell_merge(merged: "Merge", facts: dict[str, Any], *, dry_run: bool) -> None:
-    from toolcrib.setup.installing.imports import renamed_note  # noqa: PLC0415 - not needed to ask for help
+def _print_merge(merged: "Merge", facts: dict[str, Any], *, dry_run: bool) -> None:
+    from toolcrib.setup.installing.imports import rename_note  # noqa: PLC0415 - not needed to ask for help
 
     taken = [*merged.added, *merged.replaced]
     if dry_run:
@@ -195,7 +195,7 @@ def _tell_merge(merged: "Merge", facts: dict[str, Any], *, dry_run: bool) -> Non
     else:
         click.echo(clean(f"imported nothing: {facts['reason']}"))
     for written, name in facts["renamed"].items():
-        note(renamed_note(written, name))
+        note(rename_note(written, name))
     if merged.same and (taken or merged.conflicts):
         note(f"{', '.join(merged.same)}: in our configuration already")
     for name in merged.conflicts:
@@ -223,7 +223,7 @@ def export(state: State, client: str, output: str | None, dry_run: bool) -> None
         Path(settings.source or "."),
         None if output is None else Path(output).expanduser().absolute(),
     )
-    servers = {name: _portable(server, source, path) for name, server in settings.servers.items()}
+    servers = {name: _make_portable(server, source, path) for name, server in settings.servers.items()}
     made = made_for(known, servers)
     facts: dict[str, Any] = {"client": client, "servers": made.servers, "notes": list(made.notes)}
     if path is not None:
@@ -239,8 +239,8 @@ def export(state: State, client: str, output: str | None, dry_run: bool) -> None
     tell_notes(facts)
 
 
-def _portable(server: "ServerConfig", source: Path, output: Path | None) -> "ServerConfig":
-    """Return a server for a client, with its folder where it needs that and the client's is another."""
+def _make_portable(server: "ServerConfig", source: Path, output: Path | None) -> "ServerConfig":
+    """Return a server with its working folder, if it needs one and the client would use another."""
     from toolcrib.crib.config.files import own_cwd  # noqa: PLC0415 - not needed to ask for help
 
     bare = own_cwd(server, source)
@@ -291,9 +291,9 @@ def install(state: State, /, client: str, **options: Any) -> None:
         known, config, scope=asked.scope, name=asked.name, replace=asked.replace, force=asked.force
     )
     facts: dict[str, Any] = {"file": str(planned.edit.path), "changed": planned.changes}
-    facts |= {"config": str(planned.config), **_served(planned.served)}
+    facts |= {"config": str(planned.config), **_served_facts(planned.served)}
     facts |= {"dryRun": asked.dry_run, "notes": list(planned.notes)}
-    facts |= {} if planned.taken is None else {"moved": _merged(planned.taken)}
+    facts |= {} if planned.taken is None else {"moved": _merge_facts(planned.taken)}
     if asked.dry_run:
         edits = [*([planned.taken.edit] if planned.taken else []), planned.edit]
         facts["diff"] = "\n".join(edit.diff for edit in edits if edit.changes)
@@ -302,15 +302,15 @@ def install(state: State, /, client: str, **options: Any) -> None:
     _show(state, client, facts)
 
 
-def _served(settings: "Settings") -> dict[str, Any]:
-    """Return what a gateway with some settings serves: its servers and APIs, by name."""
+def _served_facts(settings: "Settings") -> dict[str, Any]:
+    """Return the names of the servers and APIs that a gateway with these settings serves."""
     enabled = [name for name, server in settings.servers.items() if not server.disabled]
     disabled = [name for name, server in settings.servers.items() if server.disabled]
     return {"servers": enabled, "disabled": disabled, "apis": list(settings.openapi)}
 
 
-def _tell_served(facts: dict[str, Any]) -> None:
-    """Tell people which configuration is served, and how many servers that is."""
+def _print_served(facts: dict[str, Any]) -> None:
+    """Print the configuration that is served, and the number of its servers."""
     counts = [counted(len(facts["servers"]), "server")]
     counts += [counted(len(facts["apis"]), "API")] if facts["apis"] else []
     off = f"; {', '.join(facts['disabled'])} disabled" if facts["disabled"] else ""
@@ -335,7 +335,7 @@ def _show(state: State, client: str, facts: dict[str, Any]) -> None:
     else:
         click.echo(clean(f"{facts['file']} is as it should be"))
     if "config" in facts:
-        _tell_served(facts)
+        _print_served(facts)
     tell_notes(facts)
     if "moved" in facts:
-        _tell_outlook(facts["moved"], Path(facts["config"]))
+        _print_problems(facts["moved"], Path(facts["config"]))

@@ -23,7 +23,7 @@ _HINTS = {
     "idempotent_hint": ("doing it twice does no more than once", "doing it twice does it twice"),
     "open_world_hint": ("reaches out to the world", "stays within its own data"),
 }
-"""What a hint means where it is given."""
+"""The meaning of each hint."""
 _MAX_DEPTH = 3
 _MAX_ROWS = 40
 """So many rows of the parameters are shown, and as many levels as `_MAX_DEPTH`."""
@@ -80,7 +80,7 @@ def _show(tool_id: str, doc: "ToolDoc") -> None:
 
 
 def _signature(tool: "Tool") -> str:
-    """Return a tool as it would be called."""
+    """Return the signature of a tool."""
     required = _list(tool.input_schema, "required")
     names = [name if name in required else f"{name}?" for name in _properties(tool.input_schema)]
     gives = "" if tool.output_schema is None else f" -> {_type(tool.output_schema)}"
@@ -98,7 +98,7 @@ def _list(schema: dict[str, Any], word: str) -> list[Any]:
 
 
 def _type(schema: Any) -> str:
-    """Return what a schema asks for in a word or two.
+    """Return the type of a schema in a word or two.
 
     >>> _type({"type": "array", "items": {"type": "string"}}), _type({"enum": ["a", "b"]}), _type({})
     ('array of string', '"a" | "b"', 'any')
@@ -117,7 +117,7 @@ def _type(schema: Any) -> str:
 
 
 def _show_parameters(tool: "Tool") -> None:
-    rows = list(islice(_rows(schema := tool.input_schema, schema), _MAX_ROWS + 1))
+    rows = list(islice(_property_rows(schema := tool.input_schema, schema), _MAX_ROWS + 1))
     if not rows:
         return
     heading("Parameters", before=1)
@@ -127,30 +127,30 @@ def _show_parameters(tool: "Tool") -> None:
         note("there are more; --json has the whole schema")
 
 
-def _rows(
+def _property_rows(
     schema: dict[str, Any], root: dict[str, Any], depth: int = 0
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Yield what is to be known of each property of a schema, those of an object under it."""
+    """Yield a row for each property of a schema; those of an object follow it."""
     required = _list(schema, "required")
     for name, phrase in _properties(schema).items():
-        inner = _resolved(phrase, root)
+        inner = _resolve_ref(phrase, root)
         default = json.dumps(inner["default"], ensure_ascii=False) if "default" in inner else ""
         needed = "required" if name in required else default
         yield f"{_INDENT * depth}{name}", _type(phrase), needed, str(inner.get("description", ""))
         if depth < _MAX_DEPTH:
-            yield from _rows(_part(inner, root), root, depth + 1)
+            yield from _property_rows(_object_part(inner, root), root, depth + 1)
 
 
-def _part(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+def _object_part(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
     """Return the object that a property is, or a list of which it is; nothing where it is neither."""
-    items = _resolved(schema.get("items"), root)
-    options = [_resolved(each, root) for word in ("anyOf", "oneOf") for each in _list(schema, word)]
+    items = _resolve_ref(schema.get("items"), root)
+    options = [_resolve_ref(each, root) for word in ("anyOf", "oneOf") for each in _list(schema, word)]
     found = [each for each in (schema, items, *options) if _properties(each)]
     return found[0] if found else {}
 
 
-def _resolved(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema, with what it refers to in the definitions of its tool."""
+def _resolve_ref(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema merged with the definition that its `$ref` names."""
     if not isinstance(schema, dict):
         return {}
     place, _, name = str(schema.get("$ref", "")).rpartition("/")

@@ -6,7 +6,7 @@ import click
 
 from toolcrib.cli.completing import server_names
 from toolcrib.cli.naming import not_there, tell_absent
-from toolcrib.cli.screen import bar, is_terminal, note, shortened, show_json, show_table, waiting
+from toolcrib.cli.screen import bar, is_terminal, note, shorten_input, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ def search(
         async with state.visible_view() as view:
             with waiting("searching"):
                 page = await view.search(asked, **options)
-                message = await _about(view, asked, page)
+                message = await _weak_results_note(view, asked, page)
             message += "" if page.items else not_there(view, options)
             absent = tell_absent(view, namespace)
             if state.json:
-                found: dict[str, Any] = {"tools": [_flat(result) for result in page], "total": page.total}
+                found: dict[str, Any] = {"tools": [_to_json(result) for result in page], "total": page.total}
                 show_json({**found, **({"note": message} if message else {}), **absent})
             elif page.items:
                 _show_found(page, message)
@@ -77,8 +77,8 @@ def search(
     wait_for(work)
 
 
-def _flat(result: "Result") -> dict[str, Any]:
-    """Return a result as the meta-tools write it."""
+def _to_json(result: "Result") -> dict[str, Any]:
+    """Return a result in the JSON form of the meta-tools."""
     return result.summary.to_json(without=_MIRRORED) | result.to_json(without={"summary"})
 
 
@@ -90,8 +90,8 @@ def _show_found(page: "Page[Result]", text: str) -> None:
     show_table(("id", "confidence", "description"), rows, styles=("cyan", "green", ""))
 
 
-async def _about(view: "View", query: str, page: "Page[Result]") -> str:
-    """Return what to say of results of which none fits, or nothing where one does."""
+async def _weak_results_note(view: "View", query: str, page: "Page[Result]") -> str:
+    """Return the note for results of which none fits; empty if one does."""
     from toolcrib.discovery import doubt  # noqa: PLC0415 - not needed to ask for help
 
     if page.items and doubt(page, query) is None:
@@ -100,13 +100,13 @@ async def _about(view: "View", query: str, page: "Page[Result]") -> str:
     close = list(dict.fromkeys(each.summary.namespace for each in near if each.summary.namespace))
     known = close or [name for name in await view.namespaces() if name]
     which = f"the {'nearest ' if close else ''}{'namespaces are' if len(known) > 1 else 'namespace is'}"
-    there = f"{which} {', '.join(known[:_NAMED])}" if known else _nothing(view)
+    there = f"{which} {', '.join(known[:_NAMED])}" if known else _no_tools_note(view)
     message = "nothing clearly fits {!r}, these are guesses" if page.items else "nothing fits {!r}"
-    return f"{message.format(shortened(query))}; {there}"
+    return f"{message.format(shorten_input(query))}; {there}"
 
 
-def _nothing(view: "View") -> str:
-    """Return what to say where no tool can be found; whether others may use some is not told."""
+def _no_tools_note(view: "View") -> str:
+    """Return the note for an empty catalogue; it does not tell whether others may use tools."""
     return "the catalogue is empty" if view.rules is None else f"there are {_NONE_ALLOWED}"
 
 

@@ -62,7 +62,7 @@ def lint(state: State, ids: tuple[str, ...], targets: tuple[str, ...], strict: b
                         await crib.ready(_PATIENCE)  # what is kept of an earlier run has no refusals
             tools = [view.index.get(each.id) for each in view.index.every()]  # all, because they are compared
             wanted = [each.tool for each in named if each.tool is not None] if ids else tools
-            refused = [] if ids else _refused(view.status().values())
+            refused = [] if ids else _refused_findings(view.status().values())
             return tools, {str(tool.id) for tool in wanted}, refused, tell_absent(view)
 
     tools, wanted, refused, absent = wait_for(work)
@@ -81,8 +81,8 @@ def lint(state: State, ids: tuple[str, ...], targets: tuple[str, ...], strict: b
         raise FailedError
 
 
-def _refused(servers: "Iterable[ServerStatus]") -> "list[LintFinding]":
-    """Return the definitions of servers that are no tools, or none that can be used, each an error."""
+def _refused_findings(servers: "Iterable[ServerStatus]") -> "list[LintFinding]":
+    """Return an error for each definition of a server that is no usable tool."""
     from toolcrib.redaction import hide_secrets  # noqa: PLC0415 - not needed to ask for help
     from toolcrib.setup.lint import LintFinding  # noqa: PLC0415 - as above
 

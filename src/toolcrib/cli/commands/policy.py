@@ -67,7 +67,11 @@ def check(state: State) -> None:
             rules = view.settings.policy
             tools = [view.index.get(each.id) for each in view.index.every()]
             unknown = {"note": _NO_TOOLS} if rules and not tools else {}
-            return rules, list(_idle(rules, tools, view.settings.gateway)), {**tell_absent(view), **unknown}
+            return (
+                rules,
+                list(_find_idle_rules(rules, tools, view.settings.gateway)),
+                {**tell_absent(view), **unknown},
+            )
 
     rules, idle, more = wait_for(work)
     if state.json:
@@ -85,14 +89,14 @@ def check(state: State) -> None:
         raise FailedError(1)
 
 
-def _idle(
+def _find_idle_rules(
     rules: "tuple[Rule, ...]", tools: "list[Tool]", settings: "GatewaySettings"
 ) -> Iterator[tuple[str, str]]:
-    """Yield the rules that never take effect, and why."""
+    """Yield the rules that never take effect, with the reasons."""
     seen: list[Rule] = []
     for rule in rules:
         covered = {str(tool.id) for tool in tools if rule.covers_tool(tool)}
-        before = next((each for each in seen if _takes_all(each, rule)), None)
+        before = next((each for each in seen if _covers(each, rule)), None)
         if before is not None:
             yield rule.name, f"{before.name!r} comes first and covers the same callers and tools"
         elif all(_is_unknown_token(who, settings) for who in rule.who):
@@ -103,13 +107,13 @@ def _idle(
 
 
 def _is_unknown_token(who: str, settings: "GatewaySettings") -> bool:
-    """Return whether a name means a token that is not configured."""
+    """Return whether a name is that of a token which is not configured."""
     kind, _, name = who.partition(":")
     return kind == "token" and name not in (settings.tokens or {})
 
 
-def _takes_all(first: "Rule", later: "Rule") -> bool:
-    """Return whether a rule decides everything that a later one could."""
+def _covers(first: "Rule", later: "Rule") -> bool:
+    """Return whether a rule decides every call that a later one fits."""
     if first.args is not None or (first.annotations and first.annotations != later.annotations):
         return False
     is_for_all = "*" in first.who or set(later.who) <= set(first.who)
@@ -150,7 +154,7 @@ def explain(
             tool, rules = view.index.resolve(meant), view.rules
             if rules is None:
                 return {"toolId": meant, "effect": "allow", "rule": None, "reason": None, "rules": []}
-            who = _caller(rules.issuers, view.settings.gateway, subject, client, groups)
+            who = _make_caller(rules.issuers, view.settings.gateway, subject, client, groups)
             decision = rules.decide(Request(tool=tool, args=given, context=CallContext(principal=who)))
             deciding = len(rules.rules) if decision.rule is None else rules.rules.index(decision.rule)
             rows = [
@@ -159,7 +163,7 @@ def explain(
                     "effect": rule.effect,
                     "verdict": "decides"
                     if place == deciding
-                    else _why(rule, rules.issuers, who, tool, is_later=place > deciding),
+                    else _why_not_deciding(rule, rules.issuers, who, tool, is_later=place > deciding),
                 }
                 for place, rule in enumerate(rules.rules)
             ]
@@ -205,7 +209,7 @@ def _confirmation(decision: "Decision", tool: "Tool", settings: "GatewaySettings
     )
 
 
-def _caller(
+def _make_caller(
     issuers: "Issuers", settings: "GatewaySettings", subject: str, client: str, groups: tuple[str, ...]
 ) -> "Principal":
     """Return the principal that `--as` names; a named token has the groups of the configuration too."""
@@ -216,8 +220,10 @@ def _caller(
     return replace(who, client=client or who.subject, groups=frozenset((*groups, *token.groups)))
 
 
-def _why(rule: "Rule", issuers: "Issuers", who: "Principal", tool: "Tool", *, is_later: bool) -> str:
-    """Return why a rule does not decide."""
+def _why_not_deciding(
+    rule: "Rule", issuers: "Issuers", who: "Principal", tool: "Tool", *, is_later: bool
+) -> str:
+    """Return the reason why a rule does not decide."""
     if not rule.is_about(who, issuers):
         return "is for other callers"
     if not rule.covers_tool(tool):
@@ -237,13 +243,13 @@ def simulate(state: State, file: str) -> None:
 
     Example: toolcrib policy simulate audit.jsonl
     """
-    lines = list(_calls(read_file(file)))
+    lines = list(_read_calls(read_file(file)))
 
     async def work() -> "tuple[Counter[tuple[str, str, str, str]], bool, dict[str, Any]]":
         async with state.view() as view:
             with waiting("asking the servers"):
                 await view.tools(limit=1)
-            decided = Counter(_decided(view, view.rules, line) for line in lines)
+            decided = Counter(_decide_again(view, view.rules, line) for line in lines)
             return decided, view.rules is not None, tell_absent(view)
 
     decided, has_rules, absent = wait_for(work)
@@ -272,7 +278,7 @@ def simulate(state: State, file: str) -> None:
         note(f"what was removed or renamed since, or is missing now, cannot be decided about; {_GONE}")
 
 
-def _calls(text: str) -> Iterator[dict[str, Any]]:
+def _read_calls(text: str) -> Iterator[dict[str, Any]]:
     """Yield the records of calls in an audit file."""
     for number, line in enumerate(text.splitlines(), 1):
         try:
@@ -283,8 +289,8 @@ def _calls(text: str) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def _decided(view: "View", rules: "Rules | None", record: dict[str, Any]) -> tuple[str, str, str, str]:
-    """Return the effect, the rule and the tool of a call that was made, and why its effect is not known."""
+def _decide_again(view: "View", rules: "Rules | None", record: dict[str, Any]) -> tuple[str, str, str, str]:
+    """Decide a recorded call by today's rules; return effect, rule, tool, and why the effect is unknown."""
     from toolcrib.errors import ToolcribError  # noqa: PLC0415 - as above
     from toolcrib.execution import CallContext, Principal, Request  # noqa: PLC0415
 

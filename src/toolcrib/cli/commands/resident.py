@@ -48,14 +48,14 @@ def up(state: State, foreground: bool, timeout: float) -> None:  # noqa: FBT001 
     """
     address = _address(state)
     if foreground:
-        wait_for(lambda: _stay(state, address))
+        wait_for(lambda: _serve_commands(state, address))
         return
     known = ask(address, wait=timeout)
     if known is not None and not _is_current(address, known):
-        _stop(address, known)
+        _stop_gateway(address, known)
         known = None
     with waiting("starting the servers"):
-        facts = known or _start(state, address, timeout)
+        facts = known or _start_gateway(state, address, timeout)
     if state.json:
         show_json(facts)
         return
@@ -81,8 +81,8 @@ def down(state: State) -> None:
     address = _address(state)
     known = ask(address, wait=0)
     if known is not None:
-        _stop(address, known)
-    elif (pid := _stuck(address)) is not None:
+        _stop_gateway(address, known)
+    elif (pid := _find_stuck_process(address)) is not None:
         raise click.ClickException(f"process {pid} does not answer; end it with `kill -9 {pid}`")
     if state.json:
         show_json({"stopped": None if known is None else known["pid"]})
@@ -105,7 +105,7 @@ def _is_current(address: Address, known: dict[str, Any]) -> bool:
     return (known["version"], known["digest"]) == (__version__, address.digest())
 
 
-def _stop(address: Address, known: dict[str, Any]) -> None:
+def _stop_gateway(address: Address, known: dict[str, Any]) -> None:
     """Stop a gateway, and wait until it is gone.
 
     Raises:
@@ -122,8 +122,8 @@ def _stop(address: Address, known: dict[str, Any]) -> None:
         raise click.ClickException(f"process {pid} does not stop; see {address.log}")
 
 
-def _stuck(address: Address) -> int | None:
-    """Return the process of a gateway that does not answer; None where none runs."""
+def _find_stuck_process(address: Address) -> int | None:
+    """Return the process id of a gateway that does not answer, or None."""
     import fcntl  # noqa: PLC0415 - not on every platform
 
     try:
@@ -136,7 +136,7 @@ def _stuck(address: Address) -> int | None:
     return None
 
 
-def _start(state: State, address: Address, limit: float) -> dict[str, Any]:
+def _start_gateway(state: State, address: Address, limit: float) -> dict[str, Any]:
     """Start a gateway in the background, and return its facts when it answers."""
     command = [sys.executable, "-P", "-m", "toolcrib.cli", "up", "--foreground"]
     command += [] if address.config is None else ["--config", address.config]
@@ -155,7 +155,7 @@ def _start(state: State, address: Address, limit: float) -> dict[str, Any]:
             child.returncode = 0  # it outlives us, which is no oversight
             return facts
         if has_ended:
-            click.echo(clean(_tail(address.log)), err=True)
+            click.echo(clean(_log_tail(address.log)), err=True)
             raise FailedError(child.returncode or 1)
         time.sleep(_EVERY)
     child.terminate()
@@ -163,12 +163,12 @@ def _start(state: State, address: Address, limit: float) -> dict[str, Any]:
     raise click.ClickException(f"it did not start within {_PATIENCE:g} s; see {address.log}")
 
 
-def _tail(log: Path) -> str:
+def _log_tail(log: Path) -> str:
     return log.read_text(encoding="utf-8", errors="replace").strip()[-2000:]
 
 
-async def _stay(state: State, address: Address) -> None:
-    """Run commands until asked to stop."""
+async def _serve_commands(state: State, address: Address) -> None:
+    """Run the commands of other processes until asked to stop."""
     from toolcrib.cli.memory import memory_upkeep  # noqa: PLC0415 - heavy, as the next
     from toolcrib.cli.resident.server import AlreadyRunningError, resident  # noqa: PLC0415
     from toolcrib.gateway import Gateway  # noqa: PLC0415

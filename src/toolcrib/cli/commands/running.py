@@ -61,7 +61,7 @@ def run(
     async def work() -> None:
         async with state.view() as view:
             (meant_id,) = await resolve_ids(view, [tool_id])
-            filled = {**given, **await _pairs(view, meant_id, pairs)} if pairs else given
+            filled = {**given, **await _parse_pairs(view, meant_id, pairs)} if pairs else given
             if stream:
                 await _stream(state, view, meant_id, filled, timeout)
                 return
@@ -74,7 +74,7 @@ def run(
     wait_for(work)
 
 
-async def _pairs(view: "View", tool_id: str, pairs: tuple[str, ...]) -> dict[str, Any]:
+async def _parse_pairs(view: "View", tool_id: str, pairs: tuple[str, ...]) -> dict[str, Any]:
     doc = await view.describe(tool_id, "schema")
     return read_pairs(pairs, doc.schema_info.types if doc.schema_info else {})
 
@@ -90,27 +90,27 @@ def _show_result(state: State, result: "RunResult") -> None:
 
 
 def show_value(value: Any) -> None:
-    """Write what a tool gave: text as it is, everything else as JSON."""
+    """Print the result of a tool: text unchanged, everything else as JSON."""
     if isinstance(value, str):
         show_text(value)
-    elif isinstance(value, list) and value and all(map(_is_part, value)):
+    elif isinstance(value, list) and value and all(map(_is_content_part, value)):
         for part in value:
-            show_text(part if isinstance(part, str) else _described(part))
-    elif _is_part(value):
-        show_text(_described(value))
+            show_text(part if isinstance(part, str) else _describe_part(part))
+    elif _is_content_part(value):
+        show_text(_describe_part(value))
     else:
         show_json(value)
 
 
-def _is_part(value: Any) -> bool:
-    """Return whether a value is a part of what an MCP tool says to a model."""
+def _is_content_part(value: Any) -> bool:
+    """Return whether a value is a content part of an MCP result."""
     return isinstance(value, str) or (
         isinstance(value, dict) and value.get("type") in {"image", "audio", "resource", "resource_link"}
     )
 
 
-def _described(part: dict[str, Any]) -> str:
-    """Return what stands for a part that is no text."""
+def _describe_part(part: dict[str, Any]) -> str:
+    """Return a content part as text, or a placeholder for one that is not text."""
     resource = part.get("resource")
     inner = resource if isinstance(resource, dict) else part
     if isinstance(inner.get("text"), str):
@@ -128,13 +128,13 @@ async def _stream(state: State, view: "View", tool_id: str, args: Any, limit: fl
             raise event.error
         events.append(event)
         if not state.json:
-            _tell(event)
+            _print_event(event)
     if state.json:
         records = [event.to_json() for event in events]
         show_json({"toolId": tool_id, "structured": events[-1].data, "events": records})
 
 
-def _tell(event: "StreamEvent") -> None:
+def _print_event(event: "StreamEvent") -> None:
     if event.kind != "progress":
         show_value(event.data)
         sys.stdout.flush()

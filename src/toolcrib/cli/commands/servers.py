@@ -1,4 +1,4 @@
-"""The verbs about which servers there are, and access to them: `add`, `remove`, `login` and `logout`."""
+"""The verbs that change the configured servers and the logins to them: `add`, `remove`, `login`, `logout`."""
 
 import shutil
 import sys
@@ -73,12 +73,12 @@ def carry_out(edit: "Edit", *, dry_run: bool, notes: Iterable[str] = ()) -> dict
 
 
 def tell_notes(facts: dict[str, Any]) -> None:
-    """Tell people what is to be known beside the result."""
+    """Print notes beside the result."""
     for each in facts.get("notes", ()):
         note(each)
 
 
-def _pairs(option: str, sign: str, given: tuple[str, ...]) -> dict[str, str]:
+def _parse_pairs(option: str, sign: str, given: tuple[str, ...]) -> dict[str, str]:
     pairs = {}
     for each in given:
         name, found, value = each.partition(sign)
@@ -88,7 +88,7 @@ def _pairs(option: str, sign: str, given: tuple[str, ...]) -> dict[str, str]:
     return pairs
 
 
-def _entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
+def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
     """Return a server as the command line describes it."""
     url = asked.url
     if bool(command) == bool(url):
@@ -97,7 +97,7 @@ def _entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
         raise click.UsageError(f"a server is started or reached, and there is {problem}{also}")
     if asked.base_url or asked.secret or asked.allow_private:
         raise click.UsageError("--base-url, --secret and --allow-private are for --openapi")
-    env, headers = _pairs("--env", "=", asked.env), _pairs("--header", ":", asked.header)
+    env, headers = _parse_pairs("--env", "=", asked.env), _parse_pairs("--header", ":", asked.header)
     if url and (env or asked.cwd or asked.inherit):
         started = "--env, --inherit and --cwd are for a command that is started"
         raise click.UsageError(f"{started}; --header is for a --url")
@@ -167,17 +167,17 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
     if not others and asked.url is None and first.lower().startswith(("http://", "https://")):
         command, asked = (), replace(asked, url=first)
     path = own_file(state, user=asked.user)
-    document = _document(command, asked)
+    document = _find_document(command, asked)
     if document is not None:
         facts = _add_api(path, name, document, asked)
     else:
         facts = _add_server(path, name, command, asked)
     if asked.dry_run:
-        _tell(state, facts)
+        _print_summary(state, facts)
         return
     if not state.json:
-        _tell_added(path, facts)
-    probed = None if asked.no_check or asked.disabled else _check(path, name)
+        _print_added(path, facts)
+    probed = None if asked.no_check or asked.disabled else _list_tools(path, name)
     if (
         probed is not None
         and _wants_login(probed)
@@ -186,18 +186,18 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
         and sys.stdin.isatty()
     ):
         note(f"{name!r} needs a login")
-        _log_in(name, _server(path, name))
-        probed = _check(path, name)
+        _log_in(name, _find_server(path, name))
+        probed = _list_tools(path, name)
     if state.json:
         show_json(facts if probed is None else {**facts, "check": _probe_json(probed)})
     if probed is not None:
         if probed.error is not None and not _wants_login(probed) and asked.url and _is_document(asked.url):
             note(f"it is an OpenAPI document: `remove {name}`, and add it with --openapi instead of --url")
-        _judge(probed, quiet=state.json)
+        _report_probe(probed, quiet=state.json)
 
 
-def _document(command: tuple[str, ...], asked: _Asked) -> "ApiDocument | None":
-    """Return the OpenAPI document that is to be added, named as such or not; None for an MCP server."""
+def _find_document(command: tuple[str, ...], asked: _Asked) -> "ApiDocument | None":
+    """Return the OpenAPI document to add; None if the command line describes an MCP server."""
     from toolcrib.errors import InvalidToolError, ServerUnavailableError  # noqa: PLC0415 - as above
     from toolcrib.setup.openapi import has_suffix, is_url, names_document, read_api  # noqa: PLC0415
 
@@ -249,7 +249,7 @@ def _add_api(path: Path, name: str, document: "ApiDocument", asked: _Asked) -> d
         name,
         document,
         base_url=asked.base_url,
-        secrets=_pairs("--secret", "=", asked.secret),
+        secrets=_parse_pairs("--secret", "=", asked.secret),
         allow_private=asked.allow_private,
         required=asked.required,
         force=asked.force,
@@ -273,20 +273,20 @@ def _add_server(path: Path, name: str, command: tuple[str, ...], asked: _Asked) 
     from toolcrib.crib.config.dialects import project_folder  # noqa: PLC0415
     from toolcrib.setup.editing import add_server  # noqa: PLC0415 - not needed to ask for help
 
-    edit = add_server(path, name, _entry(command, asked), replace=asked.force)
+    edit = add_server(path, name, _make_entry(command, asked), replace=asked.force)
     facts = {"name": name, **carry_out(edit, dry_run=asked.dry_run), "new": edit.before is None}
     return facts if asked.url or asked.cwd else {**facts, "cwd": str(project_folder(path.parent))}
 
 
-def _recognition(facts: dict[str, Any]) -> str:
+def _recognition_text(facts: dict[str, Any]) -> str:
     return f"{facts['recognised']} is an OpenAPI document, so this is an HTTP API"
 
 
-def _tell_added(path: Path, facts: dict[str, Any]) -> None:
-    """Tell people what was added to a configuration."""
+def _print_added(path: Path, facts: dict[str, Any]) -> None:
+    """Print the server or API that was added to a configuration."""
     name = facts["name"]
     if "recognised" in facts:
-        click.echo(clean(_recognition(facts)))
+        click.echo(clean(_recognition_text(facts)))
     if "downloaded" in facts:
         click.echo(clean(f"downloaded {facts['downloaded']} to {facts['document']}"))
     made = ", which is new" if facts["new"] else ""
@@ -301,19 +301,19 @@ def _tell_added(path: Path, facts: dict[str, Any]) -> None:
     tell_notes(facts)
 
 
-def _tell(state: State, facts: dict[str, Any]) -> None:
+def _print_summary(state: State, facts: dict[str, Any]) -> None:
     if state.json:
         show_json(facts)
         return
     if "diff" in facts:
         show_text(facts["diff"] or "nothing would change")
     if "recognised" in facts:
-        note(_recognition(facts))
+        note(_recognition_text(facts))
     tell_notes(facts)
 
 
-def _check(path: Path, name: str) -> "Probe":
-    """Ask a server for its tools, in a crib of the whole configuration, so that its catalogue keeps them."""
+def _list_tools(path: Path, name: str) -> "Probe":
+    """Request the tools of a server in a crib of the whole configuration, so that its catalogue has them."""
     from toolcrib.crib import Crib  # noqa: PLC0415 - not needed to ask for help
     from toolcrib.setup.doctor.probe import probe, probe_apis  # noqa: PLC0415
 
@@ -322,7 +322,7 @@ def _check(path: Path, name: str) -> "Probe":
             async with Crib(path, on_demand=True) as crib:
                 await crib.tools(namespace=name, limit=1)
                 if not crib.status()[name].kept:
-                    return _asked(crib, name)
+                    return _probe_of(crib, name)
             if name in crib.settings.openapi:
                 return next(each for each in await probe_apis(crib.settings) if each.name == name)
             # What is kept says nothing of today.
@@ -331,7 +331,7 @@ def _check(path: Path, name: str) -> "Probe":
     return wait_for(work)
 
 
-def _asked(crib: "Crib", name: str) -> "Probe":
+def _probe_of(crib: "Crib", name: str) -> "Probe":
     from toolcrib.errors import LoginRequiredError, ServerUnavailableError  # noqa: PLC0415
     from toolcrib.redaction import hide_secrets  # noqa: PLC0415
     from toolcrib.setup.doctor.probe import Probe  # noqa: PLC0415 - as above
@@ -361,8 +361,8 @@ def _probe_json(probed: "Probe") -> dict[str, Any]:
     return facts if probed.error is None else {**facts, "error": str(probed.error)}
 
 
-def _judge(probed: "Probe", *, quiet: bool) -> None:
-    """Tell whether a server works; end with an exit code where it does not."""
+def _report_probe(probed: "Probe", *, quiet: bool) -> None:
+    """Report whether a server works; if not, end with an exit code."""
     if probed.error is None:
         if not quiet:
             click.echo(f"it works: {counted(len(probed.tools), 'tool')}")
@@ -400,7 +400,7 @@ def remove(state: State, name: str, user: bool, dry_run: bool) -> None:  # noqa:
         raise NotFoundError(f"{error}{hint}") from error
     facts = {"name": name, **carry_out(edit, dry_run=dry_run)}
     if state.json or dry_run:
-        _tell(state, facts)
+        _print_summary(state, facts)
     else:
         click.echo(clean(f"removed {name!r} from {path}"))
         tell_notes(facts)
@@ -421,7 +421,7 @@ def login(state: State, name: str, device: bool, no_browser: bool) -> None:  # n
 
     Example: toolcrib login linear
     """
-    found = _log_in(name, _server(state.source(), name), device=device, no_browser=no_browser)
+    found = _log_in(name, _find_server(state.source(), name), device=device, no_browser=no_browser)
     if state.json:
         show_json({"name": name, **login_facts(found)})
     else:
@@ -469,7 +469,7 @@ def logout(state: State, name: str, everybody: bool) -> None:  # noqa: FBT001 - 
     from toolcrib.execution.oauth.flows import log_out  # noqa: PLC0415 - needs the extra
     from toolcrib.execution.oauth.vault import LoginVault  # noqa: PLC0415 - the same
 
-    config = _server(state.source(), name)
+    config = _find_server(state.source(), name)
 
     async def work() -> tuple[bool, bool]:
         persons = LoginVault().owners(name, config.url or "") if everybody else ()
@@ -487,7 +487,7 @@ def logout(state: State, name: str, everybody: bool) -> None:  # noqa: FBT001 - 
         click.echo(clean(f"logged out of {name!r}{left}"))
 
 
-def _server(source: str | Path | None, name: str) -> "ServerConfig":
+def _find_server(source: str | Path | None, name: str) -> "ServerConfig":
     """Return the settings of a server that is configured, with their variables filled in."""
     import os  # noqa: PLC0415 - not needed to ask for help
 
@@ -501,7 +501,7 @@ def _server(source: str | Path | None, name: str) -> "ServerConfig":
 
 
 def login_facts(found: "StoredLogin") -> dict[str, Any]:
-    """Return what may be shown of a login."""
+    """Return the public facts of a login."""
     expires = None if found.expires_at is None else datetime.fromtimestamp(found.expires_at, UTC)
     facts: dict[str, Any] = {"issuer": found.issuer, "scopes": list(found.scopes)}
     facts["loggedIn"] = found.access_token is not None
@@ -510,7 +510,7 @@ def login_facts(found: "StoredLogin") -> dict[str, Any]:
 
 
 def until(found: "StoredLogin") -> str:
-    """Return until when a login holds, in a few words."""
+    """Return the expiry of a login in a few words."""
     if found.access_token is None:
         return "no longer: log in again"
     if found.refresh_token is not None:

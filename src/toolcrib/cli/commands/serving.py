@@ -96,7 +96,7 @@ async def _serve(
     from toolcrib.cli.memory import memory_upkeep  # noqa: PLC0415 - heavy, and not needed to ask for help
     from toolcrib.gateway import Gateway  # noqa: PLC0415
 
-    shared_at = _place_for_commands(state, source) if transport == "http" else None
+    shared_at = _find_address(state, source) if transport == "http" else None
     gateway = Gateway(source, expose=expose)
     async with memory_upkeep():
         await _serve_with(state, gateway, source, None if transport == "stdio" else place, shared_at)
@@ -117,19 +117,19 @@ async def _serve_with(
             note(f"it serves 0 tools; {adding}, and --demo a catalogue to try it with")
         if place is None:
             if state.json:
-                _tell_json(gateway, {"transport": "stdio"})
+                _print_json(gateway, {"transport": "stdio"})
             elif sys.stdin.isatty():
                 here, program = this_command(), this_command(absolute=True)
-                text = _STDIO.format(here=here, program=program, more=_as_here(state, source))
+                text = _STDIO.format(here=here, program=program, more=_absolute_options(state, source))
                 click.echo(clean(text), err=True)
             await gateway.serve_stdio(state.toolset)
         else:
-            async with _used_by_commands(gateway, shared_at):
-                await gateway.serve_http(**place, on_ready=lambda url: _tell(state, gateway, url))
+            async with _accept_commands(gateway, shared_at):
+                await gateway.serve_http(**place, on_ready=lambda url: _print_addresses(state, gateway, url))
 
 
-def _place_for_commands(state: State, source: str | None) -> tuple[Address, str] | None:
-    """Return where commands find the gateway, and the digest of its configuration; None: they do not."""
+def _find_address(state: State, source: str | None) -> tuple[Address, str] | None:
+    """Return the address for commands and the digest of the configuration; None if they cannot use it."""
     if state.no_daemon or not hasattr(socket, "AF_UNIX"):
         return None
     try:
@@ -140,8 +140,8 @@ def _place_for_commands(state: State, source: str | None) -> tuple[Address, str]
 
 
 @asynccontextmanager
-async def _used_by_commands(gateway: "Gateway", place: tuple[Address, str] | None) -> AsyncIterator[None]:
-    """Let commands of this user run in the gateway, unless another one runs them already."""
+async def _accept_commands(gateway: "Gateway", place: tuple[Address, str] | None) -> AsyncIterator[None]:
+    """Run the commands of this user in the gateway, unless another gateway does."""
     async with AsyncExitStack() as stack:
         if place is not None:
             from toolcrib.cli.resident.server import AlreadyRunningError, resident  # noqa: PLC0415 - heavy
@@ -151,15 +151,15 @@ async def _used_by_commands(gateway: "Gateway", place: tuple[Address, str] | Non
         yield
 
 
-def _as_here(state: State, source: str | None) -> str:
+def _absolute_options(state: State, source: str | None) -> str:
     """Return the options that serve the same from any other folder."""
     config = "" if source is None else f" --config {shlex.quote(str(Path(source).expanduser().absolute()))}"
     toolset = "" if state.toolset is None else f" --toolset {shlex.quote(state.toolset)}"
     return f"{config}{toolset}{' --demo' if state.demo else ''}"
 
 
-def _tell(state: State, gateway: "Gateway", url: str) -> None:
-    """Say where it listens, and what to try."""
+def _print_addresses(state: State, gateway: "Gateway", url: str) -> None:
+    """Print the addresses, and commands to try."""
     settings = gateway.crib.settings
     closed = settings.gateway.closed_reason()
     if closed is not None:
@@ -170,19 +170,19 @@ def _tell(state: State, gateway: "Gateway", url: str) -> None:
         toolsets = {name: f"{url}/mcp/{name}" for name in settings.toolsets}
         surfaces = {name: f"{url}/mcp/{name}" for name in ("all", "meta")}
         serving = {"transport": "http", "url": f"{url}/mcp", "surfaces": surfaces, "toolsets": toolsets}
-        _tell_json(gateway, {**serving, **addresses})
+        _print_json(gateway, {**serving, **addresses})
         return
     also = [
         f"  the tools themselves at {url}/mcp/all, those that find and run them at {url}/mcp/meta",
         *(f"  and its toolset {name} at {url}/mcp/{name}" for name in settings.toolsets),
     ]
     token = settings.gateway.token or ("<your token>" if settings.gateway.tokens else "")
-    header = f' --header "Authorization: Bearer {_named(token)}"' if token else ""
+    header = f' --header "Authorization: Bearer {_token_placeholder(token)}"' if token else ""
     asked = '--demo search "how many days until christmas"' if state.demo else 'search "what you want to do"'
     lines = (
         _headline(gateway, f"{url}/mcp"),
         *also,
-        *_names(url, settings.gateway),
+        *_host_names(url, settings.gateway),
         "",
         "Try next:",
         f"  curl {url}/health",
@@ -194,14 +194,14 @@ def _tell(state: State, gateway: "Gateway", url: str) -> None:
     click.echo(clean("\n".join(lines)), err=True)
 
 
-def _pending(gateway: "Gateway") -> list[str]:
+def _pending_names(gateway: "Gateway") -> list[str]:
     """Return the servers and APIs that have yet to list their tools."""
     return [each.name for each in gateway.crib.absent() if each.state != "failed" and not each.kept]
 
 
 def _headline(gateway: "Gateway", address: str) -> str:
-    """Return how many tools are served where, and whose are on their way."""
-    known, pending = len(gateway.crib.index), _pending(gateway)
+    """Return the headline: the number of tools, the address, and the servers that are still starting."""
+    known, pending = len(gateway.crib.index), _pending_names(gateway)
     if not pending:
         return f"toolcrib serves {counted(known, 'tool')} at {address}"
     names = f"{', '.join(pending[:_NAMED])}{', ...' if len(pending) > _NAMED else ''}"
@@ -210,14 +210,14 @@ def _headline(gateway: "Gateway", address: str) -> str:
     return f"toolcrib serves {counted(known, 'tool')} at {address}, and those of {names} when they are listed"
 
 
-def _tell_json(gateway: "Gateway", addresses: dict[str, Any]) -> None:
-    """Say the same to a program, in one line and where the protocol is not."""
-    line = json.dumps({**addresses, "tools": len(gateway.crib.index), "pending": _pending(gateway)})
+def _print_json(gateway: "Gateway", addresses: dict[str, Any]) -> None:
+    """Print the same as one line of JSON, on the output that the protocol does not use."""
+    line = json.dumps({**addresses, "tools": len(gateway.crib.index), "pending": _pending_names(gateway)})
     click.echo(line, err=addresses["transport"] == "stdio")
 
 
-def _names(url: str, settings: "GatewaySettings") -> tuple[str, ...]:
-    """Return by which names other machines may call it, where they can."""
+def _host_names(url: str, settings: "GatewaySettings") -> tuple[str, ...]:
+    """Return the host names by which other machines reach it."""
     from toolcrib.crib.config.gateway import is_loopback, own_names  # noqa: PLC0415 - heavy, as above
 
     host = urlsplit(url).hostname or ""
@@ -227,7 +227,7 @@ def _names(url: str, settings: "GatewaySettings") -> tuple[str, ...]:
     return (f"  other machines may call it by its addresses and as {names};", f"  {_FURTHER}")
 
 
-def _named(token: str) -> str:
-    """Return what stands for a token: the variable that the configuration names, never the token itself."""
+def _token_placeholder(token: str) -> str:
+    """Return a placeholder for a token: the variable in the configuration, never the token itself."""
     variable = re.fullmatch(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}", token)
     return "<your token>" if variable is None else f"${variable[1]}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MAX_REFUSED_SHOWN = 3
 _MAX_REASON_LENGTH = 120
 _PASSING = frozenset({"pid", "in_flight", "starts", "next_try_in"})
-"""What is true of a server only while it runs."""
+"""Facts of a server that hold only while it runs."""
 
 
 @click.command()
@@ -53,7 +53,7 @@ def status(state: State, timeout: float) -> None:
             with waiting("asking the servers"), suppress(ServerUnavailableError):  # the table tells it
                 await crib.ready(timeout)
             view = crib if state.toolset is None else crib.view(state.toolset)
-            facts = {**_facts(crib, view), "tokens": await _tokens(view), **_gateway(state)}
+            facts = {**_facts(crib, view), "tokens": await _count_tokens(view), **_gateway_facts(state)}
             if state.json:
                 show_json(facts)
             else:
@@ -62,7 +62,7 @@ def status(state: State, timeout: float) -> None:
     wait_for(work)
 
 
-def _gateway(state: State) -> dict[str, Any]:
+def _gateway_facts(state: State) -> dict[str, Any]:
     """Return the gateway that runs here; `used` says whether commands are run by it."""
     terminal = REMOTE.get()
     if terminal is not None:
@@ -74,8 +74,8 @@ def _gateway(state: State) -> dict[str, Any]:
 
 
 def _facts(crib: "Crib", view: "View") -> dict[str, Any]:
-    logins = _logins(crib)
-    servers = [{**_server(each), **logins.get(each.name, {})} for each in view.status().values()]
+    logins = _login_facts(crib)
+    servers = [{**_server_facts(each), **logins.get(each.name, {})} for each in view.status().values()]
     kept_in = getattr(crib.discovery.index.store, "path", None)
     return {
         "config": crib.settings.source,
@@ -96,8 +96,8 @@ def _facts(crib: "Crib", view: "View") -> dict[str, Any]:
     }
 
 
-def _logins(crib: "Crib") -> dict[str, dict[str, Any]]:
-    """Return what may be shown of the logins to servers, by their names."""
+def _login_facts(crib: "Crib") -> dict[str, dict[str, Any]]:
+    """Return the public facts of the logins to servers, by name."""
     from toolcrib.cli.commands.servers import login_facts, until  # noqa: PLC0415 - not needed to ask for help
     from toolcrib.execution.oauth.vault import LoginVault  # noqa: PLC0415
 
@@ -114,17 +114,17 @@ def _logins(crib: "Crib") -> dict[str, dict[str, Any]]:
     return found
 
 
-def _server(status: "ServerStatus") -> dict[str, Any]:
-    """Return what came of asking a server, whose process is gone by now, unless a gateway keeps it."""
+def _server_facts(status: "ServerStatus") -> dict[str, Any]:
+    """Return the facts of a server that was asked; its process has ended, unless a gateway runs it."""
     why = {"why": why_failed(status)} if status.last_error else {}
     return {
         **status.to_json(without=_PASSING if REMOTE.get() is None else ()),
-        "state": _came_of(status),
+        "state": _describe_state(status),
         **why,
     }
 
 
-def _came_of(status: "ServerStatus") -> str:
+def _describe_state(status: "ServerStatus") -> str:
     if status.state in {"failed", "disabled"}:
         return status.state
     if status.kept:
@@ -132,8 +132,8 @@ def _came_of(status: "ServerStatus") -> str:
     return "late" if status.tools is None else "answered"
 
 
-async def _tokens(view: "View") -> dict[str, Any]:
-    """Return what all definitions would cost a client, and what those cost that stand for them."""
+async def _count_tokens(view: "View") -> dict[str, Any]:
+    """Return the tokens of all definitions, and of the meta-tools that replace them."""
     from anyio import to_thread  # noqa: PLC0415 - not needed to ask for help
 
     from toolcrib.gateway.frontends.meta import MetaTools  # noqa: PLC0415
@@ -156,7 +156,7 @@ def _show(facts: dict[str, Any]) -> None:
     if facts["tokens"]["tools"]:
         click.echo(f"tokens         {_describe_tokens(facts['tokens'])}")
     if "gateway" in facts:
-        click.echo(f"gateway        {_running(facts['gateway'])}")
+        click.echo(f"gateway        {_describe_gateway(facts['gateway'])}")
     if facts["servers"]:
         heading("Servers", before=1)
         rows = [
@@ -166,8 +166,8 @@ def _show(facts: dict[str, Any]) -> None:
         show_table(("name", "state", "transport", "tools", "note"), rows, styles=("cyan",))
 
 
-def _running(gateway: dict[str, Any]) -> str:
-    """Return what runs in a sentence."""
+def _describe_gateway(gateway: dict[str, Any]) -> str:
+    """Return a sentence about the running gateway."""
     message = f"running since {gateway['since']}, process {gateway['pid']}, in {gateway['folder']}"
     if gateway["used"]:
         return message
@@ -175,7 +175,7 @@ def _running(gateway: dict[str, Any]) -> str:
 
 
 def _describe_tokens(tokens: dict[str, Any]) -> str:
-    """Return what is saved in a sentence."""
+    """Return a sentence about the tokens saved."""
     direct, surface = tokens["direct"], tokens["surface"]
     message = f"{direct:,} for all definitions, {surface:,} for the tools that stand for them: "
     if direct <= surface:

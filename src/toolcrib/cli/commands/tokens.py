@@ -62,7 +62,7 @@ def add(
 
     Example: toolcrib token add ann --group staff --days 90
     """
-    path, gateway = _gateway(state)
+    path, gateway = _read_gateway(state)
     if name in (gateway.tokens or {}) and not force:
         raise click.UsageError(f"there is a token {name!r} already; --force replaces it")
     secret = secrets.token_urlsafe(32)
@@ -72,7 +72,7 @@ def add(
     if days is not None:
         end = datetime.now(UTC) + timedelta(days=days)
         entry["expires"] = end.isoformat(timespec="seconds").replace("+00:00", "Z")
-    facts = _changed(path, name, entry)
+    facts = _write_token(path, name, entry)
     if state.json:
         show_json({"name": name, "token": secret, **facts})
         return
@@ -88,7 +88,7 @@ def list_(state: State) -> None:
 
     Example: toolcrib token list
     """
-    _, gateway = _gateway(state)
+    _, gateway = _read_gateway(state)
     known = gateway.tokens or {}
     if state.json:
         closed = gateway.closed_reason()
@@ -96,16 +96,16 @@ def list_(state: State) -> None:
         show_json(facts if closed is None else {**facts, "closed": closed})
         return
     rows = [
-        (name, ", ".join(each.groups), ", ".join(each.toolsets or ("all",)), _end(each))
+        (name, ", ".join(each.groups), ", ".join(each.toolsets or ("all",)), _expiry_of(each))
         for name, each in known.items()
     ]
     show_table(("NAME", "GROUPS", "TOOLSETS", "EXPIRES"), rows)
-    if not _tell_closed(gateway) and not rows:
+    if not _warn_if_closed(gateway) and not rows:
         note("there are no tokens; `toolcrib token add NAME` makes one")
 
 
-def _tell_closed(gateway: "GatewaySettings") -> bool:
-    """Tell that a gateway lets nobody in, and return whether that is so."""
+def _warn_if_closed(gateway: "GatewaySettings") -> bool:
+    """Warn if no client can reach the gateway over HTTP; return whether that is so."""
     closed = gateway.closed_reason()
     if closed is not None:
         note(f"nobody can call a gateway of this file over HTTP: {closed}; {gateway.opening_remedy}")
@@ -117,7 +117,7 @@ def _facts(name: str, settings: "TokenSettings") -> dict[str, Any]:
     return {"name": name, "groups": settings.groups, "toolsets": settings.toolsets, "expires": expires}
 
 
-def _end(settings: "TokenSettings") -> str:
+def _expiry_of(settings: "TokenSettings") -> str:
     if settings.expires is None:
         return "never"
     day = settings.expires.date().isoformat()
@@ -135,22 +135,22 @@ def revoke(state: State, name: str) -> None:
     """
     from toolcrib.model.suggest import choose  # noqa: PLC0415 - not needed to ask for help
 
-    path, gateway = _gateway(state)
+    path, gateway = _read_gateway(state)
     known = gateway.tokens or {}
     if name not in known:
         raise NotFoundError(f"there is no token {name!r}{choose(name, known)}")
-    facts = _changed(path, name, None) if len(known) > 1 else _emptied(path)
-    _, left = _gateway(state)
+    facts = _write_token(path, name, None) if len(known) > 1 else _write_empty_table(path)
+    _, left = _read_gateway(state)
     if state.json:
         closed = left.closed_reason()
         facts |= {} if closed is None else {"closed": closed}
         show_json({"name": name, "revoked": True, **facts})
         return
     note(f"the token {name!r} is revoked; a running gateway refuses it as soon as it reads the file again")
-    _tell_closed(left)
+    _warn_if_closed(left)
 
 
-def _gateway(state: State) -> "tuple[Path, GatewaySettings]":
+def _read_gateway(state: State) -> "tuple[Path, GatewaySettings]":
     """Return the file of the tokens, and what it says of the gateway."""
     from toolcrib.crib.config.files import load  # noqa: PLC0415 - not needed to ask for help
 
@@ -160,15 +160,15 @@ def _gateway(state: State) -> "tuple[Path, GatewaySettings]":
     return path, load(path if path.exists() else None).gateway
 
 
-def _changed(path: Path, name: str, entry: dict[str, Any] | None) -> dict[str, Any]:
+def _write_token(path: Path, name: str, entry: dict[str, Any] | None) -> dict[str, Any]:
     from toolcrib.crib.config.files import load_text  # noqa: PLC0415 - as above
     from toolcrib.setup.editing import edit_servers  # noqa: PLC0415
 
     return carry_out(edit_servers(path, {name: entry}, place=_PLACE, check=load_text), dry_run=False)
 
 
-def _emptied(path: Path) -> dict[str, Any]:
-    """Leave the table without a token: without the table a gateway would ask for none."""
+def _write_empty_table(path: Path) -> dict[str, Any]:
+    """Write the table without tokens: if it were missing, the gateway would ask for none."""
     from toolcrib.crib.config.files import load_text  # noqa: PLC0415 - as above
     from toolcrib.setup.editing import edit_servers  # noqa: PLC0415
 

@@ -21,7 +21,7 @@ _SHOWN = 20
 """How many warnings are printed one by one."""
 
 
-def _formats() -> tuple[str, ...]:
+def _format_names() -> tuple[str, ...]:
     from toolcrib.adapter import default_registry  # noqa: PLC0415 - not needed to ask for help
 
     return default_registry().names()
@@ -33,7 +33,7 @@ def _formats() -> tuple[str, ...]:
     "--to",
     "target",
     required=True,
-    type=OneOf(_formats),
+    type=OneOf(_format_names),
     metavar="TARGET",
     help="openai, anthropic, gemini, mcp or a2a.",
 )
@@ -62,7 +62,7 @@ def convert(state: State, ids: tuple[str, ...], target: str, strict: bool, optio
     async def work() -> None:
         async with state.visible_view() as view:
             with waiting("asking the servers"):
-                found = await _be_there(view, ids)
+                found = await _wait_for_tools(view, ids)
             conversions = view.convert(target, tools=found or None, **chosen)
             _show(state, conversions, {} if found else tell_absent(view))
 
@@ -72,12 +72,14 @@ def convert(state: State, ids: tuple[str, ...], target: str, strict: bool, optio
 def _check_target(target: str) -> None:
     from toolcrib.model.suggest import choose  # noqa: PLC0415 - not needed to ask for help
 
-    known = _formats()
+    known = _format_names()
     if target not in known:
         raise click.UsageError(f"there is no format {target!r}{choose(target, known)}")
 
 
-async def _be_there(view: "View", ids: tuple[str, ...], namespace: str | None = None) -> tuple[str, ...]:
+async def _wait_for_tools(
+    view: "View", ids: tuple[str, ...], namespace: str | None = None
+) -> tuple[str, ...]:
     """Wait for the servers of tools, else of a namespace or all; return the ids of these tools.
 
     Raises:
@@ -106,7 +108,7 @@ def _options(pairs: tuple[str, ...]) -> dict[str, Any]:
 
 def _show(state: State, conversions: "list[Conversion]", absent: dict[str, Any]) -> None:
     if state.json:
-        show_json({"tools": [_flat(each) for each in conversions], **absent})
+        show_json({"tools": [_to_json(each) for each in conversions], **absent})
         return
     show_json([each.payload for each in conversions])
     warnings = [
@@ -121,7 +123,7 @@ def _show(state: State, conversions: "list[Conversion]", absent: dict[str, Any])
         note(f"{len(warnings) - _SHOWN:,} more; --json has them all")
 
 
-def _flat(conversion: "Conversion") -> dict[str, Any]:
+def _to_json(conversion: "Conversion") -> dict[str, Any]:
     warnings = [
         {"feature": each.feature, "path": each.path, "message": each.message, "part": each.part}
         for each in conversion.warnings
@@ -151,7 +153,7 @@ def stubs(state: State, ids: tuple[str, ...], namespace: str | None, budget: int
     async def work() -> None:
         async with state.visible_view() as view:
             with waiting("asking the servers"):
-                found = await _be_there(view, ids, namespace)
+                found = await _wait_for_tools(view, ids, namespace)
                 text = await view.stubs(found or None, namespace=namespace, budget=budget)
             if unknown := not_there(view, {"namespace": namespace}):
                 note(unknown.removeprefix("; "))

@@ -1,4 +1,4 @@
-"""Where the running gateway of a configuration is reached, and how it is known to be the right one.
+"""The socket of the running gateway of a configuration, and the check that it is the right one.
 
 Only the standard library is loaded here: every command looks for a running gateway first.
 """
@@ -27,7 +27,7 @@ _SHELLS = frozenset({b"_", b"PWD", b"OLDPWD", b"SHLVL"})
 """Variables that differ from one command to the next."""
 _CONNECT_TIMEOUT = 5.0
 HELLO = b"{}\n"
-"""What a gateway says to whoever connects, before anything is asked of it."""
+"""Greeting of a gateway to each connection."""
 
 
 class Address:
@@ -141,7 +141,7 @@ def writable_folder(path: Path) -> None:
 
 
 def ask(address: Address, **request: Any) -> dict[str, Any] | None:
-    """Return what the running gateway answers to a question about itself; None where none runs."""
+    """Request the facts of the running gateway; None if none runs."""
     connection = address.connect()
     if connection is None:
         return None

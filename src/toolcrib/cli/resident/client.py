@@ -39,7 +39,7 @@ def relay(args: Sequence[str]) -> int | None:
 
     None where no gateway can: then nothing has happened, and the command has to do its work itself.
     """
-    meant = _meant(args)
+    meant = _parse_options(args)
     if meant is None or not hasattr(socket, "AF_UNIX"):
         return None
     config, demo = meant
@@ -51,13 +51,13 @@ def relay(args: Sequence[str]) -> int | None:
             return None
         with connection:
             request = {"version": toolcrib.__version__, "digest": address.digest(), "args": list(args)}
-            return _Relay(connection).run({**request, "config": config, "demo": demo, **_screen()})
+            return _Relay(connection).run({**request, "config": config, "demo": demo, **_describe_outputs()})
     except (OSError, ToolcribError):  # whoever does the work here says what is wrong
         return None
 
 
-def _meant(args: Sequence[str]) -> tuple[str | None, bool] | None:
-    """Return what a command line says of --config and --demo; None for one that no gateway runs.
+def _parse_options(args: Sequence[str]) -> tuple[str | None, bool] | None:
+    """Return `--config` and `--demo` of a command line; None if no gateway runs its verb.
 
     Only the gateway parses the command line with all its options, and refuses where it understands another.
     """
@@ -79,8 +79,8 @@ def _meant(args: Sequence[str]) -> tuple[str | None, bool] | None:
     return (config, demo) if verb in _VERBS else None
 
 
-def _screen() -> dict[str, Any]:
-    """Return what the outputs of this process are."""
+def _describe_outputs() -> dict[str, Any]:
+    """Return the facts about the outputs of this process that the gateway needs."""
     streams = {"out": sys.stdout, "err": sys.stderr}
     screen: dict[str, Any] = {
         name: {"terminal": stream.isatty(), "encoding": stream.encoding} for name, stream in streams.items()
@@ -95,8 +95,8 @@ def _screen() -> dict[str, Any]:
     return screen
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    """Return what a line of an answer says; None where it is not whole, or no such line."""
+def _parse_line(line: bytes) -> dict[str, Any] | None:
+    """Parse one line of an answer; None if it is incomplete or invalid."""
     with suppress(ValueError, RecursionError):
         answer = json.loads(line) if line.endswith(b"\n") else None
         return answer if isinstance(answer, dict) else None
@@ -118,7 +118,7 @@ class _Relay:
                 first = lines.readline()
             except OSError:
                 first = b""
-            answer = _parsed(first)
+            answer = _parse_line(first)
             if answer is None or "refused" in answer:
                 return None
             return self._follow(answer, lines)
@@ -132,7 +132,7 @@ class _Relay:
                     self._write(stream, answer[name])
                 if f"{name}Bytes" in answer:
                     self._write(stream, answer[f"{name}Bytes"].encode("latin-1"))
-            found = _parsed(lines.readline())
+            found = _parse_line(lines.readline())
             if found is None:
                 sys.stderr.write("error: the gateway that ran this has ended\n")
                 return _UNAVAILABLE
@@ -144,7 +144,7 @@ class _Relay:
         self._connection.sendall(json.dumps(message).encode() + b"\n")
 
     def _read(self, path: str) -> dict[str, Any]:
-        """Return the content of a file, or of standard input; or why it cannot be read."""
+        """Read a file or standard input; return its content, or the reason of the failure."""
         self._is_reading = True
         try:
             if path == "-":
@@ -184,7 +184,7 @@ class _Relay:
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Let an interrupt cancel the command, which then says how it ended; a second one leaves at once."""
+        """Cancel the command at an interrupt, and wait for its end; leave at once at the second."""
 
         def interrupt(_signal: int, _frame: FrameType | None) -> None:
             if self._is_cancelled or self._is_reading:

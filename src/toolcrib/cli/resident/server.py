@@ -26,7 +26,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 import toolcrib
 from toolcrib.cli.app import app
 from toolcrib.cli.resident.address import HELLO, Address, peer_is_ours, writable_folder
-from toolcrib.cli.resident.streams import RemoteStream, routed
+from toolcrib.cli.resident.streams import RemoteStream, route_output
 from toolcrib.cli.resident.terminal import REMOTE
 from toolcrib.crib import Crib, load
 from toolcrib.errors import ServerUnavailableError, ToolcribError
@@ -39,7 +39,7 @@ _LOG = logging.getLogger("toolcrib.gateway")
 _REQUEST_TIMEOUT = 10.0
 """For how many seconds a process that has connected may take to say what it wants."""
 _MAX_UNREAD = 256 * 2**20
-"""How many characters of output may wait for a reader; beyond, the command is cancelled."""
+"""Limit for the characters of output that wait for a reader; beyond it the command is cancelled."""
 _LAST = 2.0
 """For how many seconds a command that is cancelled may say so."""
 _BACKLOG = 128
@@ -77,9 +77,9 @@ class Resident:
         """Return why a command cannot be run here, or None."""
         if request.get("version") != toolcrib.__version__:
             return "version"
-        return None if request.get("digest") == self._current() else "configuration"
+        return None if request.get("digest") == self._current_digest() else "configuration"
 
-    def _current(self) -> str | None:
+    def _current_digest(self) -> str | None:
         """Return the digest of the configuration in force; None while the file is another one by now."""
         with self._lock:
             settings = self.gateway.crib.settings
@@ -95,7 +95,7 @@ class Resident:
             return self._digest
 
     def facts(self) -> dict[str, Any]:
-        """Return what is to be known of it."""
+        """Return the facts of the gateway."""
         return {
             "pid": os.getpid(),
             "since": self._since,
@@ -113,7 +113,7 @@ class Resident:
         servers = crib.status()
         missing = sorted(each.name for each in crib.absent())
         counts = {"tools": len(crib.index), "servers": len(servers), "missing": missing}
-        return {**self.facts(), **counts, "digest": self._current()}
+        return {**self.facts(), **counts, "digest": self._current_digest()}
 
     def accept(self, listener: socket.socket) -> None:
         """Answer processes of this user, each in a thread, until the socket is closed."""
@@ -136,30 +136,30 @@ class Resident:
             self._calls.discard(call)
 
     async def end(self, within: float) -> None:
-        """Let the commands that run end, for some seconds; then cancel them."""
+        """Wait some seconds for running commands, then cancel them."""
         with anyio.move_on_after(within):
-            await self._ended()
+            await self._wait_until_ended()
         with anyio.CancelScope(shield=True):
             for step in (_Call.cancel, _Call.hang_up):
                 for call in list(self._calls):
                     step(call)
                 with anyio.move_on_after(_LAST):
-                    await self._ended()
+                    await self._wait_until_ended()
 
-    async def _ended(self) -> None:
+    async def _wait_until_ended(self) -> None:
         while self._calls:  # noqa: ASYNC110 - they end in threads
             await anyio.sleep(0.02)
 
 
 @asynccontextmanager
 async def resident(gateway: "Gateway", address: Address, digest: str, by: str) -> AsyncIterator[Resident]:
-    """Let commands use an open gateway, and leave no file behind at the end.
+    """Serve commands in an open gateway, and remove the files at the end.
 
     Raises:
         AlreadyRunningError: another process does so for the same configuration.
         OSError: there is no folder for the socket, or its path is too long.
     """
-    with _claimed(address), _listening(address) as listener, routed():
+    with _hold_lock(address), _listen_on(address) as listener, route_output():
         served = Resident(gateway, address, digest, by)
         threading.Thread(
             target=served.accept, args=(listener,), name="toolcrib-resident", daemon=True
@@ -172,8 +172,8 @@ async def resident(gateway: "Gateway", address: Address, digest: str, by: str) -
 
 
 @contextmanager
-def _claimed(address: Address) -> Iterator[None]:
-    """Hold the lock of an address; the system lets go of it whatever becomes of this process."""
+def _hold_lock(address: Address) -> Iterator[None]:
+    """Hold the lock of an address; the system releases it even if this process is killed."""
     writable_folder(address.folder)
     while True:
         handle = os.open(address.pid_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -197,7 +197,7 @@ def _claimed(address: Address) -> Iterator[None]:
 
 
 @contextmanager
-def _listening(address: Address) -> Iterator[socket.socket]:
+def _listen_on(address: Address) -> Iterator[socket.socket]:
     address.socket_file.unlink(missing_ok=True)  # of a process that was killed: the lock is ours
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         with address.reachable() as path:
@@ -230,9 +230,9 @@ class _Call:
 
     def start(self) -> None:
         """Answer in a thread."""
-        threading.Thread(target=self._serve, name="toolcrib-command", daemon=True).start()
+        threading.Thread(target=self._answer, name="toolcrib-command", daemon=True).start()
 
-    def _serve(self) -> None:
+    def _answer(self) -> None:
         try:
             with self._connection, self._lines:
                 self._connection.settimeout(_REQUEST_TIMEOUT)
@@ -246,13 +246,13 @@ class _Call:
                 elif why := self._served.refusal(self._request):
                     self._transmit({"refused": why})
                 else:
-                    self._command()
+                    self._run_command()
         except (OSError, ValueError, anyio.RunFinishedError) as error:
             _LOG.debug("a command was not answered: %s", error)  # its process is gone, or the gateway is
         finally:
             self._served.forget(self)
 
-    def _command(self) -> None:
+    def _run_command(self) -> None:
         streams: Any = [
             RemoteStream(partial(self.write, name), self._request[name], partial(self._write_bytes, name))
             for name in ("out", "err")
@@ -263,7 +263,7 @@ class _Call:
         self.size = None if size is None else (int(size[0]), int(size[1]))
         REMOTE.set(self)
         sender = threading.Thread(target=self._send_all, name="toolcrib-output", daemon=True)
-        threading.Thread(target=self._listen, name="toolcrib-input", daemon=True).start()
+        threading.Thread(target=self._read_until_gone, name="toolcrib-input", daemon=True).start()
         sender.start()
         try:
             self._queue.put(("exit", app.run(list(map(str, self._request["args"])), prog_name="toolcrib")))
@@ -275,15 +275,15 @@ class _Call:
             sender.join()
             self.hang_up()  # ends the thread that listens
 
-    def _listen(self) -> None:
-        """Take what the process sends until it leaves, which cancels the command."""
+    def _read_until_gone(self) -> None:
+        """Read from the process until it leaves; then cancel the command."""
         with suppress(OSError, ValueError):
             while line := self._lines.readline():
                 self._answers.put(json.loads(line))
         self._answers.put(None)
-        self._leave()
+        self._on_gone()
 
-    def _leave(self) -> None:
+    def _on_gone(self) -> None:
         with suppress(anyio.RunFinishedError):
             from_thread.run_sync(self.cancel, token=self._served.token)
 
@@ -301,12 +301,12 @@ class _Call:
     def _send_all(self) -> None:
         """Send output as it comes, what has gathered in one piece."""
         try:
-            for message in _gathered(self._queue):
+            for message in _join_waiting(self._queue):
                 self._transmit(message)
                 with self._lock:
                     self._unread -= sum(len(text) for text in message.values() if isinstance(text, str))
         except OSError:
-            self._leave()
+            self._on_gone()
 
     def _transmit(self, message: Mapping[str, Any]) -> None:
         self._connection.sendall(json.dumps(message).encode() + b"\n")
@@ -357,12 +357,12 @@ class _Call:
         return self._served.gateway.crib
 
     def facts(self) -> dict[str, Any]:
-        """Return what is to be known of the gateway."""
+        """Return the facts of the gateway."""
         return self._served.facts()
 
 
-def _gathered(queue: SimpleQueue[tuple[str, Any] | None]) -> Iterator[dict[str, Any]]:
-    """Yield what is put into a queue until None, texts for one output that wait joined."""
+def _join_waiting(queue: SimpleQueue[tuple[str, Any] | None]) -> Iterator[dict[str, Any]]:
+    """Yield the items of a queue until None; waiting texts for the same output are joined."""
     held: tuple[str, Any] | None = None
     while True:
         try:

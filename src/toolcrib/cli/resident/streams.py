@@ -27,7 +27,7 @@ class RemoteStream(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """What it can be encoded in there."""
+        """The encoding of the remote output."""
         return self._encoding
 
     def writable(self) -> bool:
@@ -75,11 +75,13 @@ class _RoutedStream:
 
 
 @contextmanager
-def routed() -> Iterator[None]:
-    """Let what a command prints reach its terminal."""
+def route_output() -> Iterator[None]:
+    """Route the output of commands to their terminals."""
     before = sys.stdout, sys.stderr
-    routed: Any = [_RoutedStream(name, usual) for name, usual in zip(("out", "err"), before, strict=True)]
-    sys.stdout, sys.stderr = routed
+    route_output: Any = [
+        _RoutedStream(name, usual) for name, usual in zip(("out", "err"), before, strict=True)
+    ]
+    sys.stdout, sys.stderr = route_output
     try:
         yield
     finally:

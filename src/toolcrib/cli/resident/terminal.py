@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class RemoteTerminal(Protocol):
-    """What a command needs of the process that its user has started."""
+    """The process that a user has started, as the command in the gateway uses it."""
 
     out: TextIO
     err: TextIO
@@ -36,7 +36,7 @@ class RemoteTerminal(Protocol):
         ...
 
     def facts(self) -> dict[str, Any]:
-        """Return what is to be known of the gateway."""
+        """Return the facts of the gateway."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The shapes in which MCP clients write down their servers."""
+"""Reads the formats in which MCP clients write their servers."""
 
 import logging
 import re
@@ -29,28 +29,28 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")
 _FOLDER = re.compile(r"(?<!\$)\$\{(workspaceFolder|userHome)\}")
 _MAX_DEPTH = 100
 _MAX_LOOKED_AT = 200
-"""For how many keys that nobody knows the nearest known one is looked for."""
+"""Limit for unknown keys for which the nearest known one is searched."""
 _NONE = "mcpServers"
 _MISSING = "there are no servers in it; they stand under 'mcpServers'"
 
 
 @dataclass(slots=True)
 class RawConfig:
-    """What a configuration says, before it is checked."""
+    """The content of a configuration before validation."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     servers: dict[str, Any] = field(default_factory=dict)
     others: dict[str, Any] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)
-    """Where each server stands in the file, as a JSON Pointer."""
+    """The place of each server in the file, as a JSON Pointer."""
     ours: frozenset[str] = frozenset()
     """The settings that stand under `toolcrib`."""
     beside: str | None = None
     """The section of servers beside which `inherit` stands, as a JSON Pointer."""
 
     def add(self, name: str, server: Any, place: str) -> None:
-        """Note a server, unless there is one of that name already."""
+        """Add a server, unless there is one of that name already."""
         if name in self.servers:
             taken = f"{self.places[name]} has the name {name!r} already; rename one of them"
             self.problems.append(Problem(place, "name", taken))
@@ -59,7 +59,7 @@ class RawConfig:
             self.places[name] = place
 
     def take_inherit(self, tables: Mapping[str, Any], place: str) -> dict[str, Any]:
-        """Return the servers of a section of ours, and note what all of them inherit."""
+        """Return the servers of a section of ours, and store the variables that all of them inherit."""
         servers, inherit = split_inherit(tables)
         if inherit is not None and (INHERIT in self.settings or self.beside is not None):
             self.problems.append(Problem(f"{place}/{INHERIT}", "extra_forbidden", "stands twice; keep one"))
@@ -68,20 +68,20 @@ class RawConfig:
         return servers
 
     def placed(self, problem: Problem) -> Problem:
-        """Return a problem of the settings with the place it has in the file."""
+        """Return a problem with its place in the file instead of that in the settings."""
         head, _, rest = problem.path.removeprefix("/servers/").partition("/")
         if problem.path.startswith("/servers/") and head in self.places:
             path = f"{self.places[head]}/{rest}" if rest else self.places[head]
-        elif self.beside is not None and _head(problem.path) == INHERIT:
+        elif self.beside is not None and _first_part(problem.path) == INHERIT:
             path = f"{self.beside}{problem.path}"
         else:
-            path = f"/{OURS}{problem.path}" if _head(problem.path) in self.ours else problem.path
+            path = f"/{OURS}{problem.path}" if _first_part(problem.path) in self.ours else problem.path
         return Problem(path, problem.keyword, problem.message)
 
 
 def read_client(document: Mapping[str, Any], folder: Path) -> RawConfig:
     """Return the parts of a client's file; settings of ours stand under `toolcrib`."""
-    parts = _read(document, {OURS})
+    parts = _read_servers(document, {OURS})
     _make_plain(parts, folder)
     _add_ours(parts, document)
     return parts
@@ -94,18 +94,20 @@ def read_python(document: Mapping[str, Any]) -> RawConfig:
     ours = RawConfig(settings={key: value for key, value in document.items() if key in known})
     if isinstance(section := document.get("servers"), Mapping):
         document = {**document, "servers": ours.take_inherit(section, "/servers")}
-    parts = _read(document, {*known, OURS})
+    parts = _read_servers(document, {*known, OURS})
     _make_plain(parts, None)
     parts.settings, parts.beside = ours.settings, ours.beside
     parts.problems += ours.problems
-    if misspelt := list(_misspelt(islice(parts.others, _MAX_LOOKED_AT), [*known, "mcpServers", "servers"])):
+    if misspelt := list(
+        _find_misspelt(islice(parts.others, _MAX_LOOKED_AT), [*known, "mcpServers", "servers"])
+    ):
         others = [problem for problem in parts.problems if problem.keyword != _NONE]
         parts.problems = [*others, *misspelt]
     _add_ours(parts, document)
     return parts
 
 
-def _misspelt(written: Iterable[str], known: list[str]) -> Iterator[Problem]:
+def _find_misspelt(written: Iterable[str], known: list[str]) -> Iterator[Problem]:
     """Yield the keys that are nearly one that is known."""
     for key in written:
         if hint := did_you_mean(key, known):
@@ -127,26 +129,26 @@ def _add_ours(parts: RawConfig, document: Mapping[str, Any]) -> None:
         parts.ours = frozenset(ours)
 
 
-def _head(path: str) -> str:
+def _first_part(path: str) -> str:
     """Return the first part of a JSON Pointer."""
     return path.removeprefix("/").partition("/")[0]
 
 
-def _read(document: Mapping[str, Any], known: set[str]) -> RawConfig:
-    """Return the servers of a document, wherever they stand in it, and what else there is."""
+def _read_servers(document: Mapping[str, Any], known: set[str]) -> RawConfig:
+    """Read the servers of a document from all known places, and the rest of it."""
     parts = RawConfig()
     found = [place for place in places_in(document) if place]
     rest = {key: value for key, value in document.items() if key not in known}
     for place in found:
         pointer = "".join(f"/{key}" for key in place)
         for name, server in named_servers(at(document, place), pointer, parts.problems):
-            parts.add(carried_name(name), server, f"{pointer}/{name}")
+            parts.add(namespace_for(name), server, f"{pointer}/{name}")
     if found:
         taken = {place[0] for place in found}
         parts.others = {str(key): value for key, value in rest.items() if key not in taken}
     elif rest and all(is_server(value) for value in rest.values()):
         for name, server in rest.items():
-            parts.add(carried_name(name), server, f"/{name}")
+            parts.add(namespace_for(name), server, f"/{name}")
     else:
         if rest and not known.intersection(document):
             parts.problems.append(Problem("", _NONE, _MISSING))
@@ -154,10 +156,10 @@ def _read(document: Mapping[str, Any], known: set[str]) -> RawConfig:
     return parts
 
 
-def carried_name(written: Any) -> str:
+def namespace_for(written: Any) -> str:
     """Return the name that the ids of tools carry, of a server that a client's file may call anything.
 
-    >>> carried_name("My Server"), carried_name("a-")
+    >>> namespace_for("My Server"), namespace_for("a-")
     ('My-Server', 'a')
     """
     return _FOREIGN.sub("-", str(written)).strip("-") or "server"
@@ -174,14 +176,14 @@ def named_servers(servers: Any, pointer: str, problems: list[Problem]) -> Iterat
 
 
 def _make_plain(parts: RawConfig, folder: Path | None) -> None:
-    """Give every server the shape that most clients write, with the folders that editors have names for."""
+    """Convert every server to the common format, and expand the folder variables of editors."""
     looked_at = 0
     for name, server in parts.servers.items():
         try:
-            made = parts.servers[name] = plain_server(_portable(server, folder))
-            foreign = _foreign(made)[: _MAX_LOOKED_AT - looked_at]
+            made = parts.servers[name] = plain_server(_expand_folders(server, folder))
+            foreign = _unknown_keys(made)[: _MAX_LOOKED_AT - looked_at]
             looked_at += len(foreign)
-            for problem in _misspelt(foreign, list(SERVER_KEYS)):
+            for problem in _find_misspelt(foreign, list(SERVER_KEYS)):
                 _LOG.warning("server %r: %r %s", name, problem.path[1:], problem.message)
         except RecursionError:
             message = f"is nested deeper than {_MAX_DEPTH} levels, or holds itself"
@@ -189,22 +191,22 @@ def _make_plain(parts: RawConfig, folder: Path | None) -> None:
             parts.servers[name] = {"command": name}  # other problems are reported too
 
 
-def _foreign(server: Any) -> list[str]:
+def _unknown_keys(server: Any) -> list[str]:
     """Return the keys of a server that neither we nor the clients that we know have."""
     keys = {str(key) for key in server} if isinstance(server, Mapping) else set()
     return sorted(keys - SERVER_KEYS - THEIRS)
 
 
-def _portable(value: Any, folder: Path | None, depth: int = 0) -> Any:
-    """Return a server with the folders that editors have names for."""
+def _expand_folders(value: Any, folder: Path | None, depth: int = 0) -> Any:
+    """Return a server with the folder variables of editors expanded."""
     if depth > _MAX_DEPTH:
         raise RecursionError
     if isinstance(value, str):
-        return _FOLDER.sub(lambda found: _meant(found, folder), value)
+        return _FOLDER.sub(lambda found: _expand_folder(found, folder), value)
     if isinstance(value, Mapping):
-        return {key: _portable(member, folder, depth + 1) for key, member in value.items()}
+        return {key: _expand_folders(member, folder, depth + 1) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_portable(member, folder, depth + 1) for member in value]
+        return [_expand_folders(member, folder, depth + 1) for member in value]
     return value
 
 
@@ -213,8 +215,8 @@ def project_folder(folder: Path) -> Path:
     return folder.parent if folder.name in _EDITOR_FOLDERS else folder
 
 
-def _meant(found: re.Match[str], folder: Path | None) -> str:
-    """Return the folder that a name means; where there is none, the variable, which the start will miss.
+def _expand_folder(found: re.Match[str], folder: Path | None) -> str:
+    """Return the folder of a variable; if there is none, the variable, so that the start reports it.
 
     A file of the user's, such as `~/.cursor/mcp.json`, is for no project: there the home is none.
     """

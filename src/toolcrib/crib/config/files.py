@@ -17,19 +17,19 @@ from toolcrib.errors import ConfigError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import did_you_mean
-from toolcrib.paths import anchored, path_fault
+from toolcrib.paths import absolute_path, path_fault
 
 Config = str | PathLike[str] | Mapping[str, Any] | Settings | None
 """A file, a mapping such as the JSON of an MCP client, or the settings themselves."""
 _MAPPING = NO_FILE
 _FILE = "configuration file"
 _SPELLINGS = ("type", "serverUrl", "httpUrl")
-"""What a server may also say, as other clients do."""
+"""Keys of other clients that a server may have too."""
 _TYPES = "a path, a dict with 'mcpServers', Settings or None"
 
 
 def load(config: Config = None) -> Settings:
-    """Return the settings that a configuration describes; None configures nothing, and looks for no file.
+    """Load the settings of a configuration; None means no settings, and reads no file.
 
     `.toml` files are toolcrib's own, and a key that nobody knows is refused. All others are read as the JSON
     that Claude Desktop, Cursor, VS Code, Windsurf, Gemini CLI, Cline and others share; what is not known in
@@ -46,22 +46,22 @@ def load(config: Config = None) -> Settings:
     if isinstance(config, Settings):
         return config
     if isinstance(config, Mapping):
-        return _settings(read_python(config), _MAPPING)
+        return _validate(read_python(config), _MAPPING)
     if isinstance(config, str | PathLike):
-        return _load_file(anchored(config, _FILE))
+        return _load_file(absolute_path(config, _FILE))
     problem = Problem("", "type", f"must be {_TYPES}, not {type(config).__name__}")
     raise ConfigError(_MAPPING, (problem,))
 
 
 def load_text(path: Path, text: str) -> Settings:
-    """Return the settings that a text would describe if it stood in a file; the file is not looked at.
+    """Load the settings from the text of a file; the file itself is not read.
 
     Raises:
         ConfigError: with every problem found.
     """
     document = parse(path, text)
     parts = _read_own(document) if is_toml(path) else read_client(document, path.parent)
-    return _anchored(_settings(parts, str(path)), path)
+    return _make_paths_absolute(_validate(parts, str(path)), path)
 
 
 def _load_file(path: Path) -> Settings:
@@ -87,12 +87,12 @@ def _read_own(document: dict[str, Any]) -> RawConfig:
         for name, table in parts.take_inherit(tables, f"/{key}").items():
             parts.add(name, table, f"/{key}/{name}")
             left = max(0, MAX_PROBLEMS - len(parts.problems))  # an error shows no more
-            parts.problems += islice(_unknown(table, f"/{key}/{name}"), left)
+            parts.problems += islice(_find_unknown_keys(table, f"/{key}/{name}"), left)
     return parts
 
 
-def _unknown(table: Any, place: str) -> Iterator[Problem]:
-    """Yield what a server in our own file says that nobody knows; a client's file may say anything."""
+def _find_unknown_keys(table: Any, place: str) -> Iterator[Problem]:
+    """Yield the unknown keys of servers in our own file; a client's file may have any."""
     fields = ServerConfig.model_fields
     known = {*fields, *(field.alias for field in fields.values()), *_SPELLINGS}
     for key in table if isinstance(table, dict) else ():
@@ -101,8 +101,8 @@ def _unknown(table: Any, place: str) -> Iterator[Problem]:
             yield Problem(f"{place}/{key}", "extra_forbidden", message)
 
 
-def _settings(parts: RawConfig, source: str) -> Settings:
-    """Return the settings that parts make, or say everything that is wrong with them."""
+def _validate(parts: RawConfig, source: str) -> Settings:
+    """Validate the parts of a configuration; an error lists every problem."""
     problems = list(parts.problems)
     internal = INTERNAL.intersection(parts.settings)
     problems += [
@@ -111,7 +111,7 @@ def _settings(parts: RawConfig, source: str) -> Settings:
     known = {name: value for name, value in parts.settings.items() if name not in internal}
     try:
         settings = Settings(**known, servers=parts.servers, others=parts.others)
-        problems += [parts.placed(problem) for problem in _lost(settings)]
+        problems += [parts.placed(problem) for problem in _find_invalid_folders(settings)]
         if not problems:
             return settings
     except ConfigError as error:
@@ -119,36 +119,37 @@ def _settings(parts: RawConfig, source: str) -> Settings:
     raise ConfigError(source, tuple(problems[:MAX_PROBLEMS]))
 
 
-def _lost(settings: Settings) -> Iterator[Problem]:
-    """Yield the folders of servers that cannot be."""
+def _find_invalid_folders(settings: Settings) -> Iterator[Problem]:
+    """Yield the folders of servers that no path can have."""
     for name, server in settings.servers.items():
         if fault := path_fault(server.cwd or ""):
             yield Problem(f"/servers/{name}/cwd", "path", fault)
 
 
-def _anchored(settings: Settings, path: Path) -> Settings:
-    """Return settings whose paths do not depend on where the process runs."""
+def _make_paths_absolute(settings: Settings, path: Path) -> Settings:
+    """Return settings with absolute paths."""
     folder = path.parent
     changes: dict[str, Any] = {
         "source": str(path),
         "servers": {
             name: server.replace(
-                cwd=_under(folder, server.cwd) if server.cwd else str(project_folder(folder))
+                cwd=_absolute_path(folder, server.cwd) if server.cwd else str(project_folder(folder))
             )
             if server.command
             else server
             for name, server in settings.servers.items()
         },
         "openapi": {
-            name: api.replace(document=_under(folder, api.document)) for name, api in settings.openapi.items()
+            name: api.replace(document=_absolute_path(folder, api.document))
+            for name, api in settings.openapi.items()
         },
     }
     if settings.store and settings.store != MEMORY:
-        changes["store"] = _under(folder, settings.store)
+        changes["store"] = _absolute_path(folder, settings.store)
     if settings.search.folder(folder) is not None:
-        changes["search"] = settings.search.replace(model=_under(folder, settings.search.model))
+        changes["search"] = settings.search.replace(model=_absolute_path(folder, settings.search.model))
     if settings.audit:
-        changes["audit"] = settings.audit.replace(path=_under(folder, settings.audit.path))
+        changes["audit"] = settings.audit.replace(path=_absolute_path(folder, settings.audit.path))
     return settings.replace(**changes)
 
 
@@ -158,6 +159,6 @@ def own_cwd(server: ServerConfig, path: Path) -> ServerConfig:
     return server.replace(cwd=None) if server.cwd == implied else server
 
 
-def _under(folder: Path, path: str) -> str:
+def _absolute_path(folder: Path, path: str) -> str:
     """Return a path relative to a folder as an absolute one, unless it begins with a variable."""
     return path if path.startswith("${") else str(folder / Path(path).expanduser())

@@ -1,4 +1,4 @@
-"""How a crib is served to others, and which of its tools to whom."""
+"""Settings of the gateway: endpoints, clients, and the tools that each may see."""
 
 import ipaddress
 import os
@@ -18,18 +18,18 @@ from toolcrib.execution.variables import Expansion
 from toolcrib.model import ToolId
 
 Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
-"""What a tool may say of itself."""
+"""The hints that a tool may give."""
 Expose = Literal["meta", "auto", "all"]
-"""What clients see; `GatewaySettings.expose` explains it."""
+"""The surfaces for clients; see `GatewaySettings.expose`."""
 SURFACES = frozenset({"all", "meta"})
-"""What stands at the end of an address that shows one of these, whatever the settings say."""
+"""The last part of the addresses that always show one of these."""
 
 
 class ToolsetSettings(Section):
-    """Which tools belong together: those that every condition given here admits."""
+    """The tools that meet every condition given here."""
 
     description: str = ""
-    """What it is for; models and people read it."""
+    """Its purpose, for models and people."""
     namespaces: tuple[Text, ...] | None = None
     """One of these namespaces."""
     tags: tuple[Text, ...] | None = None
@@ -41,7 +41,7 @@ class ToolsetSettings(Section):
     annotations: dict[Hint, bool] = Field(default={})
     """Hints that the tool itself gives, such as `readOnlyHint = true`."""
     expose: Expose | None = None
-    """What clients of it see, instead of what `gateway.expose` says."""
+    """The surface of its endpoint, instead of `gateway.expose`."""
 
     @field_validator("ids", "exclude", mode="after")
     @classmethod
@@ -53,7 +53,7 @@ class ToolsetSettings(Section):
 
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""How a token may be signed: with a key that only its issuer has."""
+"""The signature algorithms for tokens: those with a key that only the issuer has."""
 
 
 def _address(address: str) -> str:
@@ -82,7 +82,7 @@ class AuthSettings(Section):
     scopes: tuple[Text, ...] = ()
     """The scopes that every token must have."""
     algorithms: tuple[Algorithm, ...] = ("RS256", "ES256", "EdDSA")
-    """How tokens may be signed."""
+    """The signature algorithms of tokens."""
     groups_claim: Text = "groups"
     """The claim with the groups of the subject."""
     leeway: Annotated[float, Field(ge=0, le=300)] = 60.0
@@ -111,25 +111,25 @@ class GatewaySettings(Section):
     """How MCP clients reach the tools."""
 
     expose: Expose = "meta"
-    """What clients see: `meta` shows tools that find, explain and run all others, `all` the tools themselves,
-    and `auto` these up to `expose_limit`. Whatever it is, `/mcp/all` and `/mcp/meta` show the one and the
+    """The tools that clients see: `meta` shows those that find, explain and run all others, `all` the tools
+    themselves, and `auto` these up to `expose_limit`. `/mcp/all` and `/mcp/meta` always show the one and the
     other."""
     expose_limit: Count = 8_000
-    """How many tokens the definitions of all tools may take for `auto` to show them."""
+    """Limit for the tokens of all definitions up to which `auto` shows them."""
     host: Text = "127.0.0.1"
     """The address that HTTP listens on; one that others can reach needs a `token`."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8808
     """The port that HTTP listens on; 0 takes any that is free."""
     token: Text | None = Field(default=None, repr=False)
-    """What clients must send as `Authorization: Bearer ...`; `${VAR}` allowed."""
+    """The token that clients must send as `Authorization: Bearer ...`; `${VAR}` allowed."""
     tokens: dict[str, TokenSettings] | None = Field(default=None, repr=False)
     """Tokens of single persons and programs, by their names, beside `token`; a table without any lets in
     nobody who has none of the others."""
     auth: AuthSettings | None = None
     """An authorization server whose users may call, too."""
     public_url: _Address | None = None
-    """Where browsers reach it, such as `https://crib.example.com`, for persons who log in to servers; else
-    what `auth.audience` says, or where it listens, if that is this machine alone. It may be called by it."""
+    """Its URL for browsers, such as `https://crib.example.com`, where persons log in to servers; else that of
+    `auth.audience`, or its own address if only this machine can reach it. Its host is an allowed host."""
     allowed_hosts: tuple[Text, ...] = ()
     """Further names that it may be called by, such as `crib.example.com` of a proxy, beside the addresses and
     the host name of this machine."""
@@ -143,16 +143,16 @@ class GatewaySettings(Section):
     watch: bool = True
     """Whether the configuration is read again when its file changes."""
     result_bytes: Annotated[int, Field(ge=1024)] = 256 * 1024
-    """How large a result may be; of a larger one a client gets the beginning, and where to read the rest."""
+    """Size limit of a result; of a larger one a client gets the beginning, and a link to the whole."""
     request_bytes: Annotated[int, Field(ge=1024)] = 4 * 2**20
-    """How large a request over HTTP may be."""
+    """Size limit of a request over HTTP."""
     request_timeout: Seconds = 30.0
     """Seconds that a client may take to send one, or take nothing of what it is sent; headers have 10."""
     max_timeout: Seconds = 600.0
     """Seconds that a client may ask for in `timeout_ms`; a larger value is cut to it, with a note in the
     result. A chain for which none is given has as many."""
     sessions: Count = 1000
-    """How many sessions of clients of the older protocol may be open at once."""
+    """Limit for open sessions of clients of the older protocol."""
     session_timeout: Seconds = 1800.0
     """After how many idle seconds one of them is closed."""
     shutdown_timeout: Seconds = 10.0
@@ -180,7 +180,7 @@ class GatewaySettings(Section):
 
     @property
     def opening_remedy(self) -> str:
-        """What to do where no client can be let in."""
+        """Advice for a gateway that no client can reach."""
         made = "make one with 'toolcrib token add NAME'"
         return f"{made}, or remove [gateway.tokens] to ask for none" if is_loopback(self.host) else made
 

@@ -1,4 +1,4 @@
-"""Read the text of a configuration file, and what it says before anybody judges that."""
+"""Reads and parses configuration files, without validation."""
 
 import json
 import os
@@ -12,11 +12,11 @@ from toolcrib.errors import ConfigError, Problem
 from toolcrib.model.plain import parse_json
 
 MAX_BYTES = 4 * 2**20
-"""How large a configuration file may be."""
+"""Size limit of a configuration file."""
 _MAX_DOTS = 10**7
 """The sum of the squares of the dots of each line, which is what tomllib takes for a dotted key."""
 BOM = "\ufeff"
-"""What some programs begin a text with."""
+"""The byte order mark."""
 _STRING = r'"(?:\\.|[^"\\])*+"'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
 _COMMA = re.compile(rf"{_STRING}|,(?=\s*[\]}}])", re.DOTALL)
@@ -29,13 +29,13 @@ def is_toml(path: Path) -> bool:
 
 
 def read_text(path: Path) -> str | None:
-    """Return what a file says, with the ends of its lines as they are; None where there is none.
+    """Return the text of a file with its line ends unchanged; None if it does not exist.
 
     Raises:
         ConfigError: it cannot be read, is no file but a pipe or a device, is too large, or is not UTF-8.
     """
     try:
-        return _bytes(path).decode("utf-8")
+        return _read_bytes(path).decode("utf-8")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
@@ -46,7 +46,7 @@ def read_text(path: Path) -> str | None:
 
 
 def parse(path: Path, text: str) -> dict[str, Any]:
-    """Return what the text of a file says; the name of the file tells how it is written.
+    """Parse the text of a file as TOML or JSON, by the name of the file.
 
     >>> parse(Path("toolcrib.toml"), "timeout = 5"), parse(Path("mcp.json"), '{"a": 1,}')
     ({'timeout': 5}, {'a': 1})
@@ -74,11 +74,11 @@ def _parse_toml(text: str) -> dict[str, Any]:
 
 
 def file_refusal(path: Path, reason: str, keyword: str = "file") -> ConfigError:
-    """Return the error of a file as a whole."""
+    """Return the ConfigError for a file as a whole."""
     return ConfigError(str(path), (Problem("", keyword, reason),))
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     # A pipe that nobody writes to would be waited for: it is opened without waiting, and then looked at.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
@@ -97,7 +97,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def parse_jsonc(text: str) -> Any:
-    """Return the value of a JSON text that may have comments and trailing commas.
+    """Parse a JSON text that may have comments and trailing commas.
 
     >>> parse_jsonc('{"url": "http://127.0.0.1", /* ours */ "args": [1, 2,],} // done')
     {'url': 'http://127.0.0.1', 'args': [1, 2]}
@@ -106,13 +106,13 @@ def parse_jsonc(text: str) -> Any:
         ValueError: it is no such text, the line and the column being those of the text; or a key stands twice
             in one object.
     """
-    plain = _COMMA.sub(_blank, _COMMENT.sub(_blank, text))
+    plain = _COMMA.sub(_blank_out, _COMMENT.sub(_blank_out, text))
     parse_json(plain)
-    return json.loads(plain, object_pairs_hook=_object)
+    return json.loads(plain, object_pairs_hook=_reject_duplicates)
 
 
-def _blank(found: re.Match[str]) -> str:
-    """Return blanks in the place of what is no JSON, so that everything else stays where it is."""
+def _blank_out(found: re.Match[str]) -> str:
+    """Replace a comment or trailing comma by blanks, so that positions in error messages stay correct."""
     if found[0].startswith('"'):
         return found[0]
     if found[0].startswith("/*") and not found[0].endswith("*/", 2):
@@ -120,7 +120,7 @@ def _blank(found: re.Match[str]) -> str:
     return _VISIBLE.sub(" ", found[0])
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         keys = [key for key, _ in pairs]

@@ -14,7 +14,7 @@ from toolcrib.model.suggest import choose
 from toolcrib.paths import path_fault
 
 INTERNAL = frozenset({"source", "others", "text"})
-"""What only the reader of files sets."""
+"""Fields that only the file reader sets."""
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
@@ -30,17 +30,17 @@ FilePath = Annotated[Text, AfterValidator(_path)]
 
 
 class Section(Record):
-    """A part of the configuration."""
+    """Base of the sections of the configuration."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(strict=False)
 
     @classmethod
     def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:  # noqa: ARG003 - values may be secret
-        return ConfigError(cls.__name__, tuple(advised(problem, cls) for problem in problems))
+        return ConfigError(cls.__name__, tuple(add_suggestion(problem, cls) for problem in problems))
 
 
-def advised(problem: Problem, record: type[Record]) -> Problem:
-    """Return a complaint about a key that nobody knows with the key that may have been meant."""
+def add_suggestion(problem: Problem, record: type[Record]) -> Problem:
+    """Return the problem of an unknown key with a suggestion."""
     if problem.keyword != "extra_forbidden":
         return problem
     *places, key = parse_pointer(problem.path)
@@ -55,7 +55,7 @@ def _options(record: type[Record], places: Iterable[str]) -> list[str]:
         if _is_record(kind):
             fields = kind.model_fields
             name = next((name for name, field in fields.items() if place in {name, field.alias}), "")
-            kind = _present(fields[name].annotation) if name else None
+            kind = _without_none(fields[name].annotation) if name else None
         else:
             kind = get_args(kind)[1] if get_args(kind) else None  # of what a table's values are
     return [name for name in kind.model_fields if name not in INTERNAL] if _is_record(kind) else []
@@ -65,6 +65,6 @@ def _is_record(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Record)
 
 
-def _present(kind: Any) -> Any:
-    """Return what a field is where it is not None."""
+def _without_none(kind: Any) -> Any:
+    """Return the type of a field without None."""
     return get_args(kind)[0] if isinstance(kind, UnionType) else kind

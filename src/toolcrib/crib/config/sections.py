@@ -1,4 +1,4 @@
-"""Where in a document the servers stand, by the clients that write it."""
+"""The places of the servers in the documents of each client."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,11 +8,11 @@ from toolcrib.execution.mcp.config import ServerConfig
 Place = tuple[str, ...]
 """Keys, from the top of a document to an object of servers by name."""
 OURS = "toolcrib"
-"""Under which key a client's file holds settings of ours."""
+"""The key of our settings in a client's file."""
 INHERIT = "inherit"
 """Beside the servers of a file of ours, what all of them inherit; a server of that name is a table."""
 OPENCODE: Place = ("mcp",)
-"""A place that other clients have for something else."""
+"""A place that other clients use for something else."""
 _JSON: tuple[Place, ...] = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), OPENCODE)
 """Nearly everywhere; VS Code's `mcp.json`; its `settings.json`; Zed; opencode."""
 _TOML: tuple[Place, ...] = (("servers",), ("mcpServers",))
@@ -22,7 +22,7 @@ SERVER_KEYS = frozenset(
         *(field.alias or name for name, field in ServerConfig.model_fields.items()),
     }
 )
-"""What a server of ours says, in both spellings."""
+"""The keys of a server of ours, in both spellings."""
 THEIRS = frozenset(
     {
         "enabled", "type", "serverUrl", "httpUrl", "environment", "alwaysAllow", "autoApprove", "description",
@@ -30,15 +30,15 @@ THEIRS = frozenset(
         "dev", "gallery", "version", "oauth", "auth", "authorization", "icon", "tools",
     }
 )  # fmt: skip
-"""What clients write of a server that is no setting of ours, although it may look like one."""
+"""Keys of clients that are no settings of ours, although they look similar."""
 _STARTS = frozenset({"command", "url", "serverUrl", "httpUrl"})
 """One of these makes an object a server."""
 _OPENCODE = frozenset({"local", "remote"})
-"""What `type` says there."""
+"""The values of `type` there."""
 
 
 def places_in(document: Mapping[str, Any], *, toml: bool = False) -> list[Place]:
-    """Return the places where a document has servers; beside the first, only what can be nothing else.
+    """Return the places of servers in a document; after the first, only unambiguous ones.
 
     >>> places_in({"servers": {"a": {"url": "x"}}, "context_servers": {}}), places_in({"a": {"url": "x"}})
     ([('servers',), ('context_servers',)], [()])
@@ -67,7 +67,7 @@ def section_of(document: Mapping[str, Any], *, toml: bool = False) -> Place:
 
 
 def servers_in(document: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Return the servers that stand at a place in a document, as they are written."""
+    """Return the servers at a place in a document, unchanged."""
     found = at(document, place)
     if not place:
         found = {key: value for key, value in document.items() if key != OURS}
@@ -86,7 +86,7 @@ def split_inherit(tables: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
 
 
 def at(document: Any, place: Place) -> Any:
-    """Return what stands at a place; None where nothing does."""
+    """Return the value at a place, or None."""
     for key in place:
         document = document.get(key) if isinstance(document, Mapping) else None
     return document
@@ -102,7 +102,7 @@ def _holds_objects(value: Any) -> bool:
 
 
 def is_server(value: Any) -> bool:
-    """Return whether something looks like a server.
+    """Return whether a value looks like a server.
 
     >>> is_server({"command": "uvx"}), is_server({"theme": "dark"})
     (True, False)
@@ -111,7 +111,7 @@ def is_server(value: Any) -> bool:
 
 
 def plain_server(server: Any) -> Any:
-    """Return a server as most clients write it; what has none of the shapes stays, for others to judge.
+    """Return a server in the common format; an unknown shape stays unchanged for the validation.
 
     >>> plain_server({"command": {"path": "docs", "args": ["-v"], "env": {"A": "1"}}})  # Zed
     {'command': 'docs', 'args': ['-v'], 'env': {'A': '1'}}

@@ -21,9 +21,9 @@ from toolcrib.runtime.registry import DEFAULT
 from toolcrib.runtime.request import ExecuteRequest, Limits, SecurityProfile
 
 MEMORY = "memory"
-"""What `store` says where the catalogue is not to be kept."""
+"""Value of `store` for a catalogue that is not stored."""
 NO_FILE = "configuration"
-"""What settings are called that stand in no file."""
+"""Name of settings that are in no file."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
 
@@ -50,7 +50,7 @@ class OpenApiSettings(Section):
     document: Annotated[FilePath, AfterValidator(_file)]
     """The OpenAPI document: a file in JSON or YAML."""
     base_url: str | None = None
-    """Where the API is, if the document does not say it."""
+    """The base URL of the API, if the document does not have it."""
     secrets: dict[str, str] = Field(default={}, repr=False)
     """By security scheme, `${VAR}` allowed."""
     allow_private: bool | tuple[str, ...] = False
@@ -67,9 +67,9 @@ class LimitSettings(Section):
     """How much of everything."""
 
     result_bytes: Count = 16 * 2**20
-    """How large the value of one result may be."""
+    """Size limit of the value of one result."""
     concurrency: Count | None = None
-    """How many calls run at once on one backend; else it is up to the servers' `max_concurrency`."""
+    """Limit for concurrent calls of one backend; by default each server's `max_concurrency`."""
 
 
 class SearchSettings(Section):
@@ -79,10 +79,10 @@ class SearchSettings(Section):
     """By words alone (`bm25`), or by words and meaning. Where what the model needs is not installed, `auto`
     takes the built-in one, and `hybrid` is an error."""
     model: FilePath = BUILT_IN
-    """What knows the meaning: `static`, which is built in, `minilm`, which `pip install toolcrib-minilm`
-    brings, the name of another model that is installed, or the folder of one."""
+    """The model for search by meaning: `static`, which is built in, `minilm`, which
+    `pip install toolcrib-minilm` brings, the name of another installed model, or the folder of one."""
     min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """What a result needs at least, where a search does not say."""
+    """The lowest confidence of a result, by default."""
 
     def folder(self, beside: Path | None = None) -> Path | None:
         """Return the folder of the model, relative to another; None where the model is called by its name.
@@ -105,18 +105,18 @@ class CacheSettings(Section):
     ttl: Seconds = 60.0
     """For how many seconds."""
     entries: Count = 1024
-    """How many of them."""
+    """Limit for the number of answers."""
 
 
 class RetrySettings(Section):
-    """How often a call is tried whose backend was unavailable, where that is safe."""
+    """Retries of calls whose backend was unavailable, if that is safe."""
 
     attempts: Count = 3
-    """How often in all."""
+    """The number of tries, with the first."""
 
 
 class AuditSettings(Section):
-    """Where one line is written for each call."""
+    """The audit file, with one line for each call."""
 
     path: FilePath
     """The file, to which lines are added."""
@@ -125,7 +125,7 @@ class AuditSettings(Section):
     required: bool = False
     """Whether calls are refused while they cannot be written down; else they run, and losses are counted."""
     max_bytes: Annotated[int, Field(ge=4096)] | None = None
-    """How large the file may grow before it is rotated; the chain of its lines goes on in the next."""
+    """Size at which the file is rotated; the chain of its lines continues in the next."""
     sign: bool = True
     """Whether the audit is signed now and then, with a key of the user's."""
 
@@ -136,18 +136,18 @@ class CodeSettings(Section):
     backend: Text = DEFAULT
     """The kind of sandbox that is used where a caller does not say."""
     profile: SecurityProfile = SecurityProfile.STANDARD
-    """How strong its wall must be."""
+    """The isolation that it must have."""
     timeout: Seconds = 30.0
     """Seconds for everything: computing, and the tools."""
     limits: Limits = Limits.of_checked()
-    """How much one run may use."""
+    """The resources that one run may use."""
     language_fallback: bool = False
     """Whether code that needs more of Python than its sandbox speaks moves to `process`."""
     allow_unsafe: bool = False
     """Whether code may run without any wall, where a caller asks for that too."""
 
     def request(self, code: str, options: dict[str, Any]) -> ExecuteRequest:
-        """Return what is asked of a runtime: what a caller says, and for the rest what stands here.
+        """Return the request to a runtime: the options of the caller, and these settings for the rest.
 
         Raises:
             ValidationError: with everything that is wrong with it.
@@ -167,14 +167,14 @@ class RunSettings(Section):
     """How durable runs are kept."""
 
     key: Text | None = Field(default=None, repr=False)
-    """What signs them: at least 32 characters, `${VAR}` allowed; else the file `runs.key` in the user's data
-    folder, which is made when it is needed."""
+    """The key that signs them: at least 32 characters, `${VAR}` allowed; else the file `runs.key` in the
+    user's data folder, which is created when it is needed."""
     store: FilePath | None = None
     """The file that they are kept in, or `memory`; else one in the user's data folder."""
     max_age: Seconds = 604_800.0
     """For how many seconds after its last call a run can be resumed; then it is forgotten."""
     max_runs: Count = 1000
-    """How many there may be; those that have ended make room for others."""
+    """Limit for their number; those that have ended make room for others."""
 
 
 class Settings(Section):
@@ -190,8 +190,8 @@ class Settings(Section):
     servers: dict[str, ServerConfig] = Field(default={})
     """MCP servers by name; the name is the namespace of their tools."""
     inherit: Patterns = ()
-    """What every server that is started inherits of our environment, as a server's own `inherit` does; in
-    a `toolcrib.toml` it stands under `[servers]`."""
+    """The environment variables that every started server inherits, beside its own `inherit`; in a
+    `toolcrib.toml` it is under `[servers]`."""
     openapi: dict[str, OpenApiSettings] = Field(default={})
     """HTTP APIs by name; the name is the namespace of their tools."""
     store: Annotated[FilePath, AfterValidator(_store)] | None = None
@@ -222,7 +222,7 @@ class Settings(Section):
     source: str | None = None
     """The file that it was read from."""
     others: JsonObject = Field(default={}, repr=False)
-    """What a client's file says beside its servers, such as `inputs`, as it came."""
+    """The rest of a client's file beside its servers, such as `inputs`, unchanged."""
 
     @property
     def started_servers(self) -> dict[str, ServerConfig]:
@@ -236,7 +236,7 @@ class Settings(Section):
 
     @property
     def origin(self) -> str:
-        """What errors call it: the file that it was read from, else just the configuration."""
+        """Its name in errors: the file that it was read from, else just the configuration."""
         return self.source or NO_FILE
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

@@ -1,4 +1,4 @@
-"""The HTTP APIs of a configuration: each is read from its document, and run by its own executor."""
+"""The HTTP APIs of a configuration, each run by an executor that is made from its OpenAPI document."""
 
 import json
 import os
@@ -24,29 +24,28 @@ from toolcrib.execution.mcp.server_health import ServerState, ServerStatus
 from toolcrib.execution.variables import Expansion
 from toolcrib.redaction import host_of
 
-_CLOSING_TIME = 5.0
+_CLOSING_SECONDS = 5.0
 
 
 class Apis:
-    """The APIs by name, each from the beginning, although it runs nothing before its document is read."""
+    """The APIs by name; each has an executor from the start, which reads the document at its first use."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str] | None) -> None:
         self._environ = os.environ if environ is None else environ
         self._is_closed = False
         self._tasks: TaskGroup | None = None
-        self.executors = self._made(settings)
+        self.executors = self._make_apis(settings)
 
-    def _made(self, settings: Settings) -> dict[str, "_Api"]:
+    def _make_apis(self, settings: Settings) -> dict[str, "_Api"]:
         source, limit = settings.source or "configuration", settings.limits.result_bytes
         return {name: _Api(name, api, source, self._environ, limit) for name, api in settings.openapi.items()}
 
     def change(self, settings: Settings) -> tuple[set[str], set[str]]:
-        """Take up other settings; return the APIs that are gone, and those whose documents are to be read.
+        """Apply other settings; return the names of the APIs that are closed, and of those that are new.
 
-        The calls of one that is gone may go on for a while. One whose document was written since it was read
-        is both.
+        Running calls of a closed API may finish. An API whose document has changed since it was read is both.
         """
-        wanted = self._made(settings)
+        wanted = self._make_apis(settings)
         gone = {name for name, api in self.executors.items() if not api.serves_as(wanted.get(name))}
         for name in gone:
             api = self.executors.pop(name)
@@ -57,7 +56,7 @@ class Apis:
         return gone, fresh
 
     def origins(self) -> dict[str, Origin]:
-        """Return where the tools of APIs come from, by name."""
+        """Return the origins of the tools, by name."""
         return {
             name: Origin(
                 name=name,
@@ -71,10 +70,10 @@ class Apis:
         }
 
     def status(self, origins: Mapping[str, Origin]) -> dict[str, ServerStatus]:
-        """Return how the APIs are doing, by name."""
-        return {name: self._status(api, origins[name]) for name, api in self.executors.items()}
+        """Return the status of each API, by name."""
+        return {name: self._status_of(api, origins[name]) for name, api in self.executors.items()}
 
-    def _status(self, api: "_Api", origin: Origin) -> ServerStatus:
+    def _status_of(self, api: "_Api", origin: Origin) -> ServerStatus:
         state: ServerState = "stopped" if origin.kept else "starting"
         if origin.answered.is_set():
             state = "ready"
@@ -102,7 +101,7 @@ class Apis:
         if tasks is not None:
             tasks.cancel_scope.cancel()
             await tasks.__aexit__(None, None, None)
-        with anyio.move_on_after(_CLOSING_TIME, shield=True):
+        with anyio.move_on_after(_CLOSING_SECONDS, shield=True):
             for api in self.executors.values():
                 await api.close()
 
@@ -120,17 +119,17 @@ class _Api:
     read_at: float | None = None
     """When its document was read, by the clock of the event loop."""
     written: int | None = None
-    """When its document was last written, as far as it was read."""
+    """Modification time of the document when it was read; None before."""
     in_flight: InFlight = field(default_factory=InFlight)
-    """The calls under way."""
+    """The running calls."""
     reading: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while the document is read."""
 
     def serves_as(self, other: "_Api | None") -> bool:
-        """Return whether it does what another would, whose document is not read yet."""
+        """Return whether this executor can stay in place of another with new settings."""
         if other is None or (self.settings, self.max_bytes) != (other.settings, other.max_bytes):
             return False
-        return self.written is None or self.written == _written(self.document)
+        return self.written is None or self.written == _modified_at(self.document)
 
     @property
     def document(self) -> Path:
@@ -138,14 +137,14 @@ class _Api:
 
     @property
     def identity(self) -> str:
-        """A hash of what its tools come from: the document as it is, and where the API is."""
-        parts = [str(self.document), _written(self.document), self.settings.base_url]
+        """A hash of the path and modification time of the document, and of the base URL."""
+        parts = [str(self.document), _modified_at(self.document), self.settings.base_url]
         return sha256(json.dumps(parts).encode(errors="surrogatepass")).hexdigest()
 
     async def call(self, call: Call) -> Answer:
         with self.in_flight:
             try:
-                provider = await self._opened()
+                provider = await self._open_provider()
             except ToolcribError as error:
                 key = f"provider:{self.name}"
                 raise BackendUnavailableError(
@@ -155,18 +154,18 @@ class _Api:
 
     async def read(self) -> Tools:
         """Return the tools of the document."""
-        return (await self._opened()).tools()
+        return (await self._open_provider()).tools()
 
-    async def _opened(self) -> OpenApiProvider:
-        """Return what runs the tools; the document is read when it is first needed."""
+    async def _open_provider(self) -> OpenApiProvider:
+        """Return the executor of the tools; the first use reads the document."""
         async with self.reading:
             if self.provider is None:
-                self.written = _written(self.document)
-                self.provider = await to_thread.run_sync(self._read, abandon_on_cancel=True)
+                self.written = _modified_at(self.document)
+                self.provider = await to_thread.run_sync(self._read_document, abandon_on_cancel=True)
                 self.read_at = anyio.current_time()
             return self.provider
 
-    def _read(self) -> OpenApiProvider:
+    def _read_document(self) -> OpenApiProvider:
         fill, api = Expansion(self.environ), self.settings
         place = f"/openapi/{self.name}"
         secrets = {
@@ -186,11 +185,11 @@ class _Api:
         )
 
     async def retire(self) -> None:
-        """Close it when its calls have ended, or after a while."""
+        """Close it when its running calls have ended, or the time for that is over."""
         try:
             await self.in_flight.over(DRAIN_TIME)
         finally:
-            with anyio.move_on_after(_CLOSING_TIME, shield=True):
+            with anyio.move_on_after(_CLOSING_SECONDS, shield=True):
                 await self.close()
 
     async def close(self) -> None:
@@ -198,8 +197,8 @@ class _Api:
             await self.provider.aclose()
 
 
-def _written(document: Path) -> int | None:
-    """Return when a file was last written; None where that cannot be known."""
+def _modified_at(document: Path) -> int | None:
+    """Return the modification time of a file; None if it cannot be read."""
     try:
         return document.stat().st_mtime_ns
     except OSError:

@@ -1,4 +1,16 @@
-"""The tools of servers and APIs in the catalogue: what was kept, what came, what vanished."""
+"""Writes the tools of servers and APIs to the catalogue, and reads back those that an earlier run has stored.
+
+A tool can run on several backends, each the binding of one origin (`mcp:github`, `provider:pets`). So an
+origin never owns a tool: a new list replaces the bindings of that origin alone, and a tool leaves the
+catalogue with its last binding.
+
+The store has the tools, and beside them three collections of texts by origin: its identity (a hash of the
+command or address that listed the tools, as stored tools of a changed server must not be served), the time of
+the list, and whether the origin failed to list its tools the last time.
+
+`keep_only` runs once, before the index reads the store. `CatalogueWriter` is used from worker threads, as an
+update of the index and the store blocks; its lock keeps the lists of two origins apart.
+"""
 
 import json
 import logging
@@ -16,32 +28,32 @@ from toolcrib.model import Tool, ToolBackend
 
 _LOG = logging.getLogger("toolcrib.crib")
 _IDENTITIES = "origins"
-"""The collection that says of what server or API a store keeps the tools."""
+"""Collection of the identities of the origins whose tools are stored."""
 _LISTED = "listed"
-"""The collection that says when that was, in seconds since 1970."""
+"""Collection of the times at which they listed them, in seconds since 1970."""
 _UNLISTED = "unlisted"
-"""The collection that says of what server no tools came the last time."""
+"""Collection of the origins that did not list their tools the last time."""
 _NAME_KEYS = {"mcp": "serverName", "provider": "providerId"}
 Pair = tuple[Tool, ToolBackend]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSource:
-    """What a store holds of one server or API that is configured as it was then."""
+    """The stored tools of one server or API whose configuration is unchanged."""
 
     ids: frozenset[str] = frozenset()
     listed: float | None = None
-    """When that was, in seconds since 1970."""
+    """When it listed them, in seconds since 1970."""
 
 
 def keep_only(store: Store, identities: Mapping[str, str]) -> dict[str, StoredSource]:
-    """Forget the tools of everything but these servers and APIs, and return what is left of them.
+    """Delete the stored tools of all origins but these, and return the stored tools of each.
 
-    Functions of another process are forgotten too. What was learnt and written about tools stays.
+    Functions of another process are deleted too. Documentation and learnt results of tools stay.
 
     Args:
-        store: what keeps the catalogue.
-        identities: of each origin, such as `mcp:github`, what it is started or reached by.
+        store: the store of the catalogue.
+        identities: the identity of each origin, such as `mcp:github`.
     """
     stored = dict(store.texts(_IDENTITIES))
     same = {origin for origin, identity in identities.items() if stored.get(origin) == identity}
@@ -52,10 +64,10 @@ def keep_only(store: Store, identities: Mapping[str, str]) -> dict[str, StoredSo
     for row in store.tools():
         backends = read.get(row.backends)
         if backends is None:
-            backends = read[row.backends] = _bindings(row)
-        left = [binding for binding in backends if _origin(binding) in same]
+            backends = read[row.backends] = _read_bindings(row)
+        left = [binding for binding in backends if _origin_of(binding) in same]
         for binding in left:
-            ids[_origin(binding)].add(row.id)
+            ids[_origin_of(binding)].add(row.id)
         if not left:
             delete.append(row.id)
         elif len(left) < len(backends):
@@ -66,16 +78,17 @@ def keep_only(store: Store, identities: Mapping[str, str]) -> dict[str, StoredSo
         store.write_texts(_IDENTITIES, {}, foreign)
     times = dict(store.texts(_LISTED))
     return {
-        origin: StoredSource(frozenset(known), _seconds(times.get(origin))) for origin, known in ids.items()
+        origin: StoredSource(frozenset(known), _parse_seconds(times.get(origin)))
+        for origin, known in ids.items()
     }
 
 
-def _seconds(text: str | None) -> float | None:
+def _parse_seconds(text: str | None) -> float | None:
     return float(text) if text is not None and text.isdecimal() else None
 
 
 def missed_before(store: Store, identities: Mapping[str, str]) -> frozenset[str]:
-    """Return which of these servers did not list their tools the last time, and forget that of all others."""
+    """Return the origins that did not list their tools the last time; delete the notes about all others."""
     noted = dict(store.texts(_UNLISTED))
     same = frozenset(origin for origin, identity in noted.items() if identities.get(origin) == identity)
     if foreign := noted.keys() - same:
@@ -83,8 +96,8 @@ def missed_before(store: Store, identities: Mapping[str, str]) -> frozenset[str]
     return same
 
 
-def _bindings(row: StoredTool) -> list[dict[str, Any]]:
-    """Return where a stored tool runs; what cannot be read runs nowhere."""
+def _read_bindings(row: StoredTool) -> list[dict[str, Any]]:
+    """Return the bindings of a stored tool; none if they cannot be read."""
     try:
         read = json.loads(row.backends)
     except ValueError:
@@ -92,13 +105,13 @@ def _bindings(row: StoredTool) -> list[dict[str, Any]]:
     return [binding for binding in read if isinstance(binding, dict)] if isinstance(read, list) else []
 
 
-def _origin(binding: dict[str, Any]) -> str:
+def _origin_of(binding: dict[str, Any]) -> str:
     kind = str(binding.get("kind"))
     return f"{kind}:{binding.get(_NAME_KEYS.get(kind, ''))}"
 
 
 class CatalogueWriter:
-    """Brings what servers and APIs list into a `Discovery`; safe to call from any thread."""
+    """Writes the tools of origins to a `Discovery`; safe to call from any thread."""
 
     def __init__(
         self,
@@ -115,19 +128,19 @@ class CatalogueWriter:
         self._lock = Lock()
 
     def replace(self, origin: str, tools: Iterable[Tool], identity: str = "") -> int:
-        """Let an origin have just these tools, and return how many of them can be used.
+        """Replace the tools of an origin, and return how many of the new ones can be used.
 
-        A tool whose definition is refused is logged and left out, as `refused` says, and the others are not.
+        A tool with an invalid definition is logged, listed by `refused`, and left out.
 
         Raises:
             StoreError: the store cannot be written.
         """
         pairs: list[Pair] = [(tool, tool.backend) for tool in tools if tool.backend is not None]
         with self._lock:
-            before = self._before(origin)
+            before = self._tools_of(origin)
             refused = self._refused[origin] = {}
             self._bindings[origin] = taken = {
-                str(tool.id): backend for tool, backend in self._registered(pairs, refused)
+                str(tool.id): backend for tool, backend in self._register_valid(pairs, refused)
             }
             for tool_id in before.keys() - taken.keys():
                 self._drop(tool_id, before[tool_id])
@@ -141,13 +154,13 @@ class CatalogueWriter:
         return len(taken)
 
     def drop(self, origin: str) -> None:
-        """Remove the tools of an origin that is gone, and forget that there was one.
+        """Remove the tools of an origin, and all that is stored about it.
 
         Raises:
             StoreError: the store cannot be written.
         """
         with self._lock:
-            for tool_id, backend in self._before(origin).items():
+            for tool_id, backend in self._tools_of(origin).items():
                 self._drop(tool_id, backend)
             self._bindings.pop(origin, None)
             self._refused.pop(origin, None)
@@ -158,16 +171,16 @@ class CatalogueWriter:
                     store.write_texts(collection, {}, [origin])
 
     def count(self, origin: str) -> int:
-        """Return how many tools of an origin there are."""
+        """Return the number of tools of an origin."""
         known = self._bindings.get(origin)
         return len(self._unread.get(origin, ()) if known is None else known)
 
     def refused(self, origin: str) -> Mapping[str, str]:
-        """Return the tools of an origin that cannot be used, by name, and why."""
+        """Return the tools of an origin that cannot be used: names and reasons."""
         return self._refused.get(origin, {})
 
     def described(self, status: ServerStatus, origin: Origin) -> ServerStatus:
-        """Return how a server is doing, with what is known of its tools."""
+        """Return the status of a server with the number of its tools, and those that cannot be used."""
         more: dict[str, Any] = {}
         if status.last_error is None and origin.error is not None:
             more["last_error"] = str(origin.error)
@@ -184,7 +197,7 @@ class CatalogueWriter:
         return None if listed is None else max(0.0, time.time() - listed)
 
     def miss(self, origin: str, identity: str) -> None:
-        """Note that no tools came from an origin, for those who would wait for it the next time.
+        """Store that an origin did not list its tools, so that the next run waits for it only briefly.
 
         Raises:
             StoreError: the store cannot be written.
@@ -195,18 +208,18 @@ class CatalogueWriter:
                 store.write_texts(_UNLISTED, {origin: identity}, ())
                 self._missed.add(origin)
 
-    def _before(self, origin: str) -> dict[str, ToolBackend]:
-        """Return the tools that an origin has, and where each is bound to it."""
+    def _tools_of(self, origin: str) -> dict[str, ToolBackend]:
+        """Return the tools of an origin, each with its binding."""
         index = self._discovery.index
         kept: dict[str, ToolBackend] = {}
         for tool_id in self._unread.pop(origin, ()):
             if tool_id in index:
-                bound = [one for one in index.backends(tool_id) if _origin(one.to_json()) == origin]
+                bound = [one for one in index.backends(tool_id) if _origin_of(one.to_json()) == origin]
                 kept |= {tool_id: bound[-1]} if bound else {}
         return kept | self._bindings.get(origin, {})
 
-    def _registered(self, pairs: list[Pair], refused: dict[str, str]) -> Iterator[Pair]:
-        """Register tools, in one batch if none is refused, and yield those that were not."""
+    def _register_valid(self, pairs: list[Pair], refused: dict[str, str]) -> Iterator[Pair]:
+        """Register tools, and yield those that are valid; after a failure, each half by itself."""
         try:
             self._discovery.register_many(pairs)
         except (InvalidSchemaError, InvalidBackendError, ValidationError) as error:
@@ -216,8 +229,8 @@ class CatalogueWriter:
                 refused[tool.name] = str(error)
                 return
             middle = len(pairs) // 2
-            yield from self._registered(pairs[:middle], refused)
-            yield from self._registered(pairs[middle:], refused)
+            yield from self._register_valid(pairs[:middle], refused)
+            yield from self._register_valid(pairs[middle:], refused)
         else:
             yield from pairs
 

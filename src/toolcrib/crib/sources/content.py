@@ -1,13 +1,19 @@
-"""The lists of resources, templates and prompts of servers: kept, fetched in the background, announced.
+"""Cached lists of the resources, templates and prompts of servers, refreshed in the background.
 
-Lists are answered from what is known, so that one server that hangs holds up nobody. A list comes to be known
-in three ways. Those of servers that are everybody's are kept with the catalogue, and served from it in the
-next run under the same rule as their tools: while the same command or address is configured. They are fetched
-when their server has listed its tools, once anybody is interested in lists at all, and when the server says
-that they have changed. And whoever needs a list that is not known has it fetched, and may wait.
+Requests are answered from the cache, so that a server that hangs delays nobody. A list comes from
 
-Where a fetch finds something else than was given before, listeners are told. What a server lists to one
-person is known for that person alone, and never written down.
+1. the store, which has it from an earlier run, as long as the same command or address is configured;
+2. a fetch in the background: when the server has listed its tools (once anybody has asked for any list),
+   and when the server announces a change. Announcements that come together cause one fetch, and one that
+   comes during a fetch causes another, which `changes` and `seen` count;
+3. a fetch that a request starts because the list is missing, and may wait for.
+
+Listeners are notified if a fetch finds something else than was given to anybody before. A list that a server
+gives to one person only (`Source` has an owner) is fetched with that person's request context, is never
+stored, and counts towards the limits for personal lists. All other lists are fetched in an empty context.
+
+Everything runs in one event loop, so the fields need no locks; only writing to the store, which leaves the
+loop, is serialized.
 """
 
 import json
@@ -31,23 +37,23 @@ from toolcrib.execution.mcp.content import RECORDS, ContentKind, ServerContent
 from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness
 
 LIST_MAX_AGE = 60.0
-"""For how many seconds a list is taken to be so, unless its server says something else."""
+"""Seconds for which a list counts as fresh, unless its server gives a time of its own."""
 _MAX_PERSONAL_LISTS = 1_000
 _MAX_PERSONAL_ITEMS = 100_000
-"""In all lists of single persons together."""
-_GATHER = 0.1
-"""Seconds to wait after a server's word of a change for those that come with it."""
+"""Limit for the items of all personal lists together."""
+_CHANGE_DEBOUNCE_SECONDS = 0.1
+"""Pause after the announcement of a change, in which further ones are answered by the same fetch."""
 _LOG = logging.getLogger("toolcrib.crib")
 _KINDS: dict[str, tuple[ContentKind, ...]] = {
     "resources": ("resources", "templates"),
     "prompts": ("prompts",),
 }
-"""The lists that a server's word of a change is about."""
+"""The lists to fetch again for each kind of change that a server announces."""
 
 Source = tuple[str, Hashable | None]
-"""A server, and whose its lists are; None where they are everybody's."""
+"""A server, and the owner of its lists; None if everybody gets the same."""
 Fetch = Callable[[], Awaitable[tuple[tuple[Any, ...], Freshness]]]
-"""Asks a server for one list."""
+"""Requests one list from a server."""
 KeptLists = Mapping[tuple[str, ContentKind], tuple[Any, ...]]
 """The lists of an earlier run, by server and kind."""
 
@@ -57,29 +63,29 @@ class _List:
     """One list of one source."""
 
     items: tuple[Any, ...] | None = None
-    """None while it is not known."""
+    """None until it is fetched or loaded."""
     fetched: float | None = None
-    """When it came, by the clock; None where it is of an earlier run, or not known."""
+    """Time of the last fetch; None for a list of an earlier run."""
     freshness: Freshness = UNKNOWN
     error: ToolcribError | None = None
     """Why the last fetch failed."""
     changes: int = 0
-    """How often its server has said that it changed."""
+    """Number of changes that the server has announced."""
     seen: int = 0
-    """How often it had said so when the last fetch began that has ended."""
+    """Number of announced changes when the last completed fetch began."""
     is_given: bool = False
-    """Whether it, or its absence, was part of an answer, so that a difference is worth telling."""
+    """Whether a client got it, or its absence, and is to be notified of a difference."""
     done: anyio.Event | None = None
-    """Set when the fetch that is under way has ended; None where there is none."""
+    """Set when the running fetch has ended; None if none is running."""
 
 
 class ContentLists:
-    """Knows what servers list; everything happens in the event loop that `run` is called in."""
+    """Caches what servers list; to be used in the event loop that `run` is called in."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lists: dict[tuple[Source, ContentKind], _List] = {}
-        """The one that was fetched last at the end."""
+        """In the order of their fetches, the latest last."""
         self._late: set[Source] = set()
         self._listeners: dict[object, OnContent] = {}
         self._tasks: TaskGroup | None = None
@@ -88,20 +94,20 @@ class ContentLists:
         self._identities: dict[str, str] = {}
         self._listed: set[str] = set()
         """The servers that have listed their tools in this run."""
-        self._is_wanted = False
+        self._is_used = False
         self._writing = anyio.Lock()
 
     def serve(
         self, servers: ServerContent, identities: Mapping[str, str], store: Store | None, kept: KeptLists
     ) -> None:
-        """Ask these servers from now on, begin with the lists of an earlier run, and write down what comes.
+        """Use these servers, start with the lists of an earlier run, and store each list that is fetched.
 
-        `identities` says of each server that is everybody's what it is started or reached by.
+        `identities` has a hash of the command or address of each server that is not personal.
         """
         self._servers, self._identities, self._store = servers, dict(identities), store
         for (server, kind), items in kept.items():
             self._lists[(server, None), kind] = _List(items)
-        servers.on_change(self._hear)
+        servers.on_change(self._on_server_change)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Fetch lists in the background, until cancelled."""
@@ -113,9 +119,9 @@ class ContentLists:
             self._tasks = None
 
     def swap(self, leave: Iterable[str], identities: Mapping[str, str]) -> None:
-        """Let servers go, whose names others may have from now on.
+        """Remove servers, perhaps replaced by others of the same names.
 
-        One that is started or reached as before keeps its lists until it has been asked again.
+        A server with an unchanged command or address keeps its lists until they are fetched again.
         """
         before, self._identities = self._identities, dict(identities)
         for name in leave:
@@ -127,30 +133,30 @@ class ContentLists:
                     self._lists[key] = _List(known.items, is_given=known.is_given)
 
     def on_change(self, callback: OnContent) -> Callable[[], None]:
-        """Call back with resources that have changed, and lists that differ; returns what stops that."""
+        """Add a listener for changed resources and lists; return a function that removes it."""
         key = object()
         self._listeners[key] = callback
-        self._want()
+        self._start_fetching()
         return lambda: self._listeners.pop(key, None) and None
 
     def note_tools(self, server: str) -> None:
-        """Note that a server runs and has listed its tools, so that its other lists can be had."""
+        """Note that a server is running and has listed its tools; if lists are used, fetch its others."""
         if server in self._identities:
             self._listed.add(server)
-            if self._is_wanted:
+            if self._is_used:
                 self._refresh(server)
 
-    def _want(self) -> None:
-        """Have the lists of the servers that run fetched, since somebody is interested in lists."""
-        if not self._is_wanted:
-            self._is_wanted = True
+    def _start_fetching(self) -> None:
+        """Fetch the lists of all running servers, at the first use of any list."""
+        if not self._is_used:
+            self._is_used = True
             for server in self._listed:
                 self._refresh(server)
 
     def _refresh(self, server: str) -> None:
-        """Fetch those lists of a server that were not in the last minute."""
+        """Fetch the lists of a server that are missing, failed, or older than a minute."""
         for kind in RECORDS:
-            known = self._list((server, None), kind)
+            known = self._entry_of((server, None), kind)
             age = None if known.fetched is None else self._clock() - known.fetched
             if age is None or age >= LIST_MAX_AGE or known.error is not None:
                 self._fetch_shared(server, kind)
@@ -160,22 +166,22 @@ class ContentLists:
             self.fetch((server, None), kind, partial(self._servers.listed, server, kind), pause=pause)
 
     def items(self, source: Source, kind: ContentKind, *, is_given: bool = False) -> tuple[Any, ...] | None:
-        """Return a list; None where it is not known. Say so where it is given to somebody."""
-        self._want()
-        known = self._list(source, kind)
+        """Return a list; None if it is not known. With `is_given`, a later difference is announced."""
+        self._start_fetching()
+        known = self._entry_of(source, kind)
         known.is_given |= is_given
         return known.items
 
     def error(self, source: Source, kind: ContentKind) -> ToolcribError | None:
         """Return why the last fetch of a list failed; None where it did not."""
-        return self._list(source, kind).error
+        return self._entry_of(source, kind).error
 
     def freshness(self, source: Source, kind: ContentKind) -> Freshness:
-        """Return for how long a list is still so, as far as is known.
+        """Return for how long a list stays fresh.
 
-        One of an earlier run, and one that is still to come, may be another at any moment.
+        Zero for one of an earlier run, and for one that is still to come.
         """
-        known = self._list(source, kind)
+        known = self._entry_of(source, kind)
         if known.fetched is not None:
             return known.freshness.after(self._clock() - known.fetched)
         is_settled = known.items is None and known.error is not None and known.done is None
@@ -183,29 +189,28 @@ class ContentLists:
 
     def age(self, source: Source, kind: ContentKind) -> float | None:
         """Return how many seconds ago a list was fetched; None where it was not in this run."""
-        fetched = self._list(source, kind).fetched
+        fetched = self._entry_of(source, kind).fetched
         return None if fetched is None else self._clock() - fetched
 
     def is_changed(self, source: Source, kind: ContentKind) -> bool:
-        """Return whether its server has said that a list is another now, which was not fetched yet."""
-        known = self._list(source, kind)
+        """Return whether the server has announced a change of a list that was not fetched since."""
+        known = self._entry_of(source, kind)
         return known.changes != known.seen
 
     def is_late(self, source: Source) -> bool:
-        """Return whether somebody has waited for a list of a source in vain, and none has come since."""
+        """Return whether a wait for a list of a source has timed out, and none has come since."""
         return source in self._late
 
     def note_late(self, source: Source) -> None:
-        """Note that somebody has waited for a list in vain, so that nobody else does for a moment's sake."""
+        """Note that a wait for a list has timed out, so that nobody waits for this source again."""
         self._late.add(source)
 
     def fetch(self, source: Source, kind: ContentKind, ask: Fetch, *, pause: float = 0.0) -> anyio.Event:
-        """Have a list fetched, unless that is under way; return what is set when it has come, or failed.
+        """Start a fetch, unless one is running; return an event that is set when it has ended.
 
-        What a person's request carries is used to ask in that person's name; all others are asked in
-        nobody's.
+        A personal list is fetched with the context of the current request, which has the person's login.
         """
-        known = self._list(source, kind)
+        known = self._entry_of(source, kind)
         if known.done is not None:
             return known.done
         known.done = done = anyio.Event()
@@ -219,12 +224,12 @@ class ContentLists:
         return done
 
     async def _fetch(self, source: Source, kind: ContentKind, known: _List, ask: Fetch, pause: float) -> None:
-        """Fetch a list, and again where its server says meanwhile that it has changed."""
+        """Fetch and store a list, and again if the server announces a change meanwhile."""
         is_other, changes = False, known.changes
         try:
             await anyio.sleep(pause)
             changes = known.changes
-            is_other = await self._take(source, kind, known, ask)
+            is_other = await self._fetch_once(source, kind, known, ask)
         finally:
             done, known.done = known.done, None
             if done is not None:
@@ -232,10 +237,10 @@ class ContentLists:
         if is_other and source[1] is None:
             await self._write(source[0], kind)
         if known.changes != changes and self._lists.get((source, kind)) is known:
-            self.fetch(source, kind, ask, pause=_GATHER)
+            self.fetch(source, kind, ask, pause=_CHANGE_DEBOUNCE_SECONDS)
 
-    async def _take(self, source: Source, kind: ContentKind, known: _List, ask: Fetch) -> bool:
-        """Ask for a list, tell those who got another, and return whether it is another."""
+    async def _fetch_once(self, source: Source, kind: ContentKind, known: _List, ask: Fetch) -> bool:
+        """Request a list, notify listeners of a difference, and return whether there is one."""
         changes, is_told, before = known.changes, known.changes != known.seen, known.items
         try:
             items, freshness = await ask()
@@ -254,15 +259,15 @@ class ContentLists:
         known.items, known.freshness, known.fetched, known.error = items, freshness, self._clock(), None
         known.seen = changes
         self._late.discard(source)
-        self._make_room()
+        self._drop_oldest_personal_lists()
         is_news = items != before if before is not None else bool(items)
         if is_news and (known.is_given or is_told):
             listed: ChangeKind = "prompts" if kind == "prompts" else "resources"
-            self._tell(ContentChange(source[0], listed, owner=source[1]))
+            self._notify_listeners(ContentChange(source[0], listed, owner=source[1]))
         return items != before
 
     async def _write(self, server: str, kind: ContentKind) -> None:
-        """Write a list of a server down, as it is by then, also where everything ends meanwhile."""
+        """Store the current list of a server, even if the crib is closing."""
         with anyio.CancelScope(shield=True):
             async with self._writing:
                 known, identity = self._lists.get(((server, None), kind)), self._identities.get(server)
@@ -275,48 +280,47 @@ class ContentLists:
                 except Exception:  # noqa: BLE001 - one list must not take the others along
                     _LOG.exception("the %s of %r cannot be kept", kind, server)
 
-    def _hear(self, change: ContentChange) -> None:
+    def _on_server_change(self, change: ContentChange) -> None:
         """Handle a notification of a server that a resource or one of its lists has changed."""
         if change.kind == "updated":
-            self._tell(change)
+            self._notify_listeners(change)
             return
         source = change.server, change.owner
         for kind in _KINDS[change.kind]:
-            if (
-                change.owner is not None
-            ):  # it is fetched when that person wants it, or again if it is under way
+            if change.owner is not None:
+                # A personal list is fetched at the person's next request, or again if a fetch is running.
                 known = self._lists.get((source, kind))
                 if known is not None and known.done is not None:
                     known.changes += 1
                 else:
                     self._drop((source, kind))
                 continue
-            self._list(source, kind).changes += 1
-            if self._is_wanted:
-                self._fetch_shared(change.server, kind, pause=_GATHER)
+            self._entry_of(source, kind).changes += 1
+            if self._is_used:
+                self._fetch_shared(change.server, kind, pause=_CHANGE_DEBOUNCE_SECONDS)
         if change.owner is not None:
-            self._tell(change)
+            self._notify_listeners(change)
 
-    def _tell(self, change: ContentChange) -> None:
+    def _notify_listeners(self, change: ContentChange) -> None:
         for callback in list(self._listeners.values()):
             try:
                 callback(change)
-            except Exception:  # noqa: BLE001 - it is the user's code, and the others are to hear of it too
+            except Exception:  # noqa: BLE001 - it is the user's code, and the other listeners must be called too
                 _LOG.exception("a listener for changed resources and prompts failed")
 
-    def _list(self, source: Source, kind: ContentKind) -> _List:
+    def _entry_of(self, source: Source, kind: ContentKind) -> _List:
         known = self._lists.get((source, kind))
         if known is None:
             known = self._lists[source, kind] = _List()
-            self._make_room()
+            self._drop_oldest_personal_lists()
         return known
 
     def _drop(self, key: tuple[Source, ContentKind]) -> _List | None:
         self._late.discard(key[0])
         return self._lists.pop(key, None)
 
-    def _make_room(self) -> None:
-        """Drop the oldest lists of persons where there are too many; all others are a few of each server."""
+    def _drop_oldest_personal_lists(self) -> None:
+        """Drop the oldest personal lists over the limits; of the others each server has only a few."""
         persons = [(key, known) for key, known in self._lists.items() if key[0][1] is not None]
         count, items = len(persons), sum(len(known.items or ()) for _, known in persons)
         for key, known in persons[:-1]:
@@ -328,11 +332,11 @@ class ContentLists:
 
 
 def load_lists(store: Store, identities: Mapping[str, str]) -> dict[tuple[str, ContentKind], tuple[Any, ...]]:
-    """Return what a store holds of the lists of these servers, and forget those of all others.
+    """Return the stored lists of these servers, and delete those of all others.
 
     Args:
-        store: what keeps the catalogue.
-        identities: of each server that is everybody's, what it is started or reached by.
+        store: the store of the catalogue.
+        identities: a hash of the command or address of each server that is not personal.
     """
     found: dict[tuple[str, ContentKind], tuple[Any, ...]] = {}
     for kind in RECORDS:
@@ -349,7 +353,7 @@ def load_lists(store: Store, identities: Mapping[str, str]) -> dict[tuple[str, C
 
 
 def drop_lists(store: Store, server: str) -> None:
-    """Forget the lists of a server that is gone.
+    """Delete the stored lists of a server.
 
     Raises:
         StoreError: the store cannot be written.
@@ -368,7 +372,7 @@ def _write_list(store: Store, server: str, kind: ContentKind, identity: str, ite
 
 
 def _read_list(server: str, kind: ContentKind, identity: str | None, text: str) -> tuple[Any, ...] | None:
-    """Return a list that was written down; None where it is another server's, or cannot be read."""
+    """Return a stored list; None if it is of another server, or cannot be read."""
     try:
         row = json.loads(text)
         if identity is None or row["identity"] != identity:

@@ -1,4 +1,21 @@
-"""Ask every server and API for its tools, some at a time, and know who has answered."""
+"""List the tools of every server and API, a few at a time, and let calls and searches wait for the answers.
+
+Why it is not one `gather`: each server may be a process to start, some are slow, and some hang. So the lister
+limits how many are asked at once, and each waiter decides how long it waits.
+
+1. `run` starts a task for each origin. Origins without stored tools go first, up to eight at a time; those
+   whose tools are stored are refreshed after a second, two at a time. `PriorityLimiter` keeps both orders; an
+   origin that a call needs skips the queue, and one that is slow gives its place to the next after 5 s.
+2. A task asks its origin until it answers, with growing pauses after failures. The answer is only noted.
+3. One other task passes the noted answers to the catalogue, in a worker thread and one by one, because an
+   update of the index blocks. If an origin answers again before its turn, only its latest answer is stored.
+4. `wait` is for searches: once the tools of one origin are there, the others get a few seconds more, and
+   those that miss them are noted in the store, so that the next run waits for them only briefly.
+   `wait_again` is for a call: it waits for its own origin as long as that may take.
+
+`swap` replaces origins while all of this goes on. A replaced origin releases its waiters at once, and they
+look up its successor by name.
+"""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -16,35 +33,31 @@ from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
 from toolcrib.redaction import hide_secrets
 
 _LOG = logging.getLogger("toolcrib.crib")
-_GRACE = 1.0
-"""For how many seconds longer its answer is waited for: one that is late says so itself, and why."""
-_COURTESY = 10.0
-"""For how many seconds a search waits for the others, once the tools of one are there.
+_GRACE_SECONDS = 1.0
+"""Waiters allow this much more than the patience of an origin, which reports its own timeout first."""
+_WAIT_FOR_OTHERS_SECONDS = 10.0
+"""How long a search waits for further origins once the tools of one are there.
 
-Slow ones on a busy machine take that long to start; one that hangs is not to hold up what is there."""
-_GLANCE = 2.0
-"""For how many of them it waits for one that did not answer in an earlier run: it may be well again."""
-_AT_ONCE = 8
-"""How many of which nothing is known are asked at once: each may be a process to start."""
-_REFRESHED_AT_ONCE = 2
-"""How many are, whose tools are known from an earlier run."""
-_REST = 1.0
-"""After how many seconds the first of these is: what a user asks for at the start comes before."""
-_LONGEST_TURN = 5.0
-"""For how many seconds one that does not answer keeps others from being asked."""
+Slow servers on a busy machine take that long to start; one that hangs must not delay the results."""
+_WAIT_FOR_MISSED_SECONDS = 2.0
+"""The same for an origin that did not answer in an earlier run: it may work again."""
+_MAX_UNKNOWN_AT_ONCE = 8
+"""Limit for origins without stored tools: each may be a process to start."""
+_MAX_REFRESHED_AT_ONCE = 2
+"""Limit for origins whose tools are stored by an earlier run."""
+_REFRESH_AFTER_SECONDS = 1.0
+"""Delay before the first refresh, so that what a user asks for at the start is not slowed down."""
+_LONGEST_TURN_SECONDS = 5.0
+"""An origin that has not answered after this gives its place to the next."""
 _FIRST_RETRY_SECONDS = 5.0
 _LONGEST_RETRY_SECONDS = 300.0
 """The pause before a server that failed is asked again doubles up to this."""
 
 
 class ToolLister:
-    """Keeps the catalogue as the origins say; one that fails or is slow holds up nobody else for long.
+    """Keeps the catalogue in step with the origins; a slow or broken one does not delay the others for long.
 
-    Those whose tools are known from an earlier run are asked later, and fewer of them at once. One that
-    somebody needs is asked out of turn. A lister `on_demand` asks those alone that somebody waits for.
-
-    Answers are put into the catalogue by a worker thread, one after the other. Of several answers of one
-    origin that wait for their turn, the last counts.
+    With `on_demand` it asks only the origins that somebody waits for.
     """
 
     def __init__(
@@ -54,7 +67,7 @@ class ToolLister:
         miss: Callable[[Origin], object] = lambda _: None,
         drop: Callable[[Origin], object] = lambda _: None,
         *,
-        courtesy: float = _COURTESY,
+        courtesy: float = _WAIT_FOR_OTHERS_SECONDS,
         on_demand: bool = False,
     ) -> None:
         """Prepare to ask origins.
@@ -71,15 +84,15 @@ class ToolLister:
         self._leaving: list[tuple[Origin, anyio.Event]] = []
         self._arrived = anyio.Event()
         self._tasks: TaskGroup | None = None
-        self._unknown, self._known = PriorityLimiter(_AT_ONCE), PriorityLimiter(0)
-        self._is_hurried = False
+        self._unknown, self._known = PriorityLimiter(_MAX_UNKNOWN_AT_ONCE), PriorityLimiter(0)
+        self._asks_all_at_once = False
         self._courtesy = courtesy
         self._on_demand = on_demand
         self._waits: dict[anyio.CancelScope, tuple[Origin, frozenset[str]]] = {}
-        """Who waits for an origin that is only one of several; the time left is less once one is there."""
+        """Waits of searches, by cancel scope; a deadline moves forward when one of the origins answers."""
 
     def note(self, name: str, tools: Tools) -> None:
-        """Note what an origin has, at its first answer or because that has changed."""
+        """Queue an answer of an origin for the catalogue: its first, or one with changes."""
         origin = self.origins.get(name)
         if origin is not None:
             if origin.taken.is_set():
@@ -88,10 +101,10 @@ class ToolLister:
             self._arrived.set()
 
     def swap(self, leave: Iterable[str], join: Iterable[Origin]) -> anyio.Event:
-        """Let some origins go and others come, which may have the same names; return what is set when done.
+        """Replace origins, perhaps by others of the same names; return an event that is set when it is done.
 
-        From this step on nobody waits for those that go, and their answers count no more. Their tools go from
-        the catalogue, unless one with the same name and identity comes: that keeps them until it answers.
+        At once nobody waits for those that leave, and their answers are ignored. Their tools leave the
+        catalogue, unless an origin with the same name and identity joins: it keeps them until it answers.
         """
         coming = {origin.name: origin for origin in join}
         for name in leave:
@@ -107,7 +120,7 @@ class ToolLister:
         self.origins |= coming
         if not self._on_demand:
             for origin in coming.values():
-                self._begin(origin)
+                self._start_asking(origin)
         if not self._leaving:
             done = anyio.Event()
             done.set()
@@ -116,29 +129,29 @@ class ToolLister:
         return self._leaving[-1][1]
 
     async def run(self) -> None:
-        """Ask the origins, all or those that are needed, and again those that failed, until cancelled."""
+        """Ask the origins until cancelled: all or the needed ones, and those that failed again."""
         try:
             async with anyio.create_task_group() as self._tasks:
-                self._tasks.start_soon(self._take_answers)
+                self._tasks.start_soon(self._store_answers)
                 for origin in self.origins.values():
                     if origin.needed or not self._on_demand:
-                        self._begin(origin)
-                await anyio.sleep(_REST)
-                self._known.widen(_REFRESHED_AT_ONCE)
+                        self._start_asking(origin)
+                await anyio.sleep(_REFRESH_AFTER_SECONDS)
+                self._known.widen(_MAX_REFRESHED_AT_ONCE)
         finally:
             self._tasks = None
-            self._end()
+            self._release_waiters()
 
-    def _begin(self, origin: Origin) -> None:
-        """Ask an origin from now on, or as soon as `run` does; a second time does nothing."""
+    def _start_asking(self, origin: Origin) -> None:
+        """Start the task that asks an origin, now or when `run` starts; a second call does nothing."""
         origin.needed = True
         if self._tasks is not None and not origin.begun:
             origin.begun = True
-            # In a context of its own: what a caller has in its, such as a span, is not the server's.
+            # In an empty context, or spans of a long-lived server would be children of the first caller's.
             Context().run(self._tasks.start_soon, self._ask_until_answered, origin)
 
-    def _end(self) -> None:
-        """Keep nobody waiting for what will not come."""
+    def _release_waiters(self) -> None:
+        """Release everybody who waits, as nothing more will be asked."""
         for origin in self.origins.values():
             origin.asked.set()
             origin.taken.set()
@@ -149,7 +162,7 @@ class ToolLister:
             done.set()
 
     async def wait(self, names: Collection[str], *, first: bool = False) -> None:
-        """Wait for the first answers of origins that nothing is known of, each for as long as it may take.
+        """Wait for the first answers of origins without stored tools, each for as long as its patience.
 
         Once the tools of one of them are known, the others are given a few seconds more; one that does not
         answer in these is noted as missing, and not waited for that long the next time. `first` asks these
@@ -158,36 +171,41 @@ class ToolLister:
         among = frozenset() if first else frozenset(names)
         for unknown in [self.origins[name] for name in names if name in self.origins]:
             if not unknown.kept:  # all of them before the first is waited for
-                self._begin(unknown)
+                self._start_asking(unknown)
         for name in names:
             origin = self.origins.get(name)
             while origin is not None and not origin.kept and not origin.answered.is_set():
-                self._begin(origin)  # it may have come in the place of another meanwhile
+                self._start_asking(origin)  # it may have come in the place of another meanwhile
                 if first:
-                    self._turns(origin).hasten(origin)
-                await self._answer_of(origin, among)
+                    self._limiter_for(origin).hasten(origin)
+                await self._wait_for_answer(origin, among)
                 if among and not origin.answered.is_set():
                     await self._note_miss(origin)
                 heir = self.origins.get(name)
                 origin = None if heir is origin else heir
 
-    async def _answer_of(self, origin: Origin, among: frozenset[str] = frozenset()) -> None:
+    async def _wait_for_answer(self, origin: Origin, among: frozenset[str] = frozenset()) -> None:
         await origin.asked.wait()
-        with anyio.move_on_at(self._latest(origin, among)) as wait, self._shortened(wait, origin, among):
+        with (
+            anyio.move_on_at(self._patience_ends_at(origin, among)) as wait,
+            self._register_wait(wait, origin, among),
+        ):
             await origin.answered.wait()
 
-    def _latest(self, origin: Origin, among: frozenset[str]) -> float:
-        """Return until when an answer is waited for by somebody who could do with those of some others."""
-        end = origin.since + origin.patience + _GRACE
+    def _patience_ends_at(self, origin: Origin, among: frozenset[str]) -> float:
+        """Return the time at which a waiter gives up an origin, given the other origins that it asked for."""
+        end = origin.since + origin.patience + _GRACE_SECONDS
         if among and origin.missed:
-            return min(end, origin.since + _GLANCE)
+            return min(end, origin.since + _WAIT_FOR_MISSED_SECONDS)
         others = [self.origins[name] for name in among if name in self.origins]
         known = [0.0 if each.kept else each.known_at or 0.0 for each in others if each.is_known]
         return min(end, max(origin.since, min(known)) + self._courtesy) if known else end
 
     @contextmanager
-    def _shortened(self, wait: anyio.CancelScope, origin: Origin, among: frozenset[str]) -> Iterator[None]:
-        """Let a wait become shorter when another of those answers that it could do with."""
+    def _register_wait(
+        self, wait: anyio.CancelScope, origin: Origin, among: frozenset[str]
+    ) -> Iterator[None]:
+        """Register a wait, so that its deadline moves forward when another of its origins answers."""
         self._waits[wait] = origin, among
         try:
             yield
@@ -195,21 +213,21 @@ class ToolLister:
             del self._waits[wait]
 
     async def wait_again(self, name: str) -> None:
-        """Wait for an origin whose tools are needed and not all there: for its answer, or for another."""
+        """Wait for an origin whose tools a call needs: its first answer, or after a failure the next."""
         origin = self.origins.get(name)
         if origin is None:
             return
         if not origin.answered.is_set():
-            self._begin(origin)
-            self._turns(origin).hasten(origin)
-            await self._answer_of(origin)
+            self._start_asking(origin)
+            self._limiter_for(origin).hasten(origin)
+            await self._wait_for_answer(origin)
         elif origin.error is not None:
-            with anyio.move_on_after(origin.patience + _GRACE):
+            with anyio.move_on_after(origin.patience + _GRACE_SECONDS):
                 await self._ask(origin)
                 await self.wait_taken(name)
 
     async def wait_taken(self, name: str) -> None:
-        """Wait until what an origin has answered is in the catalogue."""
+        """Wait until the latest answer of an origin is in the catalogue."""
         origin = self.origins.get(name)
         if origin is not None and name in self._answers:
             await origin.taken.wait()
@@ -220,11 +238,11 @@ class ToolLister:
         Raises:
             ServerUnavailableError: one that is required has not answered.
         """
-        if not self._is_hurried:
-            self._is_hurried = True
-            self._known.widen(_AT_ONCE - _REFRESHED_AT_ONCE)
+        if not self._asks_all_at_once:
+            self._asks_all_at_once = True
+            self._known.widen(_MAX_UNKNOWN_AT_ONCE - _MAX_REFRESHED_AT_ONCE)
         for origin in self.origins.values():
-            self._begin(origin)
+            self._start_asking(origin)
         with anyio.move_on_after(timeout):
             while late := [each for each in self.origins.values() if not each.answered.is_set()]:
                 await late[0].answered.wait()
@@ -233,7 +251,7 @@ class ToolLister:
                 raise self.failure(origin)
 
     def failure(self, origin: Origin) -> ServerUnavailableError:
-        """Return why the tools of an origin are not known."""
+        """Return the error for calls that need tools of an origin which has not listed them."""
         match origin.error:
             case ServerUnavailableError() as error:
                 return type(error)(error.server, error.reason, error.stderr)
@@ -246,14 +264,14 @@ class ToolLister:
                 return ServerUnavailableError(origin.name, str(error))
 
     def absent(self) -> tuple[Absence, ...]:
-        """Return of whom tools may be missing, in the order of the names."""
+        """Return the origins whose tools may be missing or outdated, by name."""
         return tuple(
             absence
             for name in sorted(self.origins)
-            if (absence := self._absence(self.origins[name])) is not None
+            if (absence := self._describe_absence(self.origins[name])) is not None
         )
 
-    def _absence(self, origin: Origin) -> Absence | None:
+    def _describe_absence(self, origin: Origin) -> Absence | None:
         if origin.error is not None:
             reason = hide_secrets(self.failure(origin).reason)
             return Absence(name=origin.name, state="failed", reason=reason, kept=origin.is_known)
@@ -267,15 +285,15 @@ class ToolLister:
             while not await self._ask_in_turn(origin):
                 await backoff.sleep()
 
-    def _turns(self, origin: Origin) -> PriorityLimiter:
+    def _limiter_for(self, origin: Origin) -> PriorityLimiter:
         return self._known if origin.kept else self._unknown
 
     async def _ask_in_turn(self, origin: Origin) -> bool:
-        """Ask an origin when it is its turn, unless it has answered by then because somebody called it."""
-        turns = self._turns(origin)
+        """Ask an origin when the limiter allows; skip it if a call has made it answer meanwhile."""
+        turns = self._limiter_for(origin)
 
         async def make_room() -> None:
-            await anyio.sleep(_LONGEST_TURN)
+            await anyio.sleep(_LONGEST_TURN_SECONDS)
             turns.leave(origin)
 
         try:
@@ -291,7 +309,7 @@ class ToolLister:
             turns.leave(origin)
 
     async def _ask(self, origin: Origin) -> bool:
-        """Ask an origin once, and return whether it is of no use to ask again."""
+        """Ask an origin once; return False if asking again may help."""
         if not origin.asked.is_set():
             origin.since = anyio.current_time()
             origin.asked.set()
@@ -310,15 +328,15 @@ class ToolLister:
             await self._note_miss(origin)
             self._fail(origin, ServerUnavailableError(origin.name, reason))
             return False
-        if origin.name not in self._answers and not origin.is_well and self._is_here(origin):
+        if origin.name not in self._answers and not origin.is_well and self._is_current(origin):
             self.note(origin.name, tools)
         return True
 
-    def _is_here(self, origin: Origin) -> bool:
+    def _is_current(self, origin: Origin) -> bool:
         return self.origins.get(origin.name) is origin
 
     async def _note_miss(self, origin: Origin) -> None:
-        if not self._is_here(origin):
+        if not self._is_current(origin):
             return
         try:
             await to_thread.run_sync(self._miss, origin)
@@ -326,29 +344,29 @@ class ToolLister:
             _LOG.warning("that %r did not answer is not kept: %s", origin.name, error)
 
     def _fail(self, origin: Origin, error: ToolcribError) -> None:
-        is_known = not self._is_here(origin) or str(origin.error) == str(error)
+        is_known = not self._is_current(origin) or str(origin.error) == str(error)
         _LOG.log(logging.DEBUG if is_known else logging.WARNING, "%s%s", origin.prefix, error)
         origin.error = error
         origin.answered.set()
 
-    async def _take_answers(self) -> None:
+    async def _store_answers(self) -> None:
         while True:
             await self._arrived.wait()
             self._arrived = anyio.Event()
             while self._leaving or self._answers:
-                if self._leaving:  # first: what comes may have the name of what goes
-                    await self._take_leave(*self._leaving[0])
+                if self._leaving:  # first: an origin that joins may have the name of one that leaves
+                    await self._drop_origin(*self._leaving[0])
                 else:
-                    await self._take_answer(self.origins[next(iter(self._answers))])
+                    await self._store_answer(self.origins[next(iter(self._answers))])
 
-    def _note_known(self, origin: Origin) -> None:
+    def _mark_known(self, origin: Origin) -> None:
         origin.error = None
         if origin.known_at is None:
             origin.known_at = anyio.current_time()
             for wait, (awaited, among) in self._waits.items():
-                wait.deadline = self._latest(awaited, among)
+                wait.deadline = self._patience_ends_at(awaited, among)
 
-    async def _take_leave(self, origin: Origin, done: anyio.Event) -> None:
+    async def _drop_origin(self, origin: Origin, done: anyio.Event) -> None:
         try:
             await to_thread.run_sync(self._drop, origin)
         except ToolcribError as error:
@@ -357,11 +375,11 @@ class ToolLister:
             self._leaving.pop(0)
             done.set()
 
-    async def _take_answer(self, origin: Origin) -> None:
+    async def _store_answer(self, origin: Origin) -> None:
         tools = self._answers[origin.name]
         try:
             await to_thread.run_sync(self._take, origin, tools)
-            self._note_known(origin)
+            self._mark_known(origin)
         except ToolcribError as error:
             self._fail(origin, error)
         except Exception as error:  # noqa: BLE001 - one answer must not take the others along

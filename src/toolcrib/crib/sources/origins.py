@@ -23,47 +23,47 @@ class Origin:
     name: str
     """The namespace of its tools."""
     key: str
-    """What the catalogue and errors call it, such as `mcp:github`."""
+    """Its name in the catalogue and in errors, such as `mcp:github`."""
     identity: str
-    """What it is started or reached by; stored tools are served only where that is the same."""
+    """Hash of its command or address; stored tools are served only while it is the same."""
     list_tools: Callable[[], Awaitable[Tools]]
-    """Asks it; raises a `ToolcribError`, or tells `Listing.note` too."""
+    """Requests its tools; may also pass them to `ToolLister.note`. Raises a `ToolcribError`."""
     patience: float = 30.0
-    """For how many seconds after it is asked anybody waits for its first answer."""
+    """Seconds after the request for which callers wait for its first answer."""
     required: bool = False
     prefix: str = ""
-    """What stands before an error of it in the log, where that does not name it."""
+    """Put before its errors in the log if they do not name it."""
     kept: bool = False
     """Whether the catalogue has its tools from an earlier run."""
     missed: bool = False
-    """Whether it did not answer in an earlier run that the catalogue has others from."""
+    """Whether it did not answer in the run that stored the tools of others."""
     needed: bool = False
-    """Whether somebody has waited for it, so that it is to be asked."""
+    """Whether a caller has waited for it, so that it must be asked."""
     begun: bool = False
-    """Whether the task that asks it was started."""
+    """Whether the task that asks it has been started."""
     asked: anyio.Event = field(default_factory=anyio.Event)
     """Set when it is asked for the first time."""
     since: float = 0.0
     """When that was."""
     answered: anyio.Event = field(default_factory=anyio.Event)
-    """Set when its first answer is in the catalogue, or has failed to come."""
+    """Set when its first answer is in the catalogue, or the first request has failed."""
     known_at: float | None = None
     """When its first answer came into the catalogue."""
     taken: anyio.Event = field(default_factory=anyio.Event)
     """Set when its latest answer is in the catalogue."""
     error: ToolcribError | None = None
-    """Why it did not answer the last time; None once it does."""
+    """Why the latest request failed; None after one that succeeded."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    """Ends the asking."""
+    """Cancels the task that asks it."""
 
     @property
     def is_well(self) -> bool:
-        """Whether its latest answer is in the catalogue, as far as one was wanted."""
+        """Whether it has answered, and its latest request did not fail."""
         return self.answered.is_set() and self.error is None
 
     @property
     def is_known(self) -> bool:
-        """Whether the catalogue has its tools, be they from an earlier run."""
+        """Whether the catalogue has its tools, of this run or an earlier one."""
         return self.kept or self.known_at is not None
 
 
@@ -74,28 +74,28 @@ class Absence(Record):
     state: Literal["starting", "failed", "missed"]
     """`starting` has not answered yet; `missed` did not in an earlier run, and has not yet in this one."""
     reason: str | None = None
-    """Why it failed, without what it wrote itself: a model may see it."""
+    """Why it failed, without its own output, since a model may see this."""
     kept: bool = False
-    """Whether its tools are there, as they were when it last answered."""
+    """Whether the catalogue has its tools as of its last answer."""
 
 
 def enabled(settings: Settings) -> dict[str, ServerConfig]:
-    """Return the servers that are not switched off, as they are started."""
+    """Return the servers that are not disabled, with inherited settings."""
     return {name: server for name, server in settings.started_servers.items() if not server.disabled}
 
 
 def names_of(settings: Settings) -> frozenset[str]:
-    """Return the namespaces whose tools come from servers and APIs."""
+    """Return the names of all enabled servers and APIs, which are the namespaces of their tools."""
     return frozenset((*enabled(settings), *settings.openapi))
 
 
 def shared_identities(settings: Settings) -> dict[str, str]:
-    """Return what the servers are started or reached by, of those that are the same for everybody."""
+    """Return the identities of the enabled servers that are the same for everybody."""
     return {name: config.identity for name, config in enabled(settings).items() if not config.is_personal}
 
 
 def server_origins(settings: Settings, servers: McpServers) -> dict[str, Origin]:
-    """Return where the tools of MCP servers come from, by name."""
+    """Return the origins of the tools of MCP servers, by name."""
     return {
         name: Origin(
             name=name,

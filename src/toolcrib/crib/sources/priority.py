@@ -1,4 +1,4 @@
-"""Whose turn it is, where only so many may be busy at once."""
+"""A limiter with a queue that single waiters may skip."""
 
 from collections.abc import Hashable
 
@@ -6,7 +6,7 @@ import anyio
 
 
 class PriorityLimiter:
-    """Lets those who join have their turn in the order they came, so many at once.
+    """Lets a limited number run at once, in the order in which they joined.
 
     >>> turns = PriorityLimiter(1)
     >>> first, second = turns.join("a"), turns.join("b")
@@ -22,27 +22,27 @@ class PriorityLimiter:
         self._queue: dict[Hashable, anyio.Event] = {}
         self._busy: set[Hashable] = set()
         self._expected: set[Hashable] = set()
-        """Those who may go ahead when they come."""
+        """Those that start at once when they join."""
 
     def join(self, who: Hashable) -> anyio.Event:
-        """Return what is set when somebody's turn has come; `leave` ends it."""
+        """Join the queue; return an event that is set when it is the caller's turn. `leave` ends the turn."""
         turn = self._queue[who] = anyio.Event()
         if who in self._expected:
             self.hasten(who)
-        self._next()
+        self._start_next()
         return turn
 
     def leave(self, who: Hashable) -> None:
-        """End somebody's turn, or give up the place in the queue; a second time does nothing."""
+        """End a turn, or give up the place in the queue; a second call does nothing."""
         self._queue.pop(who, None)
         self._expected.discard(who)
         if who in self._busy:
             self._busy.remove(who)
             self._free += 1
-        self._next()
+        self._start_next()
 
     def hasten(self, who: Hashable) -> None:
-        """Let somebody go ahead who waits, or who is yet to come, however many are busy."""
+        """Start one that waits, or will join, at once and over the limit."""
         turn = self._queue.pop(who, None)
         if turn is not None:
             turn.set()
@@ -50,11 +50,11 @@ class PriorityLimiter:
             self._expected.add(who)
 
     def widen(self, more: int) -> None:
-        """Let so many more be busy at once."""
+        """Raise the limit."""
         self._free += more
-        self._next()
+        self._start_next()
 
-    def _next(self) -> None:
+    def _start_next(self) -> None:
         while self._free > 0 and self._queue:
             who = next(iter(self._queue))
             self._queue.pop(who).set()

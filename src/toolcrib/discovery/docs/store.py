@@ -7,6 +7,7 @@ from enum import StrEnum
 from threading import Lock
 from typing import Any, Literal
 
+from toolcrib.concurrency.lru import LruCache
 from toolcrib.discovery import facts
 from toolcrib.discovery.docs.entry import MAX_SUMMARY, DocEntry
 from toolcrib.discovery.docs.glance import schema_info
@@ -105,8 +106,7 @@ class DocStore:
         self._kept = TextCollection(texts, "docs")
         self._entries = self._kept.load(DocEntry.from_json)
         self._learnt = Learnt(texts)
-        self._glances: dict[str, tuple[Tool, SchemaInfo]] = {}
-        self._glancing = Lock()
+        self._glances: LruCache[str, tuple[Tool, SchemaInfo]] = LruCache(_MAX_GLANCES)
         self._lock = Lock()
 
     def through(self, resolver: Resolver) -> "DocStore":
@@ -170,8 +170,7 @@ class DocStore:
             if key in self._entries:
                 self._kept.delete(key)
                 del self._entries[key]
-        with self._glancing:
-            self._glances.pop(key, None)
+        self._glances.pop(key)
         self._learnt.forget(key)
 
     def observe(self, tool_id: str | ToolId, result: Any) -> bool:
@@ -289,14 +288,10 @@ class DocStore:
         return {"tool": tool, "schema_info": self._glance(tool, key), "observed_output": observed}
 
     def _glance(self, tool: Tool, key: str) -> SchemaInfo:
-        known, info = self._glances.get(key, (None, None))
+        known, info = self._glances.get(key) or (None, None)
         if known is not tool or info is None:
             info = schema_info(tool.shared("input_schema"))
-            with self._glancing:
-                self._glances.pop(key, None)
-                if len(self._glances) >= _MAX_GLANCES:
-                    del self._glances[next(iter(self._glances))]
-                self._glances[key] = tool, info
+            self._glances.put(key, (tool, info))
         return info
 
 

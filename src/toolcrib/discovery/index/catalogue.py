@@ -1,9 +1,9 @@
 """All tools of an index, and the ways to them."""
 
 from bisect import bisect_left, insort
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 
+from toolcrib.concurrency.lru import LruCache
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import ID, NAMESPACE, NONE_OF, Admission, Filter
 from toolcrib.discovery.index.lookup import Lookup
@@ -30,7 +30,7 @@ class EntryTable(Lookup):
         self._versions: dict[str, set[str]] = {}
         self._selections = Selections(self._expand_id)
         self.names = Names()
-        self._admissions: OrderedDict[str, Admission] = OrderedDict()
+        self._admissions: LruCache[str, Admission] = LruCache(_ADMISSIONS)
 
     def get(self, tool_id: str) -> Entry | None:
         """Return an entry, or None."""
@@ -78,14 +78,11 @@ class EntryTable(Lookup):
 
     def admit(self, admission: Admission) -> None:
         """File the tools that an admission lets pass under its facet, if that is not done yet."""
-        if admission.key in self._admissions:
-            self._admissions.move_to_end(admission.key)
+        if self._admissions.get(admission.key) is not None:
             return
-        if len(self._admissions) >= _ADMISSIONS:
-            _, oldest = self._admissions.popitem(last=False)
-            for tool_id in self._selections.having(oldest.facet):
-                self._selections.remove(tool_id, [oldest.facet])
-        self._admissions[admission.key] = admission
+        for dropped in self._admissions.put(admission.key, admission):
+            for tool_id in self._selections.having(dropped.facet):
+                self._selections.remove(tool_id, [dropped.facet])
         for entry in self._entries.values():
             if admission.admits(entry.id, entry.keys):
                 self._selections.add(entry.id, [admission.facet])

@@ -9,6 +9,7 @@ from email.message import Message
 from typing import Any, Protocol
 
 from toolcrib.concurrency.turns import dense_pieces_in_parts
+from toolcrib.errors.text import truncate
 from toolcrib.execution.call import Emit, Update
 from toolcrib.execution.http.credentials import Veil
 from toolcrib.execution.http.events import StreamDecoder, TextParts, parse_json_value, parts_of
@@ -121,7 +122,7 @@ def reason_of(failure: Mapping[str, Any]) -> str:
     """
     message = _message(failure["body"])
     text = f"HTTP {failure['status']} {failure['reason']}".rstrip() + (f": {message}" if message else "")
-    return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}…"
+    return truncate(text, _MAX_REASON)
 
 
 def _message(body: Any, depth: int = 3) -> str:

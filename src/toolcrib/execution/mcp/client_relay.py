@@ -16,7 +16,7 @@ asked, so that no other call waits for it or gets it from the cache.
 """
 
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -33,6 +33,7 @@ from mcp_types import (
     LoggingLevel,
 )
 
+from toolcrib.concurrency.lru import LruCache
 from toolcrib.errors import ToolExecutionError
 from toolcrib.execution.call import Call, CallClient, Emit, PageNotifier, Update
 from toolcrib.execution.mcp.config import OnInput
@@ -146,7 +147,7 @@ class RunningCalls:
         self._clock = clock
         self._given_up: deque[tuple[float, object]] = deque(maxlen=_MAX_GIVEN_UP)
         """Clients of abandoned requests, and until when the server may send messages about them."""
-        self._pages: OrderedDict[str, tuple[ref[RelayedCall], PageNotifier]] = OrderedDict()
+        self._pages: LruCache[str, tuple[ref[RelayedCall], PageNotifier]] = LruCache(_MAX_PAGES)
         """Pages by elicitation id. Weak references, since a server need not ever complete an elicitation."""
 
     def __len__(self) -> int:
@@ -197,14 +198,13 @@ class RunningCalls:
         is_id = isinstance(elicitation_id, str) and len(elicitation_id) <= _MAX_PAGE_ID_LENGTH
         notify = running.client.page_notifier() if is_id and running.client is not None else None
         if notify is not None:
-            self._pages[elicitation_id] = ref(running), notify
-            if len(self._pages) > _MAX_PAGES:
-                self._pages.popitem(last=False)
+            self._pages.put(elicitation_id, (ref(running), notify))
 
     def complete(self, elicitation_id: str) -> None:
         """Notify the client that opened a page of the completed elicitation."""
-        if elicitation_id in self._pages:
-            running, notify = self._pages.pop(elicitation_id)
+        page = self._pages.pop(elicitation_id)
+        if page is not None:
+            running, notify = page
             notify(elicitation_id, running() in self._calls)
 
     async def answer(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:

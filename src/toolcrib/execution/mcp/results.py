@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from toolcrib.errors.text import truncate
 from toolcrib.model.plain import parse_json, walk
 
 TASK = "task"
@@ -113,4 +114,4 @@ def describe_failure(result: dict[str, Any]) -> str:
     if not text and result.get("structuredContent") is not None:
         text = json.dumps(result["structuredContent"], ensure_ascii=False, default=str)
     text = text or "the tool reported an error and did not say which"
-    return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}… ({len(text):,} characters)"
+    return truncate(text, _MAX_REASON, f"… ({len(text):,} characters)")

@@ -1,7 +1,6 @@
 """Answers of tools that change nothing, given again without asking again."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -12,6 +11,7 @@ import anyio
 from anyio.lowlevel import current_token
 from pydantic_core import from_json, to_json
 
+from toolcrib.concurrency.lru import LruCache
 from toolcrib.errors import ValidationError
 from toolcrib.execution.call import Answer, Call
 from toolcrib.execution.middleware.compose import by_backend, require
@@ -263,7 +263,6 @@ def _is_json(value: Any) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Kept(Generic[V]):
     value: V
-    size: int
     until: float
 
 
@@ -277,19 +276,20 @@ class Shelf(Generic[K, V]):
     (None, 'C', 2, 20)
     """
 
-    __slots__ = ("_clock", "_kept", "_max_bytes", "_max_entries", "_ttl", "size")
+    __slots__ = ("_clock", "_kept", "_ttl")
 
     def __init__(self, *, max_entries: int, max_bytes: int, ttl: float, clock: Callable[[], float]) -> None:
-        self._max_entries = max_entries
-        self._max_bytes = max_bytes
         self._ttl = ttl
         self._clock = clock
-        self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()
-        self.size = 0
-        """The bytes of all values together."""
+        self._kept: LruCache[K, _Kept[V]] = LruCache(max_entries, max_weight=max_bytes)
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    @property
+    def size(self) -> int:
+        """The bytes of all values together."""
+        return self._kept.weight
 
     def get(self, key: K) -> V | None:
         """Return the value kept under a key, if its time is not over."""
@@ -297,26 +297,14 @@ class Shelf(Generic[K, V]):
         if kept is None:
             return None
         if self._clock() >= kept.until:
-            self._drop(key)
+            self._kept.pop(key)
             return None
-        self._kept.move_to_end(key)
         return kept.value
 
     def put(self, key: K, value: V, size: int) -> None:
         """Keep a value, unless it is larger than all that may be kept."""
-        if key in self._kept:
-            self._drop(key)
-        if size > self._max_bytes or not self._max_entries:
-            return
-        self._kept[key] = _Kept(value, size, self._clock() + self._ttl)
-        self.size += size
-        while len(self._kept) > self._max_entries or self.size > self._max_bytes:
-            self._drop(next(iter(self._kept)))
+        self._kept.put(key, _Kept(value, self._clock() + self._ttl), weight=size)
 
     def clear(self, drops: Callable[[K], bool] | None = None) -> None:
         """Forget the keys that `drops` is true of, or all."""
-        for key in [key for key in self._kept if drops is None or drops(key)]:
-            self._drop(key)
-
-    def _drop(self, key: K) -> None:
-        self.size -= self._kept.pop(key).size
+        self._kept.clear(drops)

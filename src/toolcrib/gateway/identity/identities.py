@@ -22,7 +22,6 @@ METADATA = "/.well-known/oauth-protected-resource"
 _MAX_TOKEN = 16 * 1024
 _TRUSTED_SECONDS = 60.0
 """Seconds for which a verified token is not verified again."""
-_MAX_CHECKED_TOKENS = 1_000
 _EVERYTHING = EndpointAddress()
 _NOTHING_SENT = "send a token as 'Authorization: Bearer ...'"
 
@@ -124,13 +123,12 @@ class Identities:
     ) -> Principal:
         """Return the principal of a token of the issuer; a verified token is cached for a while."""
         mark = hashlib.sha256(f"{address.name}\n{given}".encode(errors="replace")).digest()
-        until, principal = keys.checked.get(mark, (0.0, None))
+        until, principal = keys.checked.get(mark) or (0.0, None)
         if principal is None or self.clock() >= until:
             claims = await self._verify_token(given, address, auth, keys)
             principal = _principal_of_claims(claims, auth)
-            keys.checked[mark] = min(self.clock() + _TRUSTED_SECONDS, float(claims["exp"])), principal
-            if len(keys.checked) > _MAX_CHECKED_TOKENS:
-                keys.checked.popitem(last=False)
+            until = min(self.clock() + _TRUSTED_SECONDS, float(claims["exp"]))
+            keys.checked.put(mark, (until, principal))
         if not principal.scopes.issuperset(auth.scopes):
             raise Refusal(403, "insufficient_scope", "the token lacks a scope", auth.scopes)
         return principal

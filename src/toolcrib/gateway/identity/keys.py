@@ -3,7 +3,6 @@
 import json
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import httpx2
 import jwt
 from anyio import to_thread
 
+from toolcrib.concurrency.lru import LruCache
 from toolcrib.crib.config.gateway import AuthSettings, is_loopback
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution import Principal
@@ -25,6 +25,7 @@ _MAX_AGE = 3600.0
 _MIN_INTERVAL = 30.0
 """Least seconds between two fetches because of an unknown key or a failure."""
 _MAX_BYTES = 1 << 20
+_MAX_CHECKED_TOKENS = 1_000
 _TIMEOUT = 10.0
 """Seconds that a fetch may take, including discovery of the address."""
 _NAME = "the authorization server"
@@ -51,7 +52,7 @@ class SigningKeys:
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_at = self._tried_at = -float("inf")
         self._fetching = anyio.Lock()
-        self.checked: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
+        self.checked: LruCache[bytes, tuple[float, Principal]] = LruCache(_MAX_CHECKED_TOKENS)
         """Principals of verified tokens, with the time until which they hold, by digest."""
 
     async def find(self, key_id: str | None) -> jwt.PyJWK | None:

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal, get_args
 
 import jsonschema_rs
 
+from toolcrib.errors.text import truncate
 from toolcrib.model.json_text import sorted_json
 from toolcrib.model.plain import walk
 
@@ -36,7 +37,7 @@ def quoted(text: str) -> str:
     >>> quoted("limit"), quoted("a\nb")
     ("'limit'", "'a\\nb'")
     """
-    cut = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
+    cut = truncate(text, _LONGEST_NAME)
     return f"'{cut}'" if cut.isprintable() else repr(cut)
 
 
@@ -56,8 +57,7 @@ def number_text(number: float) -> str:
     >>> number_text(100.0), number_text(0.5)
     ('100', '0.5')
     """
-    text = str(_whole(number))
-    return text if len(text) <= _LONGEST_NUMBER else f"{text[:_LONGEST_NUMBER]}…"
+    return truncate(str(_whole(number)), _LONGEST_NUMBER)
 
 
 def form_of(value: Any) -> str | None:

@@ -8,6 +8,7 @@ import jsonschema_rs
 
 from toolcrib.errors import Problem
 from toolcrib.errors.base import MAX_MESSAGE, MAX_PROBLEMS
+from toolcrib.errors.text import fit
 from toolcrib.model.plain import pointer
 from toolcrib.model.suggest import did_you_mean, nearest
 
@@ -28,8 +29,8 @@ def explain(errors: Iterable[_Error], value: Any, schema: Any) -> tuple[Problem,
     for error in errors:
         place = _at(value, error.instance_path)
         for path, keyword, message in _describe(error, place, schema):
-            where = _cut(pointer(path), _MAX_PATH)
-            problems[Problem(where, keyword, _cut(message, MAX_MESSAGE))] = None
+            where = fit(pointer(path), _MAX_PATH)
+            problems[Problem(where, keyword, fit(message, MAX_MESSAGE))] = None
             if len(problems) == MAX_PROBLEMS:
                 return tuple(problems)
     return tuple(problems)
@@ -103,7 +104,7 @@ def _alternatives(
     closest = min(context, key=lambda branch: _distance(branch, path), default=[])
     nearest = islice(_flatten(closest, place, schema), _MAX_OF_NEAREST)
     asks = "; ".join(
-        f"{_cut(pointer(where), _MAX_SHOWN)}: {what}" if where else what for where, _, what in nearest
+        f"{fit(pointer(where), _MAX_SHOWN)}: {what}" if where else what for where, _, what in nearest
     )
     return path, keyword, f"fits none of the {len(context)} alternatives; the nearest one says: {asks}"
 
@@ -194,12 +195,8 @@ def show(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
-        return repr(_cut(value, _MAX_SHOWN))
-    return _cut(f"{value}", _MAX_SHOWN)
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+        return repr(fit(value, _MAX_SHOWN))
+    return fit(f"{value}", _MAX_SHOWN)
 
 
 def _at(value: Any, path: list[str | int]) -> Any:

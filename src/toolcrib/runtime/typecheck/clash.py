@@ -8,6 +8,8 @@ import re
 from collections.abc import Collection
 from functools import lru_cache
 
+from toolcrib.errors.text import fit
+
 _HEAD = re.compile(r"([A-Za-z_][\w.]*)(?:\[(.*)\])?\Z", re.DOTALL)
 _LITERAL = re.compile(r"""b?"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|[^,\s"']++""")
 _KINDS = {
@@ -121,4 +123,4 @@ def plainly(written: str, limit: int = 80) -> str:
         return "a coroutine"
     values = _literal_values(written) if written.startswith("Literal[") and len(arms(written)) == 1 else []
     literal = values[0] if len(values) == 1 else written.replace("Unknown", "Any")
-    return literal if len(literal) <= limit else f"{literal[: limit - 1]}…"
+    return fit(literal, limit)

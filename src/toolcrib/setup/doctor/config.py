@@ -1,4 +1,4 @@
-"""Diagnoses of a configuration that need no server to be started."""
+"""Checks of a configuration that start no server."""
 
 import os
 import re
@@ -32,12 +32,12 @@ _INSTALLS = {
 }
 _LEAST_TOKEN = 16
 _MAX_KEYS = 100
-"""How many unknown keys of a server are looked at."""
+"""Limit for unknown keys of a server that are checked."""
 _NOT_IDENTIFIER = re.compile(r"\W")
 
 
 def check_servers(settings: Settings) -> Iterator[Finding]:
-    """Yield what is wrong with the servers together."""
+    """Yield the problems between servers."""
     disabled = sorted(name for name, server in settings.servers.items() if server.disabled)
     if disabled:
         yield good("servers", f"switched off: {', '.join(disabled)}")
@@ -59,7 +59,7 @@ def check_servers(settings: Settings) -> Iterator[Finding]:
 def check_server(
     name: str, server: ServerConfig, environ: Mapping[str, str], port: int | None = None
 ) -> Iterator[Finding]:
-    """Yield what keeps one server from starting, as far as that shows beforehand; `port` is our gateway's."""
+    """Yield the problems that keep one server from starting; `port` is that of our gateway."""
     subject = f"server {name!r}"
     yield from _check_keys(subject, server)
     if is_toolcrib(server, port):
@@ -114,13 +114,13 @@ def _check_command(subject: str, server: ServerConfig, environ: Mapping[str, str
             "write the first word as `command` and the rest as `args`",
         )
         return
-    similar = nearest(command, [*_INSTALLS, *_programs(command, path)])
+    similar = nearest(command, [*_INSTALLS, *_similar_programs(command, path)])
     remedy = _INSTALLS.get(command, "install it, or write its full path")
     hint = f"; did you mean {similar!r}?" if similar else ""
     yield error(subject, f"there is no program {command!r} on the PATH{hint}", "it cannot be started", remedy)
 
 
-def _programs(command: str, path: str | None) -> Iterator[str]:
+def _similar_programs(command: str, path: str | None) -> Iterator[str]:
     """Yield programs on the PATH that begin like one that is not there."""
     for folder in (path or "").split(os.pathsep)[:50]:
         try:
@@ -164,7 +164,7 @@ def check_search(settings: Settings) -> Iterator[Finding]:
 
 
 def check_gateway(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what is unsafe in how the tools are served."""
+    """Yield the unsafe settings of the gateway."""
     gateway = settings.gateway
     token = ""
     try:

@@ -36,13 +36,13 @@ from toolcrib.setup.doctor.findings import Diagnosis, Finding, error, good, warn
 from toolcrib.setup.doctor.probe import Probe, probe, probe_apis
 
 _TAIL = 4 * 2**20
-"""How many bytes at the end of an audit file are looked at."""
+"""Bytes at the end of an audit file that are searched."""
 _LOST = re.compile(rb'^\{"time":"([0-9T:.Z-]+)","lost":(\d+)\}$', re.MULTILINE)
 _ADDRESS = re.compile(r"https?://\S+")
 _ROOM = 2**20
-"""How many bytes must be free for an audit to go on."""
+"""Free bytes that an audit needs."""
 _AT_ONCE = 8
-"""How many servers are started at once."""
+"""Limit for servers that are started at once."""
 _SHOWN = 5
 _OnServer = Callable[[str], None]
 _TELL = "tell whoever makes the server; the other tools work"
@@ -77,7 +77,7 @@ async def diagnose(
     slow: float = 10.0,
     on_server: _OnServer | None = None,
 ) -> Diagnosis:
-    """Return what is broken in a configuration and on this machine, and what is well.
+    """Check a configuration and this machine, and return the findings.
 
     Args:
         config: as for a crib; what is wrong with it is reported and not raised.
@@ -93,30 +93,32 @@ async def diagnose(
         settings = load(config)
     except ConfigError as failure:
         findings += [_broken(failure, str(problem)) for problem in failure.problems]
-        findings += await _on_thread(lambda: check_folder(known))
+        findings += await _run_blocking_checks(lambda: check_folder(known))
         return Diagnosis.of(findings)
-    findings.append(good("configuration", f"{settings.source or 'no file'}: {_counted(settings)}"))
+    findings.append(good("configuration", f"{settings.source or 'no file'}: {_count_sources(settings)}"))
     port = settings.gateway.port
-    faulty = {name: list(check_server(name, each, known, port)) for name, each in _enabled(settings).items()}
+    faulty = {
+        name: list(check_server(name, each, known, port)) for name, each in _enabled_servers(settings).items()
+    }
     findings += [finding for each in faulty.values() for finding in each]
-    findings += await _on_thread(lambda: _at_rest(settings, known))
+    findings += await _run_blocking_checks(lambda: _at_rest(settings, known))
     apis = await probe_apis(settings, known)
-    findings += [finding for each in apis for finding in _judged(each, f"API {each.name!r}", slow)]
+    findings += [finding for each in apis for finding in _judge_probe(each, f"API {each.name!r}", slow)]
     if not offline:
         startable = [
             name for name, found in faulty.items() if all(each.severity != "error" for each in found)
         ]
         probes = await _probe_all(settings, startable, known, limit, on_server)
-        findings += [found for each in probes for found in _judged(each, f"server {each.name!r}", slow)]
-        findings += await _on_thread(lambda: _check_tools(settings, [*probes, *apis]))
+        findings += [found for each in probes for found in _judge_probe(each, f"server {each.name!r}", slow)]
+        findings += await _run_blocking_checks(lambda: _check_tools(settings, [*probes, *apis]))
     return Diagnosis.of(findings)
 
 
-def _enabled(settings: Settings) -> dict[str, ServerConfig]:
+def _enabled_servers(settings: Settings) -> dict[str, ServerConfig]:
     return {name: server for name, server in settings.servers.items() if not server.disabled}
 
 
-def _counted(settings: Settings) -> str:
+def _count_sources(settings: Settings) -> str:
     servers, apis = len(settings.servers), len(settings.openapi)
     message = counted(servers, "server")
     return f"{message}, {counted(apis, 'API')}" if apis else message
@@ -127,8 +129,8 @@ def _broken(failure: ConfigError, text: str) -> Finding:
     return error("configuration", text, f"in {failure.source}", remedy)
 
 
-async def _on_thread(checks: Callable[[], Iterator[Finding]]) -> list[Finding]:
-    """Return what checks find that read files and start programs."""
+async def _run_blocking_checks(checks: Callable[[], Iterator[Finding]]) -> list[Finding]:
+    """Run the checks that read files and start programs, in a worker thread."""
     return await to_thread.run_sync(lambda: list(checks()))
 
 
@@ -151,7 +153,7 @@ async def _probe_all(
     limit: float | None,
     on_server: _OnServer | None,
 ) -> list[Probe]:
-    """Return what became of asking servers for their tools, some at once."""
+    """Probe the servers, a few at once."""
     probes: dict[str, Probe] = {}
     free = anyio.CapacityLimiter(_AT_ONCE)
 
@@ -168,11 +170,11 @@ async def _probe_all(
     return [probes[name] for name in names]
 
 
-def _judged(found: Probe, subject: str, slow: float) -> Iterator[Finding]:
-    """Yield what asking one server or API for its tools has shown."""
+def _judge_probe(found: Probe, subject: str, slow: float) -> Iterator[Finding]:
+    """Yield the findings of the probe of one server or API."""
     if found.error is not None:
         reason = found.error.reason if isinstance(found.error, ServerUnavailableError) else str(found.error)
-        yield error(subject, "it does not work", reason, _remedy(reason), stderr=found.stderr)
+        yield error(subject, "it does not work", reason, _suggest_remedy(reason), stderr=found.stderr)
         return
     count = len(found.tools)
     yield good(subject, f"{counted(count, 'tool')} in {found.seconds:.1f} s", tools=count)
@@ -189,8 +191,8 @@ def _judged(found: Probe, subject: str, slow: float) -> Iterator[Finding]:
         yield warning(subject, "some of its tools cannot be used", "; ".join(listed[:_SHOWN]) + more, _TELL)
 
 
-def _remedy(reason: str) -> str:
-    """Return what helps against a failure, as far as its words tell; an address says nothing of it."""
+def _suggest_remedy(reason: str) -> str:
+    """Return advice for a failure by the words of its reason, without the addresses in it."""
     lowered = _ADDRESS.sub("", reason).lower()
     fitting = (remedy for sign, remedy in _REMEDIES if re.search(sign, lowered))
     return next(fitting, "start it by hand to see what it says")
@@ -224,7 +226,7 @@ def _refusal(index: Index, tool: Tool) -> str | None:
 
 
 def check_python() -> Iterator[Finding]:
-    """Yield what this Python is."""
+    """Yield the finding about this Python."""
     implementation = platform.python_implementation()
     yield good("python", f"{implementation} {platform.python_version()} at {sys.executable}")
     if sys.platform == "linux":
@@ -234,7 +236,7 @@ def check_python() -> Iterator[Finding]:
 
 
 def check_sandboxes(settings: Settings) -> Iterator[Finding]:
-    """Yield which sandboxes there are, and whether the one that the configuration wants is among them."""
+    """Yield the available sandboxes, and an error if the configured one is not among them."""
     known = backends()
     there = sorted(kind for kind, info in known.items() if info.details.get("available"))
     yield good("code", f"sandboxes that can run here: {', '.join(there) or 'none'}", available=there)
@@ -251,7 +253,7 @@ def check_sandboxes(settings: Settings) -> Iterator[Finding]:
 
 
 def check_folder(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield whether the folder for what is kept can be used, and by nobody else."""
+    """Yield the findings about the folder for persistent state: usable, and private."""
     try:
         folder = data_folder(environ)
     except ToolcribError as failure:
@@ -289,10 +291,10 @@ def check_catalogue(settings: Settings, environ: Mapping[str, str]) -> Iterator[
         yield from _check_writable("catalogue", path.parent)
         yield good("catalogue", "nothing is kept yet", file=str(path))
     else:
-        yield _opened(path)
+        yield _check_database(path)
 
 
-def _opened(path: Path) -> Finding:
+def _check_database(path: Path) -> Finding:
     if not os.access(path, os.W_OK | os.R_OK):
         return error("catalogue", f"{path} cannot be written", "nothing can be kept", f"chmod u+rw {path}")
     try:
@@ -329,7 +331,7 @@ def check_audit(settings: Settings) -> Iterator[Finding]:
         yield error("audit", f"nobody reads {path}", "no call would be noted", "start what reads it first")
     else:
         yield from _check_writable("audit", path.parent)
-        yield from _check_lost(path)
+        yield from _check_lost_calls(path)
 
 
 def _is_read(pipe: Path) -> bool:
@@ -340,8 +342,8 @@ def _is_read(pipe: Path) -> bool:
     return True
 
 
-def _check_lost(path: Path) -> Iterator[Finding]:
-    """Yield how many calls an audit file says were not noted, and whether there is room for more."""
+def _check_lost_calls(path: Path) -> Iterator[Finding]:
+    """Yield findings about calls that an audit file has lost, and about free space."""
     if path.is_file():
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL))
@@ -357,7 +359,7 @@ def _check_lost(path: Path) -> Iterator[Finding]:
 
 
 def _check_writable(subject: str, folder: Path) -> Iterator[Finding]:
-    """Yield why nothing can be made in a folder, which need not be there."""
+    """Yield an error if files cannot be created in a folder, which need not exist yet."""
     there = folder
     while not there.exists() and there != there.parent:
         there = there.parent

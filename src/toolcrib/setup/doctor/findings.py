@@ -12,20 +12,20 @@ _ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "ok": 2}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     severity: Severity
-    """How bad it is."""
+    """The severity."""
     subject: str
-    """What it is about: `configuration`, `server 'github'`, `catalogue`."""
+    """The subject: `configuration`, `server 'github'`, `catalogue`."""
     what: str
-    """What was found."""
+    """The observation."""
     why: str = ""
-    """What it comes from."""
+    """The cause."""
     remedy: str = ""
-    """What to do about it."""
+    """The remedy."""
     details: dict[str, Any] = field(default_factory=dict)
-    """What a program may want to know, and the end of the stderr of a server."""
+    """Facts for programs, and the end of the stderr of a server."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form; what is empty is left out."""
@@ -43,12 +43,12 @@ class Diagnosis:
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """What keeps something from working."""
+        """The findings of severity `error`."""
         return tuple(each for each in self.findings if each.severity == "error")
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """What may surprise."""
+        """The findings of severity `warning`."""
         return tuple(each for each in self.findings if each.severity == "warning")
 
     @property
@@ -69,21 +69,23 @@ class Diagnosis:
 
 
 def error(subject: str, what: str, why: str = "", remedy: str = "", **details: Any) -> Finding:
-    """Return what keeps something from working."""
-    return _made("error", subject, (what, why, remedy), details)
+    """Return a finding about something that does not work."""
+    return _make_finding("error", subject, (what, why, remedy), details)
 
 
 def warning(subject: str, what: str, why: str = "", remedy: str = "", **details: Any) -> Finding:
-    """Return what may surprise."""
-    return _made("warning", subject, (what, why, remedy), details)
+    """Return a finding about something that may surprise."""
+    return _make_finding("warning", subject, (what, why, remedy), details)
 
 
 def good(subject: str, what: str, **details: Any) -> Finding:
-    """Return what is well."""
-    return _made("ok", subject, (what, "", ""), details)
+    """Return a finding about something that works."""
+    return _make_finding("ok", subject, (what, "", ""), details)
 
 
-def _made(severity: Severity, subject: str, row: tuple[str, str, str], details: dict[str, Any]) -> Finding:
+def _make_finding(
+    severity: Severity, subject: str, row: tuple[str, str, str], details: dict[str, Any]
+) -> Finding:
     """Return a finding without secrets."""
     what, why, remedy = map(hide_secrets, row)
     clean = {key: hide_secrets(value) if isinstance(value, str) else value for key, value in details.items()}

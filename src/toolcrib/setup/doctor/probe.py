@@ -1,4 +1,4 @@
-"""Ask a server or an API for its tools, and leave it as it was."""
+"""Lists the tools of a server or an API once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,12 +13,12 @@ from toolcrib.model import Tool
 from toolcrib.redaction import hide_secrets
 
 _LISTING_TIME = 15.0
-"""How many seconds a server may take for its tools once it is started."""
+"""Seconds that a started server may take to list its tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What became of asking a server for its tools."""
+    """The result of listing the tools of a server."""
 
     name: str
     """The name of the server."""
@@ -31,13 +31,13 @@ class Probe:
     stderr: str = ""
     """The last lines that it wrote to its standard error, without secrets."""
     seconds: float = 0.0
-    """How long it took."""
+    """The duration."""
 
 
 async def probe(
     name: str, server: ServerConfig, *, environ: Mapping[str, str] | None = None, limit: float | None = None
 ) -> Probe:
-    """Return what a server says when it is asked for its tools; it never fails.
+    """List the tools of a server; a failure is part of the result.
 
     Args:
         name: what it is called.
@@ -66,7 +66,7 @@ async def probe(
 
 
 async def probe_apis(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Probe]:
-    """Return what the documents of all APIs say; only files are read, and no API is called."""
+    """Read the tools of all APIs from their documents; no API is called."""
     probes = []
     async with Apis(settings, environ) as apis:
         for name, origin in apis.origins().items():

@@ -1,4 +1,4 @@
-"""Put a changed text in the place of a file: all of it or nothing, with what was there kept."""
+"""Atomic changes of a file, with backups of the old content."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from toolcrib.setup.editing.secrets import without_secrets
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _LAST = "last"
 _LEFT_BEHIND = re.compile(rf"\..+\.{SCRATCH}[a-z0-9_]{{8}}")
-"""What an edit that was killed leaves in the folder."""
+"""Temporary files that a killed edit leaves in the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class Edit:
     path: Path
     """The file."""
     before: str | None = field(repr=False)
-    """What the file says; None where there is none."""
+    """The current text; None if the file does not exist."""
     after: str = field(repr=False)
-    """What the file would say."""
+    """The new text."""
     private: bool = False
     """Whether secrets are written with it, so that nobody but the owner may read the file."""
     notes: tuple[str, ...] = ()
-    """What else comes with it, for people to read."""
+    """Notes for the user."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values that are never shown."""
     again: "Callable[[], Edit] | None" = field(default=None, repr=False, compare=False)
@@ -46,7 +46,7 @@ class Edit:
 
     @property
     def diff(self) -> str:
-        """What would change, as `diff -u` shows it; a secret is shown as a number, the same for the same."""
+        """The change in the form of `diff -u`; each secret is shown as a number of its own."""
         names = ("/dev/null" if self.before is None else str(self.path), str(self.path))
         before, after = (without_secrets(text, self.secrets) for text in (self.before or "", self.after))
         return "\n".join(unified_diff(before.splitlines(), after.splitlines(), *names, lineterm=""))
@@ -98,7 +98,7 @@ def backups(path: Path) -> list[Path]:
 
 
 def _backup_folder(path: Path) -> Path:
-    """Return where the backups of a file are kept, away from it: clients read every file in some folders."""
+    """Return the folder of the backups, apart from the file: clients read every file in some folders."""
     digest = sha256(os.fsencode(path)).hexdigest()[:16]
     return data_folder() / "backups" / f"{path.name}-{digest}"
 
@@ -116,7 +116,7 @@ def _back_up(target: Path) -> Path:
 
 
 def _rights(target: Path, *, private: bool) -> int:
-    """Return who may read and write what is put in the place of a file."""
+    """Return the mode for the file that replaces another."""
     usual = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
     return usual & 0o700 if private else usual
 

@@ -28,7 +28,7 @@ class _Member:
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """Where an object stands in a text, from bracket to bracket."""
+    """The span of an object in a text, from bracket to bracket, and its members."""
 
     opened: int
     closed: int
@@ -47,7 +47,7 @@ def set_json(text: str, path: tuple[str, ...], value: Any) -> str:
     Raises:
         ValueError: something on the way is no object, or the text is not written in a way we can change.
     """
-    place = _object(text, _skip(text, 0))
+    place = _parse_object(text, _skip(text, 0))
     for depth, key in enumerate(path):
         found = place.find(key)
         rest = path[depth + 1 :]
@@ -56,9 +56,9 @@ def set_json(text: str, path: tuple[str, ...], value: Any) -> str:
                 value = {name: value}
             return _insert(text, place, key, value)
         if not rest:
-            made = _dumped(text, value, _indent_at(text, found.start))
+            made = _dump(text, value, _indent_at(text, found.start))
             return text[: found.value] + made + text[found.end :]
-        place = _object(text, found.value)
+        place = _parse_object(text, found.value)
     raise ValueError("a path has at least one key")
 
 
@@ -72,32 +72,32 @@ def remove_json(text: str, path: tuple[str, ...]) -> str:
         KeyError: there is no such member.
         ValueError: the text is not written in a way we can change.
     """
-    place = _object(text, _skip(text, 0))
+    place = _parse_object(text, _skip(text, 0))
     for key in path[:-1]:
-        place = _object(text, _found(place, key).value)
-    member = _found(place, path[-1])
+        place = _parse_object(text, _member_of(place, key).value)
+    member = _member_of(place, path[-1])
     number = place.members.index(member)
     after = _skip(text, member.end)
     comma_after = text[after] == ","
-    cuts = [_cut(text, member, after + 1 if comma_after else member.end)]
+    cuts = [_extent_of(text, member, after + 1 if comma_after else member.end)]
     if number and not comma_after:
         comma = _skip(text, place.members[number - 1].end)
         beside = not text[comma + 1 : member.start].strip(" \t")
         cuts = [(comma, member.end)] if beside else [(comma, comma + 1), *cuts]
     for start, end in reversed(cuts):
         text = text[:start] + text[end:]
-    return _closed_up(text, place.opened) if len(place.members) == 1 else text
+    return _collapse_if_empty(text, place.opened) if len(place.members) == 1 else text
 
 
-def _found(place: _Object, key: str) -> _Member:
+def _member_of(place: _Object, key: str) -> _Member:
     member = place.find(key)
     if member is None:
         raise KeyError(key)
     return member
 
 
-def _cut(text: str, member: _Member, end: int) -> tuple[int, int]:
-    """Return what goes with a member: its line where it has one for itself, else the blanks after it."""
+def _extent_of(text: str, member: _Member, end: int) -> tuple[int, int]:
+    """Return the span to remove with a member: its line if it is alone there, else the blanks after it."""
     before = len(text[: member.start].rstrip(" \t"))
     begins_line = before > 0 and text[before - 1] == "\n"
     rest = _REST_OF_LINE.match(text, end)
@@ -109,9 +109,9 @@ def _cut(text: str, member: _Member, end: int) -> tuple[int, int]:
     return member.start, end
 
 
-def _closed_up(text: str, opened: int) -> str:
-    """Return a text whose object, if nothing at all is left in it, is written as `{}`."""
-    closed = _object(text, opened).closed
+def _collapse_if_empty(text: str, opened: int) -> str:
+    """Write an object as `{}` if nothing is left in it, not even a comment."""
+    closed = _parse_object(text, opened).closed
     return text if text[opened + 1 : closed].strip() else text[: opened + 1] + text[closed:]
 
 
@@ -122,7 +122,7 @@ def _insert(text: str, place: _Object, key: str, value: Any) -> str:
     last = place.members[-1].end
     spread = "\n" in text[place.opened : place.closed]
     indent = _indent_at(text, place.members[0].start)
-    member = f"{json.dumps(key, ensure_ascii=False)}: {_dumped(text, value, indent if spread else None)}"
+    member = f"{json.dumps(key, ensure_ascii=False)}: {_dump(text, value, indent if spread else None)}"
     comma = _skip(text, last)
     trailing = text[comma] == ","
     end = comma + 1 if trailing else last
@@ -137,18 +137,18 @@ def _fill(text: str, place: _Object, key: str, value: Any) -> str:
     name = json.dumps(key, ensure_ascii=False)
     inside = text[place.opened + 1 : place.closed].rstrip()
     if not _is_spread(text) and not inside:
-        return f"{text[: place.opened]}{{{name}: {_dumped(text, value, None)}}}{text[place.closed + 1 :]}"
+        return f"{text[: place.opened]}{{{name}: {_dump(text, value, None)}}}{text[place.closed + 1 :]}"
     base = _indent_at(text, place.opened)
-    indent = base + _unit(text)
-    member = f"\n{indent}{name}: {_dumped(text, value, indent)}\n{base}"
+    indent = base + _indent_unit(text)
+    member = f"\n{indent}{name}: {_dump(text, value, indent)}\n{base}"
     return text[: place.opened + 1] + inside + member + text[place.closed :]
 
 
-def _dumped(text: str, value: Any, indent: str | None) -> str:
-    """Return a value as it is written in a text, after so much indentation; None keeps it on one line."""
+def _dump(text: str, value: Any, indent: str | None) -> str:
+    """Return a value in the style of a text, with an indentation; None keeps it on one line."""
     if indent is None or not _is_spread(text):
         return json.dumps(value, ensure_ascii=False)
-    return json.dumps(value, ensure_ascii=False, indent=_unit(text)).replace("\n", f"\n{indent}")
+    return json.dumps(value, ensure_ascii=False, indent=_indent_unit(text)).replace("\n", f"\n{indent}")
 
 
 def _is_spread(text: str) -> bool:
@@ -156,7 +156,7 @@ def _is_spread(text: str) -> bool:
     return "\n" in text.strip() or text.strip().replace(" ", "") == "{}"
 
 
-def _unit(text: str) -> str:
+def _indent_unit(text: str) -> str:
     """Return one step of a text's indentation."""
     found = _INDENTED.search(text)
     return found[1] if found else _DEFAULT_INDENT
@@ -168,7 +168,7 @@ def _indent_at(text: str, place: int) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-def _object(text: str, opened: int) -> _Object:
+def _parse_object(text: str, opened: int) -> _Object:
     if text[opened] != "{":
         raise ValueError(f"there is no object at character {opened}")
     members = []
@@ -178,14 +178,14 @@ def _object(text: str, opened: int) -> _Object:
         if key is None:
             raise ValueError(f"there is no key at character {at}")
         value = _skip(text, _skip(text, key.end()) + 1)
-        end = _end_of_value(text, value)
+        end = _skip_value(text, value)
         members.append(_Member(json.loads(key[0]), at, value, end))
         at = _skip(text, end)
         at = _skip(text, at + 1) if text[at] == "," else at
     return _Object(opened, at, tuple(members))
 
 
-def _end_of_value(text: str, start: int) -> int:
+def _skip_value(text: str, start: int) -> int:
     if text[start] in "{[":
         depth = 0
         for found in _NESTED.finditer(text, start):
@@ -199,6 +199,6 @@ def _end_of_value(text: str, start: int) -> int:
 
 
 def _skip(text: str, at: int) -> int:
-    """Return where the next thing stands that is neither blank nor comment."""
+    """Return the position of the next token after blanks and comments."""
     found = _SKIPPED.match(text, at)
     return found.end() if found else at

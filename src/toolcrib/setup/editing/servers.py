@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from toolcrib.crib.config.dialects import carried_name
+from toolcrib.crib.config.dialects import namespace_for
 from toolcrib.crib.config.files import load_text
 from toolcrib.crib.config.reading import BOM, file_refusal, is_toml, parse, read_text
 from toolcrib.crib.config.sections import (
@@ -40,7 +40,7 @@ ABSENT = "absent"
 Changes = Mapping[str, Mapping[str, Any] | None]
 """Servers by name, in the shape that a file has them; None takes one out."""
 Check = Callable[[Path, str], object]
-"""Says whether a text may be in a file; raises ConfigError where not."""
+"""Checks the new text of a file; raises ConfigError."""
 
 
 def add_server(path: Path, name: str, server: Mapping[str, Any], *, replace: bool = False) -> Edit:
@@ -59,7 +59,7 @@ def add_server(path: Path, name: str, server: Mapping[str, Any], *, replace: boo
     place, written = find_server(path, document, name) or (section_of(document, toml=is_toml(path)), None)
     if written is not None and not replace:
         raise file_refusal(path, f"there is a server {written!r} already; --force replaces it", "name")
-    carried = name if is_toml(path) else carried_name(name)
+    carried = name if is_toml(path) else namespace_for(name)
     if written is None and carried != name:
         message = f"the name {name!r} would become {carried!r} when this file is read; use that one"
         raise file_refusal(path, message, "name")
@@ -85,15 +85,15 @@ def own_entry(path: Path, server: Mapping[str, Any], place: Place | None = None)
     if is_toml(path):
         return entry
     if place == OPENCODE:
-        return _of_opencode(path, entry)
+        return _to_opencode(path, entry)
     transport = entry.pop("transport", "http" if "url" in entry else None)
     aliases = {key: field.alias or key for key, field in ServerConfig.model_fields.items()}
     named = {aliases.get(key, key): value for key, value in entry.items()}
     return {"type": transport, **named} if transport else named
 
 
-def _of_opencode(path: Path, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return a server as opencode writes it."""
+def _to_opencode(path: Path, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a server in the form of opencode."""
     made: dict[str, Any] = {"type": "remote" if "url" in entry else "local"}
     if "command" in entry:
         made["command"] = [entry.pop("command"), *entry.pop("args", ())]
@@ -129,13 +129,13 @@ def remove_server(path: Path, name: str) -> Edit:
 
 
 def find_server(path: Path, document: Mapping[str, Any], name: str) -> tuple[Place, str] | None:
-    """Return where a configuration has the server of a name, and what it is called there; None: nowhere."""
+    """Return the place of a server in a configuration, and its name there; None if there is none."""
     alike = None
     for place in places_in(document, toml=is_toml(path)):
         for written in servers_in(document, place):
             if written == name:
                 return place, written
-            if alike is None and not is_toml(path) and carried_name(written) == name:
+            if alike is None and not is_toml(path) and namespace_for(written) == name:
                 alike = place, written
     return alike
 
@@ -164,7 +164,7 @@ def edit_servers(
     made, wanted = edit_text(path, before or "", changes, place)
     if check is not None:
         check(path, made)
-    touched = _touched(document, place, changes)
+    touched = _current_entries(document, place, changes)
 
     def again() -> Edit:
         current = servers_in(document_of(path, read_text(path)), place)
@@ -189,7 +189,7 @@ _COMMITTED = (
 )
 
 
-def _touched(document: Mapping[str, Any], place: Place, changes: Changes) -> dict[str, Any]:
+def _current_entries(document: Mapping[str, Any], place: Place, changes: Changes) -> dict[str, Any]:
     known = servers_in(document, place)
     return {name: known.get(name) for name in changes}
 
@@ -208,15 +208,15 @@ def _may_be_committed(path: Path) -> bool:
         place = path.resolve()
         if not any((folder / ".git").exists() for folder in place.parents):
             return False
-        asked = ["git", "-C", str(_existing(place.parent)), "check-ignore", "--quiet", str(place)]
+        asked = ["git", "-C", str(_read_file(place.parent)), "check-ignore", "--quiet", str(place)]
         ignored = subprocess.run(asked, capture_output=True, timeout=_GIT_TIME, check=False)  # noqa: S603 - no shell
     except (OSError, subprocess.SubprocessError):
         return True  # without git nobody knows what is ignored
     return ignored.returncode != 0
 
 
-def _existing(folder: Path) -> Path:
-    return folder if folder.exists() else _existing(folder.parent)
+def _read_file(folder: Path) -> Path:
+    return folder if folder.exists() else _read_file(folder.parent)
 
 
 def edit_text(path: Path, before: str, changes: Changes, place: Place) -> tuple[str, dict[str, Any]]:
@@ -228,21 +228,21 @@ def edit_text(path: Path, before: str, changes: Changes, place: Place) -> tuple[
     document = document_of(path, before)
     text, restore = _plain_lines(before)
     try:
-        wanted = _changed(document, place, changes)
+        wanted = _apply_changes(document, place, changes)
         for name, server in changes.items():
-            text = _one_change(text, (*place, name), server, toml=is_toml(path))
+            text = _only_change(text, (*place, name), server, toml=is_toml(path))
         made = restore(text)
-        right = _filled(document_of(path, made), place) == _filled(wanted, place)
+        right = _drop_empty_section(document_of(path, made), place) == _drop_empty_section(wanted, place)
     except (ValueError, IndexError, KeyError, RecursionError) as error:
         reason = "it is nested too deep" if isinstance(error, RecursionError) else f"{error}"
-        raise _unsafe(path, reason) from error
+        raise _refuse_edit(path, reason) from error
     if not right:
-        raise _unsafe(path, "something else in it would change too")
+        raise _refuse_edit(path, "something else in it would change too")
     return made, wanted
 
 
 def document_of(path: Path, text: str | None) -> dict[str, Any]:
-    """Return what the text of a file says; nothing, where there is none or it is blank.
+    """Parse the text of a file; a missing or blank one is an empty document.
 
     Raises:
         ConfigError: it is not JSON, or in a `.toml` file not TOML.
@@ -250,8 +250,8 @@ def document_of(path: Path, text: str | None) -> dict[str, Any]:
     return parse(path, text) if text and text.removeprefix(BOM).strip() else {}
 
 
-def _changed(document: Any, place: Place, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document as it is to be."""
+def _apply_changes(document: Any, place: Place, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a document with the changes."""
     wanted: dict[str, Any] = copy.deepcopy(document)
     section = wanted
     for key in place:
@@ -266,7 +266,7 @@ def _changed(document: Any, place: Place, changes: Mapping[str, Any]) -> dict[st
     return wanted
 
 
-def _one_change(text: str, path: Place, server: Mapping[str, Any] | None, *, toml: bool) -> str:
+def _only_change(text: str, path: Place, server: Mapping[str, Any] | None, *, toml: bool) -> str:
     text = text or ("" if toml else "{}\n")
     if server is None:
         try:
@@ -276,18 +276,18 @@ def _one_change(text: str, path: Place, server: Mapping[str, Any] | None, *, tom
     return set_toml(text, path, dict(server)) if toml else set_json(text, path, dict(server))
 
 
-def _filled(document: dict[str, Any], place: Place) -> dict[str, Any]:
-    """Return a document without the section of its servers where that is empty, as TOML often has none."""
+def _drop_empty_section(document: dict[str, Any], place: Place) -> dict[str, Any]:
+    """Remove the section of servers from a document if it is empty, as TOML often has none."""
     if not place:
         return document
     inside = document.get(place[0])
-    made = _filled(inside, place[1:]) if isinstance(inside, dict) else inside
+    made = _drop_empty_section(inside, place[1:]) if isinstance(inside, dict) else inside
     rest = {key: value for key, value in document.items() if key != place[0]}
     return rest if made is None or made == {} else {**rest, place[0]: made}
 
 
 def _plain_lines(text: str) -> tuple[str, Callable[[str], str]]:
-    r"""Return a text whose lines end with `\n` and that begins with no mark, and what gives both back."""
+    r"""Normalize line ends and remove a byte order mark; return the text, and a function that undoes it."""
     mark = BOM if text.startswith(BOM) else ""
     plain = text.removeprefix(BOM)
     if plain.count("\r\n") != plain.count("\n") or "\r\n" not in plain:
@@ -295,6 +295,6 @@ def _plain_lines(text: str) -> tuple[str, Callable[[str], str]]:
     return plain.replace("\r\n", "\n"), lambda made: mark + made.replace("\n", "\r\n")
 
 
-def _unsafe(path: Path, reason: str) -> ConfigError:
+def _refuse_edit(path: Path, reason: str) -> ConfigError:
     message = f"it cannot be edited without harm, and is left as it is: {reason}; edit it by hand"
     return file_refusal(path, message[:500], "edit")

@@ -13,7 +13,7 @@ from tomlkit.items import AoT, InlineTable, Item, Key, Table, Whitespace
 
 _MAX_CHARACTERS = 2**17
 _MAX_WORK = 20_000
-"""How much is parsed at most: for each key the square of its depth, which is what tomlkit takes."""
+"""Limit for the sum of the squared depths of all keys, to which the time of tomlkit is proportional."""
 _MARK = "\0\n"
 """The place of what was taken out; no TOML text has it."""
 
@@ -37,13 +37,13 @@ def set_toml(text: str, path: tuple[str, ...], value: dict[str, Any]) -> str:
     inline = tomlkit.inline_table()
     inline.update(value)
     pairs = [f"{key.as_string()} = {item.as_string()}\n" for key, item in inline.value.body if key]
-    table = "".join([f"[{_dotted(path)}]\n", *pairs])
+    table = "".join([f"[{_header_of(path)}]\n", *pairs])
     try:
-        before, after, key_path = _cut(text, path)
+        before, after, key_path = _split_at(text, path)
     except KeyError:
         gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
         return f"{text}{gap}{table}"
-    line = f"{_dotted(key_path)} = {inline.as_string()}\n" if key_path else table
+    line = f"{_header_of(key_path)} = {inline.as_string()}\n" if key_path else table
     return f"{before}{line}{after}"
 
 
@@ -57,27 +57,27 @@ def remove_toml(text: str, path: tuple[str, ...]) -> str:
         KeyError: there is no such table.
         ValueError: the text cannot be edited.
     """
-    before, after, _ = _cut(text, path)
+    before, after, _ = _split_at(text, path)
     is_alone = not before or before.endswith("\n\n")
     left = before + (after.removeprefix("\n") if is_alone else after)
     return left.rstrip("\n") + "\n" if left.strip() else ""
 
 
-def _dotted(path: tuple[str, ...]) -> str:
+def _header_of(path: tuple[str, ...]) -> str:
     return tomlkit.key(path).as_string()
 
 
-def _cut(text: str, path: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
-    """Return what stands before and after the table at a path, and the key it is written under.
+def _split_at(text: str, path: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
+    """Return the text before and after the table at a path, and the key of its header.
 
     The key is that of a line, such as `time = { command = "uvx" }` under `[servers]`; it is empty where the
     table has a header of its own.
     """
     try:
-        if len(text) > _MAX_CHARACTERS or _work(tomllib.loads(text)) > _MAX_WORK:
+        if len(text) > _MAX_CHARACTERS or _parse_cost(tomllib.loads(text)) > _MAX_WORK:
             raise ValueError("it is too large")
         document = tomlkit.parse(text)
-        places = list(_places(document.body, path))
+        places = list(_find_places(document.body, path))
         if not places:
             raise KeyError(path[-1])
         key, item = places[0][0][places[0][1]]
@@ -91,21 +91,21 @@ def _cut(text: str, path: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
     return before, after, () if has_header else path[headers:]
 
 
-def _work(value: Any, depth: int = 1) -> int:
+def _parse_cost(value: Any, depth: int = 1) -> int:
     if isinstance(value, dict):
-        return sum(depth * depth + _work(each, depth + 1) for each in value.values())
-    return sum(_work(each, depth + 1) for each in value) if isinstance(value, list) else 0
+        return sum(depth * depth + _parse_cost(each, depth + 1) for each in value.values())
+    return sum(_parse_cost(each, depth + 1) for each in value) if isinstance(value, list) else 0
 
 
-def _places(body: _Body, path: tuple[str, ...], headers: int = 0) -> Iterator[tuple[_Body, int, int]]:
-    """Yield each place where a path is written, and how many of its keys the headers above have."""
+def _find_places(body: _Body, path: tuple[str, ...], headers: int = 0) -> Iterator[tuple[_Body, int, int]]:
+    """Yield each place where a path is written, and the number of its keys in the headers above."""
     for number, (key, item) in enumerate(body):
         if key is None or key.key != path[0]:
             continue
         if len(path) == 1:
             yield body, number, headers
         elif isinstance(item, Table):
-            yield from _places(item.value.body, path[1:], headers + (not key.is_dotted()))
+            yield from _find_places(item.value.body, path[1:], headers + (not key.is_dotted()))
         elif isinstance(item, InlineTable) and path[1] in item:
             raise ValueError(f"{path[1]!r} is within the braces of {path[0]!r}")
 

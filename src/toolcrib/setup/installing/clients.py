@@ -1,4 +1,4 @@
-"""The MCP clients that we know: where their files are, and how they write down a server."""
+"""The known MCP clients: the paths of their files, and their format for a server."""
 
 import os
 import re
@@ -26,7 +26,7 @@ ITSELF = "it is toolcrib itself"
 _OUR_NAME = re.compile(
     r"(?:-m)?toolcrib(?:\.exe|\.cli(?:\.__main__)?)?(?:\[[\w,]*\])?(?:[=@<>~!].*)?", re.IGNORECASE
 )
-"""What stands for toolcrib on a command line: a program, a module, or a package with its version."""
+"""Names of toolcrib in a command line: a program, a module, or a package with its version."""
 _ANYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 _DEFAULT_PORT: int = GatewaySettings.model_fields["port"].default
 
@@ -36,21 +36,21 @@ class Client:
     """One MCP client."""
 
     name: str
-    """What the command calls it."""
+    """Its name on the command line."""
     title: str
-    """What people call it."""
+    """Its name in texts."""
     user: _Folders
-    """Where the file is that holds for a user, by environment, platform and home."""
+    """The path of the user's file, by environment, platform and home."""
     project: str | None = None
-    """Where in a project a file of its own may be; None where it has no such thing."""
+    """The path of a project's file; None if the client has none."""
     place: Place = ("mcpServers",)
     """Under which keys the servers stand."""
     url: str | None = "url"
-    """What it calls the address of a server; None where it only starts commands."""
+    """Its key for the URL of a server; None if it only starts commands."""
     typed: bool = False
     """Whether its entries name the transport, as `type`."""
     variables: Literal["plain", "env", "none"] = "none"
-    """How it writes what stands in the environment: `${VAR}`, `${env:VAR}`, or not at all."""
+    """Its syntax for environment variables: `${VAR}`, `${env:VAR}`, or none."""
     passes_environment: bool = False
     """Whether the servers that it starts inherit its whole environment."""
 
@@ -84,22 +84,24 @@ def _home(*parts: str) -> _Folders:
 
 
 def _applications(*parts: str) -> _Folders:
-    """Return where a desktop application keeps a file on each platform."""
-    return lambda environ, platform, home: _shared(environ, platform, home).joinpath(*parts)
+    """Return the path of a file of a desktop application on each platform."""
+    return lambda environ, platform, home: _config_folder(environ, platform, home).joinpath(*parts)
 
 
-def _shared(environ: Mapping[str, str], platform: str, home: Path | None) -> Path:
+def _config_folder(environ: Mapping[str, str], platform: str, home: Path | None) -> Path:
     return platform_folder("config", environ, platform, home)
 
 
-def _zed(environ: Mapping[str, str], platform: str, home: Path | None) -> Path:
+def _zed_file(environ: Mapping[str, str], platform: str, home: Path | None) -> Path:
     if platform == "darwin":
         return home_folder(home) / ".config" / "zed" / "settings.json"
-    return _shared(environ, platform, home) / ("Zed" if platform == "win32" else "zed") / "settings.json"
+    return (
+        _config_folder(environ, platform, home) / ("Zed" if platform == "win32" else "zed") / "settings.json"
+    )
 
 
-def _moved(variable: str, usual: str, name: str) -> _Folders:
-    """Return where a file is whose folder a variable may name."""
+def _movable(variable: str, usual: str, name: str) -> _Folders:
+    """Return the path of a file in a folder that a variable may name."""
 
     def find(environ: Mapping[str, str], _platform: str, home: Path | None) -> Path:
         folder = environ.get(variable)
@@ -112,7 +114,7 @@ _KNOWN = (
     Client(
         "claude",
         "Claude Code",
-        _moved("CLAUDE_CONFIG_DIR", ".", ".claude.json"),
+        _movable("CLAUDE_CONFIG_DIR", ".", ".claude.json"),
         ".mcp.json",
         typed=True,
         variables="plain",
@@ -151,11 +153,11 @@ _KNOWN = (
     Client(
         "codex",
         "Codex",
-        _moved("CODEX_HOME", ".codex", "config.toml"),
+        _movable("CODEX_HOME", ".codex", "config.toml"),
         ".codex/config.toml",
         ("mcp_servers",),
     ),
-    Client("zed", "Zed", _zed, ".zed/settings.json", ("context_servers",), passes_environment=True),
+    Client("zed", "Zed", _zed_file, ".zed/settings.json", ("context_servers",), passes_environment=True),
     Client("cline", "Cline", _applications(*_CLINE)),
 )
 CLIENTS: dict[str, Client] = {client.name: client for client in _KNOWN}
@@ -163,7 +165,7 @@ CLIENTS: dict[str, Client] = {client.name: client for client in _KNOWN}
 
 
 def shape(client: Client, server: ServerConfig) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
-    """Return a server as a client writes it, and what is lost by that; None where it cannot have it.
+    """Return a server in the format of a client, and its losses; None if the client cannot have it.
 
     >>> shape(CLIENTS["windsurf"], ServerConfig(url="https://example.com/mcp"))[0]
     {'serverUrl': 'https://example.com/mcp'}
@@ -172,19 +174,19 @@ def shape(client: Client, server: ServerConfig) -> tuple[dict[str, Any] | None, 
         return None, (f"{client.title} starts commands, and does not reach a url",)
     if server.transport == "sse" and client.name == "codex":
         return None, (f"{client.title} does not speak the old transport 'sse'",)
-    entry = dict(_reached(client, server) if server.url is not None else _started(client, server))
+    entry = dict(_url_entry(client, server) if server.url is not None else _stdio_entry(client, server))
     if server.disabled:
         entry |= {"enabled": False} if client.name in {"codex", "zed"} else {"disabled": True}
     if client.name == "codex":
-        entry = _codex(entry)
-    entry, notes = _with_variables(client, entry)
+        entry = _codex_variables(entry)
+    entry, notes = _write_variables(client, entry)
     if server.inherit and not client.passes_environment:
         names = ", ".join(server.inherit)
         notes = (*notes, f"{client.title} does not pass on its environment: write {names} into its `env`")
     return entry, notes
 
 
-def _started(client: Client, server: ServerConfig) -> Iterator[tuple[str, Any]]:
+def _stdio_entry(client: Client, server: ServerConfig) -> Iterator[tuple[str, Any]]:
     if client.typed:
         yield "type", "stdio"
     yield "command", server.command
@@ -195,7 +197,7 @@ def _started(client: Client, server: ServerConfig) -> Iterator[tuple[str, Any]]:
         yield "cwd", server.cwd
 
 
-def _reached(client: Client, server: ServerConfig) -> Iterator[tuple[str, Any]]:
+def _url_entry(client: Client, server: ServerConfig) -> Iterator[tuple[str, Any]]:
     if client.typed:
         yield "type", server.transport
     elif client.name == "cline":
@@ -206,8 +208,8 @@ def _reached(client: Client, server: ServerConfig) -> Iterator[tuple[str, Any]]:
         yield "http_headers" if client.name == "codex" else "headers", dict(server.headers)
 
 
-def _codex(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry whose variables are named as Codex names them."""
+def _codex_variables(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry with its variables in the form of Codex."""
     made = dict(entry)
     env, headers = dict(made.get("env", {})), dict(made.get("http_headers", {}))
     same = [name for name, value in env.items() if value in {f"${{{name}}}", f"${{env:{name}}}"}]
@@ -225,8 +227,8 @@ def _codex(entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _with_variables(client: Client, entry: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return an entry with the variables written as a client reads them, and what it cannot read."""
+def _write_variables(client: Client, entry: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return an entry with variables in the syntax of a client, and those that it cannot read."""
     if client.variables == "plain":
         return entry, ()
     left: list[str] = []
@@ -237,7 +239,7 @@ def _with_variables(client: Client, entry: dict[str, Any]) -> tuple[dict[str, An
             left.append(text)
         return made
 
-    made = _mapped(entry, write)
+    made = _map_texts(entry, write)
     if not left:
         return made, ()
     names = sorted({name for text in left for name in re.findall(r"\$\{(?:env:)?(\w+)", text)})
@@ -245,13 +247,13 @@ def _with_variables(client: Client, entry: dict[str, Any]) -> tuple[dict[str, An
     return made, (message,)
 
 
-def _mapped(value: Any, write: Callable[[str], str]) -> Any:
-    """Return a value with all its texts, but the keys, written in another way."""
+def _map_texts(value: Any, write: Callable[[str], str]) -> Any:
+    """Return a copy of a JSON value with a function applied to its texts, but not to keys."""
     if isinstance(value, str):
         return write(value)
     if isinstance(value, dict):
-        return {key: _mapped(member, write) for key, member in value.items()}
-    return [_mapped(member, write) for member in value] if isinstance(value, list) else value
+        return {key: _map_texts(member, write) for key, member in value.items()}
+    return [_map_texts(member, write) for member in value] if isinstance(value, list) else value
 
 
 def is_toolcrib(server: ServerConfig, port: int | None = None) -> bool:
@@ -267,14 +269,14 @@ def is_toolcrib(server: ServerConfig, port: int | None = None) -> bool:
     False
     """
     if server.url is not None:
-        return _reaches_us(server.url, _DEFAULT_PORT if port is None else port)
+        return _is_own_url(server.url, _DEFAULT_PORT if port is None else port)
     words = [word for part in (server.command or "", *server.args) for word in part.split()]
     names = [PurePath(word.replace("\\", "/")).name for word in words]
     first = next((place for place, name in enumerate(names) if _OUR_NAME.fullmatch(name)), len(names))
     return "serve" in names[first:]
 
 
-def _reaches_us(url: str, port: int) -> bool:
+def _is_own_url(url: str, port: int) -> bool:
     try:
         parts = urlsplit(url)
         host, given = parts.hostname or "", parts.port

@@ -21,7 +21,7 @@ ENVIRONMENT_NOTE = (
     "gives its servers its whole environment, and toolcrib only a part of it: "
     """`inherit = ["AWS_*"]` gives a server more, `inherit = ["*"]` all"""
 )
-"""How the note ends that servers may miss variables which their client gave them."""
+"""End of the note that servers may miss variables which their client gave them."""
 _INPUT = re.compile(r"\$\{input:([^}]+)\}")
 _BARE_VARIABLE = re.compile(r"(?<!\$)\$([A-Za-z_][A-Za-z0-9_]*)")
 _WORDS = re.compile(r"[^A-Za-z0-9]+")
@@ -46,11 +46,11 @@ class Found:
     names: dict[str, str] = field(default_factory=dict)
     """Under which names the client has them."""
     notes: list[str] = field(default_factory=list)
-    """What there is to know about them, for people to read."""
+    """Notes for the user."""
     itself: list[str] = field(default_factory=list)
     """Under which names it has toolcrib."""
     lossy: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Which servers would be others without what we do not read, and the keys of that."""
+    """Servers that would behave differently without keys that we do not read, and these keys."""
 
     def update(self, other: "Found") -> None:
         """Add what another file says; what is known already stays."""
@@ -65,7 +65,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What taking over servers comes to."""
+    """The result of an import; nothing is written yet."""
 
     edit: Edit
     """The change of our configuration."""
@@ -110,9 +110,9 @@ def servers_of(
         if client.name == "claude":
             # What one person has in one project alone stands apart there, and wins.
             place = ("projects", str(folder), *client.place)
-            found.update(_read(user, _document(user), place, client, port))
+            found.update(_read_place(user, _document(user), place, client, port))
     for path in paths:
-        found.update(_read(path, _document(path), client.place, client, port))
+        found.update(_read_place(path, _document(path), client.place, client, port))
     found.files = [path for path in dict.fromkeys(found.files) if path.is_file()]
     _note_environment(client, found)
     return found
@@ -142,9 +142,9 @@ def read_servers(path: Path) -> Found:
     if is_toml(path) and codex.place[0] not in document:
         return Found([path], dict(load(path).servers))
     if is_toml(path):
-        return _read(path, document, codex.place, codex)
+        return _read_place(path, document, codex.place, codex)
     client = CLIENTS["gemini"] if ".gemini" in path.parts else None
-    found = _read(path, document, section_of(document), client)
+    found = _read_place(path, document, section_of(document), client)
     owners = (each for each in CLIENTS.values() if each.project and path.match(f"*/{each.project}"))
     _note_environment(client or next(owners, None), found)
     return found
@@ -208,38 +208,38 @@ def written(server: ServerConfig) -> dict[str, Any]:
     return entry
 
 
-def _read(
+def _read_place(
     path: Path, document: Mapping[str, Any], place: Place, client: Client | None, port: int | None = None
 ) -> Found:
     """Return the servers at one place of a file; those that are broken are left out, with a note."""
     found = Found([path])
-    dialect = _DIALECTS.get(client.name if client else "", _as_it_is)
+    dialect = _DIALECTS.get(client.name if client else "", _unchanged)
     inputs = _Inputs(at(document, (*place[:-1], "inputs")))
-    plain = {name: dialect(each) for name, each in _section(document, place, found, path).items()}
+    plain = {name: dialect(each) for name, each in _read_section(document, place, found, path).items()}
     parts = read_client({"mcpServers": inputs.replaced(plain)}, path.parent)
     found.notes += [f"{path}: {problem}" for problem in parts.problems]
     for name, entry in parts.servers.items():
-        server = _server(name, entry, found)
+        server = _parse_server(name, entry, found)
         if server is None:
             continue
         if is_toolcrib(server, port):
-            found.itself.append(_called(parts, name))
+            found.itself.append(_name_in_file(parts, name))
             found.notes.append(f"{name!r} is left out: {ITSELF}")
             continue
-        _note_lost(name, server, found)
+        _note_lost_keys(name, server, found)
         if _WORKSPACE in json.dumps(entry, default=str):
             found.notes.append(f"{name!r}: {_WORKSPACE} is no folder outside of a project; write one instead")
-        found.servers[name] = _settled(server, path)
-        found.names[name] = _called(parts, name)
+        found.servers[name] = _anchor_folder(server, path)
+        found.names[name] = _name_in_file(parts, name)
     return found
 
 
-def _called(parts: RawConfig, name: str) -> str:
+def _name_in_file(parts: RawConfig, name: str) -> str:
     return parts.places[name].removeprefix("/mcpServers/")
 
 
-def _section(document: Mapping[str, Any], place: Place, found: Found, path: Path) -> dict[str, Any]:
-    """Return what stands at a place by name, or note why nothing can be read there."""
+def _read_section(document: Mapping[str, Any], place: Place, found: Found, path: Path) -> dict[str, Any]:
+    """Return the servers at a place by name, or note the reason why they cannot be read."""
     if at(document, place) is None or not place:
         return servers_in(document, place)
     problems: list[Problem] = []
@@ -248,8 +248,8 @@ def _section(document: Mapping[str, Any], place: Place, found: Found, path: Path
     return servers
 
 
-def _server(name: str, entry: Any, found: Found) -> ServerConfig | None:
-    """Return a server, or note why it is none."""
+def _parse_server(name: str, entry: Any, found: Found) -> ServerConfig | None:
+    """Parse a server, or note the reason why it is invalid."""
     if not isinstance(entry, Mapping):
         found.notes.append(f"{name!r} is left out: it must be an object, not {type(entry).__name__}")
         return None
@@ -260,7 +260,7 @@ def _server(name: str, entry: Any, found: Found) -> ServerConfig | None:
         return None
 
 
-def _note_lost(name: str, server: ServerConfig, found: Found) -> None:
+def _note_lost_keys(name: str, server: ServerConfig, found: Found) -> None:
     """Note the keys of a server that we do not read, and whether it is another server without them."""
     extra = server.model_extra or {}
     lost = tuple(sorted(key for key, value in extra.items() if value and key not in _SILENT))
@@ -275,7 +275,7 @@ def renamed(found: Found, taken: Iterable[str]) -> dict[str, str]:
     return {found.names[name]: name for name in taken if found.names.get(name, name) != name}
 
 
-def renamed_note(written: str, name: str) -> str:
+def rename_note(written: str, name: str) -> str:
     """Return the note about a server that has another name here."""
     return f"{written!r} is {name!r} here: the ids of its tools begin with that, and allow fewer characters"
 
@@ -285,15 +285,15 @@ def lost_note(name: str, keys: tuple[str, ...]) -> str:
     return f"{name!r}: we do not read {', '.join(map(repr, keys))}, which is left behind"
 
 
-def _settled(server: ServerConfig, path: Path) -> ServerConfig:
-    """Return a server that means the same in another file."""
+def _anchor_folder(server: ServerConfig, path: Path) -> ServerConfig:
+    """Return a server with an absolute folder, so that it can move to another file."""
     if not server.cwd or server.cwd.startswith("${"):
         return server
     return server.replace(cwd=str(path.parent / Path(server.cwd).expanduser()))
 
 
 class _Inputs:
-    """What an editor would ask for, as variables of the environment."""
+    """The inputs that an editor would ask for, as environment variables."""
 
     def __init__(self, declared: Any) -> None:
         self._defaults = {
@@ -325,7 +325,7 @@ def _is_default(value: Any) -> bool:
     return isinstance(value, str) and bool(value) and not {"{", "}"}.intersection(value)
 
 
-def _codex(entry: Any) -> Any:
+def _from_codex(entry: Any) -> Any:
     """Return a server of Codex as most clients write it; what has another type stays, for others to judge."""
     if not isinstance(entry, dict):
         return entry
@@ -348,7 +348,7 @@ def _codex(entry: Any) -> Any:
     return {key: value for key, value in made.items() if value not in ({}, None)}
 
 
-def _gemini(entry: Any) -> Any:
+def _from_gemini(entry: Any) -> Any:
     """Return a server of Gemini CLI as most clients write it: `url` is `sse`, times are in milliseconds."""
     if not isinstance(entry, dict):
         return entry
@@ -359,17 +359,17 @@ def _gemini(entry: Any) -> Any:
         made["timeout"] /= 1000
     for table in ("env", "headers"):
         if isinstance(made.get(table), dict):
-            made[table] = {key: _braced(value) for key, value in made[table].items()}
+            made[table] = {key: _brace_variables(value) for key, value in made[table].items()}
     return made
 
 
-def _braced(value: Any) -> Any:
+def _brace_variables(value: Any) -> Any:
     """Return a value with `${NAME}` for `$NAME`, which only some read."""
     return _BARE_VARIABLE.sub(r"${\1}", value) if isinstance(value, str) else value
 
 
-def _as_it_is(entry: Any) -> Any:
+def _unchanged(entry: Any) -> Any:
     return entry
 
 
-_DIALECTS = {"codex": _codex, "gemini": _gemini}
+_DIALECTS = {"codex": _from_codex, "gemini": _from_gemini}

@@ -15,7 +15,7 @@ from toolcrib.crib.config.sections import servers_in
 from toolcrib.crib.config.settings import Settings
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.paths import HOME, anchored, find_config, project_config, user_config
+from toolcrib.paths import HOME, absolute_path, find_config, project_config, user_config
 from toolcrib.setup.editing.edit import Edit, backups
 from toolcrib.setup.editing.servers import document_of, edit_servers, edit_text
 from toolcrib.setup.editing.toml import set_toml
@@ -25,8 +25,8 @@ from toolcrib.setup.installing.imports import (
     Merge,
     lost_note,
     merge,
+    rename_note,
     renamed,
-    renamed_note,
     servers_of,
 )
 
@@ -38,25 +38,25 @@ class Export:
     servers: dict[str, dict[str, Any]]
     """The servers by name, as the client writes them."""
     text: str
-    """What its file would say."""
+    """The new text of its file."""
     notes: tuple[str, ...] = ()
-    """What it cannot have."""
+    """The parts that it cannot have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What making toolcrib a server of a client comes to; nothing is written yet."""
+    """The changes that make toolcrib a server of a client; nothing is written yet."""
 
     edit: Edit
     """The change of the client's file."""
     config: Path
     """The configuration that the gateway reads."""
     served: Settings
-    """What that configuration says once this is written."""
+    """The configuration after the change."""
     taken: Merge | None = None
     """The servers that move behind the gateway, where that is wanted."""
     notes: tuple[str, ...] = ()
-    """What there is to know about it, for people to read."""
+    """Notes for the user."""
 
     @property
     def changes(self) -> bool:
@@ -84,7 +84,7 @@ def export(client: Client, servers: Mapping[str, ServerConfig]) -> Export:
         notes += [f"{name!r}: {each}" for each in note]
         if entry is not None:
             shaped[name] = entry
-    return Export(shaped, _text(client, shaped), tuple(notes))
+    return Export(shaped, _render(client, shaped), tuple(notes))
 
 
 def install(  # noqa: PLR0913 - options, by name
@@ -97,7 +97,7 @@ def install(  # noqa: PLR0913 - options, by name
     replace: bool = False,
     force: bool = False,
 ) -> Installation:
-    """Return what makes toolcrib a server of a client.
+    """Return the changes that make toolcrib a server of a client.
 
     Args:
         client: who gets it.
@@ -114,16 +114,16 @@ def install(  # noqa: PLR0913 - options, by name
         ConfigError: a file is broken or cannot be edited safely; or there is nothing to serve; or the client
             has another server of that name.
     """
-    folder = anchored("." if folder is None else folder, "folder")
+    folder = absolute_path("." if folder is None else folder, "folder")
     path = client.file(scope, folder=folder)
-    config = _served(client, config, scope, folder, replace=replace)
-    port = _port(config)
+    config = _find_served_config(client, config, scope, folder, replace=replace)
+    port = _check_port(config)
     entry, notes = shape(client, gateway_server(config, scope, folder))
     found = servers_of(client, folder, only=path, port=port)
-    moving = _moving(config, found) if replace else _Moving()
+    moving = _plan_moving(config, found) if replace else _Moving()
     known = servers_in(document_of(path, read_text(path)), client.place)
     if name in known.keys() - {*moving.leaving, *found.itself} and not force:
-        raise ConfigError(str(path), (Problem("", "name", _taken(name)),))
+        raise ConfigError(str(path), (Problem("", "name", _name_taken(name)),))
     changes: dict[str, Mapping[str, Any] | None] = {name: entry}
     changes |= {raw: None for raw in moving.leaving if raw != name}
     edit = edit_servers(path, changes, place=client.place)
@@ -132,8 +132,8 @@ def install(  # noqa: PLR0913 - options, by name
     return Installation(edit, config, load_text(config, after or ""), moving.taken, (*notes, *all_notes))
 
 
-def _port(config: Path) -> int:
-    """Return where the gateway of a configuration listens; one that would serve itself is refused."""
+def _check_port(config: Path) -> int:
+    """Return the port of the gateway; refuse a configuration that would serve itself."""
     settings = load(config) if config.is_file() else Settings()
     if any(is_toolcrib(server, settings.gateway.port) for server in settings.servers.values()):
         reason = "it has toolcrib itself as a server, which would serve itself; remove that first"
@@ -147,23 +147,23 @@ class _Moving:
 
     taken: Merge | None = None
     leaving: tuple[str, ...] = ()
-    """What the client calls them."""
+    """Their names in the client's file."""
     notes: tuple[str, ...] = ()
 
 
-def _moving(config: Path, found: Found) -> _Moving:
-    stays = _staying(found)
+def _plan_moving(config: Path, found: Found) -> _Moving:
+    stays = _find_staying(found)
     taken = merge(config, {each: server for each, server in found.servers.items() if each not in stays})
     stays |= dict.fromkeys(taken.conflicts, "ours of that name is another server")
     leaving = tuple(raw for each, raw in found.names.items() if each not in stays)
     unmentioned = {lost_note(each, keys) for each, keys in found.lossy.items()}
     shown = (each for each in found.notes if not each.endswith(ITSELF) and each not in unmentioned)
     left = (f"{each!r} stays: {why}" for each, why in stays.items())
-    other_names = (renamed_note(raw, each) for raw, each in renamed(found, taken.servers).items())
+    other_names = (rename_note(raw, each) for raw, each in renamed(found, taken.servers).items())
     return _Moving(taken, leaving, (*shown, *left, *other_names, *taken.edit.notes))
 
 
-def _staying(found: Found) -> dict[str, str]:
+def _find_staying(found: Found) -> dict[str, str]:
     """Return the servers that would be others behind the gateway, and why."""
     return {
         name: f"behind the gateway it would lose {', '.join(map(repr, keys))}"
@@ -171,24 +171,26 @@ def _staying(found: Found) -> dict[str, str]:
     }
 
 
-def _taken(name: str) -> str:
+def _name_taken(name: str) -> str:
     return (
         f"there is another server {name!r}; --name gives ours another name, --replace moves that one behind "
         "the gateway where it can be moved, --force writes over it"
     )
 
 
-def _served(client: Client, config: Path | None, scope: Scope, folder: Path, *, replace: bool) -> Path:
+def _find_served_config(
+    client: Client, config: Path | None, scope: Scope, folder: Path, *, replace: bool
+) -> Path:
     """Return the configuration that the gateway is to read."""
     if config is not None:
         meant = config
     elif replace:
-        meant = _receiving(scope, folder)
+        meant = _find_receiving_config(scope, folder)
     else:
-        meant = find_config(folder) or _made(scope, folder)
+        meant = find_config(folder) or _default_config(scope, folder)
     is_theirs = meant.resolve() == client.file(scope, folder=folder).resolve()
     if replace:
-        return _made(scope, folder) if is_theirs else meant
+        return _default_config(scope, folder) if is_theirs else meant
     if meant.exists() and not is_theirs:
         return meant
     reason = (
@@ -200,28 +202,28 @@ def _served(client: Client, config: Path | None, scope: Scope, folder: Path, *, 
     raise ConfigError(str(meant), (Problem("", "install", reason),))
 
 
-def _receiving(scope: Scope, folder: Path) -> Path:
+def _find_receiving_config(scope: Scope, folder: Path) -> Path:
     """Return the configuration that the servers of a client move into where none is named.
 
     A user's stay out of a project, which others may share, and a project's stay in it.
     """
-    return user_config() if scope == "user" else project_config(folder) or _made(scope, folder)
+    return user_config() if scope == "user" else project_config(folder) or _default_config(scope, folder)
 
 
-def _made(scope: Scope, folder: Path) -> Path:
+def _default_config(scope: Scope, folder: Path) -> Path:
     """Return the configuration that is made where there is none but the client's file."""
     return user_config() if scope == "user" else folder / "toolcrib.toml"
 
 
 def gateway_server(config: Path, scope: Scope = "user", folder: Path | None = None) -> ServerConfig:
-    """Return how a client starts toolcrib's gateway.
+    """Return the server entry with which a client starts toolcrib's gateway.
 
     For a user it is named by its full path, because programs with windows have another PATH. In a project,
     which others share, nothing names this machine: the program by its name, the configuration from the
     folder of the project.
     """
     if scope == "project":
-        return ServerConfig(command="toolcrib", args=("serve", "--config", _from(folder, config)))
+        return ServerConfig(command="toolcrib", args=("serve", "--config", _relative_path(folder, config)))
     found = shutil.which("toolcrib")
     words = [sys.executable, "-m", "toolcrib.cli"] if found is None else [found]
     home = os.environ.get(HOME)
@@ -229,23 +231,23 @@ def gateway_server(config: Path, scope: Scope = "user", folder: Path | None = No
     return ServerConfig(command=words[0], args=tuple(args), env={HOME: home} if home else {})
 
 
-def _from(folder: Path | None, config: Path) -> str:
+def _relative_path(folder: Path | None, config: Path) -> str:
     """Return the path of a configuration as others can use it too: from the folder, where it is in that."""
     base, path = (Path.cwd() if folder is None else folder).absolute(), config.absolute()
     return path.relative_to(base).as_posix() if path.is_relative_to(base) else str(path)
 
 
 def _shared_notes(config: Path, scope: Scope, folder: Path) -> Iterator[str]:
-    """Yield what others who share a project's file lack."""
+    """Yield notes about files that other users of a project's file do not have."""
     if scope != "project":
         return
-    if Path(_from(folder, config)).is_absolute():
+    if Path(_relative_path(folder, config)).is_absolute():
         yield f"{config} is not in the project: others who share its file do not have it"
     if shutil.which("toolcrib") is None:
         yield "there is no `toolcrib` on the PATH, by which the project's file starts it; install it there"
 
 
-def _text(client: Client, servers: Mapping[str, Mapping[str, Any]]) -> str:
+def _render(client: Client, servers: Mapping[str, Mapping[str, Any]]) -> str:
     """Return servers as the text of a client's file."""
     if client.name == "codex":
         text = ""
@@ -268,7 +270,7 @@ def undo(client: Client, *, scope: Scope = "user", folder: Path | None = None) -
     Raises:
         ConfigError: there is nothing to undo, or the file cannot be edited safely.
     """
-    folder = anchored("." if folder is None else folder, "folder")
+    folder = absolute_path("." if folder is None else folder, "folder")
     path = client.file(scope, folder=folder)
     text = read_text(path)
     current = servers_in(document_of(path, text), client.place)
@@ -281,7 +283,7 @@ def undo(client: Client, *, scope: Scope = "user", folder: Path | None = None) -
             notes.append(f"{backup} is passed over: {'; '.join(map(str, error.problems))}")
             continue
         if before != current:
-            edit = edit_servers(path, _towards(current, before), place=client.place)
+            edit = edit_servers(path, _diff_servers(current, before), place=client.place)
             if _only_differ_in_servers(client, path, text or "", kept):
                 edit = replace(edit, after=kept)
             return replace(edit, notes=(*edit.notes, *notes))
@@ -292,7 +294,7 @@ def undo(client: Client, *, scope: Scope = "user", folder: Path | None = None) -
     raise ConfigError(str(path), (Problem("", "backup", message),))
 
 
-def _towards(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _diff_servers(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Return the changes that make one set of servers another."""
     changes = {name: server for name, server in wanted.items() if current.get(name) != server}
     return changes | dict.fromkeys(current.keys() - wanted.keys())
@@ -303,7 +305,7 @@ def _only_differ_in_servers(client: Client, path: Path, one: str, other: str) ->
     for before, after in ((other, one), (one, other)):
         old, wanted = (servers_in(document_of(path, text), client.place) for text in (before, after))
         try:
-            made, _ = edit_text(path, before, _towards(old, wanted), client.place)
+            made, _ = edit_text(path, before, _diff_servers(old, wanted), client.place)
         except ConfigError:
             continue
         if made == after:

@@ -1,4 +1,4 @@
-"""Say what could be better about the definitions of tools."""
+"""Lints the definitions of tools."""
 
 from toolcrib.setup.lint.tools import LintFinding, lint_tools
 

@@ -1,4 +1,4 @@
-"""Say what is wrong with tools: for the providers they go to, and for the models that read about them."""
+"""Lint rules for tools: portability to providers, and descriptions for models."""
 
 import re
 from collections import Counter, defaultdict
@@ -26,9 +26,9 @@ from toolcrib.setup.lint.text import (
 Severity = Literal["error", "warning", "info"]
 """An error is dangerous or does not work; a warning costs quality; the rest is good to know."""
 MAX_FIRST_SENTENCE = 80
-"""How many characters the first sentence of a description may have: what lists of tools show of it."""
+"""Limit for the first sentence of a description, which lists of tools show."""
 _MAX_NAME = 64
-"""What OpenAI, Anthropic and Gemini take at least."""
+"""The length that OpenAI, Anthropic and Gemini all accept."""
 _SHOWN = 5
 _ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 _WORD = re.compile(r"\w+")
@@ -40,7 +40,7 @@ _JSON_SCHEMA = {
     "required": "a list of names beside `properties`",
     "type": "'number' for a float, and `enum` alone for a choice",
 }
-"""What stands in JSON Schema for a field of the light argument schema."""
+"""Keywords of JSON Schema that replace fields of the light argument schema."""
 _MAX_BUCKET = 50
 """With how many others at most a tool is compared for each of its words."""
 
@@ -52,13 +52,13 @@ class LintFinding:
     tool_id: str
     """The id of the tool."""
     severity: Severity
-    """How bad it is."""
+    """The severity."""
     rule: str
-    """What is checked, in a word or two: `hidden-characters`."""
+    """The name of the rule: `hidden-characters`."""
     message: str
-    """What is wrong and what would be right."""
+    """The problem, and the advice."""
     path: str = ""
-    """Where in the definition, as a JSON Pointer; empty for all of it."""
+    """The place in the definition as a JSON Pointer; empty for all of it."""
     target: str | None = None
     """The provider that it is about; None for all."""
 
@@ -70,7 +70,7 @@ class LintFinding:
 
 
 def lint_tools(tools: Iterable[Tool], *, targets: Collection[str] | None = None) -> tuple[LintFinding, ...]:
-    r"""Return what is wrong with tools, tool by tool in their order, the worst of each first.
+    r"""Return the findings about tools, in the order of the tools, the worst of each first.
 
     Args:
         tools: all of one catalogue, because they are compared too.
@@ -96,14 +96,14 @@ def lint_tools(tools: Iterable[Tool], *, targets: Collection[str] | None = None)
     for tool in known:
         by_tool[str(tool.id)] += _lint(tool, names)
         by_tool[str(tool.id)] += _portable(tool, targets, registry)
-    for finding in _together(known):
+    for finding in _lint_together(known):
         by_tool[finding.tool_id].append(finding)
     found = (sorted(each, key=lambda finding: _ORDER[finding.severity]) for each in by_tool.values())
     return tuple(finding for each in found for finding in each)
 
 
 def _lint(tool: Tool, names: frozenset[str]) -> Iterator[LintFinding]:
-    yield from _words(tool)
+    yield from _lint_texts(tool)
     yield from _description(tool, names)
     yield from _parameters(tool)
     yield from _definition(tool)
@@ -113,11 +113,11 @@ def _finding(tool: Tool, severity: Severity, rule: str, message: str, path: str 
     return LintFinding(str(tool.id), severity, rule, message, path)
 
 
-def _words(tool: Tool) -> Iterator[LintFinding]:
-    """Yield what hides in any text of a tool, and what speaks to the model; the first of each."""
+def _lint_texts(tool: Tool) -> Iterator[LintFinding]:
+    """Yield the first hidden character and the first instruction to the model in the texts of a tool."""
     hidden = is_reported = False
     shown = tool.to_json(without={"meta", "backend", "icons"})
-    for path, text in _texts(shown, ()):
+    for path, text in _walk_texts(shown, ()):
         if not hidden and (found := next(hidden_characters(text), None)):
             place, what = found
             message = f"{what} hides at character {place}; remove it, or do not trust this tool"
@@ -134,17 +134,17 @@ def _words(tool: Tool) -> Iterator[LintFinding]:
         yield _finding(tool, "warning", "steering", message, "/description")
 
 
-def _texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _walk_texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield all texts of a value, keys too, and where they are."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
         for key, member in value.items():
             yield (*path, key), key
-            yield from _texts(member, (*path, key))
+            yield from _walk_texts(member, (*path, key))
     elif isinstance(value, list):
         for place, member in enumerate(value):
-            yield from _texts(member, (*path, place))
+            yield from _walk_texts(member, (*path, place))
 
 
 def _description(tool: Tool, names: frozenset[str]) -> Iterator[LintFinding]:
@@ -154,7 +154,7 @@ def _description(tool: Tool, names: frozenset[str]) -> Iterator[LintFinding]:
         message = "there is no description, and a model cannot know what it does; say it in one sentence"
         yield _finding(tool, "warning", "description-missing", message, path)
         return
-    if _letters(text) in {_letters(tool.name), _letters(tool.title or tool.name)}:
+    if _lint_letters(text) in {_lint_letters(tool.name), _lint_letters(tool.title or tool.name)}:
         message = "the description says no more than the name; say what it does, and with what"
         severity: Severity = "info" if " " in text else "warning"
         yield _finding(tool, severity, "description-empty", message, path)
@@ -164,18 +164,20 @@ def _description(tool: Tool, names: frozenset[str]) -> Iterator[LintFinding]:
         yield _finding(tool, "warning", "first-sentence", message, path)
     known = names | program_names(_properties(tool))
     if inside := identifiers(first, known):
-        message = f"the first sentence speaks of {_listed(inside)}; say what that is in plain words"
+        message = f"the first sentence speaks of {_list_names(inside)}; say what that is in plain words"
         yield _finding(tool, "warning", "internal-names", message, path)
     elif later := identifiers(text, known):
-        message = f"the description speaks of {_listed(later)}; parameters describe themselves in the schema"
+        message = (
+            f"the description speaks of {_list_names(later)}; parameters describe themselves in the schema"
+        )
         yield _finding(tool, "info", "internal-names", message, path)
 
 
-def _letters(text: str) -> str:
+def _lint_letters(text: str) -> str:
     return "".join(char for char in text.lower() if char.isalnum())
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(map(repr, names[:_SHOWN])) + more
 
@@ -188,14 +190,14 @@ def _properties(tool: Tool) -> dict[str, Any]:
 def _parameters(tool: Tool) -> Iterator[LintFinding]:
     path = "/inputSchema/properties"
     references = LocalReferences(tool.shared("input_schema"))
-    silent = [name for name, schema in _properties(tool).items() if not _says(schema, references)]
+    silent = [name for name, schema in _properties(tool).items() if not _is_described(schema, references)]
     if silent:
-        message = f"nothing describes {_listed(silent)}; describe each parameter"
+        message = f"nothing describes {_list_names(silent)}; describe each parameter"
         yield _finding(tool, "warning", "parameter-description", message, path)
 
 
-def _says(schema: Any, references: LocalReferences) -> bool:
-    """Return whether a parameter says what it is: in words, by its values, or where it refers to."""
+def _is_described(schema: Any, references: LocalReferences) -> bool:
+    """Return whether a parameter is explained: by a description, its values, or a reference."""
     waiting, met = [schema], set()
     while waiting:
         one = waiting.pop()
@@ -216,7 +218,7 @@ def _says(schema: Any, references: LocalReferences) -> bool:
 
 
 def _light_schema(tool: Tool, schema: dict[str, Any], path: str) -> Iterator[LintFinding]:
-    """Yield where a schema is one of light arguments, which as JSON Schema means something else."""
+    """Yield the parts of a schema in the light argument syntax, which mean something else in JSON Schema."""
     if is_argument_map(schema):
         message = (
             "this is a map of arguments, not a JSON Schema, so that nothing is checked; "
@@ -248,7 +250,7 @@ def _definition(tool: Tool) -> Iterator[LintFinding]:
     if isinstance(required, list) and tool.input_schema.get("additionalProperties") is False:
         lost = [name for name in required if isinstance(name, str) and name not in _properties(tool)]
         if lost:
-            message = f"it requires {_listed(lost)}, which it does not allow; no call can be right"
+            message = f"it requires {_list_names(lost)}, which it does not allow; no call can be right"
             yield _finding(tool, "error", "schema", message, "/inputSchema/required")
     if len(tool.name) > _MAX_NAME:
         message = f"the name has {len(tool.name)} characters; providers take {_MAX_NAME}, and it is shortened"
@@ -271,10 +273,10 @@ def _portable(
         if targets is None and target.endswith("-strict"):
             continue  # whoever wants strictness names it
         if targets is None or target in targets:
-            yield from _reported(tool, target, report, named=targets is not None)
+            yield from _report_findings(tool, target, report, named=targets is not None)
 
 
-def _reported(tool: Tool, target: str, report: Report, *, named: bool) -> Iterator[LintFinding]:
+def _report_findings(tool: Tool, target: str, report: Report, *, named: bool) -> Iterator[LintFinding]:
     tool_id = str(tool.id)
     if not report.accepted:
         why = "; ".join(str(problem) for problem in report.problems[:_SHOWN])
@@ -288,9 +290,9 @@ def _reported(tool: Tool, target: str, report: Report, *, named: bool) -> Iterat
         yield LintFinding(tool_id, "info", "loss", message[:500], loss.path, target)
 
 
-def _together(tools: list[Tool]) -> Iterator[LintFinding]:
+def _lint_together(tools: list[Tool]) -> Iterator[LintFinding]:
     for tool, others in same_names(tools):
-        message = f"the name is also that of {_listed(others)}; the descriptions must tell them apart"
+        message = f"the name is also that of {_list_names(others)}; the descriptions must tell them apart"
         yield _finding(tool, "info", "same-name", message, "/name")
     for one, other in alike(tools):
         message = f"it is described like {str(one.id)!r}; say what sets them apart"
@@ -328,13 +330,13 @@ def alike(tools: Sequence[Tool]) -> Iterator[tuple[Tool, Tool]]:
 def _are_alike(one: Tool, other: Tool, words: frozenset[str], others: frozenset[str]) -> bool:
     if one.namespace == other.namespace and one.name == other.name:
         return False  # two versions of one tool
-    if _differ(one, other):
+    if _names_differ(one, other):
         return False
     return len(words & others) >= _ALIKE * len(words | others)
 
 
-def _differ(one: Tool, other: Tool) -> bool:
-    """Return whether the names say what the descriptions do not: one thing for another, `list` for `get`."""
+def _names_differ(one: Tool, other: Tool) -> bool:
+    """Return whether the names tell apart what the descriptions do not, such as `list` and `get`."""
     own, others = (set(_WORD.findall(tool.name.lower().replace("_", " "))) for tool in (one, other))
     words = _WORD.findall(f"{one.description} {other.description}".lower())
     return one.description != other.description and bool((own ^ others) & set(words))

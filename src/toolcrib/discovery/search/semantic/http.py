@@ -22,6 +22,7 @@ from toolcrib.discovery.search.semantic.folder import at_least
 from toolcrib.discovery.search.semantic.text import clean
 from toolcrib.discovery.search.semantic.units import unit_vectors
 from toolcrib.errors import EmbeddingError, MissingExtraError
+from toolcrib.errors.text import truncate
 
 _MAX_ANSWER = 64 * 2**20
 _BUSY = frozenset({408, 425, 429})
@@ -319,5 +320,4 @@ def seconds_to_wait(retry_after: str | None) -> float | None:
 
 
 def _cut(text: str) -> str:
-    line = " ".join(text[: 4 * _MAX_WORDS].split())
-    return line if len(line) <= _MAX_WORDS else f"{line[:_MAX_WORDS]}…"
+    return truncate(" ".join(text[: 4 * _MAX_WORDS].split()), _MAX_WORDS)

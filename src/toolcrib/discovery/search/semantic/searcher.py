@@ -1,7 +1,5 @@
 """Search by meaning: the tools whose vectors lie nearest to the question's."""
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -12,6 +10,7 @@ import numpy as np
 from anyio import CapacityLimiter, from_thread, to_thread
 
 from toolcrib.concurrency.loop import LoopEndedError, LoopThread
+from toolcrib.concurrency.lru import LruCache
 from toolcrib.discovery.protocols import Derived, Embedder, Hit, Indexed, LocalEmbedder, Ranking
 from toolcrib.discovery.records import ScoreType
 from toolcrib.discovery.search.confidence import by_meaning
@@ -83,11 +82,10 @@ class EmbeddingSearcher:
         self._marks = MarkIndex(cache)
         self._midpoint, self._slope = calibration
         self._loop = LoopThread()
-        self._lock = threading.Lock()
         self._hooks = CallerHooks(self._encode or self._embed_in_loop)
         """How the synchronous methods wait."""
-        self._queries: OrderedDict[str, Floats] = OrderedDict()
-        """The vectors of the latest questions, the latest last."""
+        self._queries: LruCache[str, Floats] = LruCache(_MAX_QUERIES)
+        """The vectors of the latest questions."""
 
     @property
     def judge(self) -> RelevanceClassifier | None:
@@ -159,20 +157,14 @@ class EmbeddingSearcher:
         """
         hooks = hooks or self._hooks
         key = query[:MAX_QUERY]
-        with self._lock:
-            vector = self._queries.get(key)
-            if vector is not None:
-                self._queries.move_to_end(key)
+        vector = self._queries.get(key)
         if vector is None:
             text = clean(query, MAX_QUERY)
             if not text or not self._live:
                 return None
             vectors = self._source.vectors(hooks, [text, *errands(text)])
             vector = vectors if len(vectors) > 1 and vectors.any(axis=1).all() else vectors[0]
-            with self._lock:
-                self._queries[key] = vector
-                if len(self._queries) > _MAX_QUERIES:
-                    self._queries.popitem(last=False)
+            self._queries.put(key, vector)
         self._live.settle(hooks)
         return vector if vector.any() else None
 

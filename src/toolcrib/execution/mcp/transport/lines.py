@@ -88,21 +88,34 @@ class Lines:
         Raises:
             LineTooLongError: a line is longer than the limit, whether complete or not.
         """
+        for line in self.feed_skipping(piece):
+            if line is None:
+                raise LineTooLongError(self._max_bytes)
+            yield line
+
+    def feed_skipping(self, piece: bytes) -> Iterator[bytes | None]:
+        """Yield the lines that a piece completes, and None once for each skipped one that is too long."""
         *ends, rest = piece.split(b"\n")
         for end in ends:
-            self._add(end)
+            if self._overflows(end):
+                yield None
+            is_whole = self._size <= self._max_bytes
             line = b"".join(self._pieces)
             self._pieces, self._size = [], 0
-            yield line
-        self._add(rest)
+            if is_whole:
+                yield line
+        if self._overflows(rest):
+            yield None
 
-    def _add(self, piece: bytes) -> None:
+    def _overflows(self, piece: bytes) -> bool:
+        """Add a piece to the line; return whether the line becomes too long by it."""
+        was_whole = self._size <= self._max_bytes
         self._size += len(piece)
-        if self._size > self._max_bytes:
-            self._pieces = []
-            raise LineTooLongError(self._max_bytes)
-        if piece:
+        if self._size <= self._max_bytes:
             self._pieces.append(piece)
+            return False
+        self._pieces = []
+        return was_whole
 
 
 def read_line(line: bytes) -> tuple[JSONRPCMessage, ...]:

@@ -12,6 +12,7 @@ from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
 
 from toolcrib.concurrency.turns import LoopTurn
 from toolcrib.errors import ServerUnavailableError
+from toolcrib.errors.text import fit
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.transport.dispatcher import TransportStreams
 from toolcrib.execution.mcp.transport.lines import (
@@ -272,5 +273,4 @@ class NonProtocolOutput:
         if self._same < _MAX_EQUAL_LINES and self._lines < _MAX_STRAY_LINES:
             return None
         text = hide_secrets(line[:_MAX_READ_BYTES].decode(errors="replace").strip())
-        shown = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
-        return f"it writes text to standard output that is not MCP, such as {shown!r}"
+        return f"it writes text to standard output that is not MCP, such as {fit(text, _MAX_SHOWN)!r}"
