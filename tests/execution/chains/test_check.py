@@ -6,8 +6,9 @@ import pytest
 from execution.chains.bench import faults, shelf, tool_of
 
 from toolcrib.errors import InvalidChainError, InvalidToolIdError, ToolNotFoundError
+from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution.chains import check_chain
-from toolcrib.model import DefaultValidator, Tool
+from toolcrib.model import DefaultValidator, Tool, suggest
 
 TEXT = {"type": "string"}
 CLOSED = {
@@ -45,6 +46,52 @@ def test_everything_is_told_at_once() -> None:
     assert error.step_index == 0
     assert isinstance(error.__cause__, ToolNotFoundError)
     assert error.__cause__.suggestions == ("make",)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"args": {"x": [{"$ref": f"steps.mak{number}/x"} for number in range(10_000)]}},
+        {"when": {"all": [{f"equal{number}": [1, 1]} for number in range(10_000)]}},
+        {"args": {f"x{number}": {"$ref": "previous"} for number in range(10_000)}},
+        {f"arg{number}": 1 for number in range(10_000)},
+    ],
+    ids=["references", "conditions", "arguments", "fields"],
+)
+def test_no_more_names_are_searched_for_than_an_error_shows(
+    hostile: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[str] = []
+
+    def search(word: str, *_args: Any, **_options: Any) -> list[str]:
+        searched.append(word)
+        return []
+
+    monkeypatch.setattr(suggest, "get_close_matches", search)
+    closed = tool_of("use", {"x": TEXT}).replace(
+        input_schema={"type": "object", "properties": {"x": TEXT}, "additionalProperties": False}
+    )
+    with pytest.raises(InvalidChainError) as caught:
+        check_chain(
+            [{"id": "make", "toolId": "make"}, {"toolId": "use", **hostile}],
+            shelf(tool_of("make"), closed),
+            DefaultValidator(),
+        )
+    assert 0 < len(caught.value.problems) <= MAX_PROBLEMS
+    assert len(searched) <= MAX_PROBLEMS
+
+
+def test_no_more_tools_are_searched_for_than_an_error_shows() -> None:
+    known, asked = shelf(tool_of("make")), list[str]()
+
+    class Counting:
+        def resolve(self, reference: str) -> Tool:
+            asked.append(reference)
+            return known.resolve(reference)
+
+    with pytest.raises(InvalidChainError) as caught:
+        check_chain([{"toolId": f"mak{number}"} for number in range(100)], Counting())
+    assert len(caught.value.problems) == len(asked) == MAX_PROBLEMS
 
 
 def test_an_id_that_is_none_is_the_reason_where_there_is_no_other() -> None:

@@ -8,7 +8,6 @@ from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.keys import is_exact, key_of, without_version
 from toolcrib.errors import InvalidToolIdError, InvalidVersionError, ToolNotFoundError
 from toolcrib.model import ToolId
-from toolcrib.model.suggest import take_suggestion
 from toolcrib.version import Constraint, Version
 
 _MAX_PARTS = 3
@@ -64,8 +63,6 @@ def versions_of(lookup: Lookup, reference: str | ToolId) -> tuple[str, ...]:
 
 def not_found(lookup: Lookup, reference: str) -> ToolNotFoundError:
     """Return the error that no tool answers to a reference, with the ids that come nearest."""
-    if not take_suggestion():
-        return ToolNotFoundError(reference, ())
     parts = reference.split(":")
     name = _name(reference)
     same_name = sorted(lookup.answering(name))

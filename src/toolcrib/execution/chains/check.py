@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from toolcrib.errors import InvalidSchemaError, Problem, ToolcribError, ToolNotFoundError, ValidationError
@@ -17,7 +18,7 @@ from toolcrib.execution.chains.templates import ArrayTemplate, ObjectTemplate, T
 from toolcrib.model.plain import pointer
 from toolcrib.model.protocols import Resolver
 from toolcrib.model.schema.validator import SchemaValidator
-from toolcrib.model.suggest import did_you_mean, few_suggestions
+from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
 
 Sources = Callable[[Reference], Sequence[Shape | NoValue]]
@@ -101,7 +102,9 @@ class TemplateChecker:
             else:
                 yield from self._array(template, each, path)
             for branches in each.choices():
-                against = [list(self.misfits(template, branch, path)) for branch in branches]
+                against = [
+                    list(islice(self.misfits(template, branch, path), MAX_PROBLEMS)) for branch in branches
+                ]
                 if all(against):
                     yield min(against, key=len)[0]
 
@@ -131,7 +134,6 @@ class TemplateChecker:
             yield from self.misfits(member, place.at(items), f"{path}/{index}")
 
 
-@few_suggestions()
 def check_chain(
     steps: Steps,
     resolver: Resolver,
@@ -151,7 +153,7 @@ def check_chain(
     chain, problems = read_chain(steps, limits)
     tools = _Tools(chain, resolver)
     problems += tools.problems
-    if validator is not None:
+    if validator is not None and len(problems) < MAX_PROBLEMS:
         faulty = {problem.path.split("/", 2)[1] for problem in problems if problem.path}
         sound = [node for node in chain.nodes if str(node.top) not in faulty]
         problems += _Check(chain, tools.by_slot, validator).misfits(sound)
@@ -183,6 +185,8 @@ class _Tools:
             self.problems.append(Problem(node.at("tool_id"), "tool_id", str(tool)[:500]))
             if self.missing is None or not isinstance(self.missing, ToolNotFoundError):
                 self.missing = tool
+            if len(self.problems) >= MAX_PROBLEMS:
+                break  # an error shows no more, and each costs a search for the nearest ids
 
 
 def _resolve(resolver: Resolver, reference: str) -> Tool | ToolcribError:
@@ -211,7 +215,7 @@ class _Check:
         found: list[Problem] = []
         for node in _unforgiven(nodes):
             try:
-                found += self._step(node)
+                found += islice(self._step(node), MAX_PROBLEMS)
             except SpentError:
                 break  # what is known so far is true, and the calls will tell the rest
             if len(found) >= MAX_PROBLEMS:

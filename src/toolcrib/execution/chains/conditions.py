@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.errors import LimitExceededError, Problem
-from toolcrib.errors.base import either, shown
+from toolcrib.errors.base import MAX_PROBLEMS, either, shown
 from toolcrib.execution.chains.references import LeadsNowhereError, Reference, ReferenceScope, StepNames
 from toolcrib.execution.chains.templates import Template, fill, read_template, references_in
 from toolcrib.model.suggest import did_you_mean
@@ -67,6 +67,10 @@ class _Reader:
     def read(self, value: Any, path: str, depth: int) -> Test:
         if isinstance(value, bool):
             return lambda _scope: value
+        if len(self._problems) >= MAX_PROBLEMS:
+            return lambda _scope: (
+                False
+            )  # an error shows no more, and each costs a search for the nearest name
         if type(value) is not dict or len(value) != 1 or depth > _MAX_DEPTH:
             return self._refuse(path, _fault(value, depth))
         [(word, inner)] = value.items()

@@ -19,7 +19,6 @@ from toolcrib.execution.chains.templates import (
     references_in,
 )
 from toolcrib.model.plain import parse_json
-from toolcrib.model.suggest import few_suggestions
 
 _DEFAULT_CONCURRENCY = 8
 _LARGE = 5_000
@@ -177,7 +176,6 @@ def _place(problem: Problem) -> int:
     return int(top[0]) if top and top[0].isdecimal() else 0
 
 
-@few_suggestions()
 def read_chain(steps: Any, limits: ChainLimits | None = None) -> tuple[Chain, list[Problem]]:
     """Return the steps that can be read, and everything that is wrong with them and the rest."""
     problems: list[Problem] = []
@@ -197,6 +195,8 @@ def read_chain(steps: Any, limits: ChainLimits | None = None) -> tuple[Chain, li
         return Chain((), (), ()), [_too_many(most)]
     places = _name_places(nodes, by_slot, len(listed), problems)
     for node in by_slot:
+        if len(problems) >= MAX_PROBLEMS:
+            break  # an error shows no more
         _read_values(node, places, problems)
     return Chain(tuple(node.step for node in nodes), tuple(nodes), by_slot), problems
 

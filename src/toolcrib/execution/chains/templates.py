@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.errors import Problem
+from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution.chains.references import Reference, ReferenceScope, StepNames
 from toolcrib.model.plain import pointer
 
@@ -91,6 +92,8 @@ class _Reader:
         if type(value) is not dict:
             return value
         if "$ref" in value:
+            if len(self._problems) >= MAX_PROBLEMS:
+                return None  # an error shows no more, and each costs a search for the nearest name
             return self._reference(value, at)
         return self._literal(value, at) if "$literal" in value else self._object(value, at)
 
