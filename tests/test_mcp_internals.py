@@ -63,7 +63,7 @@ def test_another_version_is_refused_with_what_to_install(version: str) -> None:
     "use",
     [
         "from toolcrib.gateway import Gateway",
-        "from toolcrib.execution.mcp.pool import _load; _load()",
+        "from toolcrib.execution.mcp.pool import _load_sdk; _load_sdk()",
     ],
     ids=["the gateway", "a call of a server"],
 )

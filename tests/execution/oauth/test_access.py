@@ -348,13 +348,13 @@ async def test_access_token_is_known_as_secret_once_it_is_sent() -> None:
     class Tokens:
         is_empty = False
 
-        async def current(self) -> str | None:
+        async def current_token(self) -> str | None:
             return "4f8a91c2-first"
 
-        async def renewed(self, refused: str) -> str | None:
+        async def refresh_token(self, refused: str) -> str | None:
             return f"{refused}-second"
 
-        async def want(self, scopes: list[str]) -> None:
+        async def note_wanted_scopes(self, scopes: list[str]) -> None:
             assert scopes == []
 
     secrets = KnownSecrets()

@@ -173,12 +173,16 @@ async def _login(target: Target, answer: dict[str, str], **behaviour: Any) -> st
     return caught.value.reason
 
 
-@attack("mixed-up authorization servers", "issuer of the answer", "iss mismatch")
+@attack("mixed-up authorization servers", "issuer of the answer", "from another authorization server")
 async def mix_up(target: Target) -> str:
     return await _login(target, {"iss": "https://mixed.example.com"})
 
 
-@attack("metadata of another authorization server", "issuer of the metadata", "issuer mismatch")
+@attack(
+    "metadata of another authorization server",
+    "issuer of the metadata",
+    "says that it is https://mixed.example.com",
+)
 async def describe_another(target: Target) -> str:
     return await _login(target, {}, metadata={"issuer": "https://mixed.example.com"})
 

@@ -19,6 +19,7 @@ from toolcrib.errors import (
     ToolNotFoundError,
 )
 from toolcrib.runtime import Bridge, Limits
+from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.sandboxes.process.conversation import MAX_IN_FLIGHT, Conversation, GuestGoneError
 from toolcrib.runtime.sandboxes.process.frames import Channel, Decoder, encode
 
@@ -60,14 +61,13 @@ class Gateway:
 class Names:
     """Everything in the namespace `t` is a tool."""
 
-    def reference(self, path: str) -> str | None:
-        return path.replace(".", ":") if path.startswith("t.") else None
+    def resolve(self, path: str) -> str:
+        if not path.startswith("t."):
+            raise GuestError("NameError", f"no {path}")
+        return path.replace(".", ":")
 
     def parameters(self, path: str) -> tuple[str, ...]:
         return (path,)
-
-    def unknown(self, path: str) -> str:
-        return f"no {path}"
 
 
 class Guest:
