@@ -94,10 +94,15 @@ class Discovery:
         else:
             self.register_doc(_id_of(tool), checked)
 
-    def register_many(self, tools: Iterable[tuple[AnyTool, ToolBackend | None]]) -> None:
-        """Add many tools: all of them, or, where one is refused, none."""
+    def register_many(
+        self,
+        tools: Iterable[tuple[AnyTool, ToolBackend | None]],
+        *,
+        remove: Iterable[tuple[str | ToolId, ToolBackend | None]] = (),
+    ) -> None:
+        """Add many tools and remove others, as `Index.register_many` does."""
         listed = list(pairs(tools))
-        self.index.register_many(listed)
+        self.index.register_many(listed, remove=remove)
         for tool, _ in listed:
             self._search_known_examples(_id_of(tool))
 

@@ -22,7 +22,7 @@ from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints, Frontends
 from toolcrib.gateway.frontends.auto import AutoTools
 from toolcrib.gateway.frontends.meta import MetaTools
-from toolcrib.gateway.frontends.passthrough.tools import PassthroughTools
+from toolcrib.gateway.frontends.passthrough import PassthroughTools
 from toolcrib.gateway.frontends.shared.frontend import Frontend
 from toolcrib.gateway.health import Health
 from toolcrib.gateway.limits import ClientLimits

@@ -104,14 +104,19 @@ class Metrics:
         return self._count_call
 
     def _count_call(self, outcome: Outcome) -> None:
-        if outcome.is_suspended:
+        if outcome.error is None:
+            result = "ok"
+        elif outcome.is_suspended:
             return
+        else:
+            result = _outcome_of(outcome.error)
         namespace = _NO_TOOL
         if outcome.request is not None:
             namespace, settings = outcome.request.tool.namespace or "", self._crib().settings
-            if namespace and namespace not in settings.servers and namespace not in settings.openapi:
+            configured = settings.shared("servers"), settings.shared("openapi")
+            if namespace and not any(namespace in names for names in configured):
                 namespace = _OTHER_NAMESPACE
-        self._call_of(namespace, "ok" if outcome.error is None else _outcome_of(outcome.error)).inc()
+        self._call_of(namespace, result).inc()
         self._seconds_of(namespace).observe(outcome.duration)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:

@@ -200,6 +200,40 @@ def test_a_batch_is_one_version() -> None:
     assert (index.version, len(index)) == (1, 4)
 
 
+def test_tools_that_take_the_place_of_others_are_one_change() -> None:
+    index = filled()
+    index.register(ISSUE, HERE)
+    index.register(ISSUE, GITHUB)
+    changes, version = heard(index), index.version
+    replacement = make("open_issue", "github")
+    gone = [(ISSUE.id, GITHUB), (str(MAIL.id), None), ("nobody", None), (str(WEATHER.id), ACME)]
+    index.register_many([(replacement, GITHUB)], remove=gone)
+    assert [(change.kind, change.tool_id, change.version) for change in changes] == [
+        ("registered", "github:open_issue", version + 1),
+        ("backend_removed", "github:create_issue", version + 1),
+        ("removed", "send_mail", version + 1),
+    ]
+    assert index.backends(ISSUE.id) == (HERE,)
+    assert str(MAIL.id) not in ids(index.search("send a message"))
+
+
+def test_a_refused_batch_removes_nothing() -> None:
+    index = filled()
+    with pytest.raises(InvalidSchemaError):
+        index.register_many([(BROKEN, None)], remove=[(MAIL.id, None)])
+    assert (str(MAIL.id) in index, index.version) == (True, 1)
+
+
+def test_check_raises_what_register_would_and_changes_nothing() -> None:
+    index = filled([ISSUE])
+    index.check(MAIL, GITHUB)
+    with pytest.raises(InvalidSchemaError, match="github:broken"):
+        index.check(BROKEN)
+    with pytest.raises(InvalidBackendError):
+        index.check(MAIL, "github")  # type: ignore[arg-type]
+    assert (len(index), index.version) == (1, 1)
+
+
 @pytest.mark.parametrize("refused", [BROKEN, REMOTE])
 def test_a_batch_with_a_bad_tool_is_refused_whole(refused: Tool) -> None:
     index = filled([ISSUE])

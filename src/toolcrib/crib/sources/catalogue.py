@@ -15,14 +15,14 @@ update of the index and the store blocks; its lock keeps the lists of two origin
 import json
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
 from toolcrib.crib.sources.origins import Origin
 from toolcrib.discovery import Discovery, Store, StoredTool
-from toolcrib.errors import InvalidBackendError, InvalidSchemaError, ToolNotFoundError, ValidationError
+from toolcrib.errors import InvalidBackendError, InvalidSchemaError, ValidationError
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.model import Tool, ToolBackend
 
@@ -34,6 +34,8 @@ _LISTED = "listed"
 _UNLISTED = "unlisted"
 """Collection of the origins that did not list their tools the last time."""
 _NAME_KEYS = {"mcp": "serverName", "provider": "providerId"}
+_REFUSALS = (InvalidSchemaError, InvalidBackendError, ValidationError)
+"""Errors for tools that cannot be registered."""
 Pair = tuple[Tool, ToolBackend]
 
 
@@ -138,12 +140,12 @@ class CatalogueWriter:
         pairs: list[Pair] = [(tool, tool.backend) for tool in tools if tool.backend is not None]
         with self._lock:
             before = self._tools_of(origin)
-            refused = self._refused[origin] = {}
-            self._bindings[origin] = taken = {
-                str(tool.id): backend for tool, backend in self._register_valid(pairs, refused)
-            }
-            for tool_id in before.keys() - taken.keys():
-                self._drop(tool_id, before[tool_id])
+            refused: dict[str, str] = {}
+            try:
+                taken = self._exchange(before, pairs)
+            except _REFUSALS:
+                taken = self._exchange(before, self._find_valid(pairs, refused))
+            self._refused[origin], self._bindings[origin] = refused, taken
             store = self._discovery.index.store
             if store is not None and identity:
                 store.write_texts(_IDENTITIES, {origin: identity}, ())
@@ -160,8 +162,7 @@ class CatalogueWriter:
             StoreError: the store cannot be written.
         """
         with self._lock:
-            for tool_id, backend in self._tools_of(origin).items():
-                self._drop(tool_id, backend)
+            self._discovery.register_many((), remove=self._tools_of(origin).items())
             self._bindings.pop(origin, None)
             self._refused.pop(origin, None)
             self._missed.discard(origin)
@@ -218,24 +219,25 @@ class CatalogueWriter:
                 kept |= {tool_id: bound[-1]} if bound else {}
         return kept | self._bindings.get(origin, {})
 
-    def _register_valid(self, pairs: list[Pair], refused: dict[str, str]) -> Iterator[Pair]:
-        """Register tools, and yield those that are valid; after a failure, each half by itself."""
-        try:
-            self._discovery.register_many(pairs)
-        except (InvalidSchemaError, InvalidBackendError, ValidationError) as error:
-            if len(pairs) == 1:
-                tool = pairs[0][0]
+    def _exchange(self, before: Mapping[str, ToolBackend], pairs: Sequence[Pair]) -> dict[str, ToolBackend]:
+        """Register the tools of an origin in place of those before, and return their bindings.
+
+        It is one change of the index: no list that is made meanwhile has tools of both.
+        """
+        taken = {str(tool.id): backend for tool, backend in pairs}
+        gone = [(tool_id, backend) for tool_id, backend in before.items() if tool_id not in taken]
+        self._discovery.register_many(pairs, remove=gone)
+        return taken
+
+    def _find_valid(self, pairs: Iterable[Pair], refused: dict[str, str]) -> list[Pair]:
+        """Return the tools that can be registered; the reasons against the others are put into `refused`."""
+        valid: list[Pair] = []
+        for tool, backend in pairs:
+            try:
+                self._discovery.index.check(tool, backend)
+            except _REFUSALS as error:
                 _LOG.warning("%s is left out: %s", tool.id, error)
                 refused[tool.name] = str(error)
-                return
-            middle = len(pairs) // 2
-            yield from self._register_valid(pairs[:middle], refused)
-            yield from self._register_valid(pairs[middle:], refused)
-        else:
-            yield from pairs
-
-    def _drop(self, tool_id: str, backend: ToolBackend) -> None:
-        try:
-            self._discovery.unregister(tool_id, backend)
-        except (ToolNotFoundError, InvalidBackendError):
-            _LOG.debug("%s was gone already", tool_id)
+            else:
+                valid.append((tool, backend))
+        return valid

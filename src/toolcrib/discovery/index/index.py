@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from os import urandom
 from typing import Any
@@ -28,7 +28,7 @@ from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.protocols import Searcher
 from toolcrib.discovery.search.hybrid import default_searcher
 from toolcrib.discovery.store import Store
-from toolcrib.errors import InvalidBackendError, StoreError, ToolcribError
+from toolcrib.errors import InvalidBackendError, StoreError, ToolcribError, ToolNotFoundError
 from toolcrib.model import DefaultValidator, SchemaValidator, Tool, ToolBackend, ToolId
 
 _MAX_NAMED = 10
@@ -177,20 +177,34 @@ class Index(IndexReader):
         """
         self.register_many([(tool, backend)])
 
-    def register_many(self, tools: Iterable[tuple[AnyTool, ToolBackend | None]]) -> None:
-        """Add many tools: all of them, or, where one is refused, none.
+    def register_many(
+        self,
+        tools: Iterable[tuple[AnyTool, ToolBackend | None]],
+        *,
+        remove: Iterable[tuple[str | ToolId, ToolBackend | None]] = (),
+    ) -> None:
+        """Add many tools and remove others, as one change: all of it, or, where a tool is refused, nothing.
+
+        What is removed is as for `unregister`, but may be gone already.
 
         Raises:
             ToolcribError: the first refusal, with a note that names the others.
             ValidationError: they are not pairs.
         """
-        checked = self._check_tools(tools)
+        checked, removed = self._check_tools(tools), [(key_of(one), backend) for one, backend in remove]
 
         def change(batch: Batch) -> None:
             for tool, backend in checked:
                 batch.register(tool, backend)
+            for tool_id, backend in removed:
+                with suppress(ToolNotFoundError, InvalidBackendError):
+                    batch.unregister(tool_id, backend)
 
         self._change(change)
+
+    def check(self, tool: AnyTool, backend: ToolBackend | None = None) -> None:
+        """Raise the error of a tool that `register` would refuse; change nothing."""
+        self._check_tools([(tool, backend)])
 
     def unregister(self, tool_id: str | ToolId, backend: ToolBackend | None = None) -> None:
         """Remove a tool, or one of its backends; a tool that loses its last backend goes with it.

@@ -8,7 +8,7 @@ from toolcrib.crib.config.gateway import GatewaySettings
 from toolcrib.execution import Principal
 from toolcrib.gateway.frontends.meta.definitions import DEFINITIONS
 from toolcrib.gateway.frontends.meta.tools import MetaTools
-from toolcrib.gateway.frontends.passthrough.tools import PassthroughTools
+from toolcrib.gateway.frontends.passthrough import PassthroughTools
 from toolcrib.gateway.frontends.shared.frontend import CallingClient, ToolDefinition, ToolResult
 from toolcrib.gateway.results import KeptResults, encoded
 from toolcrib.model import RunResult

@@ -72,8 +72,8 @@ def route(uri: str) -> tuple[str | None, str]:
 
 def sole_source(settings: Settings) -> str | None:
     """Return the server or API whose own names are kept: the only configured one, else None."""
-    names = [name for name, server in settings.servers.items() if not server.disabled]
-    names += settings.openapi
+    names = [name for name, server in settings.shared("servers").items() if not server.disabled]
+    names += settings.shared("openapi")
     return names[0] if len(names) == 1 else None
 
 
@@ -154,10 +154,8 @@ def place_meta(server: str | None, meta: Any) -> Any:
     return placed
 
 
-def place_result(server: str | None, result: Mapping[str, Any]) -> Mapping[str, Any]:
+def place_result(server: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the result of a server's tool with the addresses of pages as they are here."""
-    if server is None:
-        return result
     places = {"content": place_blocks, "_meta": place_meta}
     return {key: places[key](server, value) if key in places else value for key, value in result.items()}
 

@@ -1,26 +1,24 @@
 """The frontend that lists the tools of a view themselves, and passes on their results."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-from weakref import finalize, ref
+from typing import Any, NamedTuple
 
 import anyio
 from mcp import MCPError
 
-from toolcrib.crib import View
+from toolcrib.crib import Settings, View
 from toolcrib.crib.config.gateway import GatewaySettings
-from toolcrib.discovery import Change
 from toolcrib.errors import InvalidToolIdError, ToolExecutionError, ToolNotFoundError
 from toolcrib.execution import Principal
-from toolcrib.execution.mcp.tool_watcher import mend_name
-from toolcrib.gateway.frontends.passthrough.listing import PassthroughListing
+from toolcrib.execution.mcp.tool_watcher import OWN_NAME, mend_name, own_name
 from toolcrib.gateway.frontends.shared.failures import describe_error, no_such_tool
 from toolcrib.gateway.frontends.shared.frontend import CallingClient, InputNeeded
-from toolcrib.gateway.frontends.shared.naming import split_name
+from toolcrib.gateway.frontends.shared.naming import hashed_name, public_name, split_name
 from toolcrib.gateway.passing import foreign_meta
 from toolcrib.gateway.request.confirm import ConfirmedCalls
 from toolcrib.gateway.request.input import passed_error
-from toolcrib.gateway.resources.addresses import page_server, place_result, result_server, sole_source
+from toolcrib.gateway.resources.addresses import place_meta, place_result, sole_source
 from toolcrib.gateway.results import (
     KeptResults,
     block_data,
@@ -30,7 +28,7 @@ from toolcrib.gateway.results import (
     size_of,
     truncated,
 )
-from toolcrib.model import RunResult, ToolId
+from toolcrib.model import McpBackend, RunResult, Tool, ToolId
 
 ERROR = "toolcrib/error"
 """The key of `_meta` for the facts of an error: `code`, `retryable` and more."""
@@ -42,6 +40,103 @@ _MAX_ABOUT = 10_000
 """Longest instructions of all servers together, in characters; those that do not fit are left out."""
 _NAMED = 40
 """Namespaces that the instructions name, at most."""
+_INTERNAL = frozenset({"name", "namespace", "backend"})
+_OURS = _INTERNAL | {"version", "tags"}
+"""What MCP does not have of a tool that no server has listed."""
+
+
+class Listing(NamedTuple):
+    """The tools at one moment."""
+
+    definitions: tuple[Mapping[str, Any], ...]
+    """As MCP lists them, in the order of their ids."""
+    ids: Mapping[str, str]
+    """The id of each tool, by the name that it is listed under."""
+    sole: str | None
+    """The only configured server or API, whose own names and addresses are kept; None with several."""
+
+
+class _Listed(NamedTuple):
+    """A tool as it was listed, which holds until its definition changes, or the only server does."""
+
+    tool: Tool
+    sole: str | None
+    name: str
+    definition: Mapping[str, Any]
+
+
+class PassthroughListing:
+    """Lists the tools of a view, of each the highest stable version."""
+
+    def __init__(self, view: View) -> None:
+        self._view, self._index = view, view.index
+        self._seen: tuple[int, Settings, Listing] | None = None
+        """The last listing, with the version of the index and the settings that it was made of."""
+        self._listed: dict[str, _Listed] = {}
+        """The tools of that listing, by id."""
+
+    def current(self) -> Listing:
+        """Return the tools; the same object until the index or the settings have changed."""
+        version, settings, seen = self._index.version, self._view.settings, self._seen
+        if seen is not None and seen[0] == version and seen[1] is settings:
+            return seen[2]
+        listing = self._build_listing(sole_source(settings))
+        self._seen = version, settings, listing
+        return listing
+
+    def _build_listing(self, sole: str | None) -> Listing:
+        versions: defaultdict[tuple[str | None, str], list[str]] = defaultdict(list)
+        for summary in self._index.every():
+            versions[summary.namespace, summary.name].append(summary.id)
+        ids: dict[str, str] = {}
+        definitions: dict[str, Mapping[str, Any]] = {}
+        listed: dict[str, _Listed] = {}
+        # The names of the only server are its own, so others give way to them.
+        for (namespace, name), same in sorted(
+            versions.items(), key=lambda item: (item[0][0] != sole, item[0][0] or "", item[0][1])
+        ):
+            try:
+                tool = (
+                    self._index.get(same[0])
+                    if len(same) == 1
+                    else self._index.resolve(ToolId(namespace, name))
+                )
+            except ToolNotFoundError:  # it has gone meanwhile
+                continue
+            tool_id = str(tool.id)
+            known = self._listed.get(tool_id)
+            if known is None or known.tool is not tool or known.sole != sole:
+                known = _list_tool(tool, sole)
+            listed[tool_id], public, definition = known, known.name, known.definition
+            if public in ids:
+                public = hashed_name(namespace, name)
+                definition = {**definition, "name": public}
+            ids[public] = tool_id
+            definitions[tool_id] = definition
+        self._listed = listed
+        return Listing(tuple(definitions[tool_id] for tool_id in sorted(definitions)), ids, sole)
+
+
+def _list_tool(tool: Tool, sole: str | None) -> _Listed:
+    """Return a tool under its own name if it is one of the only server, else under one with the server's."""
+    is_sole = sole is not None and tool.namespace == sole
+    name = own_name(tool) if is_sole else public_name(tool.namespace, tool.name)
+    backend = tool.backend
+    server = backend.server_name if isinstance(backend, McpBackend) else None
+    return _Listed(tool, sole, name, make_definition(tool, name, None if server == sole else server))
+
+
+def make_definition(tool: Tool, name: str, server: str | None = None) -> dict[str, Any]:
+    """Return a tool as MCP lists it; that of a server with everything that the server says of it.
+
+    `server` is given where the pages that the tool names are one server's among those of others.
+    """
+    is_listed = isinstance(tool.backend, McpBackend)
+    definition = {"name": name, **tool.to_json(without=_INTERNAL if is_listed else _OURS)}
+    meta = definition.pop("_meta", None)
+    if isinstance(meta, dict) and OWN_NAME in meta:
+        meta = {key: value for key, value in meta.items() if key != OWN_NAME} or None
+    return definition if meta is None else definition | {"_meta": place_meta(server, meta)}
 
 
 class PassthroughTools:
@@ -63,18 +158,6 @@ class PassthroughTools:
         self._limit = settings.result_bytes
         self._calls = ConfirmedCalls(view, confirm=settings.confirm)
         self._listing = PassthroughListing(view)
-        self._follow_index()
-
-    def _follow_index(self) -> None:
-        """Follow the changes of the catalogue for as long as this frontend is in use."""
-        listing = ref(self._listing)
-
-        def note(change: Change) -> None:
-            known = listing()
-            if known is not None:
-                known.note(change)
-
-        finalize(self, self._index.on_change(note))
 
     def about(self) -> str:
         """Return the instructions for a model: those of the servers."""
@@ -153,7 +236,7 @@ class PassthroughTools:
 
     async def _find_unlisted(self, name: str) -> str:
         """Return the id that a name not in the list stands for: its server may list the tool soon."""
-        sole = sole_source(self._view.settings)
+        sole = self._listing.current().sole
         parts = (sole, mend_name(name)) if sole is not None else split_name(name)
         if parts is not None:
             try:
@@ -169,10 +252,12 @@ class PassthroughTools:
     def _make_result(self, ran: RunResult, principal: Principal) -> dict[str, Any]:
         """Return the result of a tool: that of its server, or one made of its value."""
         notes = {NOTES: list(ran.notes)} if ran.notes else {}
-        if not isinstance(ran.mcp_result, Mapping):
-            return self._complete(_result_of_value(ran), notes, principal)
-        pages = result_server(self._view.settings, ran.backend)
-        return self._complete(place_result(pages, ran.mcp_result), notes, principal)
+        result, backend = ran.mcp_result, ran.backend
+        if not isinstance(result, Mapping):
+            result = _result_of_value(ran)
+        elif isinstance(backend, McpBackend) and backend.server_name != self._listing.current().sole:
+            result = place_result(backend.server_name, result)
+        return self._complete(result, notes, principal)
 
     def _make_error(self, error: Exception, principal: Principal) -> dict[str, Any]:
         """Return an error as the result of a call: the tool's own unchanged, any other with an explanation.
@@ -182,9 +267,11 @@ class PassthroughTools:
         """
         if isinstance(error, ToolExecutionError):
             if isinstance(error.result, Mapping) and isinstance(error.result.get("content"), list):
-                kind, _, name = (error.backend or "").partition(":")
-                pages = page_server(self._view.settings, name) if kind == "mcp" else None
-                return self._complete({**place_result(pages, error.result), "isError": True}, {}, principal)
+                kind, _, server = (error.backend or "").partition(":")
+                result = error.result
+                if kind == "mcp" and server != self._listing.current().sole:
+                    result = place_result(server, result)
+                return self._complete({**result, "isError": True}, {}, principal)
             if isinstance(error.__cause__, MCPError):
                 raise passed_error(error.__cause__) from error
         explained = describe_error(error, principal, ran=True, advise=False)
