@@ -18,18 +18,12 @@ import anyio
 
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.execution.mcp.transport.process import Launch
-from toolcrib.execution.mcp.walls.view import View
+from toolcrib.execution.mcp.walls.view import MEMORY, SCRATCH, TASKS, View
 from toolcrib.isolation.bubblewrap import server_options, try_command
 from toolcrib.isolation.cgroup import Cgroup, Cgroups, find_cgroups
 from toolcrib.isolation.seccomp import SERVER, compile_filter
 
 KIND = "bubblewrap"
-MEMORY = 4 << 30
-"""Bytes that a server and all that it starts may use together or, without a control group, each process."""
-TASKS = 1024
-"""How many processes and threads it may have."""
-SCRATCH = 1 << 30
-"""Bytes of its own `/tmp`."""
 _COUNTS_PER_NAMESPACE = (5, 14)
 """The version of Linux from which on a limit of processes counts those of a user namespace alone."""
 _REMOVAL_SECONDS = 5.0

@@ -29,7 +29,13 @@ _MAX_LOGGED = 100
 """After so many hosts no more are logged: a server may ask for any number of them."""
 _MAX_CONNECTIONS = 256
 _NOT_PASSED = ("proxy-", "connection:", "keep-alive:")
-_GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
+_GONE = (
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+    anyio.IncompleteRead,
+    OSError,
+)
 _log = logging.getLogger(__name__)
 
 
@@ -63,10 +69,25 @@ class _RefusedError(Exception):
 class HostProxy:
     """The proxy of one server."""
 
-    def __init__(self, server: str, allowed: Sequence[AllowedHost], *, lookup: Lookup | None = None) -> None:
+    def __init__(
+        self,
+        server: str,
+        allowed: Sequence[AllowedHost],
+        *,
+        trusted: Sequence[str] = (),
+        lookup: Lookup | None = None,
+    ) -> None:
+        """Make the proxy of a server.
+
+        Args:
+            server: What it is called.
+            allowed: What it may reach.
+            trusted: Names that may have any address, such as that of a registry in the user's own network.
+            lookup: Asks for the addresses of a name; the system by default.
+        """
         self._server = server
         self._allowed = allowed
-        named = [host.name for host in allowed if host.is_address]
+        named = [*(host.name for host in allowed if host.is_address), *trusted]
         self._addresses = Addresses(allow_private=named, lookup=lookup)
         self._refused: set[str] = set()
 

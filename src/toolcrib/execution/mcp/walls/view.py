@@ -1,4 +1,4 @@
-"""What a server behind a wall sees: files of this machine, a home of its own, and its variables."""
+"""What a server behind a wall sees and may use: files of this machine, a home of its own, its variables."""
 
 import json
 import os
@@ -14,6 +14,12 @@ from toolcrib.execution.mcp.transport.environment import certificate_files, wall
 from toolcrib.execution.mcp.walls.programs import SYSTEM, interpreter_files, is_below, program_files
 from toolcrib.paths import data_folder
 
+MEMORY = 4 << 30
+"""Bytes that a server and all that it starts may use together or, without a control group, each process."""
+TASKS = 1024
+"""How many processes and threads it may have."""
+SCRATCH = 1 << 30
+"""Bytes of its own `/tmp`."""
 _ETC = (
     *("alternatives", "ca-certificates", "ca-certificates.conf", "fonts", "gitconfig", "ld.so.cache"),
     *("ld.so.conf", "ld.so.conf.d", "localtime", "machine-info", "mime.types", "nsswitch.conf", "os-release"),
