@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 from toolcrib.errors import RuntimeUnavailableError
 
@@ -177,8 +178,7 @@ def compile_filter(policy: SyscallPolicy) -> bytes:
     """
     seccomp = _import_pyseccomp(policy.kind)
     program = seccomp.SyscallFilter(seccomp.ERRNO(policy.otherwise))
-    flags = (0, _CLONE_NAMESPACES, 0) if policy.has_processes else (0, _CLONE_THREAD, _CLONE_THREAD)
-    allowed = [*((call, ()) for call in sorted(policy.calls)), ("clone", (flags,)), *policy.checked]
+    allowed = [*((call, ()) for call in sorted(policy.calls)), *_list_checked(policy)]
     failing = [(errno.ENOTSUP, call) for call in policy.unsupported]
     if policy.otherwise != errno.ENOSYS:
         failing.append((errno.ENOSYS, "clone3"))
@@ -195,6 +195,34 @@ def compile_filter(policy: SyscallPolicy) -> bytes:
         program.export_bpf(file)
         file.seek(0)
         return file.read()
+
+
+def docker_profile(policy: SyscallPolicy) -> dict[str, Any]:
+    """Return a policy as a profile of Docker, whose own one is wider: older versions allow all sockets."""
+    allow = "SCMP_ACT_ALLOW"
+    checked = [
+        {
+            "names": [call],
+            "action": allow,
+            "args": [
+                {"index": place, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+                for place, mask, value in checks
+            ],
+        }
+        for call, checks in _list_checked(policy)
+    ]
+    lacking = {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS}
+    return {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": policy.otherwise,
+        "syscalls": [{"names": sorted(policy.calls), "action": allow}, *checked, lacking],
+    }
+
+
+def _list_checked(policy: SyscallPolicy) -> list[tuple[str, tuple[_Check, ...]]]:
+    """Return the calls of a policy that are allowed with some arguments alone, `clone` first."""
+    flags = (0, _CLONE_NAMESPACES, 0) if policy.has_processes else (0, _CLONE_THREAD, _CLONE_THREAD)
+    return [("clone", (flags,)), *policy.checked]
 
 
 FILTER_REMEDY = "for the profile 'hardened': pip install 'toolcrib[code]', apt install libseccomp2"

@@ -52,7 +52,7 @@ class BubblewrapWall:
 
     @asynccontextmanager
     async def launch(
-        self, view: View, command: Sequence[str], *, shares_network: bool, line: tuple[Path, str] | None
+        self, view: View, command: Sequence[str], *, shares_network: bool, line: tuple[Path, str]
     ) -> AsyncGenerator[Launch, None]:
         """Give the way to start a program behind a wall; afterwards nothing of it is left.
 
@@ -67,7 +67,7 @@ class BubblewrapWall:
             if cgroup is not None:
                 cgroup.limit(memory=MEMORY, pids=TASKS)
             with _memory_files() as files:
-                mounts = [*_mount_options(view), *(("--ro-bind", str(line[0]), line[1]) if line else ())]
+                mounts = [*_mount_options(view), "--ro-bind", str(line[0]), line[1]]
                 for path, text in view.texts.items():
                     mounts += ["--perms", "0444", "--ro-bind-data", files.add(text.encode()), str(path)]
                 options = server_options(

@@ -30,6 +30,7 @@ from toolcrib.execution.mcp.transport.process import Launch
 from toolcrib.execution.mcp.walls.programs import SYSTEM
 from toolcrib.execution.mcp.walls.view import MEMORY, SCRATCH, TASKS, View
 from toolcrib.isolation.owner import is_gone, own_mark
+from toolcrib.isolation.seccomp import SERVER, docker_profile
 
 KIND = "docker"
 OWNER = "toolcrib.wall"
@@ -66,7 +67,7 @@ class DockerWall:
 
     @asynccontextmanager
     async def launch(
-        self, view: View, command: Sequence[str], *, shares_network: bool, line: tuple[Path, str] | None
+        self, view: View, command: Sequence[str], *, shares_network: bool, line: tuple[Path, str]
     ) -> AsyncGenerator[Launch, None]:
         """Give the way to start a program in a container; afterwards nothing of it is left.
 
@@ -83,6 +84,7 @@ class DockerWall:
             *("run", "--rm", "--interactive", "--pull=never", f"--name={name}", f"--user={ids}"),
             *(f"--label={OWNER}={own_mark() or ''}", "--hostname=guest", "--log-driver=none", "--read-only"),
             *("--cap-drop=ALL", "--security-opt=no-new-privileges", f"--pids-limit={TASKS}"),
+            f"--security-opt=seccomp={_write_profile(line[0])}",
             *(f"--memory={MEMORY}", f"--memory-swap={MEMORY}", f"--workdir={view.folder}"),
             f"--network={'bridge' if shares_network else 'none'}",
             f"--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777,size={SCRATCH}",
@@ -97,20 +99,25 @@ class DockerWall:
                 remove = [self.program, "rm", "--force", "--volumes", name]
                 await to_thread.run_sync(partial(_ask, remove, check=False))
 
-    def _mounts(self, view: View, line: tuple[Path, str] | None) -> Iterator[str]:
+    def _mounts(self, view: View, line: tuple[Path, str]) -> Iterator[str]:
         for mount in view.mounts:
             if mount.path not in _ITS_OWN:
                 rights = [] if mount.is_writable else ["readonly", *filter(None, [self.plain_mount])]
                 yield _join(
                     "type=bind", f"source={os.path.realpath(mount.source)}", f"target={mount.path}", *rights
                 )
-        if line is not None:
-            folder, inside = line
-            yield _join("type=bind", f"source={folder}", f"target={inside}", "readonly")
-            for path, text in view.texts.items():
-                if path not in _ITS_OWN:
-                    (file := folder / path.name).write_text(text, encoding="utf-8")
-                    yield _join("type=bind", f"source={file}", f"target={path}", "readonly")
+        folder, inside = line
+        yield _join("type=bind", f"source={folder}", f"target={inside}", "readonly")
+        for path, text in view.texts.items():
+            if path not in _ITS_OWN:
+                (file := folder / path.name).write_text(text, encoding="utf-8")
+                yield _join("type=bind", f"source={file}", f"target={path}", "readonly")
+
+
+def _write_profile(folder: Path) -> Path:
+    """Write the system calls that a server may make, as Docker's client reads them."""
+    (file := folder / "seccomp.json").write_text(json.dumps(docker_profile(SERVER)), encoding="utf-8")
+    return file
 
 
 def _share_variables(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

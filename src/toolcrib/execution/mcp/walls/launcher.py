@@ -4,7 +4,7 @@ Its text is passed to an interpreter there, which has the standard library alone
 argument, as JSON; the command of the server follows.
 
 - `limits`: rlimits by name. They are set here because that of processes counts within the user namespace.
-- `line`: a socket of toolcrib's, for what follows.
+- `line`: a socket of toolcrib's.
 - `port`: where the server finds its proxy. A socket belongs to the network in which it is made: so the
   listener is made here and sent to toolcrib, and nothing inside takes part in what passes.
 - `apart`: on the network of the machine, abstract sockets of others are out of reach (from Linux 6.12 on).
@@ -40,10 +40,8 @@ def _set_limits(limits: dict[str, int]) -> None:
         resource.setrlimit(kind, (most, most))
 
 
-def _open_line(settings: dict[str, Any]) -> socket.socket | None:
+def _open_line(settings: dict[str, Any]) -> socket.socket:
     """Connect to toolcrib, and send it the listener of the proxy."""
-    if not settings["line"]:
-        return None
     line = socket.socket(socket.AF_UNIX)
     line.connect(settings["line"])
     if settings["port"]:
@@ -74,7 +72,7 @@ def _become(command: list[str]) -> None:
         os._exit(_NOT_FOUND)
 
 
-def _stay(command: list[str], line: socket.socket | None) -> None:
+def _stay(command: list[str], line: socket.socket) -> None:
     """Start the server, wait for its end, and end with its status; end before, where the line is closed."""
     ctypes.CDLL(None).prctl(_NO_DUMP, 0, 0, 0, 0)  # what runs as the same user cannot trace it
     child = os.fork()

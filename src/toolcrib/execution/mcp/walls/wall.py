@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 class Wall:
     """A server's wall, for as long as its connection lasts."""
 
-    def __init__(self, launch: Launch, listener: socket.socket | None, proxy: HostProxy | None) -> None:
+    def __init__(self, launch: Launch, listener: socket.socket, proxy: HostProxy | None) -> None:
         self.launch = launch
         """How the server is started behind it."""
         self._listener = listener
@@ -61,10 +61,9 @@ class Wall:
 
     async def serve(self) -> None:
         """Wait for the launcher, and pass on what the server asks of named hosts, until cancelled."""
-        if self._listener is None:
-            return
         await anyio.wait_readable(self._listener)
         self._line, _ = self._listener.accept()
+        self._listener.close()  # there is nobody else to listen for
         self._line.setblocking(False)  # noqa: FBT003 - the method has no other form
         if self._proxy is not None:
             await anyio.wait_readable(self._line)
@@ -163,21 +162,17 @@ async def _build(plan: _Plan, proxy: HostProxy | None, more: Mapping[str, str]) 
     )
     view = view.with_variables({**more, **(proxy_environment() if proxy else {})})
     with ExitStack() as stack:
-        listener: socket.socket | None = None
-        line: tuple[Path, str] | None = None
-        if proxy is not None or plan.kind.stays:
-            listener, place = stack.enter_context(_listening(plan.name))
-            line = (place, _LINE)
+        listener, place = stack.enter_context(_listening(plan.name))
         settings = {
             "limits": plan.kind.limits,
-            "line": f"{_LINE}/{_SOCKET}" if line else "",
+            "line": f"{_LINE}/{_SOCKET}",
             "port": PORT if proxy else 0,
             "apart": shares,
             "stays": plan.kind.stays,
         }
         launcher = [interpreter, *_FLAGS, "-c", _launcher(), json.dumps(settings)]
         command = [*launcher, str(plan.program), *plan.config.args]
-        async with plan.kind.launch(view, command, shares_network=shares, line=line) as launch:
+        async with plan.kind.launch(view, command, shares_network=shares, line=(place, _LINE)) as launch:
             with closing(Wall(launch, listener, proxy)) as wall:
                 yield wall
 
