@@ -39,6 +39,7 @@ _TERM_GRACE = 0.5
 _KILL_GRACE = 2.0
 """Seconds that a killed process has to be gone; one that is not cannot be killed at all."""
 _POLL = 0.01
+_SIGNALLED = 128
 _LONGEST_STRAY = 4096
 """How many bytes of a line that is no message are searched for secrets; what is kept of it is less."""
 
@@ -104,6 +105,8 @@ class Launch:
     """Where it starts; None for the folder of this process."""
     descriptors: tuple[int, ...] = ()
     """What else it inherits."""
+    is_walled: bool = False
+    """Whether the status of another program is that of the server: 128 and the number of a signal."""
 
 
 class ServerProcess:
@@ -113,9 +116,10 @@ class ServerProcess:
     POSIX there are no groups: then only the server itself is stopped.
     """
 
-    def __init__(self, process: Process, mark: str) -> None:
+    def __init__(self, process: Process, mark: str, *, is_walled: bool = False) -> None:
         self._process = process
         self._mark = mark
+        self._is_walled = is_walled
         self._swept = False
         # Pipes are what anyio opens where nothing else is asked for.
         self.stdin = cast("ByteSendStream", process.stdin)
@@ -153,7 +157,7 @@ class ServerProcess:
         except OSError as error:
             reason = why_not_started(error, launch.command[0], launch.folder, written or config)
             raise ServerUnavailableError(name, reason) from error
-        return cls(process, mark)
+        return cls(process, mark, is_walled=launch.is_walled)
 
     @property
     def pid(self) -> int:
@@ -162,8 +166,8 @@ class ServerProcess:
 
     async def exited(self) -> str:
         """Wait until the server ends, and return how it did: `it exited with status 3`."""
-        await self._process.wait()
-        return _ending(self._process.returncode)
+        status = await self._process.wait()
+        return _ending(_SIGNALLED - status if self._is_walled and status > _SIGNALLED else status)
 
     async def keep_stderr(self, tail: StderrTail) -> None:
         """Read its standard error into a tail until it closes."""

@@ -80,7 +80,7 @@ class BubblewrapWall:
                 given = files.add(b"".join(os.fsencode(option) + b"\0" for option in options))
                 words = [self.program, "--args", given, "--", *command]
                 words = words if cgroup is None else cgroup.joining(words)
-                yield Launch(tuple(words), {}, "/", tuple(files.descriptors))
+                yield Launch(tuple(words), {}, "/", tuple(files.descriptors), is_walled=True)
         finally:
             if cgroup is not None:
                 await _remove(cgroup)

@@ -93,7 +93,7 @@ class DockerWall:
             self.image,
         ]
         try:
-            yield Launch((self.program, *options, *command), client, "/")
+            yield Launch((self.program, *options, *command), client, "/", is_walled=True)
         finally:
             with anyio.CancelScope(shield=True):
                 remove = [self.program, "rm", "--force", "--volumes", name]
