@@ -14,8 +14,8 @@ from needs import lack
 from waiting import wait_until
 
 from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.isolation.owner import own_mark
 from toolcrib.paths import locked
-from toolcrib.runtime.owner import own_mark
 from toolcrib.runtime.sandboxes.docker.engine import IMAGE, OWNER, find_engine
 from toolcrib.runtime.sandboxes.docker.image import build_from_host
 from toolcrib.runtime.sandboxes.wasm.module import build_module, compiled

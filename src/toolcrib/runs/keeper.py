@@ -24,11 +24,11 @@ from toolcrib.errors import (
     StoreError,
 )
 from toolcrib.execution import Principal
+from toolcrib.isolation.owner import is_gone, own_mark
 from toolcrib.runs.journal import RunJournal
 from toolcrib.runs.run_record import RunKind, RunRecord, RunState
 from toolcrib.runs.signing import Signer
 from toolcrib.runs.store import OPEN, RunStore, StoredRun
-from toolcrib.runtime.owner import is_gone, own_mark
 
 _LOG = logging.getLogger("toolcrib.runs")
 _Given = TypeVarTuple("_Given")

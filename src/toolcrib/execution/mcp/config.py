@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from hashlib import sha256
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -24,12 +25,14 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from toolcrib.errors import ConfigError, Problem, ToolcribError
 from toolcrib.errors.base import either, shown
 from toolcrib.execution.call import Call
+from toolcrib.execution.mcp.walls.hosts import parse_host
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.variables import Expansion, has_variables
 from toolcrib.model.plain import pointer
 from toolcrib.model.record import Record
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
+from toolcrib.paths import path_fault
 from toolcrib.redaction import (
     KnownSecrets,
     address_secrets,
@@ -40,6 +43,8 @@ from toolcrib.redaction import (
 )
 
 Transport = Literal["stdio", "http", "sse"]
+Sandbox = Literal["bubblewrap", "docker"]
+"""What a server is kept in."""
 
 _SPELLINGS: dict[str, Transport] = {
     "stdio": "stdio",
@@ -49,7 +54,11 @@ _SPELLINGS: dict[str, Transport] = {
     "streamableHttp": "http",
     "sse": "sse",
 }
-_CONNECTION = ("command", "args", "env", "inherit", "cwd", "url", "headers", "auth", "transport")
+_CONNECTION = (
+    *("command", "args", "env", "inherit", "cwd", "url", "headers", "auth", "transport"),
+    *("sandbox", "read", "write", "network"),
+)
+_OF_WALLS = ("read", "write", "network")
 _URL_NAMES = ("url", "serverUrl", "httpUrl")
 _SOURCE = "the settings of an mcp server"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -83,7 +92,7 @@ OnContent = Callable[[ContentChange], object]
 """Called with each change of resources and prompts; it must not block."""
 
 
-def _fault(kind: Literal["type", "text", "name", "url"], message: str) -> PydanticCustomError:
+def _fault(kind: Literal["type", "text", "name", "url", "path", "host"], message: str) -> PydanticCustomError:
     return PydanticCustomError(kind, "{message}", {"message": message})
 
 
@@ -141,10 +150,37 @@ def _url(url: str) -> str:
     return url
 
 
+def _wall_path(path: str) -> str:
+    if not path.startswith(("/", "~", "${")):
+        raise _fault("path", f"{shown(path)} is relative; write it from '/' or '~' on")
+    if fault := path_fault(path):
+        raise _fault("path", fault)
+    if not Path(path).name and "$" not in path:
+        raise _fault("path", "is the root of all files, which leaves no wall; name folders in it")
+    return path
+
+
+def _network(value: Any) -> Any:
+    """Return what a server may reach; hosts are checked one by one, with what is wrong in each."""
+    if value in ("none", "all"):
+        return value
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise _fault("type", "must be 'none', 'all' or a list of hosts, as ['api.example.com']")
+    for host in map(_text, value):
+        if not has_variables(host):
+            try:
+                parse_host(host)
+            except ValueError as error:
+                raise _fault("host", str(error)) from error
+    return tuple(map(_text, value))
+
+
 Word = Annotated[str, BeforeValidator(_text)]
 Filled = Annotated[Word, AfterValidator(_not_empty)]
 
 
+WallPaths = tuple[Annotated[Filled, AfterValidator(_wall_path)], ...]
+"""Files and folders, from `/` or `~` on."""
 Patterns = tuple[Annotated[Word, AfterValidator(_variable_name)], ...]
 """Names of variables, in which `*` and `?` stand for any letters."""
 
@@ -177,6 +213,14 @@ class ServerConfig(Record):
     """What else it inherits of our environment: names of variables or patterns, as `AWS_*`; `*` is all."""
     cwd: Filled | None = None
     """The folder that it runs in; else that of the configuration file."""
+    sandbox: Sandbox | None = None
+    """The wall that it runs behind: without it, it has all rights of the user."""
+    read: WallPaths = ()
+    """The files and folders that it may read behind the wall, beside programs and its own packages."""
+    write: WallPaths = ()
+    """Those that it may write too."""
+    network: Annotated[Literal["none", "all"] | tuple[str, ...], BeforeValidator(_network)] = "none"
+    """What it may reach behind the wall: hosts as `api.example.com`, `*.example.com` or `10.0.0.7:8080`."""
     url: Annotated[Word, AfterValidator(_url)] | None = None
     """The address to reach, instead of a program."""
     headers: dict[
@@ -257,7 +301,7 @@ class ServerConfig(Record):
     def _fill(self, fill: Expansion) -> dict[str, Any]:
         """Return the settings that may hold variables, filled in; those of `auth` as a dictionary."""
         texts = {"auth": {} if self.auth is None else self.auth.texts}
-        names = ("command", "args", "env", "cwd", "url", "headers")
+        names = ("command", "args", "env", "cwd", "read", "write", "network", "url", "headers")
         texts |= {name: value for name in names if (value := getattr(self, name))}
         return {name: _filled(value, fill, path=(name,)) for name, value in texts.items() if value}
 
@@ -358,8 +402,15 @@ def _misplaced(data: dict[str, Any], *, is_started: bool) -> Iterator[InitErrorD
     """Yield what is for servers of the other kind: those that are started, or those that are reached."""
     if is_started and data.get("auth") is not None:
         yield _detail(("auth",), "auth", "is for a server that is reached at a 'url'")
-    if not is_started and data.get("inherit"):
-        yield _detail(("inherit",), "inherit", "is for a server that a 'command' starts")
+    for name in ("inherit", "sandbox", *_OF_WALLS):
+        given = data.get(name)
+        if not given or given == "none":
+            continue
+        if not is_started:
+            yield _detail((name,), name, "is for a server that a 'command' starts")
+        elif name in _OF_WALLS and data.get("sandbox") is None:
+            message = "is for a server behind a wall; add sandbox = 'bubblewrap' or 'docker'"
+            yield _detail((name,), name, message)
 
 
 def _impersonal(data: dict[str, Any]) -> Iterator[InitErrorDetails]:

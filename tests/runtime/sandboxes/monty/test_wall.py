@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from runtime.sandboxes.monty.guests import Guests, status, workers
 
-from toolcrib.runtime.isolation import GUEST_UID, WORKER, compile_filter
+from toolcrib.isolation.bubblewrap import GUEST_UID
+from toolcrib.isolation.seccomp import WORKER, compile_filter
 from toolcrib.runtime.sandboxes.monty.wall import wall_here, worker_script
 
 needs_bubblewrap = pytest.mark.usefixtures("needs_bubblewrap")

@@ -16,10 +16,10 @@ from runtime.workbench import Bench, descendants, descriptors
 from waiting import PATIENCE, until
 
 from toolcrib.errors import CodeError, LimitExceededError, RuntimeUnavailableError, SandboxViolationError
+from toolcrib.isolation.bubblewrap import GUEST_UID, Bubblewrap
+from toolcrib.isolation.cgroup import Cgroups
 from toolcrib.runtime import Bridge, Job, Limits, Output, Sandbox
-from toolcrib.runtime.isolation import GUEST_UID, Bubblewrap
 from toolcrib.runtime.sandboxes.process import ProcessSandbox
-from toolcrib.runtime.sandboxes.process.cgroup import Cgroups
 from toolcrib.runtime.sandboxes.process.wall import find_wall
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 

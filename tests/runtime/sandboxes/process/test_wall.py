@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.runtime.isolation import GUEST_UID, INTERPRETER, WORKER, Bubblewrap, compile_filter
-from toolcrib.runtime.sandboxes.process.cgroup import Cgroups
+from toolcrib.isolation.bubblewrap import GUEST_UID, Bubblewrap
+from toolcrib.isolation.cgroup import Cgroups
+from toolcrib.isolation.seccomp import INTERPRETER, WORKER, compile_filter
 from toolcrib.runtime.sandboxes.process.wall import Wall, interpreter
 
 UNPRIVILEGED = """

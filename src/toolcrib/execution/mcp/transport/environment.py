@@ -97,6 +97,40 @@ def server_environment(
     return inherited | dict(configured)
 
 
+def walled_environment(
+    environ: Mapping[str, str],
+    configured: Mapping[str, str],
+    inherit: Iterable[str] = (),
+    *,
+    home: str,
+    network: bool,
+) -> dict[str, str]:
+    """Return what a server behind a wall sees of an environment: less, with a home and a `/tmp` of its own.
+
+    Folders of the user are not there, and proxies only where it shares the `network` of this machine.
+
+    >>> walled_environment({"PATH": "/bin", "HOME": "/root"}, {"TOKEN": "t"}, home="/h", network=False)
+    {'PATH': '/bin', 'HOME': '/h', 'TMPDIR': '/tmp', 'TOKEN': 't'}
+    """
+    patterns = ("LOGNAME", "PATH", "TERM", "USER", *_LOCALE, *_CERTIFICATES, *(_PROXIES if network else ()))
+    inherited = {
+        name: value
+        for name, value in environ.items()
+        if _matches(name, (*patterns, *inherit), is_posix=True) and not value.startswith("()")
+    }
+    own = {"HOME": home, "TMPDIR": "/tmp"}  # noqa: S108 - its own
+    return {"PATH": os.defpath} | inherited | own | dict(configured)
+
+
+def certificate_files(environment: Mapping[str, str]) -> list[str]:
+    """Return the files and folders of certificates that an environment names."""
+    return [
+        value
+        for name, value in environment.items()
+        if name in _CERTIFICATES and os.path.isabs(value)  # noqa: PTH117 - others are switches
+    ]
+
+
 def _matches(name: str, patterns: Iterable[str], *, is_posix: bool) -> bool:
     if is_posix:
         return any(fnmatchcase(name, pattern) for pattern in patterns)

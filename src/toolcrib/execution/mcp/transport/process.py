@@ -12,7 +12,9 @@ escape that, and have a guard of their own:
 import os
 import re
 import signal
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, cast
 
@@ -37,6 +39,7 @@ _TERM_GRACE = 0.5
 _KILL_GRACE = 2.0
 """Seconds that a killed process has to be gone; one that is not cannot be killed at all."""
 _POLL = 0.01
+_SIGNALLED = 128
 _LONGEST_STRAY = 4096
 """How many bytes of a line that is no message are searched for secrets; what is kept of it is less."""
 
@@ -90,6 +93,22 @@ class StderrTail:
         return "\n".join([line.rstrip() for line in lines if line.strip()][-self._max_lines :])
 
 
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How the process of a server is started: its command, or one that runs it behind a wall."""
+
+    command: tuple[str, ...]
+    """The program and its arguments."""
+    environment: Mapping[str, str] = field(repr=False)
+    """All of its variables."""
+    folder: str | None = None
+    """Where it starts; None for the folder of this process."""
+    descriptors: tuple[int, ...] = ()
+    """What else it inherits."""
+    is_walled: bool = False
+    """Whether the status of another program is that of the server: 128 and the number of a signal."""
+
+
 class ServerProcess:
     """A running server, the group of processes it leads, and on Linux daemons that have left it.
 
@@ -97,9 +116,10 @@ class ServerProcess:
     POSIX there are no groups: then only the server itself is stopped.
     """
 
-    def __init__(self, process: Process, mark: str) -> None:
+    def __init__(self, process: Process, mark: str, *, is_walled: bool = False) -> None:
         self._process = process
         self._mark = mark
+        self._is_walled = is_walled
         self._swept = False
         # Pipes are what anyio opens where nothing else is asked for.
         self.stdin = cast("ByteSendStream", process.stdin)
@@ -107,29 +127,37 @@ class ServerProcess:
         self._stderr = cast("ByteReceiveStream", process.stderr)
 
     @classmethod
-    async def start(cls, config: ServerConfig, *, name: str, written: ServerConfig | None = None) -> Self:
-        """Start the command of a server; messages show it as it is `written`, without filled-in variables.
+    async def start(
+        cls,
+        config: ServerConfig,
+        *,
+        name: str,
+        written: ServerConfig | None = None,
+        launch: Launch | None = None,
+    ) -> Self:
+        """Start the command of a server, or a `launch` that runs it behind a wall.
+
+        Messages show the command as it is `written`, without filled-in variables.
 
         Raises:
             ServerUnavailableError: it cannot be started, and what to do about it.
         """
-        mark = new_mark()
-        command, cwd = _at_home(config.command or ""), _at_home(config.cwd) if config.cwd else None
+        mark, launch = new_mark(), launch or _plain_launch(config)
         try:
             # A cancellation between the start and the registration would leave it behind.
             with anyio.CancelScope(shield=True):
                 process = await anyio.open_process(
-                    [command, *config.args],
-                    env=server_environment(os.environ, config.env, config.inherit) | {MARK: mark},
-                    cwd=cwd,
+                    launch.command,
+                    env={**launch.environment, MARK: mark},
+                    cwd=launch.folder,
                     start_new_session=_POSIX,
+                    pass_fds=launch.descriptors,
                 )
                 watch_group(process.pid)
         except OSError as error:
-            raise ServerUnavailableError(
-                name, _why_not_started(error, command, cwd, written or config)
-            ) from error
-        return cls(process, mark)
+            reason = why_not_started(error, launch.command[0], launch.folder, written or config)
+            raise ServerUnavailableError(name, reason) from error
+        return cls(process, mark, is_walled=launch.is_walled)
 
     @property
     def pid(self) -> int:
@@ -138,8 +166,8 @@ class ServerProcess:
 
     async def exited(self) -> str:
         """Wait until the server ends, and return how it did: `it exited with status 3`."""
-        await self._process.wait()
-        return _ending(self._process.returncode)
+        status = await self._process.wait()
+        return _ending(_SIGNALLED - status if self._is_walled and status > _SIGNALLED else status)
 
     async def keep_stderr(self, tail: StderrTail) -> None:
         """Read its standard error into a tail until it closes."""
@@ -205,6 +233,13 @@ class ServerProcess:
         return True
 
 
+def _plain_launch(config: ServerConfig) -> Launch:
+    """Return how a server is started without a wall."""
+    environment = server_environment(os.environ, config.env, config.inherit)
+    folder = _at_home(config.cwd) if config.cwd else None
+    return Launch((_at_home(config.command or ""), *config.args), environment, folder)
+
+
 def _at_home(path: str) -> str:
     return os.path.expanduser(path)  # noqa: PTH111 - a Path raises where a user is not known
 
@@ -222,7 +257,7 @@ _LAUNCHERS = ("bunx", "deno", "docker", "node", "npm", "npx", "python", "python3
 """The programs that most servers are started with."""
 
 
-def _why_not_started(error: OSError, command: str, cwd: str | None, written: ServerConfig) -> str:
+def why_not_started(error: OSError, command: str, cwd: str | None, written: ServerConfig) -> str:
     """Return what is wrong with a command, and what to do about it; paths as the settings write them."""
     shown = _shown_path(command, written.command or "")
     if cwd is not None and not Path(cwd).is_dir():

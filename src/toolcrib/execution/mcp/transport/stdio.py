@@ -25,6 +25,7 @@ from toolcrib.execution.mcp.transport.lines import (
 )
 from toolcrib.execution.mcp.transport.outbox import Outbox
 from toolcrib.execution.mcp.transport.process import ServerProcess, StderrTail
+from toolcrib.execution.mcp.walls.wall import open_wall
 from toolcrib.redaction import hide_secrets
 
 MAX_MESSAGE_BYTES = 64 * 2**20
@@ -66,30 +67,35 @@ async def stdio_transport(  # noqa: PLR0913 - the last three are limits
     message that is too long, or prints a great deal before it has sent any message at all, the read stream
     brings a `ServerUnavailableError` that says so, and ends. So it does when the server reads nothing for
     `patience` seconds while messages wait and no call is under way. After the block neither it nor anything
-    it started in its process group is left. The block's own exceptions come out of it as they are.
+    it started in its process group is left. The block's own exceptions come out of it as they are. A server
+    with a `sandbox` runs behind its wall.
 
     Raises:
         ServerUnavailableError: it cannot be started.
     """
-    process = await ServerProcess.start(config, name=name, written=written)
-    stderr.pid = process.pid
-    connection = _StdioConnection(process, name, stderr, max_message_bytes)
     failure: Exception | None = None
-    with closing(connection):
-        async with anyio.create_task_group() as tasks:
-            for work in (connection.read, connection.write, connection.watch):
-                tasks.start_soon(work)
-            tasks.start_soon(connection.check_reader_stalled, patience)
-            tasks.start_soon(process.keep_stderr, stderr)
-            try:
-                yield connection.inbox, connection.outbox
-            except Exception as error:  # noqa: BLE001 - the block's own, which the task group would wrap
-                failure = error
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await connection.hang_up()
-                    await process.stop(grace=grace)
-                tasks.cancel_scope.cancel()
+    async with open_wall(config, name=name, written=written) as wall:
+        launch = None if wall is None else wall.launch
+        process = await ServerProcess.start(config, name=name, written=written, launch=launch)
+        stderr.pid = process.pid
+        connection = _StdioConnection(process, name, stderr, max_message_bytes)
+        with closing(connection):
+            async with anyio.create_task_group() as tasks:
+                for work in (connection.read, connection.write, connection.watch):
+                    tasks.start_soon(work)
+                tasks.start_soon(connection.check_reader_stalled, patience)
+                tasks.start_soon(process.keep_stderr, stderr)
+                if wall is not None:
+                    tasks.start_soon(wall.serve)
+                try:
+                    yield connection.inbox, connection.outbox
+                except Exception as error:  # noqa: BLE001 - the block's own, which the task group would wrap
+                    failure = error
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await connection.hang_up()
+                        await process.stop(grace=grace)
+                    tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure
 

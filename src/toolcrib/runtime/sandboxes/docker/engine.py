@@ -13,8 +13,8 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.runtime.isolation import GUEST_UID
-from toolcrib.runtime.owner import is_gone, own_mark
+from toolcrib.isolation.bubblewrap import GUEST_UID
+from toolcrib.isolation.owner import is_gone, own_mark
 
 IMAGE = "toolcrib-sandbox:latest"
 """The image that guests are made from, unless another is named."""

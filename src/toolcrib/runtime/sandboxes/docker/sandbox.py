@@ -9,8 +9,9 @@ import anyio
 from anyio import to_thread
 
 from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.isolation.bubblewrap import GUEST_UID
+from toolcrib.isolation.seccomp import FILTER_REMEDY, INTERPRETER, find_filter
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.isolation import FILTER_REMEDY, GUEST_UID, INTERPRETER, find_filter
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced, Readiness
 from toolcrib.runtime.sandboxes.docker.container import Container, start_container

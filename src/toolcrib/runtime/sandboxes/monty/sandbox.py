@@ -8,8 +8,8 @@ import anyio
 from anyio import to_thread
 
 from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.isolation.bubblewrap import GUEST_UID
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.isolation import GUEST_UID
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced, SecurityProfile
 from toolcrib.runtime.sandboxes.monty.calls import Calls

@@ -7,24 +7,16 @@ the case that a flaw in the interpreter lets code run as machine code.
 import os
 import shlex
 import shutil
-import stat
 import subprocess
-import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.runtime.isolation import (
-    GUEST_UID,
-    PATIENCE,
-    WORKER,
-    Bubblewrap,
-    compile_filter,
-    try_command,
-)
-from toolcrib.runtime.owner import is_gone, own_mark
+from toolcrib.isolation.bubblewrap import GUEST_UID, PATIENCE, Bubblewrap, try_command
+from toolcrib.isolation.scratch import private_folder
+from toolcrib.isolation.seccomp import WORKER, compile_filter
 
 MAX_MEMORY = 3 << 30
 """The largest limit of memory that is passed on; one above all of them bounds the worker from outside."""
@@ -33,8 +25,6 @@ _ADDRESS_SPACE = 4 << 20
 _DESCRIPTORS = 64
 _FILTER = 9
 """The descriptor that bubblewrap reads the filter from."""
-_PREFIX = "toolcrib-monty-"
-_PRIVATE = 0o700
 
 
 @contextmanager
@@ -45,8 +35,7 @@ def worker_script(parts: Collection[str], *, address_space: int = _ADDRESS_SPACE
         parts: What isolates the worker: `bubblewrap` and `seccomp`, each if it can be used here.
         address_space: Kilobytes of address space that a worker may take.
     """
-    folder = _make_folder()
-    try:
+    with private_folder("monty") as folder:
         worker, script, syscalls = monty_binary(), folder / "worker", folder / "filter"
         command = _bubblewrap_command(worker, parts) if "bubblewrap" in parts else _plain_command(worker)
         line = " ".join(map(shlex.quote, command)) + ' "$@"'
@@ -59,8 +48,6 @@ def worker_script(parts: Collection[str], *, address_space: int = _ADDRESS_SPACE
         script.write_text("\n".join(lines), encoding="utf-8")
         script.chmod(0o700)
         yield script
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
@@ -128,32 +115,3 @@ def _try_parts(parts: tuple[str, ...]) -> bool:
             return try_command([str(script), "--version"])[0]
     except (OSError, subprocess.SubprocessError, RuntimeUnavailableError):
         return False
-
-
-def _make_folder() -> Path:
-    """Make an empty private folder, and remove those of processes that have ended.
-
-    Its name is that of the process that made it, so that the next one can remove what a killed process left.
-    """
-    own = own_mark()
-    if own is not None:  # where processes can be listed
-        _remove_abandoned()
-    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{own or 'host'}-"))
-
-
-def _remove_abandoned() -> None:
-    with suppress(OSError):
-        for folder in list(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")):
-            if _is_abandoned(folder):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_abandoned(folder: Path) -> bool:
-    """Return whether a folder is ours, and its process has ended."""
-    if not is_gone(folder.name.removeprefix(_PREFIX).rpartition("-")[0]):
-        return False
-    with suppress(OSError):  # another was faster
-        found = folder.lstat()
-        private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == _PRIVATE
-        return private and found.st_uid == os.geteuid()
-    return False

@@ -18,8 +18,8 @@ import anyio
 
 from toolcrib.concurrency.backoff import Backoff
 from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.isolation.cgroup import Cgroup
 from toolcrib.runtime.request import Output, Stream
-from toolcrib.runtime.sandboxes.process.cgroup import Cgroup
 from toolcrib.runtime.sandboxes.process.frames import Channel, FrameError, encode
 
 AnyGuest = TypeVar("AnyGuest", bound="Guest")
@@ -30,8 +30,6 @@ _CHUNK = 1 << 16
 _LAST_READS = 64
 """How often the outputs are read when all is over: more than a pipe holds, and less than a flood."""
 _GONE_TIME = 10.0
-_JOIN = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 > "$1" || exit 1; shift; n=$((n-1)); done; exec "$@"'
-"""Joins control groups, then becomes the program: what it starts is in them from its first instruction."""
 
 
 class Guest(ABC):
@@ -205,11 +203,10 @@ def spawn(
     """
     ours, theirs = socket.socketpair()
     with theirs:
-        doors = cgroup.doors if cgroup is not None else ()
-        join = ["/bin/sh", "-c", _JOIN, "sh", str(len(doors)), *doors] if doors else []
+        words = [*command, "-c", program or guest_program(), str(theirs.fileno())]
         try:
             process = subprocess.Popen(  # noqa: S603 - our own
-                [*join, *command, "-c", program or guest_program(), str(theirs.fileno())],
+                words if cgroup is None else cgroup.joining(words),
                 env={},
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,

@@ -10,8 +10,8 @@ import anyio
 import anyio.to_thread
 
 from toolcrib.errors import LimitExceededError, RuntimeUnavailableError, SandboxViolationError, ToolcribError
+from toolcrib.isolation.bubblewrap import GUEST_UID
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.isolation import GUEST_UID
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced
 from toolcrib.runtime.sandboxes.process.child import Child, Guest, boot, spawn

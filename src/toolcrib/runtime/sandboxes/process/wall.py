@@ -11,8 +11,9 @@ from functools import cache
 from pathlib import Path
 
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.runtime.isolation import INTERPRETER, Bubblewrap, compile_filter, try_command
-from toolcrib.runtime.sandboxes.process.cgroup import Cgroups, find_cgroups
+from toolcrib.isolation.bubblewrap import Bubblewrap, try_command
+from toolcrib.isolation.cgroup import Cgroups, find_cgroups
+from toolcrib.isolation.seccomp import INTERPRETER, compile_filter
 
 HOME = "/tmp"  # noqa: S108 - the guest's own, which is empty and vanishes with it
 _SYSTEM = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64")

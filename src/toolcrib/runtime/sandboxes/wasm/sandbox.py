@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.isolation.bubblewrap import GUEST_UID
+from toolcrib.isolation.cgroup import Cgroups, find_cgroups
+from toolcrib.isolation.seccomp import FILTER_REMEDY, INTERPRETER, find_filter
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.isolation import FILTER_REMEDY, GUEST_UID, INTERPRETER, find_filter
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced
-from toolcrib.runtime.sandboxes.process.cgroup import Cgroups, find_cgroups
 from toolcrib.runtime.sandboxes.process.child import GUEST, Child, boot, guest_program, spawn
 from toolcrib.runtime.sandboxes.process.pool import PooledSandbox
 from toolcrib.runtime.sandboxes.process.sandbox import converse, process_limits

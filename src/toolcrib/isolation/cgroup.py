@@ -6,7 +6,7 @@ process can be found and removed.
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -14,9 +14,11 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Self
 
-from toolcrib.runtime.owner import is_gone, own_mark
+from toolcrib.isolation.owner import is_gone, own_mark
 
 _PREFIX = "toolcrib"
+_JOIN = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 > "$1" || exit 1; shift; n=$((n-1)); done; exec "$@"'
+"""Joins control groups, then becomes the program: what it starts is in them from its first instruction."""
 _NUMBERS = count(1)
 _FILES = {
     "memory": ("memory.limit_in_bytes", "memory.max"),
@@ -94,6 +96,10 @@ class Cgroup:
     def doors(self) -> tuple[str, ...]:
         """The files into which a process writes 0 to join."""
         return tuple(dict.fromkeys(str(folder / "cgroup.procs") for folder in self.folders.values()))
+
+    def joining(self, command: Sequence[str]) -> list[str]:
+        """Return the command that joins it and becomes another."""
+        return ["/bin/sh", "-c", _JOIN, "sh", str(len(self.doors)), *self.doors, *command]
 
     def limit(self, *, memory: int, pids: int) -> Self:
         """Set the limit of memory, without swap, and that of tasks."""

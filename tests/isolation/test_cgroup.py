@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
-from toolcrib.runtime.sandboxes.process.cgroup import Cgroup, Cgroups, find_cgroups
+from toolcrib.isolation.cgroup import Cgroup, Cgroups, find_cgroups
 
 LIMITS = {"memory": 64 << 20, "pids": 5}
 
@@ -132,7 +132,7 @@ def test_limits_may_be_raised_and_lowered(group: Cgroup) -> None:
 
 @pytest.mark.proof
 def test_the_groups_of_a_process_that_was_killed_are_removed() -> None:
-    code = "import os, sys\nfrom toolcrib.runtime.sandboxes.process.cgroup import find_cgroups\nfound = find_cgroups().make()\nprint(*(found.folders.values() if found else []), flush=True)\nos.kill(os.getpid(), 9)"
+    code = "import os, sys\nfrom toolcrib.isolation.cgroup import find_cgroups\nfound = find_cgroups().make()\nprint(*(found.folders.values() if found else []), flush=True)\nos.kill(os.getpid(), 9)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.returncode == -signal.SIGKILL
     left = list(map(Path, ended.stdout.split()))

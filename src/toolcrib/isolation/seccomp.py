@@ -1,116 +1,23 @@
-"""Bubblewrap and seccomp: the command line that isolates a program, and the system calls that it may make.
+"""Seccomp: the system calls that an isolated program may make.
 
-All sandboxes of local processes share it. Every isolated program gets new namespaces (without a network), an
-empty read-only root, no capabilities, and user `GUEST_UID`. A sandbox adds what its own program needs: files
-that it may read, a writable folder, and one of the two policies for system calls: `WORKER` for the engine of
-Monty, installed by bubblewrap, or `INTERPRETER` for CPython, which installs it by itself after it has
-started.
-
-As root, bubblewrap keeps the capabilities to become another user, and the program inside drops them;
-otherwise a user namespace maps the user, and no privilege is needed at all.
+`WORKER` is for the engine of Monty, and `SERVER` for MCP servers: bubblewrap installs both. `INTERPRETER` is
+for the CPython of code mode, which installs it by itself after it has started.
 """
 
 import errno
 import os
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from toolcrib.errors import RuntimeUnavailableError
 
-GUEST_UID = 65534
-"""The user that guests run as where we are root: nobody."""
-PATIENCE = 20.0
-"""Time limit in seconds of `try_command`."""
-_UNSHARED = ("net", "pid", "ipc", "uts", "cgroup-try")
-_CHANGE_USER = ("CAP_SETUID", "CAP_SETGID")
-"""What a program keeps, if root starts it, until it has become another user."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bubblewrap:
-    """The program `bwrap`, and the way to call it here."""
-
-    program: str
-    as_root: bool
-    """Whether root starts guests, which then change to another user; otherwise a user namespace maps them."""
-
-    def command(
-        self,
-        program: Sequence[str],
-        *,
-        files: Mapping[Path, Path],
-        mounts: Sequence[str] = (),
-        capabilities: Sequence[str] = (),
-        filter_fd: int | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> list[str]:
-        """Return the command that runs a program with these files, a read-only root and nothing else.
-
-        Args:
-            program: The program and its arguments, as seen inside.
-            files: The files and folders of this machine that it may read, by their paths inside.
-            mounts: Options of bubblewrap for everything else in the root, which becomes read-only.
-            capabilities: What the program keeps beyond `_CHANGE_USER`, if root starts it.
-            filter_fd: The descriptor that the filter of system calls is read from; None if the program
-                installs it by itself.
-            environment: All of its variables; it starts in `HOME`, or else in the root.
-        """
-        unshared = [f"--unshare-{kind}" for kind in _UNSHARED]
-        user = [option for name in (*_CHANGE_USER, *capabilities) for option in ("--cap-add", name)]
-        if not self.as_root:
-            user = ["--unshare-user", "--uid", str(GUEST_UID), "--gid", str(GUEST_UID)]
-        variables = [option for pair in (environment or {}).items() for option in ("--setenv", *pair)]
-        folder = (environment or {}).get("HOME", "/")
-        return [
-            *(self.program, *unshared, "--hostname", "guest", "--die-with-parent", "--new-session"),
-            *("--clearenv", "--cap-drop", "ALL", *user),
-            *(["--seccomp", str(filter_fd)] if filter_fd is not None else []),
-            *(*_bind_read_only(files), *mounts, "--remount-ro", "/", "--chdir", folder, *variables),
-            *("--", *program),
-        ]
-
-
-def _bind_read_only(files: Mapping[Path, Path]) -> Iterator[str]:
-    """Yield the options that bind files and folders of this machine, read-only.
-
-    A link to a folder stays a link: its target must be among the files too.
-    """
-    made: set[Path] = set()
-    for path, source in files.items():
-        for parent in reversed(path.parents[:-1]):
-            if parent not in made:
-                made.add(parent)
-                yield from ("--perms", "0755", "--dir", str(parent))
-        if source.is_symlink() and source.is_dir():
-            yield from ("--symlink", str(source.readlink()), str(path))
-        else:
-            yield from ("--ro-bind", os.path.realpath(source), str(path))
-
-
-def try_command(command: Sequence[str]) -> tuple[bool, str]:
-    """Run a command, and return whether it succeeds, and its output."""
-    try:
-        ended = subprocess.run(  # noqa: S603 - our own
-            command,
-            env={},
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=PATIENCE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return False, str(error)
-    return ended.returncode == 0, ended.stdout.decode(errors="replace")
-
-
 _INT = 0xFFFFFFFF
 _CLONE_THREAD = 0x10000
+_CLONE_NAMESPACES = 0x7E020000
+"""CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET."""
 _BASE = """
 read write readv writev pread64 close lseek fstat newfstatat statx access faccessat readlink readlinkat
 fstatfs mmap mprotect munmap mremap madvise brk rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack
@@ -126,10 +33,10 @@ _Check = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SyscallPolicy:
-    """The system calls that a program may make; every other fails with EPERM.
+    """The system calls that a program may make; every other fails.
 
-    Threads are allowed, processes are not: `clone3` fails as if the kernel lacked it, because its flags
-    cannot be seen, and C libraries use `clone` then.
+    Threads are allowed: `clone3` fails as if the kernel lacked it, because its flags cannot be seen, and C
+    libraries use `clone` then.
     """
 
     kind: str
@@ -142,6 +49,10 @@ class SyscallPolicy:
     """Succeed, and do nothing."""
     unsupported: tuple[str, ...] = ()
     """Fail as where file systems lack them, which programs that copy files expect."""
+    has_processes: bool = False
+    """Whether processes are allowed as threads are, but no new namespaces."""
+    otherwise: int = errno.EPERM
+    """The error of every other call."""
 
 
 def _each(call: str, place: int, values: Sequence[int]) -> list[tuple[str, tuple[_Check, ...]]]:
@@ -217,6 +128,45 @@ INTERPRETER = SyscallPolicy(
 loops wake themselves. Setting the times of a file, and locking one, does nothing: a guest is alone with its
 own files, and must not touch those that it shares with others."""
 
+_AF_INET = 2
+_AF_INET6 = 10
+_AF_NETLINK = 16
+_NETLINK_ROUTE = 0
+_PERSONALITIES = (0, 8, 0x20000, 0x20008, _INT)
+"""PER_LINUX, PER_LINUX32, both with UNAME26, and the question which it is."""
+_PROCESSES_AND_SOCKETS = """
+execve execveat fork vfork waitpid setpgid setsid prctl ioctl fcntl flock tkill rt_sigqueueinfo
+rt_tgsigqueueinfo signalfd signalfd4 pidfd_open pidfd_send_signal setpriority sched_setaffinity
+sched_setparam sched_setscheduler sched_getattr sched_setattr sched_get_priority_max sched_get_priority_min
+sched_rr_get_interval ioprio_get ioprio_set getsockopt setsockopt bind listen accept accept4 connect sendto
+recvfrom sendmsg recvmsg sendmmsg recvmmsg setuid setgid setreuid setregid setresuid setresgid setfsuid
+setfsgid setgroups capget capset seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self
+memfd_create memfd_secret mlock mlock2 munlock mlockall munlockall remap_file_pages pkey_alloc pkey_free
+pkey_mprotect mseal map_shadow_stack modify_ldt set_thread_area get_thread_area chown fchown lchown fchownat
+utime utimes futimesat utimensat mknod mknodat getxattr lgetxattr fgetxattr setxattr lsetxattr fsetxattr
+listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr inotify_init inotify_init1
+inotify_add_watch inotify_rm_watch sync syncfs sync_file_range splice tee vmsplice cachestat futex_waitv
+futex_wake futex_wait futex_requeue shmget shmat shmdt shmctl semget semop semtimedop semctl msgget msgsnd
+msgrcv msgctl mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr timer_create
+timer_settime timer_gettime timer_getoverrun timer_delete io_setup io_destroy io_submit io_cancel io_getevents
+io_pgetevents process_mrelease
+"""
+SERVER = SyscallPolicy(
+    kind="bubblewrap",
+    calls=frozenset(f"{_BASE} {_FILES_AND_EVENTS} {_PROCESSES_AND_SOCKETS}".split()),
+    checked=(
+        *(("socket", ((0, _INT, family),)) for family in (_AF_UNIX, _AF_INET, _AF_INET6)),
+        ("socket", ((0, _INT, _AF_NETLINK), (2, _INT, _NETLINK_ROUTE))),
+        ("socketpair", ((0, _INT, _AF_UNIX),)),
+        *_each("personality", 0, _PERSONALITIES),
+    ),
+    has_processes=True,
+    otherwise=errno.ENOSYS,
+)
+"""For programs of any kind, with processes and sockets of their own: what Docker allows, without `ptrace`. A
+call that is not in it fails as if the kernel lacked it, for which programs have another way: no namespaces,
+mounts, keys, tracing, `bpf`, `io_uring`, `userfaultfd`, kernel modules or handles of files."""
+
 
 @cache
 def compile_filter(policy: SyscallPolicy) -> bytes:
@@ -227,10 +177,11 @@ def compile_filter(policy: SyscallPolicy) -> bytes:
         OSError: there is no room for it.
     """
     seccomp = _import_pyseccomp(policy.kind)
-    program = seccomp.SyscallFilter(seccomp.ERRNO(errno.EPERM))
-    threads = ("clone", ((0, _CLONE_THREAD, _CLONE_THREAD),))
-    allowed = [*((call, ()) for call in sorted(policy.calls)), threads, *policy.checked]
-    failing = [(errno.ENOTSUP, call) for call in policy.unsupported] + [(errno.ENOSYS, "clone3")]
+    program = seccomp.SyscallFilter(seccomp.ERRNO(policy.otherwise))
+    allowed = [*((call, ()) for call in sorted(policy.calls)), *_list_checked(policy)]
+    failing = [(errno.ENOTSUP, call) for call in policy.unsupported]
+    if policy.otherwise != errno.ENOSYS:
+        failing.append((errno.ENOSYS, "clone3"))
     rules = [
         *((seccomp.ALLOW, *row) for row in allowed),
         *((seccomp.ERRNO(0), *row) for row in policy.ignored),
@@ -244,6 +195,34 @@ def compile_filter(policy: SyscallPolicy) -> bytes:
         program.export_bpf(file)
         file.seek(0)
         return file.read()
+
+
+def docker_profile(policy: SyscallPolicy) -> dict[str, Any]:
+    """Return a policy as a profile of Docker, whose own one is wider: older versions allow all sockets."""
+    allow = "SCMP_ACT_ALLOW"
+    checked = [
+        {
+            "names": [call],
+            "action": allow,
+            "args": [
+                {"index": place, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+                for place, mask, value in checks
+            ],
+        }
+        for call, checks in _list_checked(policy)
+    ]
+    lacking = {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS}
+    return {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": policy.otherwise,
+        "syscalls": [{"names": sorted(policy.calls), "action": allow}, *checked, lacking],
+    }
+
+
+def _list_checked(policy: SyscallPolicy) -> list[tuple[str, tuple[_Check, ...]]]:
+    """Return the calls of a policy that are allowed with some arguments alone, `clone` first."""
+    flags = (0, _CLONE_NAMESPACES, 0) if policy.has_processes else (0, _CLONE_THREAD, _CLONE_THREAD)
+    return [("clone", (flags,)), *policy.checked]
 
 
 FILTER_REMEDY = "for the profile 'hardened': pip install 'toolcrib[code]', apt install libseccomp2"

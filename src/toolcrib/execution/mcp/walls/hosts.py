@@ -1,0 +1,88 @@
+"""The hosts that a server behind a wall may reach: names, all below a name, and addresses."""
+
+import re
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from toolcrib.execution.http.addresses import is_odd_number
+
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_MAX_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedHost:
+    """One host, or all below a name, that a server may reach."""
+
+    name: str
+    """A name or an address, in small letters and ASCII; with `*.` before it, all names below it."""
+    port: int | None = None
+    """The one port that may be reached; None for all."""
+    is_address: bool = False
+
+    def covers(self, name: str, port: int) -> bool:
+        """Return whether a request to a host, as `plain_name` has it, may pass.
+
+        >>> parse_host("*.example.com").covers("api.example.com", 443)
+        True
+        >>> parse_host("*.example.com").covers("example.com", 443), parse_host("a.b:80").covers("a.b", 443)
+        (False, False)
+        """
+        if self.port is not None and port != self.port:
+            return False
+        return name.endswith(self.name[1:]) if self.name.startswith("*.") else name == self.name
+
+
+def parse_host(text: str) -> AllowedHost:
+    """Return the host that a text names.
+
+    >>> parse_host("API.example.com:8443"), parse_host("[::1]:80").name, parse_host("10.0.0.7").is_address
+    (AllowedHost(name='api.example.com', port=8443, is_address=False), '::1', True)
+
+    Raises:
+        ValueError: it names none; its text says what is wrong, and what would be right.
+    """
+    if "://" in text or "/" in text:
+        raise ValueError(f"{text!r:.80} is an address of the web; write its host alone, as 'api.example.com'")
+    host, port = _split_port(text)
+    name = plain_name(host.removeprefix("*."))
+    if is_address(name):
+        if host.startswith("*."):
+            raise ValueError(f"{text!r:.80} puts '*.' before an address; that is for names alone")
+        return AllowedHost(name, port, is_address=True)
+    if is_odd_number(name):
+        raise ValueError(f"{text!r:.80} is an odd spelling of an address; write it in full")
+    if not name or not all(map(_LABEL.fullmatch, name.split("."))):
+        raise ValueError(f"{text!r:.80} is no host; write a name, '*.' and a name, or an address")
+    return AllowedHost(f"*.{name}" if host.startswith("*.") else name, port)
+
+
+def plain_name(host: str) -> str:
+    """Return the one spelling of a name or an address that is compared."""
+    name = host.strip("[]").lower().removesuffix(".")
+    try:
+        return str(ip_address(name))
+    except ValueError:
+        pass
+    try:
+        return name if name.isascii() else name.encode("idna").decode()
+    except UnicodeError:
+        return name
+
+
+def is_address(name: str) -> bool:
+    """Return whether a host is an address, and no name."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _split_port(text: str) -> tuple[str, int | None]:
+    host, colon, digits = text.rpartition(":")
+    if not colon or is_address(text) or text.endswith("]"):
+        return text, None
+    if not (digits.isascii() and digits.isdigit() and 0 < int(digits) <= _MAX_PORT):
+        raise ValueError(f"{text!r:.80} has no port after its colon: a number from 1 to {_MAX_PORT}")
+    return host, int(digits)

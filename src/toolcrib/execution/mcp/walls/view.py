@@ -1,0 +1,154 @@
+"""What a server behind a wall sees and may use: files of this machine, a home of its own, its variables."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+
+from toolcrib.errors import ServerUnavailableError
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.transport.environment import certificate_files, walled_environment
+from toolcrib.execution.mcp.walls.programs import SYSTEM, interpreter_files, is_below, program_files
+from toolcrib.paths import data_folder
+
+MEMORY = 4 << 30
+"""Bytes that a server and all that it starts may use together or, without a control group, each process."""
+TASKS = 1024
+"""How many processes and threads it may have."""
+SCRATCH = 1 << 30
+"""Bytes of its own `/tmp`."""
+_ETC = (
+    *("alternatives", "ca-certificates", "ca-certificates.conf", "fonts", "gitconfig", "ld.so.cache"),
+    *("ld.so.conf", "ld.so.conf.d", "localtime", "machine-info", "mime.types", "nsswitch.conf", "os-release"),
+    *("pki/ca-trust/extracted", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf", "protocols"),
+    *("services", "ssl/certs", "ssl/openssl.cnf", "timezone"),
+)
+"""What programs read of /etc, and says nothing of users."""
+_NETWORK_ETC = ("gai.conf", "host.conf", "hosts", "resolv.conf")
+"""How to find hosts, where the network of the machine is shared."""
+_FOREIGN = re.compile(r"[^A-Za-z0-9_-]+")
+_LOOPBACK = "127.0.0.1 localhost\n::1 localhost\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A file or folder of this machine, as a server sees it."""
+
+    path: Path
+    """Where the server finds it."""
+    source: Path
+    """What it is on this machine."""
+    is_writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that a server sees."""
+
+    mounts: tuple[Mount, ...]
+    """What is visible, a folder before what lies in it."""
+    links: Mapping[Path, str]
+    """Links of the root, such as `/bin` to `usr/bin`."""
+    texts: Mapping[Path, str]
+    """Small files that are made for it, with what they say."""
+    home: Path
+    """Its own home, which stays from one start to the next."""
+    folder: Path
+    """Where it starts."""
+    environment: Mapping[str, str] = field(repr=False)
+    """All of its variables."""
+
+    def with_variables(self, variables: Mapping[str, str]) -> "View":
+        """Return a view with more variables; those that it has stay as they are."""
+        return replace(self, environment={**variables, **self.environment})
+
+
+def make_view(
+    config: ServerConfig, program: Path, *, name: str, path: str, folder: Path, launcher: str
+) -> View:
+    """Return what a server sees; its home is made where it has none yet.
+
+    Args:
+        config: Its settings, with variables filled in.
+        program: Where its program is.
+        name: What it is called.
+        path: The variable `PATH` that it gets.
+        folder: Where it would start without a wall.
+        launcher: The interpreter that runs the launcher.
+
+    Raises:
+        ServerUnavailableError: a path that it may read or write is not there, or its home cannot be made.
+    """
+    home = _make_home(name, config)
+    shares = config.network == "all"
+    environment = walled_environment(os.environ, config.env, config.inherit, home=str(home), network=shares)
+    needed = [*program_files(program, config.args, path, folder), *interpreter_files(launcher)]
+    needed += [Path(file) for file in certificate_files(environment) if Path(file).exists()]
+    mounts = {place: Mount(place, place) for place in _drop_inner([*_system_files(shares=shares), *needed])}
+    mounts |= {place: Mount(place, place) for place in _named_paths(name, "read", config.read)}
+    mounts |= {place: Mount(place, place, True) for place in _named_paths(name, "write", config.write)}  # noqa: FBT003
+    mounts[home] = Mount(home, home, is_writable=True)
+    is_there = is_below(folder, [each for each in mounts if each.is_dir()])
+    return View(
+        mounts=tuple(mounts[place] for place in sorted(mounts, key=lambda each: each.parts)),
+        links={link: str(link.readlink()) for link in map(Path, SYSTEM) if link.is_symlink()},
+        texts=_own_texts(home, shares=shares),
+        home=home,
+        folder=folder if is_there else home,
+        environment=environment,
+    )
+
+
+def server_folder(name: str, config: ServerConfig) -> Path:
+    """Return the folder for what is kept of a server: each program that has its name, in each folder."""
+    digest = sha256(json.dumps([name, config.command, config.cwd]).encode()).hexdigest()[:10]
+    return data_folder() / "servers" / f"{_FOREIGN.sub('-', name)[:40]}-{digest}"
+
+
+def _make_home(name: str, config: ServerConfig) -> Path:
+    home = server_folder(name, config) / "home"
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"its own home {str(home)!r} cannot be made: {error.strerror}; set TOOLCRIB_HOME"
+        raise ServerUnavailableError(name, reason) from error
+    return home
+
+
+def _system_files(*, shares: bool) -> Iterator[Path]:
+    """Yield the folders of the system that are no links, and what is harmless of /etc."""
+    yield from (place for place in map(Path, SYSTEM) if place.is_dir() and not place.is_symlink())
+    for each in (*_ETC, *(_NETWORK_ETC if shares else ())):
+        if os.access(place := Path("/etc", each), os.R_OK):
+            yield place
+
+
+def _own_texts(home: Path, *, shares: bool) -> dict[Path, str]:
+    """Return the files that say who the user is, and, without the network of the machine, who the host is."""
+    user, group = os.getuid(), os.getgid()
+    texts = {
+        Path("/etc/passwd"): f"server:x:{user}:{group}::{home}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
+        Path("/etc/group"): f"server:x:{group}:\nnogroup:x:65534:\n",
+    }
+    return texts if shares else {**texts, Path("/etc/hosts"): _LOOPBACK}
+
+
+def _drop_inner(places: list[Path]) -> Iterator[Path]:
+    """Yield places once, and none that lies in another."""
+    kept: list[Path] = []
+    for place in sorted(dict.fromkeys(places), key=lambda each: len(each.parts)):
+        if not is_below(place, kept):
+            kept.append(place)
+            yield place
+
+
+def _named_paths(name: str, key: str, paths: tuple[str, ...]) -> Iterator[Path]:
+    for written in paths:
+        place = Path(os.path.normpath(Path(written).expanduser()))
+        if not place.exists():
+            reason = f"{written!r} is not there, which it may {key}; make it, or mend {key!r}"
+            raise ServerUnavailableError(name, reason)
+        yield place

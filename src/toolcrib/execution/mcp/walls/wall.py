@@ -1,0 +1,271 @@
+"""A server behind a wall: what it sees, the line to what runs inside, and the proxy to named hosts.
+
+Walls stand here and not in `runtime`, whose sandboxes are for code: a server is a program of somebody else,
+with processes, files and packages of its own, that a transport talks to over its pipes. What both share is
+the package `isolation`. The transport gets a `Launch`, and starts, stops and watches what it names as any
+server; it does not know what a wall is made of.
+
+A connection owns its wall. `open_wall` makes what the server sees and gives the `Launch`; `Wall.serve` is the
+proxy, a task of the connection, which ends with it. The launcher inside (`launcher.py`) connects to a socket
+in a folder that both sides see: so toolcrib gets the listener at which the server finds the proxy.
+"""
+
+import json
+import logging
+import os
+import socket
+import sys
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+from anyio.abc import SocketListener
+
+from toolcrib.errors import RuntimeUnavailableError, ServerUnavailableError
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.transport.environment import walled_environment
+from toolcrib.execution.mcp.transport.process import Launch, StderrTail, why_not_started
+from toolcrib.execution.mcp.walls.bubblewrap import BubblewrapWall, find_bubblewrap
+from toolcrib.execution.mcp.walls.docker import DockerWall, find_docker
+from toolcrib.execution.mcp.walls.hosts import AllowedHost, parse_host
+from toolcrib.execution.mcp.walls.packages import Fetch, plan_fetch
+from toolcrib.execution.mcp.walls.programs import find_program
+from toolcrib.execution.mcp.walls.proxy import PORT, HostProxy, proxy_environment
+from toolcrib.execution.mcp.walls.view import make_view, server_folder
+from toolcrib.isolation.scratch import private_folder
+from toolcrib.paths import locked
+
+_FLAGS = ("-I", "-S", "-B")
+_LINE = "/run/toolcrib"
+"""Where the launcher finds the folder of its socket."""
+_SOCKET = "line"
+_LOOKUP_SECONDS = 3.0
+_FETCHING_SECONDS = 600.0
+"""For how long another process that fetches the same packages is waited for."""
+_log = logging.getLogger(__name__)
+
+
+class Wall:
+    """A server's wall, for as long as its connection lasts."""
+
+    def __init__(self, launch: Launch, listener: socket.socket, proxy: HostProxy | None) -> None:
+        self.launch = launch
+        """How the server is started behind it."""
+        self._listener = listener
+        self._proxy = proxy
+        self._line: socket.socket | None = None
+
+    async def serve(self) -> None:
+        """Wait for the launcher, and pass on what the server asks of named hosts, until cancelled."""
+        await anyio.wait_readable(self._listener)
+        self._line, _ = self._listener.accept()
+        self._listener.close()  # there is nobody else to listen for
+        self._line.setblocking(False)  # noqa: FBT003 - the method has no other form
+        if self._proxy is not None:
+            await anyio.wait_readable(self._line)
+            _, descriptors, *_ = socket.recv_fds(self._line, 1, 1)
+            if descriptors:  # else the launcher is gone, which the end of the process shows
+                await self._proxy.serve(await SocketListener.from_socket(descriptors[0]))
+
+    def close(self) -> None:
+        """Close the line, which ends a server whose launcher stays."""
+        if self._line is not None:
+            self._line.close()
+
+
+@asynccontextmanager
+async def open_wall(
+    config: ServerConfig, *, name: str, written: ServerConfig | None = None
+) -> AsyncGenerator[Wall | None, None]:
+    """Put up the wall of a server; afterwards nothing of it is left. A server without a `sandbox` has none.
+
+    The packages of a launcher such as `npx` are fetched first, where that is due.
+
+    Args:
+        config: Its settings, expanded.
+        name: What it is called.
+        written: Its settings as they were before, for messages.
+
+    Raises:
+        ServerUnavailableError: it cannot be put up here, and what to do about it.
+    """
+    if config.sandbox is None:
+        yield None
+        return
+    plan = await to_thread.run_sync(_make_plan, config, name, written or config)
+    hosts = () if isinstance(config.network, str) else tuple(map(parse_host, config.network))
+    await _check_hosts(name, hosts)
+    fetch = None if config.network == "all" else plan_fetch(plan.program.name, config.args, plan.variables)
+    if fetch is not None:
+        await _fetch_packages(plan, fetch, hosts)
+    async with _build(
+        plan, HostProxy(name, hosts) if hosts else None, fetch.offline if fetch else {}
+    ) as wall:
+        yield wall
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is needed to put up the wall of a server."""
+
+    name: str
+    config: ServerConfig
+    kind: BubblewrapWall | DockerWall
+    program: Path
+    path: str
+    folder: Path
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that the server gets from its settings and from our environment."""
+        return walled_environment(os.environ, self.config.env, self.config.inherit, home="", network=False)
+
+
+def _make_plan(config: ServerConfig, name: str, written: ServerConfig) -> _Plan:
+    """Find the program of a server, and what this machine offers for its wall.
+
+    Raises:
+        ServerUnavailableError: one of them is missing.
+    """
+    path = config.env.get("PATH") or os.environ.get("PATH", os.defpath)
+    folder = Path(os.path.abspath(os.path.expanduser(config.cwd or ".")))  # noqa: PTH100, PTH111 - as it starts
+    program = find_program(config.command or "", path, folder)
+    if program is None or not folder.is_dir():
+        reason = why_not_started(FileNotFoundError(), config.command or "", str(folder), written)
+        raise ServerUnavailableError(name, reason)
+    try:
+        kind = find_docker() if config.sandbox == "docker" else find_bubblewrap()
+    except RuntimeUnavailableError as error:
+        reason = f"its sandbox {config.sandbox!r} is not available here: {error.remedy}"
+        raise ServerUnavailableError(name, reason) from error
+    return _Plan(name, config, kind, program, path, folder)
+
+
+@asynccontextmanager
+async def _build(plan: _Plan, proxy: HostProxy | None, more: Mapping[str, str]) -> AsyncGenerator[Wall, None]:
+    """Put up a wall; `more` are variables that the settings may override."""
+    interpreter, shares = _interpreter(), plan.config.network == "all"
+    view = await to_thread.run_sync(
+        partial(
+            make_view,
+            plan.config,
+            plan.program,
+            name=plan.name,
+            path=plan.path,
+            folder=plan.folder,
+            launcher=interpreter,
+        )
+    )
+    view = view.with_variables({**more, **(proxy_environment() if proxy else {})})
+    with ExitStack() as stack:
+        listener, place = stack.enter_context(_listening(plan.name))
+        settings = {
+            "limits": plan.kind.limits,
+            "line": f"{_LINE}/{_SOCKET}",
+            "port": PORT if proxy else 0,
+            "apart": shares,
+            "stays": plan.kind.stays,
+        }
+        launcher = [interpreter, *_FLAGS, "-c", _launcher(), json.dumps(settings)]
+        command = [*launcher, str(plan.program), *plan.config.args]
+        async with plan.kind.launch(view, command, shares_network=shares, line=(place, _LINE)) as launch:
+            with closing(Wall(launch, listener, proxy)) as wall:
+                yield wall
+
+
+async def _fetch_packages(plan: _Plan, fetch: Fetch, hosts: Sequence[AllowedHost]) -> None:
+    """Fetch the packages of a server, where that is due, behind a wall that shows nothing of the user.
+
+    Raises:
+        ServerUnavailableError: they cannot be fetched, and never were.
+    """
+    mark = server_folder(plan.name, plan.config) / "fetched.json"
+    if not fetch.is_due(mark):
+        return
+    config = plan.config.replace(
+        args=fetch.args, env=fetch.environment(plan.variables), inherit=(), read=(), write=(), network="none"
+    )
+    bare = _Plan(plan.name, config, plan.kind, plan.program, plan.path, plan.folder)
+    registries = [*map(parse_host, fetch.hosts), *hosts]
+    proxy = HostProxy(plan.name, registries, trusted=fetch.hosts)
+    mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        await to_thread.run_sync(stack.enter_context, locked(mark.parent, within=_FETCHING_SECONDS))
+        if not fetch.is_due(mark):  # another process was faster
+            return
+        async with _build(bare, proxy, {}) as wall, anyio.create_task_group() as tasks:
+            tasks.start_soon(wall.serve)
+            launch = wall.launch
+            ended = await anyio.run_process(
+                launch.command,
+                env=dict(launch.environment),
+                cwd=launch.folder,
+                pass_fds=launch.descriptors,
+                check=False,
+            )
+            tasks.cancel_scope.cancel()
+        if ended.returncode == 0:
+            fetch.note_done(mark)
+            return
+    tail = StderrTail(max_lines=3)
+    tail.feed(ended.stdout + ended.stderr)
+    reason = f"{plan.program.name} could not fetch its package: {tail.text()}"
+    if not fetch.was_done(mark):
+        raise ServerUnavailableError(plan.name, reason)
+    _log.warning("server %r starts with the package that it has: %s", plan.name, reason)
+
+
+async def _check_hosts(name: str, hosts: Sequence[AllowedHost]) -> None:
+    """Look up the hosts that a server may reach, since a name that is misspelt would only show in its errors.
+
+    Raises:
+        ServerUnavailableError: a name is known not to exist.
+    """
+    unknown: list[str] = []
+
+    async def look_up(host: str) -> None:
+        with anyio.move_on_after(_LOOKUP_SECONDS):
+            try:
+                await anyio.getaddrinfo(host, None)
+            except socket.gaierror as error:
+                if error.errno == socket.EAI_NONAME:
+                    unknown.append(host)
+
+    async with anyio.create_task_group() as tasks:
+        for host in hosts:
+            if not host.is_address and not host.name.startswith("*."):
+                tasks.start_soon(look_up, host.name)
+    if unknown:
+        shown = ", ".join(map(repr, sorted(unknown)))
+        raise ServerUnavailableError(name, f"there is no host {shown}; mend it in 'network'")
+
+
+@contextmanager
+def _listening(name: str) -> Iterator[tuple[socket.socket, Path]]:
+    """Give a socket that listens for the launcher, and the folder that it is in."""
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(private_folder("wall"))
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(folder / _SOCKET))
+            listener.listen(1)
+            listener.setblocking(False)  # noqa: FBT003 - the method has no other form
+        except OSError as error:
+            reason = f"a socket cannot be made in the temporary folder: {error.strerror or error}; set TMPDIR"
+            raise ServerUnavailableError(name, reason) from error
+        yield listener, folder
+
+
+def _interpreter() -> str:
+    """Return the interpreter that runs the launcher: that of this program, without installed packages."""
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+@cache
+def _launcher() -> str:
+    text = Path(__file__).with_name("launcher.py").read_text(encoding="utf-8")
+    return f"{text}\n_main()"
