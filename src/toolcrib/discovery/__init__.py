@@ -1,4 +1,4 @@
-"""Keep the catalogue of tools, find the right one, and explain it at the depth asked for."""
+"""The catalogue of tools, search in it, and documentation of a tool in three levels of detail."""
 
 from toolcrib.discovery.docs import DetailLevel, DetailName, DocEntry, DocStore
 from toolcrib.discovery.facade import Discovery
