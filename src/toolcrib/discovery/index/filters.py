@@ -182,7 +182,7 @@ def _normalize_label(label: str) -> str:
 
 
 def _exact_facet(backend: ToolBackend) -> str:
-    """Return a facet that identifies one backend; each field is preceded by its length to avoid collisions."""
+    """Return a facet that identifies one backend; fields have a length prefix against collisions."""
     return "backend:" + "".join(f"{len(value)}:{value}" for value in backend.to_json().values())
 
 
