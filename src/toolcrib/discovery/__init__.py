@@ -14,7 +14,7 @@ from toolcrib.discovery.records import (
     SearchDoc,
     Summary,
 )
-from toolcrib.discovery.search.confidence import LOW_CONFIDENCE, NoMatch, alike, doubt
+from toolcrib.discovery.search.confidence import LOW_CONFIDENCE, NoMatch, explain_no_match, similar_names
 from toolcrib.discovery.search.hybrid import HybridSearcher
 from toolcrib.discovery.search.lexical import Bm25Searcher
 from toolcrib.discovery.search.semantic import (
@@ -70,10 +70,10 @@ __all__ = [
     "Summary",
     "ToolDoc",
     "ToolExample",
-    "alike",
     "document_of",
-    "doubt",
+    "explain_no_match",
     "load_embedder",
     "search_doc",
+    "similar_names",
     "summarize",
 ]
