@@ -1,4 +1,4 @@
-"""Keep the catalogue of tools, find the right one, and explain it at the depth asked for."""
+"""The catalogue of tools, search in it, and documentation of a tool in three levels of detail."""
 
 from toolcrib.discovery.docs import DetailLevel, DetailName, DocEntry, DocStore
 from toolcrib.discovery.facade import Discovery
@@ -14,7 +14,7 @@ from toolcrib.discovery.records import (
     SearchDoc,
     Summary,
 )
-from toolcrib.discovery.search.confidence import LOW_CONFIDENCE, NoMatch, alike, doubt
+from toolcrib.discovery.search.confidence import LOW_CONFIDENCE, NoMatch, explain_no_match, similar_names
 from toolcrib.discovery.search.hybrid import HybridSearcher
 from toolcrib.discovery.search.lexical import Bm25Searcher
 from toolcrib.discovery.search.semantic import (
@@ -70,10 +70,10 @@ __all__ = [
     "Summary",
     "ToolDoc",
     "ToolExample",
-    "alike",
     "document_of",
-    "doubt",
+    "explain_no_match",
     "load_embedder",
     "search_doc",
+    "similar_names",
     "summarize",
 ]

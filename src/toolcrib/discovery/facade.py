@@ -1,31 +1,28 @@
-"""Everything about finding tools in one object: the catalogue and its documentation."""
+"""Facade over the index of tools and their documentation."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, Unpack
 
 from toolcrib.discovery.docs import DetailLevel, DetailName, DocEntry, DocStore
 from toolcrib.discovery.index import Change, FilterOptions, Index
-from toolcrib.discovery.index.arguments import AnyTool, pairs, read_pair
-from toolcrib.discovery.keys import key_of
+from toolcrib.discovery.index.arguments import AnyTool, read_pair, read_pairs
+from toolcrib.discovery.keys import is_exact, key_of
 from toolcrib.discovery.protocols import Searcher
 from toolcrib.discovery.records import Page, Result, Summary
 from toolcrib.discovery.store import Store
 from toolcrib.errors import Problem, ToolNotFoundError, ValidationError
 from toolcrib.model import ToolBackend, ToolDoc, ToolExample, ToolId
 
-_COLONS = 2
-"""How many of them an id with a version has."""
-
 
 class ListOptions(FilterOptions, total=False):
-    """What a list takes beside its filters."""
+    """Filters and paging of a list."""
 
     limit: int
     cursor: str | None
 
 
 class SearchOptions(ListOptions, total=False):
-    """What a search takes beside its filters."""
+    """Filters, paging and the minimum confidence of a search."""
 
     min_confidence: float
 
@@ -53,7 +50,7 @@ class Discovery:
         searcher: Searcher | None = None,
         store: Store | None = None,
     ) -> None:
-        """Compose what is given; what is not is made, on the store where there is one, or the index's.
+        """Combine an index and documentation; either one that is not given is created on the store.
 
         Raises:
             ValidationError: a searcher, or another store, is given for an index that has one already.
@@ -77,16 +74,17 @@ class Discovery:
         backend: ToolBackend | None = None,
         doc: DocEntry | ToolDoc | Mapping[str, Any] | None = None,
     ) -> None:
-        """Add a tool, where it runs, and its documentation; where one is refused, none is kept.
+        """Add a tool, its backend and its documentation; if one is invalid, nothing is added.
 
-        A store that fails in between may keep the tool without its documentation; registering again mends it.
+        A store that fails in between may keep the tool without its documentation; register it again then.
 
         Raises:
             InvalidSchemaError: a schema of the tool cannot be used.
-            InvalidBackendError: that is not a backend.
-            InvalidToolError: that is not documentation.
+            InvalidBackendError: `backend` is not a backend.
+            InvalidToolError: `doc` is not valid documentation.
             ArgsTooLargeError: the arguments of an example are too large to show.
         """
+        # The documentation is checked before the tool is added, so that bad documentation adds nothing.
         checked = None if doc is None else DocEntry.of(doc)
         self.index.register(tool, backend)
         if checked is None:
@@ -101,13 +99,13 @@ class Discovery:
         remove: Iterable[tuple[str | ToolId, ToolBackend | None]] = (),
     ) -> None:
         """Add many tools and remove others, as `Index.register_many` does."""
-        listed = list(pairs(tools))
+        listed = list(read_pairs(tools))
         self.index.register_many(listed, remove=remove)
         for tool, _ in listed:
             self._search_known_examples(_id_of(tool))
 
     def unregister(self, tool_id: str | ToolId, backend: ToolBackend | None = None) -> None:
-        """Remove a tool, or one of its backends; what is written about it stays for when it comes back."""
+        """Remove a tool, or one of its backends; its documentation is kept in case it is registered again."""
         self.index.unregister(tool_id, backend)
 
     def register_doc(
@@ -116,12 +114,15 @@ class Discovery:
         doc: DocEntry | ToolDoc | Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> None:
-        """Replace the documentation of a tool; it, in all versions meant, is also found by its examples."""
+        """Replace the documentation of a tool; searches find the tool by its examples too.
+
+        An id without a version stands for all versions of the tool.
+        """
         self.docs.register_doc(tool_id, doc, **fields)
         self._search_examples(tool_id)
 
     def register_examples(self, tool_id: str | ToolId, examples: Iterable[ToolExample]) -> None:
-        """Replace the examples of a tool, by which it is also found."""
+        """Replace the examples of a tool; searches find the tool by them too."""
         self.docs.register_examples(tool_id, examples)
         self._search_examples(tool_id)
 
@@ -136,7 +137,7 @@ class Discovery:
     def describe(
         self, tool_id: str | ToolId, level: DetailLevel | DetailName = DetailLevel.SUMMARY
     ) -> ToolDoc:
-        """Return what is known about a tool, at the depth asked for."""
+        """Return the documentation of a tool at a level of detail."""
         return self.docs.describe(tool_id, level)
 
     def examples(self, tool_id: str | ToolId, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - the contract's word
@@ -144,11 +145,11 @@ class Discovery:
         return self.docs.examples(tool_id, max)
 
     def on_change(self, callback: Callable[[Change], object]) -> Callable[[], None]:
-        """Call back after every change of the catalogue; returns what stops that."""
+        """Call back after every change of the catalogue; return a function that unsubscribes."""
         return self.index.on_change(callback)
 
     def close(self) -> None:
-        """Write what is still to be written, drop what no tool needs, and let go of the store."""
+        """Write pending changes, drop cached values that no tool needs, and close the store."""
         store, self._store = self._store, None
         try:
             self.docs.flush()
@@ -165,15 +166,14 @@ class Discovery:
         self.close()
 
     def _search_examples(self, tool_id: str | ToolId) -> None:
-        """Let a tool be found by its examples; an id without a version means all versions there are."""
+        """Make a tool searchable by its examples; an id without a version stands for all its versions."""
         asked = key_of(tool_id)
-        is_one_meant = asked.count(":") == _COLONS
         for version in self.index.versions(asked):
-            if version == asked or not is_one_meant:
+            if version == asked or not is_exact(asked):
                 self.index.set_examples(version, self._example_texts(version))
 
     def _search_known_examples(self, tool_id: ToolId) -> None:
-        """Let a tool be found by the examples that it had before it came."""
+        """Make a tool searchable by examples that were documented before the tool was registered."""
         if examples := self._example_texts(tool_id):
             self.index.set_examples(tool_id, examples)
 

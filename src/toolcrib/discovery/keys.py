@@ -1,26 +1,26 @@
-"""Under which key a tool id is kept, however it was written."""
+"""Canonical keys of tool ids: the form under which the index and the stores keep a tool."""
 
 from toolcrib.model.toolid import ToolId
 
-_COLONS = 2
-"""How many of them an id with a version has."""
+_COLONS_WITH_VERSION = 2
+"""An id with a version is `namespace:name:version`."""
 
 
 def key_of(tool_id: str | ToolId) -> str:
-    """Return the text that all spellings of one id share.
+    """Return the canonical key of a tool id; the `v` and the build metadata of a version are dropped.
 
     >>> key_of("git:log:v1.2.0+build.5")
     'git:log:1.2.0'
 
     Raises:
-        InvalidToolIdError: it is no id.
+        InvalidToolIdError: the text is not a tool id.
     """
     parsed = tool_id if isinstance(tool_id, ToolId) else ToolId.parse(tool_id)
     return str(parsed).partition("+")[0]
 
 
 def without_version(key: str) -> str:
-    """Return the key of whatever version a key names.
+    """Return a key without its version.
 
     >>> without_version("git:log:1.2.0")
     'git:log'
@@ -34,11 +34,11 @@ def is_exact(key: str) -> bool:
     >>> is_exact("git:log:1.2.0"), is_exact("git:log")
     (True, False)
     """
-    return key.count(":") == _COLONS
+    return key.count(":") == _COLONS_WITH_VERSION
 
 
 def namespace_of(ref: object) -> str:
-    """Return the namespace that a reference names, or nothing.
+    """Return the namespace in a reference; empty if it has none.
 
     >>> namespace_of("github:create_issue:^1.2"), namespace_of("add")
     ('github', '')

@@ -11,7 +11,7 @@ from toolcrib.model import Tool
 
 
 class Indexed(Protocol):
-    """A tool as the index hands it to a searcher; reading `tool` may have to parse it first."""
+    """A tool as the index passes it to a searcher; reading `tool` may parse it first."""
 
     @property
     def id(self) -> str:
@@ -20,7 +20,7 @@ class Indexed(Protocol):
 
     @property
     def content_hash(self) -> str:
-        """A digest of everything that is searched; equal content, equal hash, on every machine."""
+        """A digest of everything that is searched; equal content has an equal hash on every machine."""
         ...
 
     @property
@@ -35,7 +35,7 @@ class Indexed(Protocol):
 
 
 class Hit(NamedTuple):
-    """One document that a searcher found."""
+    """One search hit: the id of a document, its score and its confidence."""
 
     id: str
     """The id of the document."""
@@ -46,7 +46,7 @@ class Hit(NamedTuple):
 
 
 class Ranking(list[Hit]):
-    """The best hits, and how many there are without the limit.
+    """The best hits of a search, with `total`, the number of hits without the limit.
 
     >>> found = Ranking([Hit("github:create_issue", 7.5, 0.9)], total=3)
     >>> found[0].id, found.total
@@ -62,26 +62,26 @@ class Ranking(list[Hit]):
 
 @runtime_checkable
 class Searcher(Protocol):
-    """Ranks the tools it was given.
+    """A search engine: ranks the tools that `update` gave it.
 
-    Both methods may be called from any thread at any time; a search sees an update wholly or not at all.
-    `search` answers any text: with at most `limit` hits, best first, no id twice, equal scores by id, and
-    none with more confidence than the one before it; the same tools and the same query give the same hits,
-    whatever the order the tools came in. A set given as `among` is not changed afterwards, so that what
-    follows from it may be kept.
+    Both methods may be called from any thread at any time; a search sees an update completely or not at all.
+    `search` accepts any text. It returns at most `limit` hits, best first, no id twice, equal scores by id,
+    and none with more confidence than the one before it; the same tools and the same query give the same
+    hits, whatever the order in which the tools were added. A set passed as `among` is not changed afterwards,
+    so a searcher may cache what it derives from it.
 
-    Views show a part of the catalogue and must tell nothing of the rest. So where scores or confidences
-    depend on which other tools there are, `search` takes a set `within` too, the tools there are for the
-    asker, and the class says `searches_within = True`.
+    Views show a part of the catalogue and must reveal nothing of the rest. So where scores or confidences
+    depend on which other tools exist, the class has `searches_within = True`, and `search` also takes a set
+    `within`: the ids of all tools that the caller can see.
     """
 
     @property
     def score_type(self) -> ScoreType:
-        """What its scores are."""
+        """The kind of its scores."""
         ...
 
     def update(self, added: Sequence[Indexed], removed: Sequence[str]) -> None:
-        """Forget the removed ids and learn the added tools; an id known already is replaced."""
+        """Remove ids and add tools; a tool whose id is already there is replaced."""
         ...
 
     def search(
@@ -92,28 +92,28 @@ class Searcher(Protocol):
         among: AbstractSet[str] | None = None,
         exclude: AbstractSet[str] = frozenset(),
     ) -> Ranking:
-        """Return the best hits for a query, among these ids where given, and without the excluded ones."""
+        """Return the best hits for a query: only ids in `among`, if given, and none in `exclude`."""
         ...
 
 
 class Derived(Protocol):
-    """Keeps what was worked out once for a content, across restarts; a `Store` is one."""
+    """A persistent cache of values computed from tools, by kind and content hash; a `Store` is one."""
 
     def derived(self, kind: str, hashes: Collection[str]) -> dict[str, bytes]:
-        """Return what is kept of a kind for these content hashes; what is not kept is left out."""
+        """Return the cached values of a kind, by content hash; hashes without a value are left out."""
         ...
 
     def save_derived(self, kind: str, values: Mapping[str, bytes]) -> None:
-        """Keep a value of a kind for each content hash."""
+        """Store a value of a kind for each content hash."""
         ...
 
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into vectors: one row for each text, of any length but zero where the text says something.
+    """An embedding model: turns each text into a vector of any non-zero length.
 
-    An embedder may have a text attribute `key` that names the model and its settings: vectors are kept across
-    restarts under it, and for an embedder without one only in memory.
+    An embedder may have an attribute `key`, a string that identifies the model and its settings. Vectors are
+    cached across restarts under this key; without one they are kept in memory only.
     """
 
     async def embed(self, texts: Sequence[str], /) -> NDArray[Any]:
@@ -123,8 +123,8 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class LocalEmbedder(Embedder, Protocol):
-    """An embedder that computes and never waits, so that it can be called from synchronous code."""
+    """An embedder that computes in this process, so that synchronous code can call it."""
 
     def encode(self, texts: Sequence[str], /) -> NDArray[Any]:
-        """Return what `embed` would."""
+        """Return the same array as `embed`, synchronously."""
         ...

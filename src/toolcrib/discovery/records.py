@@ -9,15 +9,15 @@ from toolcrib.model.display import MAX_ROWS, brief, one_line, table
 from toolcrib.model.record import Record
 
 MAX_SHORT_DESCRIPTION_LEN = 120
-"""How many characters of a description a summary shows."""
+"""The maximum length of `Summary.short_description`, in characters."""
 
 ScoreType = Literal["bm25", "embedding", "hybrid"]
-"""By words, by meaning, or by both."""
+"""The kind of search: by words, by meaning, or by both."""
 Item = TypeVar("Item")
 
 
 class Summary(Record):
-    """A tool at a glance: enough to choose it, never its schema."""
+    """The short form of a tool that lists and searches return: enough to choose it, without its schema."""
 
     id: str
     """The id of the tool."""
@@ -26,17 +26,17 @@ class Summary(Record):
     namespace: str | None = None
     """Its namespace."""
     short_description: str = ""
-    """What the tool is for, cut at `MAX_SHORT_DESCRIPTION_LEN` characters."""
+    """The purpose of the tool, cut at `MAX_SHORT_DESCRIPTION_LEN` characters."""
     summary: str = ""
-    """The same text, under the name that documentation uses."""
+    """The same text as `short_description`, under the name that `ToolDoc` uses."""
     category: str | None = None
-    """The category that it is filed under."""
+    """The category of the tool."""
     input_modes: tuple[str, ...] = ()
-    """The kinds of content that it takes."""
+    """The kinds of content that the tool takes, such as `text` or `image/png`."""
     output_modes: tuple[str, ...] = ()
-    """The kinds of content that it gives back."""
+    """The kinds of content that the tool returns."""
     security_summary: str | None = None
-    """The security schemes that a call needs, by name."""
+    """The names of the security schemes that a call needs."""
     tags: tuple[str, ...] = ()
     """Its tags, normalised: at most `MAX_TAGS` of at most `MAX_TAG_LENGTH` characters."""
 
@@ -46,27 +46,28 @@ class Summary(Record):
         return self.short_description
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Yield what a person is shown: the fields that say something, and each text once."""
+        """Yield the fields that the representation shows: those with a value, except `summary`."""
+        # `summary` repeats `short_description`.
         for name, value in super().__repr_args__():
             if value and name != "summary":
                 yield name, value
 
 
 class Result(Record):
-    """One tool that may answer a question; the fields of its summary are also its own."""
+    """One search result; the fields of its summary can also be read from it directly."""
 
     summary: Summary
     """The tool."""
     score: float
-    """Orders the results of one search; says nothing across searches."""
+    """Orders the results of one search; not comparable across searches."""
     score_type: ScoreType
-    """The kind of search that the score comes from."""
+    """The kind of search that computed the score."""
     confidence: Annotated[float, Field(ge=0, le=1)]
-    """How far the tool can be trusted to fit, from a raw signal; comparable across searches."""
+    """The estimated probability that the tool fits the question; comparable across searches."""
 
     @property
     def id(self) -> str:
-        """The id of the tool, to run or describe it by."""
+        """The id of the tool, as `run` and `describe` take it."""
         return self.summary.id
 
     @property
@@ -101,12 +102,12 @@ class Result(Record):
 
     @property
     def output_modes(self) -> tuple[str, ...]:
-        """The kinds of content that the tool gives back."""
+        """The kinds of content that the tool returns."""
         return self.summary.output_modes
 
     @property
     def security_summary(self) -> str | None:
-        """What the tool may do, in a few words."""
+        """The names of the security schemes that a call needs."""
         return self.summary.security_summary
 
     @property
@@ -116,14 +117,14 @@ class Result(Record):
 
 
 class Page(Record, Generic[Item]):
-    """A part of a list, and the way to the next part."""
+    """One page of a list, with the cursor of the next page."""
 
     items: tuple[Item, ...] = ()
     """The items of this page."""
     next_cursor: str | None = None
-    """What to ask for the next page with; absent on the last."""
+    """The cursor to pass for the next page; None on the last page."""
     total: int = 0
-    """How many items all pages together hold."""
+    """The number of items on all pages together."""
 
     def __iter__(self) -> Iterator[Item]:  # type: ignore[override]  # pydantic gives pairs of fields
         return iter(self.items)
@@ -148,7 +149,7 @@ class Page(Record, Generic[Item]):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        """Return the items as a table of a notebook."""
+        """Return the items as an HTML table, for notebooks."""
         rows = [_columns(item) for item in self.items]
         head: tuple[str, ...] = ("tool", "description")
         if any(isinstance(item, Result) for item in self.items):
@@ -160,7 +161,7 @@ class Page(Record, Generic[Item]):
 
 
 def _columns(item: object) -> tuple[str, ...]:
-    """Return what is shown of an item of a page."""
+    """Return the columns that the representation of a page shows for an item."""
     if isinstance(item, Result):
         return f"{item.confidence:.2f}", item.id, item.short_description
     if isinstance(item, Summary):
@@ -169,22 +170,22 @@ def _columns(item: object) -> tuple[str, ...]:
 
 
 class SearchDoc(Record):
-    """What is searched of a tool by words; searchers read it, and do not change it."""
+    """The texts of a tool that search by words reads; searchers must not change it."""
 
     id: str
     """The id of the tool."""
     doc_text: str
     """Name, namespace, description, summary, category, modes and tags, in lower case."""
     summary: Summary
-    """The tool at a glance."""
+    """The summary of the tool."""
     fields: tuple[tuple[str, str], ...] = ()
-    """Every text that is searched, after the field that it stands in, such as `name` or `parameter`."""
+    """Pairs of a field, such as `name` or `parameter`, and a text that stands in it."""
     deprecated: bool = False
-    """Whether the tool says that it should no longer be used; it is then ranked lower."""
+    """Whether the tool is marked as deprecated; it is then ranked lower."""
 
 
 class Document(Record):
-    """What is searched of a tool by meaning: the words that an embedding model is given."""
+    """The texts of a tool that search by meaning embeds."""
 
     id: str
     """The id of the tool."""
@@ -193,24 +194,24 @@ class Document(Record):
     name: str
     """Its name."""
     description: str = ""
-    """What it does."""
+    """The description of the tool."""
     tags: tuple[str, ...] = ()
     """Its tags."""
     category: str | None = None
-    """The category that it is filed under."""
+    """Its category."""
     text: str = ""
-    """Name, description, summary, modes and tags in one line."""
+    """Name, description, summary, modes and tags in one line; `normalized` builds it."""
     summary: str = ""
-    """What the tool is for, where the description does not say it in the same words."""
+    """The summary of the tool, where the description does not contain it."""
     modes: tuple[str, ...] = ()
-    """The kinds of content that it takes and gives back."""
+    """The kinds of content that the tool takes and returns."""
     parameters: tuple[str, ...] = ()
-    """The names of its arguments."""
+    """The names of its parameters."""
     examples: tuple[str, ...] = ()
-    """Questions that it answers."""
+    """Questions that the tool answers."""
 
     def normalized(self) -> "Document":
-        """Return the document with tags in lower case and order, and its text built anew.
+        """Return a copy with lower-case, sorted tags and with `text` rebuilt.
 
         >>> Document(id="a", name="add", description="Adds.", tags=("Sum ", "maths", "")).normalized().text
         'add Adds. maths sum'

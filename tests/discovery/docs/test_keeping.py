@@ -93,9 +93,7 @@ def test_what_could_not_be_kept_is_not_told() -> None:
 def test_what_cannot_be_read_is_named(collection: str, text: str) -> None:
     texts = MemoryTexts()
     texts.kept[collection] = {"git:log": text}
-    with pytest.raises(
-        StoreError, match=f"store '{collection}': what is kept for 'git:log' cannot be read: "
-    ):
+    with pytest.raises(StoreError, match=f"store '{collection}': the record of 'git:log' cannot be read: "):
         open_docs(texts)
 
 

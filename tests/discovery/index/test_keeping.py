@@ -195,7 +195,7 @@ def test_names_and_filters_are_known_without_reading_a_definition() -> None:
     assert [index.backends(summary.id) for summary in expected["tools"].items] == expected["backends"]
     assert index.versions("github:merge") == ("github:merge:1.2.0",)
     assert index.tools(limit=1, category="dev tools", tags=["unknown"]).total == 0
-    with pytest.raises(StoreError, match="what is kept for 'github:create_issue' cannot be read"):
+    with pytest.raises(StoreError, match="the stored tool 'github:create_issue' cannot be read"):
         index.get(ISSUE.id)
 
 
@@ -315,7 +315,7 @@ def test_a_row_that_cannot_be_read_is_told_and_left_out_until_it_is_replaced(
     store.write([replace(row, **damage)])
     with caplog.at_level(logging.WARNING, logger="toolcrib.discovery"):
         index = Index(store=store)
-    assert "what is kept for 'github:create_issue' cannot be read" in caplog.text
+    assert "the stored tool 'github:create_issue' cannot be read" in caplog.text
     assert ids(index.tools()) == [other.id for other in others]
     index.register(ISSUE, GITHUB)
     assert Index(store=store).get(ISSUE.id) == ISSUE

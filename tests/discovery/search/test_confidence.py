@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery.search.confidence import (
-    JUDGED,
     LOW_CONFIDENCE,
+    RERANKED,
     adjust_confidence,
-    by_meaning,
-    by_words,
-    by_words_and_meaning,
+    confidence_by_both,
+    confidence_by_meaning,
+    confidence_by_words,
     order_confidences,
 )
 
@@ -22,17 +22,19 @@ exponents = st.one_of(st.floats(-20, 20), st.floats(-1e300, 1e300))
 def test_confidence_lies_between_nothing_and_certainty(
     matched: float, coverage: float, meaning: float
 ) -> None:
-    assert 0 <= by_words(matched=matched, coverage=coverage) <= 1
-    assert 0 <= by_meaning(meaning) <= 1
-    assert 0 <= by_words_and_meaning(matched=matched, coverage=coverage, meaning=meaning) <= 1
+    assert 0 <= confidence_by_words(matched=matched, coverage=coverage) <= 1
+    assert 0 <= confidence_by_meaning(meaning) <= 1
+    assert 0 <= confidence_by_both(matched=matched, coverage=coverage, meaning=meaning) <= 1
 
 
 @given(amounts, amounts, amounts, exponents)
 def test_to_match_more_words_never_hurts(one: float, other: float, coverage: float, meaning: float) -> None:
     less, more = sorted((one, other))
-    assert by_words(matched=less, coverage=coverage) <= by_words(matched=more, coverage=coverage)
+    assert confidence_by_words(matched=less, coverage=coverage) <= confidence_by_words(
+        matched=more, coverage=coverage
+    )
     low, high = (
-        by_words_and_meaning(matched=matched, coverage=coverage, meaning=meaning) for matched in (less, more)
+        confidence_by_both(matched=matched, coverage=coverage, meaning=meaning) for matched in (less, more)
     )
     assert low <= high
 
@@ -42,9 +44,11 @@ def test_to_cover_more_of_the_question_never_hurts(
     one: float, other: float, matched: float, meaning: float
 ) -> None:
     less, more = sorted((one, other))
-    assert by_words(matched=matched, coverage=less) <= by_words(matched=matched, coverage=more)
+    assert confidence_by_words(matched=matched, coverage=less) <= confidence_by_words(
+        matched=matched, coverage=more
+    )
     low, high = (
-        by_words_and_meaning(matched=matched, coverage=coverage, meaning=meaning) for coverage in (less, more)
+        confidence_by_both(matched=matched, coverage=coverage, meaning=meaning) for coverage in (less, more)
     )
     assert low <= high
 
@@ -54,26 +58,26 @@ def test_to_lie_nearer_in_meaning_never_hurts(
     one: float, other: float, matched: float, coverage: float
 ) -> None:
     less, more = sorted((one, other))
-    assert by_meaning(less) <= by_meaning(more)
+    assert confidence_by_meaning(less) <= confidence_by_meaning(more)
     low, high = (
-        by_words_and_meaning(matched=matched, coverage=coverage, meaning=meaning) for meaning in (less, more)
+        confidence_by_both(matched=matched, coverage=coverage, meaning=meaning) for meaning in (less, more)
     )
     assert low <= high
 
 
 @given(st.floats(-30, 30))
 def test_odds_and_their_opposite_make_one(exponent: float) -> None:
-    assert by_meaning(exponent) + by_meaning(-exponent) == pytest.approx(1)
+    assert confidence_by_meaning(exponent) + confidence_by_meaning(-exponent) == pytest.approx(1)
 
 
 def test_where_nothing_speaks_for_a_tool_it_is_not_trusted() -> None:
-    assert by_words(matched=0, coverage=0) < 0.05
-    assert by_words_and_meaning(matched=0, coverage=0, meaning=0) < 0.05
+    assert confidence_by_words(matched=0, coverage=0) < 0.05
+    assert confidence_by_both(matched=0, coverage=0, meaning=0) < 0.05
 
 
 def test_where_everything_speaks_for_a_tool_it_is_trusted() -> None:
-    assert by_words(matched=6, coverage=1) > 0.7
-    assert by_words_and_meaning(matched=6, coverage=1, meaning=3) > 0.7
+    assert confidence_by_words(matched=6, coverage=1) > 0.7
+    assert confidence_by_both(matched=6, coverage=1, meaning=3) > 0.7
 
 
 likelihoods = st.floats(0, 1)
@@ -98,7 +102,7 @@ def test_confidences_that_follow_the_order_are_left_alone(confidences: list[floa
 def test_confidences_of_the_first_do_not_depend_on_how_many_follow(
     confidences: list[float], count: int
 ) -> None:
-    kept = max(count, JUDGED)
+    kept = max(count, RERANKED)
     assert order_confidences(confidences[:kept]) == order_confidences(confidences)[:kept]
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher, OnnxEmbedder
 from toolcrib.discovery.evaluation import LabelledSet, evaluate, load_set
 from toolcrib.discovery.search.hybrid import default_searcher, word_share
-from toolcrib.discovery.search.lexical.bm25 import Look
+from toolcrib.discovery.search.lexical.bm25 import LexicalScores
 from toolcrib.errors import StoreError, ValidationError
 
 CATALOGUE = [
@@ -146,8 +146,8 @@ def test_meaning_finds_what_words_do_not() -> None:
 @given(st.lists(st.floats(0, 1.5), min_size=2, max_size=6), st.integers(0, 4))
 def test_words_decide_more_the_more_of_a_question_they_cover(coverages: list[float], parts: int) -> None:
     def share(coverage: float) -> float:
-        look = Look([("tool", 10 * coverage)], {}, 1, 0.0, 1.0, parts, ideal=10.0, rarest=6.0)
-        return word_share(look)
+        lexical = LexicalScores([("tool", 10 * coverage)], {}, 1, 0.0, 1.0, parts, ideal=10.0, rarest=6.0)
+        return word_share(lexical)
 
     shares = [share(coverage) for coverage in sorted(coverages)]
     assert shares == sorted(shares)

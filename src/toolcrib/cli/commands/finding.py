@@ -92,9 +92,9 @@ def _show_found(page: "Page[Result]", text: str) -> None:
 
 async def _weak_results_note(view: "View", query: str, page: "Page[Result]") -> str:
     """Return the note for results of which none fits; empty if one does."""
-    from toolcrib.discovery import doubt  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.discovery import explain_no_match  # noqa: PLC0415 - not needed to ask for help
 
-    if page.items and doubt(page, query) is None:
+    if page.items and explain_no_match(page, query) is None:
         return ""
     near = page if page.items else await view.search(query, limit=20, min_confidence=0.0)
     close = list(dict.fromkeys(each.summary.namespace for each in near if each.summary.namespace))

@@ -1,4 +1,4 @@
-"""Validates the arguments of index queries."""
+"""Validation of the arguments of index methods."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
@@ -30,16 +30,16 @@ from toolcrib.model.record import Record
 from toolcrib.redaction import error_text
 
 AnyTool = Tool | LocalTool[..., Any] | BaseModel
-"""What can be registered: our own record, a function made a tool, or the MCP SDK's `Tool`."""
+"""A tool to register: a `Tool`, a function decorated with `@tool`, or the MCP SDK's `Tool`."""
 _MAX_COUNT = 2**31 - 1
 _PAIR = 2
 
 
 def check_parts(searcher: Any, store: Any, validator: Any) -> None:
-    """Refuse to build an index of what is no searcher, no store or no validator.
+    """Check the types of the searcher, the store and the validator of an index.
 
     Raises:
-        ValidationError: with every one that is wrong.
+        ValidationError: with a problem for each that has the wrong type.
     """
     parts = (
         ("searcher", Searcher, searcher),
@@ -50,7 +50,7 @@ def check_parts(searcher: Any, store: Any, validator: Any) -> None:
         Problem(
             f"/{name}",
             "type",
-            f"must be a {kind.__name__}, not {type(given).__name__}{_instead(name, given)}",
+            f"must be a {kind.__name__}, not {type(given).__name__}{_suggest_instead(name, given)}",
         )
         for name, kind, given in parts
         if given is not None and not isinstance(given, kind)
@@ -59,17 +59,17 @@ def check_parts(searcher: Any, store: Any, validator: Any) -> None:
         raise ValidationError(tuple(problems))
 
 
-def _instead(name: str, given: Any) -> str:
+def _suggest_instead(name: str, given: Any) -> str:
     if name == "searcher" and isinstance(given, Embedder):
         return "; an embedder goes into HybridSearcher(Bm25Searcher(), EmbeddingSearcher(...))"
     return "; SqliteStore opens a file" if name == "store" and isinstance(given, str | PathLike) else ""
 
 
 def check_count(times: Any) -> int:
-    """Return how often a tool was used.
+    """Check a count of uses, and return it.
 
     Raises:
-        ValidationError: that is no number of times.
+        ValidationError: it is not a whole number in range.
     """
     if isinstance(times, bool) or not isinstance(times, int) or not 0 <= times <= _MAX_COUNT:
         message = f"must be a whole number from 0 to {_MAX_COUNT}, not {shown(times)}"
@@ -78,10 +78,10 @@ def check_count(times: Any) -> int:
 
 
 def check_texts(questions: Any) -> tuple[str, ...]:
-    """Return questions that a tool answers.
+    """Check example questions, and return them as a tuple.
 
     Raises:
-        ValidationError: they are not several texts.
+        ValidationError: they are not a collection of texts.
     """
     given = None if isinstance(questions, str) or not isinstance(questions, Iterable) else tuple(questions)
     if given is None or not all(isinstance(text, str) for text in given):
@@ -89,11 +89,11 @@ def check_texts(questions: Any) -> tuple[str, ...]:
     return given
 
 
-def pairs(tools: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield what is to be registered, and where it is to run.
+def read_pairs(tools: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the pairs of a tool and a backend that `register_many` was given.
 
     Raises:
-        ValidationError: it is no series of pairs.
+        ValidationError: the argument is not a series of pairs.
     """
     if not isinstance(tools, Iterable) or isinstance(tools, Tool):
         message = f"must be pairs of a tool and a backend or None, not {type(tools).__name__}"
@@ -106,9 +106,12 @@ def pairs(tools: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def read_pair(tool: Any, backend: Any) -> tuple[Tool, ToolBackend | None]:
-    """Return a tool and where it runs: as given, as it says itself, or, for a function, in this process."""
+    """Return a checked tool and its backend.
+
+    The backend is the one given, else the one in the definition, else, for a function, this process.
+    """
     record = tool.tool if isinstance(tool, LocalTool) else tool
-    if isinstance(record, BaseModel) and not isinstance(record, Record):  # the MCP SDK's
+    if isinstance(record, BaseModel) and not isinstance(record, Record):  # the MCP SDK's `Tool`
         record = Tool.from_json(record)
     if not isinstance(record, Tool):
         message = f"must be a Tool or a function made one with @tool, not {type(tool).__name__}"
@@ -125,10 +128,10 @@ def read_pair(tool: Any, backend: Any) -> tuple[Tool, ToolBackend | None]:
 
 
 def compile_schemas(validator: SchemaValidator, tool: Tool) -> None:
-    """Refuse a tool whose schemas cannot be used.
+    """Compile the schemas of a tool, which finds mistakes and fills the cache of the validator.
 
     Raises:
-        InvalidSchemaError: or a leaf of it, naming the tool.
+        InvalidSchemaError: a schema cannot be used; the error, which may be a subclass, names the tool.
     """
     named = (("input", tool.input_schema), ("output", tool.output_schema))
     for part, schema in named:
@@ -136,7 +139,7 @@ def compile_schemas(validator: SchemaValidator, tool: Tool) -> None:
             continue
         try:
             validator.validate(schema, {})
-        except ValidationError:  # the schema can be used: it refused an empty object
+        except ValidationError:  # the schema compiled; it only does not accept the empty object
             continue
         except InvalidSchemaError as error:
             kind = " (a light argument schema, which ArgSchema reads)" if light_field(schema) else ""
@@ -144,6 +147,6 @@ def compile_schemas(validator: SchemaValidator, tool: Tool) -> None:
             raise type(error)(reason, error.problems) from error
         except ToolcribError:
             raise
-        except Exception as error:  # anybody's validator
+        except Exception as error:  # a validator of the program may raise anything
             reason = f"{tool.id}, {part} schema: the validator failed: {error_text(error)}"
             raise InvalidSchemaError(reason) from error

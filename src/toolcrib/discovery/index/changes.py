@@ -17,38 +17,38 @@ _LOG = logging.getLogger("toolcrib.discovery")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that happened to one tool."""
+    """A change of one tool in the catalogue."""
 
     kind: ChangeKind
-    """What happened."""
+    """The kind of change."""
     tool_id: str
     """The id of the tool."""
     version: int
-    """The version of the index from which on it is so."""
+    """The version of the index after the change."""
     backend: ToolBackend | None = None
-    """The backend that came or went."""
+    """The backend that was added or removed."""
     fields: tuple[str, ...] = ()
-    """What is different in the definition, by its JSON names."""
+    """The JSON names of the changed fields of the definition."""
 
 
 class Listeners:
-    """Callbacks, called in the order they subscribed; one that fails is logged, and the others still hear.
+    """Change callbacks, called in the order of subscription; one that raises is logged and skipped.
 
-    Everybody hears of changes one at a time, in the order in which they were noted. One that is noted while
-    another is delivered, by a callback or by another thread, is delivered after it, by whoever is delivering.
+    Changes are delivered one at a time, in the order in which they were queued. A change that is queued
+    during a delivery, by a callback or by another thread, is delivered after it by the thread that delivers.
     """
 
     def __init__(self) -> None:
         self._callbacks: dict[object, Callable[[Change], object]] = {}
         self._lock = Lock()
         self._waiting: deque[Change] = deque()
-        self._telling = Lock()
+        self._delivering = Lock()
 
     def add(self, callback: Callable[[Change], object]) -> Callable[[], None]:
-        """Subscribe a callback, and return what takes it off again; a second time does nothing.
+        """Subscribe a callback, and return an idempotent function that unsubscribes it.
 
         Raises:
-            ValidationError: it cannot be called.
+            ValidationError: the callback is not callable.
         """
         if not callable(callback):
             message = f"must be a function of a change, not {type(callback).__name__}"
@@ -63,27 +63,28 @@ class Listeners:
 
         return unsubscribe
 
-    def note(self, changes: Iterable[Change]) -> None:
-        """Remember changes that are to be delivered."""
+    def queue(self, changes: Iterable[Change]) -> None:
+        """Queue changes for delivery."""
         self._waiting.extend(changes)
 
-    def tell(self) -> None:
-        """Tell every callback of every change that was noted."""
-        while self._waiting and self._telling.acquire(blocking=False):
+    def deliver_queued(self) -> None:
+        """Deliver all queued changes to all callbacks, unless another thread is delivering."""
+        # The outer loop repeats the test after the release: a change queued just before it would be stuck.
+        while self._waiting and self._delivering.acquire(blocking=False):
             try:
                 while self._waiting:
-                    self._tell(self._waiting.popleft())
+                    self._deliver(self._waiting.popleft())
             finally:
-                self._telling.release()
+                self._delivering.release()
 
-    def _tell(self, change: Change) -> None:
+    def _deliver(self, change: Change) -> None:
         with self._lock:
             tickets = tuple(self._callbacks)
         for ticket in tickets:
             callback = self._callbacks.get(ticket)
-            if callback is None:  # it was taken off meanwhile
+            if callback is None:  # unsubscribed by an earlier callback
                 continue
             try:
                 callback(change)
-            except Exception:  # noqa: BLE001 - anybody's code: what it raises is its own, and the others still hear
+            except Exception:  # noqa: BLE001 - a callback of the program must not stop the others
                 _LOG.exception("a listener failed on %s", change)

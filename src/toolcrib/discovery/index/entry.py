@@ -1,4 +1,4 @@
-"""One tool as the catalogue keeps it."""
+"""Entry of the catalogue: one tool with its backends and example questions."""
 
 import json
 import logging
@@ -24,7 +24,11 @@ _LOG = logging.getLogger("toolcrib.discovery")
 
 
 class Entry:
-    """A tool, where it runs, and the questions it answers; one from a store is parsed when it is used."""
+    """A tool with its backends and example questions; one loaded from a store is parsed when first used.
+
+    Opening a catalogue of 100,000 tools must not parse them all, so search reads the stored facets and the
+    cached analysis, and only tools that are shown are parsed.
+    """
 
     __slots__ = ("_definition", "_summary", "_tool", "backends", "content_hash", "examples", "facets", "id")
 
@@ -48,50 +52,51 @@ class Entry:
             self.content_hash = source.content_hash
 
     @classmethod
-    def stored(cls, row: StoredTool) -> "Entry":
-        """Return the entry that a store kept.
+    def from_row(cls, row: StoredTool) -> "Entry":
+        """Return the entry of a stored row.
 
         Raises:
-            StoreError: it is not what was once written.
+            StoreError: the row is damaged.
         """
         try:
             return cls(row, _BACKENDS.validate_json(row.backends), _parse_texts(row.examples))
         except (ValueError, TypeError, RecursionError) as error:
-            raise _unreadable(row.id) from error
+            raise _unreadable_error(row.id) from error
 
     @property
     def tool(self) -> Tool:
-        """The definition.
+        """The definition, parsed at first use.
 
         Raises:
-            StoreError: it is not what was once written.
+            StoreError: the stored definition is damaged.
         """
-        definition = self._definition  # before the look at the tool: another thread may be parsing it
+        # Read before `_tool` is tested: another thread may parse it and clear `_definition` in between.
+        definition = self._definition
         if self._tool is None:
             try:
                 self._tool = Tool.from_json(definition)
             except InvalidToolError as error:
-                raise _unreadable(self.id) from error
+                raise _unreadable_error(self.id) from error
             self._definition = ""
         return self._tool
 
     @property
     def summary(self) -> Summary:
-        """The tool at a glance."""
+        """The summary of the tool."""
         if self._summary is None:
             self._summary = summarize(self.tool)
         return self._summary
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the tool is called: its id, with and without a version, its name and its aliases."""
+        """All names of the tool: its id, with and without a version, its name and its aliases."""
         parts = self.id.split(":")
         aliases = (facet.removeprefix("alias=") for facet in self.facets if facet.startswith("alias="))
         return self.id, without_version(self.id), parts[min(1, len(parts) - 1)], *aliases
 
     @property
     def is_deprecated(self) -> bool:
-        """Whether the tool says that it should no longer be used."""
+        """Whether the tool is marked as deprecated."""
         return DEPRECATED in self.facets
 
     @property
@@ -99,8 +104,8 @@ class Entry:
         """Every facet that the tool can be selected by."""
         return backend_facets(self.backends).union(self.facets)
 
-    def row(self) -> StoredTool:
-        """Return what a store keeps."""
+    def to_row(self) -> StoredTool:
+        """Return the row that a store writes."""
         backends = [backend.to_json() for backend in self.backends]
         return StoredTool(
             id=self.id,
@@ -112,8 +117,8 @@ class Entry:
         )
 
 
-def _unreadable(tool_id: str) -> StoreError:
-    reason = f"what is kept for {tool_id!r} cannot be read; register it again, or unregister it"
+def _unreadable_error(tool_id: str) -> StoreError:
+    reason = f"the stored tool {tool_id!r} cannot be read; register it again, or unregister it"
     return StoreError("tools", reason)
 
 
@@ -125,7 +130,8 @@ def _parse_texts(kept: str) -> tuple[str, ...]:
 
 
 def _canonical_json(value: Any) -> str:
-    """Return JSON as text that is the same for the same JSON, and tells `1` from `true` and `1.0`."""
+    """Serialize JSON with sorted keys, so that equal values give equal texts."""
+    # As texts, 1, 1.0 and true differ; Python compares them as equal.
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
@@ -135,9 +141,9 @@ def _digest(tool: Tool, examples: Sequence[str]) -> str:
 
 
 def changed_fields(known: Entry, tool: Tool) -> tuple[str, ...]:
-    """Return which parts of a definition a tool has differently, by their JSON names, in order.
+    """Return the sorted JSON names of the fields in which a tool differs from a known entry.
 
-    Where that is unknown, because what is kept cannot be read or was changed in place, it is all of it.
+    The result is `("definition",)` if the known definition cannot be read or was changed in place.
     """
     if _digest(tool, known.examples) == known.content_hash:
         return ()
@@ -155,11 +161,11 @@ def changed_fields(known: Entry, tool: Tool) -> tuple[str, ...]:
     return changed or ("definition",)
 
 
-def readable(rows: Iterable[StoredTool], *, parsed: bool = False) -> Iterator[Entry]:
-    """Yield the entries that can be read, or, where that is asked for, parsed; log the others."""
+def read_stored_entries(rows: Iterable[StoredTool], *, parsed: bool = False) -> Iterator[Entry]:
+    """Yield the entries of stored rows; rows that cannot be read, or parsed with `parsed`, are logged."""
     for row in rows:
         try:
-            entry = Entry.stored(row)
+            entry = Entry.from_row(row)
             if parsed:
                 Tool.from_json(row.definition)
         except (StoreError, InvalidToolError) as error:

@@ -1,7 +1,8 @@
-"""Which tools of the catalogue are looked at.
+"""Filters of lists and searches, as conditions on the facets of tools.
 
-Every tool has facets, such as `tag=issues` and `backend=mcp`. A filter is a list of conditions that must all
-hold, each a set of facets of which one is enough, or, where `NONE_OF` is among them, one is too many.
+Every tool has facets, such as `tag=issues` and `backend=mcp`. A filter is a tuple of conditions that must all
+hold. A condition is a set of facets of which the tool must have at least one or, if `NONE_OF` is in the set,
+none.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,42 +22,42 @@ _HINTS = {
     "open_world_hint": "openWorldHint",
 }
 
-_BESIDE = ("limit", "cursor", "min_confidence")
-"""What may be asked for beside the filters, the last of a search alone."""
-_MEANT = dict.fromkeys(("count", "k", "max_results", "n", "size", "top", "top_k"), "limit")
-"""What others call an option."""
+_OTHER_OPTIONS = ("limit", "cursor", "min_confidence")
+"""The options beside the filters; the last one belongs to searches only."""
+_SYNONYMS = dict.fromkeys(("count", "k", "max_results", "n", "size", "top", "top_k"), "limit")
+"""Names that callers try for an option, for the hint of an error."""
 
 NAMESPACE = "namespace="
-"""How the facet begins that every tool has one of."""
+"""Prefix of the namespace facet; every tool has exactly one, empty for a tool without a namespace."""
 ID = "id="
-"""How the facet begins that a tool has for its id, and one for all its versions; these are not filed."""
+"""Prefix of the facets for the id and for the id without a version; they are computed, not indexed."""
 ADMITTED = "admitted="
-"""How the facet begins of a tool that an admission lets pass."""
+"""Prefix of the facet that an `Admission` gives to the tools it admits."""
 DEPRECATED = "deprecated=True"
-"""The facet of a tool that says it should no longer be used."""
+"""The facet of deprecated tools."""
 NONE_OF = "none of"
-"""What stands among the facets of a condition that holds where a tool has none of them."""
+"""Marker in a condition that holds if a tool has none of the other facets."""
 
 Filter = tuple[frozenset[str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Who may see a tool, by its id and facets: a condition that a program makes, such as of its policy."""
+    """A condition on ids and facets that a program computes, for example from its policy."""
 
     key: str
-    """Two with the same key let the same tools pass."""
+    """Identifies the condition: two with the same key must admit the same tools."""
     admits: Callable[[str, Collection[str]], bool] = field(compare=False)
-    """Says whether the tool of an id, with these facets, may be seen; always the same of the same tool."""
+    """Returns whether a tool with this id and these facets is admitted; must be deterministic."""
 
     @property
     def facet(self) -> str:
-        """The facet of the tools that it lets pass."""
+        """The facet of the admitted tools."""
         return ADMITTED + self.key
 
 
 class FilterOptions(TypedDict, total=False):
-    """How a list or a search is narrowed; what is absent or None does not narrow it."""
+    """Filters of a list or a search; a filter that is absent or None does not apply."""
 
     namespace: str | None
     """This namespace; an empty text means the tools without one."""
@@ -73,7 +74,7 @@ class FilterOptions(TypedDict, total=False):
 
 
 def tool_facets(tool: Tool) -> tuple[str, ...]:
-    """Return what a tool can be selected by.
+    """Return the facets of a tool that come from its definition.
 
     >>> tool_facets(Tool(name="add", namespace="math", tags=["sum"], input_schema={}))
     ('namespace=math', 'tag=sum')
@@ -106,21 +107,21 @@ def hints_among(facets: Collection[str]) -> dict[str, bool]:
 
 
 def backend_facets(backends: Sequence[ToolBackend]) -> frozenset[str]:
-    """Return what a tool can be selected by for where it runs: by kind, by name, by both, exactly."""
+    """Return the facets of a tool's backends: for each by kind, by name, by both, and exactly."""
     return frozenset().union(*map(_facets_of, backends))
 
 
 @lru_cache(maxsize=1 << 12)  # many tools have the same few backends
 def _facets_of(backend: ToolBackend) -> frozenset[str]:
     kind, name, *_ = backend.to_json().values()
-    return frozenset({f"backend={kind}", f"backend={name}", f"backend={kind}:{name}", _exact(backend)})
+    return frozenset({f"backend={kind}", f"backend={name}", f"backend={kind}:{name}", _exact_facet(backend)})
 
 
 def read_filter(options: FilterOptions) -> Filter:
-    """Return the conditions that options describe; the order they were given in does not matter.
+    """Convert filter options to conditions; equal options in any order give the same filter.
 
     Raises:
-        ValidationError: with everything that is wrong with them.
+        ValidationError: with every problem.
     """
     if not options:
         return ()
@@ -128,20 +129,20 @@ def read_filter(options: FilterOptions) -> Filter:
     for name in ("tags", "all_tags"):
         tags = given.get(name)
         if isinstance(tags, Iterable) and not isinstance(tags, str):
-            given[name] = list(tags)  # it is read more than once
-    problems = tuple(_problems(given))
+            given[name] = list(tags)  # read more than once, and it may be an iterator
+    problems = tuple(_find_problems(given))
     if problems:
         raise ValidationError(problems)
-    return combined(_conditions(given))
+    return make_filter(_conditions(given))
 
 
-def combined(conditions: Iterable[frozenset[str]]) -> Filter:
-    """Return conditions as the filter that they are in any order."""
+def make_filter(conditions: Iterable[frozenset[str]]) -> Filter:
+    """Return conditions as a filter, without duplicates and in canonical order."""
     return tuple(sorted(set(conditions), key=sorted))
 
 
 def hint_name(hint: str) -> str | None:
-    """Return a hint as it is written in JSON; None where there is no such hint.
+    """Return the JSON name of an annotation hint; None if there is no such hint.
 
     >>> hint_name("read_only_hint"), hint_name("readOnlyHint"), hint_name("safe")
     ('readOnlyHint', 'readOnlyHint', None)
@@ -151,7 +152,7 @@ def hint_name(hint: str) -> str | None:
 
 
 def filter_text(conditions: Filter) -> str:
-    """Return a text that all ways to write a filter share, and no other filter."""
+    """Return a text that identifies a filter; equal filters have equal texts."""
     return repr([sorted(one) for one in conditions])
 
 
@@ -163,7 +164,7 @@ def _conditions(options: Mapping[str, Any]) -> Iterator[frozenset[str]]:
     if label is not None:
         yield frozenset({f"category={_normalize_label(label)}"})
     if backend is not None:
-        yield frozenset({f"backend={backend}" if isinstance(backend, str) else _exact(backend)})
+        yield frozenset({f"backend={backend}" if isinstance(backend, str) else _exact_facet(backend)})
     if tags is not None:
         yield frozenset(map(_tag_facet, tags))
     yield from (frozenset({_tag_facet(tag)}) for tag in options.get("all_tags") or ())
@@ -172,7 +173,7 @@ def _conditions(options: Mapping[str, Any]) -> Iterator[frozenset[str]]:
 
 
 def _tag_facet(tag: str) -> str:
-    """Return the facet of a tag, however it is written; one that no tag can be written as has no tools."""
+    """Return the facet of a tag, normalised; a text that cannot be a tag gives a facet of no tool."""
     return f"tag={''.join(normalize_tags([tag]))}"
 
 
@@ -180,15 +181,15 @@ def _normalize_label(label: str) -> str:
     return " ".join(label.split()).casefold()
 
 
-def _exact(backend: ToolBackend) -> str:
-    """Return a facet that no other backend has: the length of each field parts it from the next."""
+def _exact_facet(backend: ToolBackend) -> str:
+    """Return a facet that identifies one backend; fields have a length prefix against collisions."""
     return "backend:" + "".join(f"{len(value)}:{value}" for value in backend.to_json().values())
 
 
-def _problems(given: dict[str, Any]) -> Iterator[Problem]:
+def _find_problems(given: dict[str, Any]) -> Iterator[Problem]:
     known = FilterOptions.__annotations__
     for name in sorted(given.keys() - known.keys()):
-        yield Problem(f"/{name}", "name", _unknown(name))
+        yield Problem(f"/{name}", "name", _explain_unknown_option(name))
     for name in ("namespace", "category"):
         if not isinstance(given.get(name), str | None):
             yield Problem(f"/{name}", "type", f"must be text, not {type(given[name]).__name__}")
@@ -202,12 +203,12 @@ def _problems(given: dict[str, Any]) -> Iterator[Problem]:
         yield from _hint_problems(given["annotations"])
 
 
-def _unknown(name: str) -> str:
-    *common, of_search = _BESIDE
+def _explain_unknown_option(name: str) -> str:
+    *common, of_search = _OTHER_OPTIONS
     if name == of_search:
         return "is an option of a search alone"
     names = [*FilterOptions.__annotations__, *common]
-    hint = did_you_mean(_MEANT.get(name, name), [*names, of_search])
+    hint = did_you_mean(_SYNONYMS.get(name, name), [*names, of_search])
     return f"is not an option{hint}; there are {', '.join(names)} and, for a search, {of_search}"
 
 

@@ -1,4 +1,4 @@
-"""The catalogue of tools: how it changes, and who is notified."""
+"""The index: registration of tools, persistence, and change notifications."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,15 +13,15 @@ from toolcrib.discovery.index.arguments import (
     check_parts,
     check_texts,
     compile_schemas,
-    pairs,
     read_pair,
+    read_pairs,
 )
 from toolcrib.discovery.index.catalogue import EntryTable
 from toolcrib.discovery.index.changes import Change, ChangeKind, Listeners
-from toolcrib.discovery.index.entry import Entry, changed_fields, readable
+from toolcrib.discovery.index.entry import Entry, changed_fields, read_stored_entries
 from toolcrib.discovery.index.filters import Admission
 from toolcrib.discovery.index.reading import IndexReader, SharedReads
-from toolcrib.discovery.index.references import not_found
+from toolcrib.discovery.index.references import not_found_error
 from toolcrib.discovery.index.scope import Scope
 from toolcrib.discovery.index.view import IndexView
 from toolcrib.discovery.keys import key_of
@@ -32,12 +32,12 @@ from toolcrib.errors import InvalidBackendError, StoreError, ToolcribError, Tool
 from toolcrib.model import DefaultValidator, SchemaValidator, Tool, ToolBackend, ToolId
 
 _MAX_NAMED = 10
-"""How many refused tools a note names."""
+"""The maximum number of refused tools that an error names."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """What is about to change; the catalogue stays as it is until the batch is committed."""
+    """Changes that are collected before they are applied; reads see the catalogue as if they were."""
 
     catalogue: EntryTable
     put: dict[str, Entry] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Batch:
     changes: list[Change] = field(default_factory=list)
 
     def register(self, tool: Tool, backend: ToolBackend | None) -> None:
-        """Add a tool, or what is different about one that is there."""
+        """Add a tool, or update its definition and backends if it is known."""
         tool_id = key_of(tool.id)
         known = self._current(tool_id)
         if known is None:
@@ -62,15 +62,15 @@ class Batch:
             self._note("backend_added", tool_id, backend)
 
     def unregister(self, tool_id: str, backend: ToolBackend | None) -> None:
-        """Take away a backend, or the whole tool where none is given or none is left.
+        """Remove a backend, or the whole tool if none is given or none is left.
 
         Raises:
             ToolNotFoundError: there is no such tool.
-            InvalidBackendError: it does not run there.
+            InvalidBackendError: the tool does not have this backend.
         """
         known = self._current(tool_id)
         if known is None:
-            raise not_found(self.catalogue, tool_id)
+            raise not_found_error(self.catalogue, tool_id)
         if backend is not None and backend not in known.backends:
             listed = ", ".join(map(repr, known.backends)) or "none"
             raise InvalidBackendError(f"{tool_id} does not run on {backend!r}; its backends: {listed}")
@@ -84,16 +84,16 @@ class Batch:
             self._note("removed", tool_id, backend)
 
     def set_examples(self, tool_id: str, examples: Sequence[str]) -> None:
-        """Replace the questions that a tool is known to answer."""
+        """Replace the example questions of a tool."""
         known = self._current(tool_id)
         if known is None:
-            raise not_found(self.catalogue, tool_id)
+            raise not_found_error(self.catalogue, tool_id)
         if known.examples != tuple(examples):
             self._put(Entry(known.tool, known.backends, examples))
             self._note("updated", tool_id, fields=("examples",))
 
     def changes_at(self, version: int) -> list[Change]:
-        """Return what happened, as of a version of the index."""
+        """Return the changes, stamped with the version of the index that they lead to."""
         return [replace(change, version=version) for change in self.changes]
 
     def _current(self, tool_id: str) -> Entry | None:
@@ -116,10 +116,10 @@ class Batch:
 
 
 class Index(IndexReader):
-    """Tools by id, version and question; in memory, or kept in a store.
+    """The catalogue of tools: register, resolve, list and search; in memory or persisted in a store.
 
-    Every method may be called from any thread. A change is seen wholly or not at all, and costs what the
-    changed tools cost, however many others there are.
+    Every method may be called from any thread. A change becomes visible atomically, and its cost depends on
+    the changed tools alone, however many others there are.
 
     >>> index = Index()
     >>> index.register(Tool(name="create_issue", namespace="github", input_schema={}))
@@ -134,7 +134,9 @@ class Index(IndexReader):
         store: Store | None = None,
         validator: SchemaValidator | None = None,
     ) -> None:
-        """Open the catalogue of a store, or an empty one; the default searcher ranks by words and meaning.
+        """Open the catalogue of a store, or an empty one.
+
+        The default searcher ranks by words and by meaning with the built-in model.
 
         Raises:
             StoreError: the store cannot be read.
@@ -151,29 +153,30 @@ class Index(IndexReader):
             self._open(store)
 
     def _open(self, store: Store) -> None:
-        """Take over what a store keeps; what cannot be read is logged and left out, until it is replaced."""
-        entries = list(readable(store.tools()))
+        """Load the tools of a store; those that cannot be read are logged and left out until replaced."""
+        entries = list(read_stored_entries(store.tools()))
         try:
             self._searcher.update(entries, ())
-        except StoreError:  # a definition that had to be read could not be
-            entries = list(readable(store.tools(), parsed=True))
+        except StoreError:
+            # The searcher had to parse a damaged definition. Parsing all is slow, but finds all of these.
+            entries = list(read_stored_entries(store.tools(), parsed=True))
             self._searcher.update(entries, ())
         self._catalogue.replace(entries)
         self._usage.update(store.usage())
 
     @property
     def store(self) -> Store | None:
-        """Where the catalogue is kept."""
+        """The store of the catalogue; None if it is in memory only."""
         return self._store
 
     def register(self, tool: AnyTool, backend: ToolBackend | None = None) -> None:
-        """Add a tool, or what is different about one that is there: its definition, or one more backend.
+        """Add a tool; if it is known, update its definition and add the backend.
 
-        A model of another library, such as the MCP SDK's `Tool`, is read as `Tool.from_json` reads it.
+        A pydantic model of another library, such as the MCP SDK's `Tool`, is read as by `Tool.from_json`.
 
         Raises:
             InvalidSchemaError: a schema of the tool cannot be used.
-            InvalidBackendError: that is not a backend.
+            InvalidBackendError: `backend` is not a backend.
         """
         self.register_many([(tool, backend)])
 
@@ -188,8 +191,8 @@ class Index(IndexReader):
         What is removed is as for `unregister`, but may be gone already.
 
         Raises:
-            ToolcribError: the first refusal, with a note that names the others.
-            ValidationError: they are not pairs.
+            ToolcribError: the error of the first invalid tool, with a note that names the others.
+            ValidationError: `tools` is not a series of pairs.
         """
         checked, removed = self._check_tools(tools), [(key_of(one), backend) for one, backend in remove]
 
@@ -207,16 +210,16 @@ class Index(IndexReader):
         self._check_tools([(tool, backend)])
 
     def unregister(self, tool_id: str | ToolId, backend: ToolBackend | None = None) -> None:
-        """Remove a tool, or one of its backends; a tool that loses its last backend goes with it.
+        """Remove a tool, or one of its backends; a tool that loses its last backend is removed.
 
         Raises:
             ToolNotFoundError: there is no such tool.
-            InvalidBackendError: it does not run there.
+            InvalidBackendError: the tool does not have this backend.
         """
         self._change(lambda batch: batch.unregister(key_of(tool_id), backend))
 
     def set_examples(self, tool_id: str | ToolId, questions: Sequence[str]) -> None:
-        """Replace the questions that a tool is known to answer; they are searched like its description.
+        """Replace the example questions of a tool; they are searched like its description.
 
         Raises:
             ToolNotFoundError: there is no such tool.
@@ -226,54 +229,54 @@ class Index(IndexReader):
         self._change(lambda batch: batch.set_examples(key_of(tool_id), texts))
 
     def view(self, scope: Scope, admission: Admission | None = None) -> IndexView:
-        """Return the part of the catalogue that a scope admits, which follows every change of the whole.
+        """Return a live view of the tools that a scope admits.
 
-        An admission narrows it further, by what a program knows of whoever looks.
+        An admission narrows it further by a condition of the program, such as the policy for one principal.
         """
         return IndexView(self._catalogue, self._shared, self._key, scope, self._listeners.add, admission)
 
     def on_change(self, callback: Callable[[Change], object]) -> Callable[[], None]:
-        """Call back after every change; returns what stops that.
+        """Call back after every change; return a function that unsubscribes.
 
         Changes are delivered one by one, in the order of their versions, by the thread that made them, before
-        its call returns; those made meanwhile, by callbacks or by other threads, are delivered after them.
+        its call returns. Changes made during a delivery are delivered after it by the same thread.
 
         Raises:
-            ValidationError: it cannot be called.
+            ValidationError: the callback is not callable.
         """
         return self._listeners.add(callback)
 
     def count_use(self, tool_id: str | ToolId, times: int = 1) -> None:
-        """Note that a tool was used; where there is a store, the count outlives the process.
+        """Count uses of a tool; with a store, the count is persistent.
 
         Raises:
             ToolNotFoundError: there is no such tool.
-            ValidationError: that is no number of times.
+            ValidationError: `times` is not a whole number in range.
         """
         count = check_count(times)
-        used = self._entry(key_of(tool_id)).id
+        used = self._get_entry(key_of(tool_id)).id
         if self._store is not None:
             self._store.count_usage({used: count})
         with self._shared.lock:
             self._usage[used] += count
 
     def usage(self) -> dict[str, int]:
-        """Return how often each tool was used."""
+        """Return the number of uses of each tool."""
         with self._shared.lock:
             return dict(self._usage)
 
     def prune(self) -> int:
-        """Forget what was derived from definitions that are here no more, and return how much that was."""
+        """Delete cached values of definitions that are no longer in the index; return their number."""
         with self._shared.writing:
             if self._store is None:
                 return 0
-            return self._store.prune_derived(self._catalogue.hashes())
+            return self._store.prune_derived(self._catalogue.content_hashes())
 
     def _check_tools(self, tools: Iterable[tuple[Any, Any]]) -> list[tuple[Tool, ToolBackend | None]]:
-        """Return tools that may all be registered."""
+        """Return checked tools with their backends; raise if any one is invalid."""
         checked: list[tuple[Tool, ToolBackend | None]] = []
         refused: list[tuple[str, ToolcribError]] = []
-        for place, (tool, backend) in enumerate(pairs(tools)):
+        for place, (tool, backend) in enumerate(read_pairs(tools)):
             try:
                 record, bound = read_pair(tool, backend)
                 compile_schemas(self._validator, record)
@@ -291,7 +294,10 @@ class Index(IndexReader):
         return checked
 
     def _change(self, change: Callable[[Batch], None]) -> None:
-        """Change the store, the searcher and the catalogue, in this order, and tell the listeners."""
+        """Apply a change to the store, the searcher and the catalogue, and notify the listeners."""
+        # The store comes first, because it may fail and can be undone; then the searcher, whose hits are
+        # ignored until the catalogue has the tool. Listeners are called after the locks are released, since
+        # they may call the index.
         with self._shared.writing:
             batch = Batch(self._catalogue)
             change(batch)
@@ -303,21 +309,21 @@ class Index(IndexReader):
             with self._shared.lock:
                 self._catalogue.replace(entries, dropped)
                 self._shared.version += 1
-                self._listeners.note(batch.changes_at(self._shared.version))
-        self._listeners.tell()
+                self._listeners.queue(batch.changes_at(self._shared.version))
+        self._listeners.deliver_queued()
 
     @contextmanager
     def _write_to_store(self, put: Sequence[Entry], drop: Sequence[str]) -> Iterator[None]:
-        """Write a change to the store, and take it back where what follows fails."""
+        """Write a change to the store, and undo it if the body fails."""
         if self._store is None:
             yield
             return
         known = self._catalogue.entries([*(entry.id for entry in put), *drop])
-        self._store.write([entry.row() for entry in put], drop)
+        self._store.write([entry.to_row() for entry in put], drop)
         done = False
         try:
             yield
             done = True
         finally:
             if not done:
-                self._store.write([entry.row() for entry in known], [entry.id for entry in put])
+                self._store.write([entry.to_row() for entry in known], [entry.id for entry in put])

@@ -1,4 +1,11 @@
-"""Tools that a question calls by their names."""
+"""Recognition of tool names in questions.
+
+Each tool is filed under every form of its names: its id, its id without a version, its bare name and its
+aliases, each in lower case and as a sequence of words, so that `createIssue`, `create-issue` and
+"create issue" find `create_issue`. The number filed with it is its directness: 0 for an id, 1 for the name, 2
+for an alias. Within a sentence only spellings that look like identifiers count, because `search` and `time`
+are ordinary words first.
+"""
 
 import re
 from collections.abc import Callable
@@ -8,76 +15,78 @@ from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.search.text import split_identifier
 
 ALIAS = 2
-"""How directly an alias names a tool; its id does at 0, and its name at 1."""
+"""The directness of an alias; the id of a tool has 0, and its name 1."""
 
-_READ = 10_000
-"""How many characters of a question are looked at."""
+_MAX_QUESTION_LENGTH = 10_000
 _MAX_WORDS = 200
 _MAX_NAMED = 1_000
-"""Of more tools that have a name, so many come first."""
+"""The maximum number of tools that one question can name; the most direct ones are kept."""
 _TOKEN = re.compile(r"[\w.:\-]+")
-_IDENTIFIER = re.compile(r"\w[_:.]\w")
-"""What no ordinary word looks like."""
-_WRITTEN = re.compile(r"\w[_:.\-]\w|[a-z0-9][A-Z]")
-"""What may be an identifier."""
+_SURE_IDENTIFIER = re.compile(r"\w[_:.]\w")
+"""No ordinary word has one of these characters inside."""
+_POSSIBLE_IDENTIFIER = re.compile(r"\w[_:.\-]\w|[a-z0-9][A-Z]")
 _MAX_NAME_WORDS = 16
 """Longer questions are not names written as words."""
 _CAMEL = re.compile(r"[a-z0-9][A-Z]")
-_ORDINARY = re.compile(r"[A-Z]?[a-z]+")
-"""What has no other spelling but for its case."""
-_SPELLING = re.compile(r"(:)v(?=\d)|\+.*", re.DOTALL)
-"""What makes no difference in a version."""
-_LONGEST = 300
+_PLAIN_WORD = re.compile(r"[A-Z]?[a-z]+")
+"""A word that can be spelt in only one way, apart from case."""
+_VERSION_DECORATION = re.compile(r"(:)v(?=\d)|\+.*", re.DOTALL)
+"""The `v` before a version and its build metadata, which do not distinguish ids."""
+_MAX_NAME_LENGTH = 300
 _QUOTED = re.compile(r"`([^`\n]{1,300})`|['\"\u2018\u201c](\w+(?: \w+)+)['\"\u2019\u201d]")
-"""A name in backticks, or one of several words in quotes; one word in quotes may be a word."""
-_JOINS = frozenset({"and", "or", "then", "vs", "tool", "tools", "use", "run", "call", "with"})
-_AS_WRITTEN = "="
-"""Before the words of a deprecated tool's name: only what is written as an identifier means it."""
+"""A name in backticks, or several words in quotes; a single word in quotes is too often just a word."""
+_LINKING_WORDS = frozenset({"and", "or", "then", "vs", "tool", "tools", "use", "run", "call", "with"})
+_IDENTIFIER_ONLY = "="
+"""Prefix of the words of a deprecated tool's name, so that only a spelling as an identifier finds it."""
 _ARTICLES = frozenset({"a", "an", "the", "my", "our", "this", "that", "some", "please"})
 
-_MARKS = ".:-"
-"""Punctuation around a token."""
+_PUNCTUATION = ".:-"
+"""Characters of `_TOKEN` that may also be punctuation around a name."""
 
 Named = dict[str, int]
-"""The ids of tools, each with how directly it is named."""
+"""Ids of tools, each with its directness."""
 Find = Callable[[str], Named | None]
-"""Returns the tools that have exactly this name, in lower case."""
+"""Returns the tools with exactly this form of a name, in lower case."""
 
 
 class Names:
-    """Which tools answer to a name: an id, a bare name, an alias, in any case and with any separators."""
+    """Tools by name: id, bare name or alias, in any case and with any separators."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Named] = {}
 
     def add(self, entry: Entry) -> None:
-        """Learn the names of a tool."""
-        for name, directness in _names(entry).items():
+        """File a tool under all its names."""
+        for name, directness in _names_of(entry).items():
             self._by_name.setdefault(name, {})[entry.id] = directness
 
     def remove(self, entry: Entry) -> None:
-        """Forget the names of a tool."""
-        for name in _names(entry):
+        """Remove a tool from under all its names."""
+        for name in _names_of(entry):
             self._by_name[name].pop(entry.id, None)
             if not self._by_name[name]:
                 del self._by_name[name]
 
-    def named_in(self, question: str, among: AbstractSet[str] | None = None) -> Named:
-        """Return the tools that a question names, as if there were only those among which to look.
+    def find_named_in(self, question: str, among: AbstractSet[str] | None = None) -> Named:
+        """Return the tools that a question names; tools that are not in `among` are treated as absent.
 
-        The whole question may be a name, or a list of names; within a sentence a name counts where it is
-        spelt as an identifier or stands in backticks, since `search`, `time` and even `follow-up` are words
-        before they are names. A deprecated tool is not named by words: "read a file" does not mean
-        `read_file` then, though `read_file` and `readFile` do.
+        The whole question may be a name, or a list of names. Within a sentence a name counts if it is spelt
+        as an identifier or stands in backticks, since `search`, `time` and even `follow-up` are words before
+        they are names. A deprecated tool is not found by plain words: "read a file" does not name a
+        deprecated `read_file`, though `read_file` and `readFile` do.
         """
-        text = question[:_READ].strip()
+        text = question[:_MAX_QUESTION_LENGTH].strip()
         tokens = _TOKEN.findall(text)[:_MAX_WORDS]
-        kept = [token for token in tokens if token.strip(_MARKS).lower() not in _ARTICLES]
-        find = self._finder(among)
+        kept = [token for token in tokens if token.strip(_PUNCTUATION).lower() not in _ARTICLES]
+        find = self._find_among(among)
         named = _find_by_whole(find, text, kept) or _find_by_list(find, kept)
         if not named:
             quoted = ("".join(found) for found in _QUOTED.findall(text))
-            written = [token for token in tokens if _WRITTEN.search(token)] if _WRITTEN.search(text) else ()
+            written = (
+                [token for token in tokens if _POSSIBLE_IDENTIFIER.search(token)]
+                if _POSSIBLE_IDENTIFIER.search(text)
+                else ()
+            )
             spelt = (
                 *(_find_identifier(find, token) for token in written),
                 *(_find_by_spelling(find, one) for one in quoted),
@@ -87,15 +96,15 @@ class Names:
             return named
         return dict(sorted(named.items(), key=lambda pair: (pair[1], pair[0]))[:_MAX_NAMED])
 
-    def answering(self, name: str, among: AbstractSet[str] | None = None) -> Named:
-        """Return the tools that answer to a text, spelt so or in the same words.
+    def find_by_name(self, name: str, among: AbstractSet[str] | None = None) -> Named:
+        """Return the tools with a name, spelt exactly so or with the same words.
 
-        Where some have it as their id or name, those that have it as an alias are left out.
+        Tools with this alias are left out if another tool has it as its id or name.
         """
-        return _find_by_spelling(self._finder(among), name)
+        return _find_by_spelling(self._find_among(among), name)
 
-    def _finder(self, among: AbstractSet[str] | None) -> Find:
-        """Return what finds the tools of exactly this name, among some of them."""
+    def _find_among(self, among: AbstractSet[str] | None) -> Find:
+        """Return a function that looks up one form of a name among some tools."""
         if among is None:
             return self._by_name.get
 
@@ -107,12 +116,12 @@ class Names:
 
 
 def _find_by_spelling(find: Find, *spellings: str) -> Named:
-    """Return the tools of the first of some spellings that any tool has, exactly or in the same words."""
+    """Return the tools with the first of some spellings that any tool has, exactly or with the same words."""
     for name in dict.fromkeys(spellings):
         named = find(name.lower())
-        if not named and not _ORDINARY.fullmatch(name):
-            # All spellings of an id with its version are the same to a reader: `v1.2`, `1.2+build`.
-            named = _find_by_words(find, name) or find(_SPELLING.sub(r"\1", name.lower()))
+        if not named and not _PLAIN_WORD.fullmatch(name):
+            # Last, an id with its version spelt differently: `v1.2`, `1.2+build`.
+            named = _find_by_words(find, name) or find(_VERSION_DECORATION.sub(r"\1", name.lower()))
         if named:
             most_direct = min(named.values())
             return {
@@ -124,40 +133,41 @@ def _find_by_spelling(find: Find, *spellings: str) -> Named:
 
 
 def _find_by_whole(find: Find, text: str, tokens: list[str]) -> Named:
-    """Return the tools that a whole question names, with or without its articles."""
+    """Return the tools whose name is the whole question, with or without its articles."""
     if len(tokens) > _MAX_NAME_WORDS:
         return dict(find(text.lower()) or {})
-    return _find_by_spelling(find, text, " ".join(token.strip(_MARKS) for token in tokens))
+    return _find_by_spelling(find, text, " ".join(token.strip(_PUNCTUATION) for token in tokens))
 
 
 def _find_by_list(find: Find, tokens: list[str]) -> Named:
-    """Return the tools that a question names, if it consists of little else."""
+    """Return the tools named by a question that consists of names and linking words alone."""
     found: Named = {}
     for token in tokens:
-        bare = token.strip(_MARKS)
+        bare = token.strip(_PUNCTUATION)
         named = _find_by_spelling(find, token, bare)
-        if not named and bare.lower() not in _JOINS:
+        if not named and bare.lower() not in _LINKING_WORDS:
             return {}
         found |= named
     return found
 
 
 def _find_identifier(find: Find, token: str) -> Named:
-    """Return the tools that a word within a sentence names; it must look like an identifier."""
-    bare = token.strip(_MARKS)
-    if _IDENTIFIER.search(token):
+    """Return the tools that a word within a sentence names, if it looks like an identifier."""
+    bare = token.strip(_PUNCTUATION)
+    if _SURE_IDENTIFIER.search(token):
         return _find_by_spelling(find, token, bare)
     if _CAMEL.search(bare):
         return _find_by_words(find, bare)
     return (find(bare.lower()) or {}) if "-" in bare else {}
 
 
-def _names(entry: Entry) -> Named:
-    """Return everything a tool is called, and how directly: by two ids, its name, and its aliases."""
+def _names_of(entry: Entry) -> Named:
+    """Return every form of the names of a tool, each with its directness."""
     found: Named = {}
+    # `entry.names` begins with the id with and without a version (both 0), then the name (1), then aliases.
     for place, name in enumerate(entry.names):
         joined = _join_words(name)
-        same_words = f"{_AS_WRITTEN}{joined}" if joined and entry.is_deprecated else joined
+        same_words = f"{_IDENTIFIER_ONLY}{joined}" if joined and entry.is_deprecated else joined
         for form in (name.lower(), same_words):
             if form:
                 found.setdefault(form, min(max(place - 1, 0), ALIAS))
@@ -165,14 +175,15 @@ def _names(entry: Entry) -> Named:
 
 
 def _find_by_words(find: Find, name: str) -> Named:
-    """Return the tools whose names have the same words as a text, deprecated ones only for an identifier."""
+    """Return the tools whose names have the same words; deprecated ones only if `name` is an identifier."""
     joined = _join_words(name)
     found = find(joined) or {}
     if any(map(str.isspace, name)):
         return found
-    return found | (find(f"{_AS_WRITTEN}{joined}") or {})
+    return found | (find(f"{_IDENTIFIER_ONLY}{joined}") or {})
 
 
 def _join_words(name: str) -> str:
-    """Return the words of a name as one text that no name is spelt like; none where it has no words."""
-    return "".join(f"{word} " for word in split_identifier(name)) if len(name) <= _LONGEST else ""
+    """Return the words of a name as one key; empty if it has no words or is too long."""
+    # The blank at the end keeps these keys apart from names, which never end in one.
+    return "".join(f"{word} " for word in split_identifier(name)) if len(name) <= _MAX_NAME_LENGTH else ""

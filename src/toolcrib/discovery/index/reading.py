@@ -14,7 +14,7 @@ from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import Filter, FilterOptions, filter_text, read_filter
 from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.index.names import ALIAS
-from toolcrib.discovery.index.references import latest, not_found, versions_of
+from toolcrib.discovery.index.references import not_found_error, resolve_reference, versions_of
 from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.protocols import Hit, Ranking, Searcher
 from toolcrib.discovery.records import Page, Result, Summary
@@ -23,36 +23,39 @@ from toolcrib.errors.base import shown
 from toolcrib.model import Tool, ToolBackend, ToolId
 
 MAX_LIMIT = 1_000
-"""How many items a page holds at most; a larger limit gives a page of so many."""
-_DEPTH = 500
-"""Hits examined for those with enough confidence; more, if the second half of these still has some."""
-_DEEPER = 4
-_PLACE = struct.Struct(">Q8s8s")
+"""The maximum number of items on a page; a larger limit is lowered to it."""
+_FIRST_DEPTH = 500
+"""Hits that a search with a minimum confidence examines at first."""
+_DEPTH_FACTOR = 4
+_CURSOR_FORMAT = struct.Struct(">Q8s8s")
+"""Offset, digest of the version, signature: 24 bytes, which base64 encodes without padding."""
 _CURSOR = re.compile(r"[A-Za-z0-9_-]{32}")
-"""Three bytes are four characters: 24 bytes need no padding."""
-_NO_TOOL: frozenset[str] = frozenset()
-"""A condition that no tool meets."""
+_MATCHES_NOTHING: frozenset[str] = frozenset()
+"""A condition without facets, which no tool fulfils."""
 Item = TypeVar("Item", Result, Summary)
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One question to a searcher, among the tools that pass a filter."""
+    """One search: tools that the question names come first, then the hits of the searcher."""
 
     rank: Callable[..., Ranking]
-    """The `search` of the searcher with its question, limited to the tools that the caller can see."""
+    """`Searcher.search` with the question bound, and limited to the tools that the caller can see."""
     named: Mapping[str, int]
-    """The tools that the question calls by name, and how directly."""
+    """The tools that the question calls by name, each with its directness (see `Names`)."""
     among: frozenset[str] | None
+    """The ids that pass the filter; None if there is none."""
 
     def find(self, count: int, min_confidence: float) -> Ranking:
-        """Return the best `count` hits with at least this confidence, and how many there are."""
+        """Return the best `count` hits with at least this confidence, and the total number of such hits."""
         if min_confidence <= 0:
             return self._rank_named_first(count)
-        depth = _DEPTH
+        # The total must be exact, so every confident hit has to be seen. Confidence falls with rank, so when
+        # the second half of the hits read has none with enough confidence, neither have those after it.
+        depth = _FIRST_DEPTH
         ranked: Sequence[Hit] = self._rank_named_first(depth)
         while len(ranked) == depth and max(hit.confidence for hit in ranked[depth // 2 :]) >= min_confidence:
-            depth *= _DEEPER
+            depth *= _DEPTH_FACTOR
             ranked = self._rank_named_first(depth)
         sure = [hit for hit in ranked if hit.confidence >= min_confidence]
         return Ranking(sure[:count], len(sure))
@@ -66,7 +69,9 @@ class Search:
         return Ranking([*first, *rest][:count], len(first) + rest.total)
 
     def _rank_by_name(self, named: frozenset[str], above: float) -> Sequence[Hit]:
-        """Return the named tools, the most directly named first, each with a score above every other's."""
+        """Return the named tools, the most directly named first, with scores above those of all others."""
+        # Each step of directness adds more than the searcher's highest score, so that the score only orders
+        # tools that are named equally directly.
         found = self.rank(limit=len(named), among=named)
         scores = dict.fromkeys(named, 0.0) | {hit.id: max(hit.score, 0.0) for hit in found}
         step = max(scores.values()) + 1.0
@@ -78,7 +83,12 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class ListState:
-    """A list or a search at one version of an index; makes and reads the cursors of its pages."""
+    """Identity of a list or a search at one version of the index; writes and reads its cursors.
+
+    A cursor is an offset with two keyed digests: one of the version of the index, and one that signs the
+    offset together with the query and the filters. So a cursor cannot be used for another query, cannot be
+    forged, and tells nothing of the number of changes that a view cannot see.
+    """
 
     query: str | None
     """The question of a search; None for a list."""
@@ -86,34 +96,34 @@ class ListState:
     min_confidence: float
     version: int
     key: bytes
-    """The key of the index: cursors of another process or another index are refused."""
+    """The random key of the index, so that cursors of another process or index are refused."""
 
     def write_cursor(self, offset: int) -> str:
-        """Return the cursor for a place in the list."""
-        stamp = self._stamp()
-        packed = _PLACE.pack(offset, stamp, self._seal(offset, stamp))
+        """Return the cursor of an offset."""
+        stamp = self._digest_version()
+        packed = _CURSOR_FORMAT.pack(offset, stamp, self._sign(offset, stamp))
         return urlsafe_b64encode(packed).decode()
 
     def read_cursor(self, cursor: str | None) -> int:
-        """Return the offset that a cursor means; None and an empty one mean the beginning.
+        """Return the offset of a cursor; None and an empty text mean the beginning.
 
         Raises:
-            InvalidCursorError: it is no cursor, or it belongs to another list or another state of it.
+            InvalidCursorError: it is not a cursor, or belongs to another list or version.
         """
         if cursor is None or cursor == "":
             return 0
-        offset, stamp, seal = _unpack(cursor)
-        if seal != self._seal(offset, stamp):
+        offset, stamp, seal = _unpack_cursor(cursor)
+        if seal != self._sign(offset, stamp):
             raise InvalidCursorError("it was not issued for this query and these filters")
-        if stamp != self._stamp():
+        if stamp != self._digest_version():
             raise InvalidCursorError("the catalogue has changed since it was issued")
         return offset
 
-    def _stamp(self) -> bytes:
-        """Return a digest of the version, which tells a caller of a view nothing of changes elsewhere."""
+    def _digest_version(self) -> bytes:
+        # A digest, because the number itself would reveal changes outside a view.
         return self._digest(f"version {self.version}")
 
-    def _seal(self, offset: int, stamp: bytes) -> bytes:
+    def _sign(self, offset: int, stamp: bytes) -> bytes:
         asked = f"{self.query!r} {self.min_confidence!r} {filter_text(self.conditions)}"
         return self._digest(f"{offset} {stamp.hex()} {asked}")
 
@@ -121,31 +131,31 @@ class ListState:
         return blake2b(text.encode(errors="surrogatepass"), digest_size=8, key=self.key).digest()
 
 
-def _unpack(cursor: object) -> tuple[int, bytes, bytes]:
-    # Checked by its letters: the decoder would overlook what is not of its alphabet.
+def _unpack_cursor(cursor: object) -> tuple[int, bytes, bytes]:
+    # The pattern is needed because the base64 decoder skips characters outside its alphabet.
     if not isinstance(cursor, str) or not _CURSOR.fullmatch(cursor):
         raise InvalidCursorError("it was not issued by this index")
-    offset, stamp, seal = _PLACE.unpack(urlsafe_b64decode(cursor))
+    offset, stamp, seal = _CURSOR_FORMAT.unpack(urlsafe_b64decode(cursor))
     return offset, stamp, seal
 
 
 @dataclass(slots=True)
 class SharedReads:
-    """What all who read one catalogue share."""
+    """State that an index and its views share."""
 
     searcher: Searcher
     version: int = 0
     lock: Lock = field(default_factory=Lock)
-    """Held while the catalogue is read, and while it changes."""
+    """Guards the entry table; held briefly by readers and by the last step of a change."""
     writing: Lock = field(default_factory=Lock)
-    """Held from before a change until after it."""
+    """Held during a whole change, including the store and the searcher; taken before `lock`."""
 
 
 class IndexReader:
-    """Tools by id, version and question; every method may be called from any thread."""
+    """Read access to a catalogue: get, resolve, list and search; every method is thread-safe."""
 
     def __init__(self, lookup: Lookup, shared: SharedReads, key: bytes) -> None:
-        """Read what can be looked up; cursors of other readers with the same key are understood."""
+        """Read from a lookup; cursors are valid for all readers with the same key."""
         self._lookup = lookup
         self._shared = shared
         self._key = key
@@ -164,73 +174,73 @@ class IndexReader:
 
     @property
     def version(self) -> int:
-        """A number that goes up with every change."""
+        """The version of the catalogue, a number that increases with every change."""
         return self._shared.version
 
     def get(self, tool_id: str | ToolId) -> Tool:
         """Return the tool with exactly this id.
 
         Raises:
-            ToolNotFoundError: with the nearest ids.
+            ToolNotFoundError: no tool has this id; with the most similar ids.
         """
-        return self._entry(key_of(tool_id)).tool
+        return self._get_entry(key_of(tool_id)).tool
 
     def resolve(self, ref: str | ToolId) -> Tool:
-        """Return the tool that a reference means.
+        """Return the tool that a reference names.
 
         A reference is an exact id, `namespace:name` for the highest stable version, or `namespace:name:^1.2`
-        for the highest that the constraint admits.
+        for the highest version that the constraint admits.
 
         Raises:
-            ToolNotFoundError: with the nearest ids.
+            ToolNotFoundError: no tool matches; with the most similar ids.
         """
         return self.find(ref)[0]
 
     def find(self, ref: str | ToolId) -> tuple[Tool, tuple[ToolBackend, ...]]:
-        """Return the tool that a reference means, with its backends, as of one moment.
+        """Return the tool that a reference names, and its backends, read atomically.
 
         Raises:
-            ToolNotFoundError: with the nearest ids.
+            ToolNotFoundError: no tool matches; with the most similar ids.
         """
         with self._shared.lock:
-            found = latest(self._lookup, ref)
+            found = resolve_reference(self._lookup, ref)
         return found.tool, found.backends
 
     def versions(self, tool_id: str | ToolId) -> tuple[str, ...]:
-        """Return the ids of all versions of a tool that there are, the lowest first."""
+        """Return the ids of all versions of a tool, the lowest first."""
         with self._shared.lock:
             return versions_of(self._lookup, tool_id)
 
     def backends(self, tool_id: str | ToolId) -> tuple[ToolBackend, ...]:
-        """Return where a tool can run, in the order it was registered."""
-        return self._entry(key_of(tool_id)).backends
+        """Return the backends of a tool, in the order of their registration."""
+        return self._get_entry(key_of(tool_id)).backends
 
     def namespaces(self) -> tuple[str, ...]:
-        """Return the namespaces in order; an empty one stands for the tools without."""
+        """Return the namespaces, sorted; an empty text stands for tools without a namespace."""
         with self._shared.lock:
             return tuple(self._lookup.namespaces())
 
     def tools(
         self, *, limit: int = 100, cursor: str | None = None, **filters: Unpack[FilterOptions]
     ) -> Page[Summary]:
-        """Return the tools in the order of their ids, a page at a time.
+        """Return a page of the tools, sorted by id.
 
         Raises:
-            InvalidCursorError: the cursor is not one of this list as it is.
-            ValidationError: the limit or a filter is none.
+            InvalidCursorError: the cursor belongs to other filters or another version of the catalogue.
+            ValidationError: the limit or a filter is invalid.
         """
         count = check_search(limit=limit)
         return self._list_page(None, read_filter(filters), 0.0, count, cursor)
 
     def every(self, **filters: Unpack[FilterOptions]) -> tuple[Summary, ...]:
-        """Return all tools as they are at one moment, in the order of their ids.
+        """Return the summaries of all tools, sorted by id, read atomically.
 
         Raises:
-            ValidationError: a filter is none.
+            ValidationError: a filter is invalid.
         """
         conditions = read_filter(filters)
         with self._shared.lock:
-            entries = self._lookup.entries(self._lookup.listed(conditions))
+            entries = self._lookup.entries(self._lookup.sorted_ids(conditions))
         return tuple(entry.summary for entry in entries)
 
     def search(
@@ -242,39 +252,41 @@ class IndexReader:
         min_confidence: float = 0.0,
         **filters: Unpack[FilterOptions],
     ) -> Page[Result]:
-        """Return the tools that fit a question, best first, a page at a time; a blank one lists them all.
+        """Return a page of the tools that fit a question, best first; a blank question lists all tools.
 
         A tool that the question calls by its id, name or alias comes before all others.
 
         Raises:
-            InvalidCursorError: the cursor is not one of this question to this catalogue as it is.
-            ValidationError: the query, the limit, the confidence or a filter is none.
+            InvalidCursorError: the cursor belongs to another query or another version of the catalogue.
+            ValidationError: the query, the limit, the confidence or a filter is invalid.
         """
         count = check_search(limit=limit, query=query, min_confidence=min_confidence)
         conditions, confidence = read_filter(filters), float(min_confidence)
         if not query.strip():
             return self._list_unranked(query, conditions, confidence, count, cursor)
+        # The searcher runs without a lock, so that a slow search delays nobody. If the catalogue changed
+        # meanwhile, the hits may not match it: search again, this time with changes locked out.
         page, is_current = self._find_page(query, conditions, confidence, count, cursor)
         if not is_current:
-            with self._shared.writing:  # the second search must see one state of the catalogue
+            with self._shared.writing:
                 page, _ = self._find_page(query, conditions, confidence, count, cursor)
         return page
 
-    def _entry(self, tool_id: str) -> Entry:
+    def _get_entry(self, tool_id: str) -> Entry:
         with self._shared.lock:
             found = self._lookup.get(tool_id)
             if found is None:
-                raise not_found(self._lookup, tool_id)
+                raise not_found_error(self._lookup, tool_id)
             return found
 
     def _list_page(
         self, query: str | None, conditions: Filter, min_confidence: float, count: int, cursor: str | None
     ) -> Page[Summary]:
-        """Return a page of the tools that pass a filter, in order."""
+        """Return a page of the tools that pass a filter, sorted by id."""
         with self._shared.lock:
             state = ListState(query, conditions, min_confidence, self._shared.version, self._key)
             start = state.read_cursor(cursor)
-            listed = self._lookup.listed(conditions)
+            listed = self._lookup.sorted_ids(conditions)
             entries = self._lookup.entries(listed[start : start + count])
             total = len(listed)
         return _make_page(tuple(entry.summary for entry in entries), state, start + len(entries), total)
@@ -282,8 +294,8 @@ class IndexReader:
     def _list_unranked(
         self, query: str, conditions: Filter, min_confidence: float, count: int, cursor: str | None
     ) -> Page[Result]:
-        """Return a page of all tools as results of a blank question, with a confidence of 0."""
-        passing = (_NO_TOOL,) if min_confidence > 0 else conditions
+        """Return a page of all tools as the results of a blank question, with a confidence of 0."""
+        passing = (_MATCHES_NOTHING,) if min_confidence > 0 else conditions
         page = self._list_page(query, passing, min_confidence, count, cursor)
         results = self._make_results([(summary, 0.0, 0.0) for summary in page.items])
         return Page.of_checked(items=results, next_cursor=page.next_cursor, total=page.total)
@@ -291,14 +303,14 @@ class IndexReader:
     def _find_page(
         self, query: str, conditions: Filter, min_confidence: float, count: int, cursor: str | None
     ) -> tuple[Page[Result], bool]:
-        """Return a page of results, and whether the catalogue is still the one that was searched."""
+        """Return a page of results, and whether the catalogue stayed the same during the search."""
         searcher = self._shared.searcher
         rank: Callable[..., Ranking] = partial(searcher.search, query)
         with self._shared.lock:
             state = ListState(query, conditions, min_confidence, self._shared.version, self._key)
             start = state.read_cursor(cursor)
-            among, visible = self._lookup.selected(conditions), self._lookup.selected()
-            named = self._lookup.names.named_in(query, among)
+            among, visible = self._lookup.matching_ids(conditions), self._lookup.matching_ids()
+            named = self._lookup.names.find_named_in(query, among)
         if visible is not None and getattr(searcher, "searches_within", False):
             rank = partial(rank, within=visible)
         ranking = Search(rank, named, among).find(start + count, min_confidence)
@@ -311,7 +323,7 @@ class IndexReader:
         return _make_page(results, state, start + len(found), ranking.total), is_current
 
     def _make_results(self, found: Sequence[tuple[Summary, float, float]]) -> tuple[Result, ...]:
-        """Return results for summaries with their scores and confidences."""
+        """Build results from summaries with their scores and confidences."""
         score_type = self._shared.searcher.score_type
         return tuple(
             Result.of_checked(summary=summary, score=score, score_type=score_type, confidence=confidence)
@@ -320,7 +332,7 @@ class IndexReader:
 
 
 def check_search(*, limit: int, query: Any = "", min_confidence: float = 0.0) -> int:
-    """Check the arguments of a list or a search, and return how many items a page may hold.
+    """Check the arguments of a list or a search, and return the limit, at most `MAX_LIMIT`.
 
     Raises:
         ValidationError: with every problem.
@@ -334,7 +346,7 @@ def check_search(*, limit: int, query: Any = "", min_confidence: float = 0.0) ->
         problems.append(Problem("/limit", "minimum", f"must be at least 1, not {shown(limit)}"))
     if isinstance(min_confidence, bool) or not isinstance(min_confidence, int | float):
         problems.append(Problem("/min_confidence", "type", "must be a number from 0 to 1"))
-    elif not 0 <= min_confidence <= 1:  # which NaN is not either
+    elif not 0 <= min_confidence <= 1:  # false for NaN too
         problems.append(Problem("/min_confidence", "maximum", "must be from 0 to 1"))
     if problems:
         raise ValidationError(tuple(problems))
@@ -342,5 +354,5 @@ def check_search(*, limit: int, query: Any = "", min_confidence: float = 0.0) ->
 
 
 def _make_page(items: tuple[Item, ...], state: ListState, end: int, total: int) -> Page[Item]:
-    following = state.write_cursor(end) if items and end < total else None
-    return Page.of_checked(items=items, next_cursor=following, total=total)
+    next_cursor = state.write_cursor(end) if items and end < total else None
+    return Page.of_checked(items=items, next_cursor=next_cursor, total=total)

@@ -1,4 +1,4 @@
-"""Which part of a catalogue somebody may see."""
+"""Scope of a view: conditions on the tools of a catalogue that the view shows."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -7,14 +7,22 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, Field, StrictBool, field_validator
 from pydantic_core import PydanticCustomError
 
-from toolcrib.discovery.index.filters import ID, NAMESPACE, NONE_OF, Filter, combined, hint_name, read_filter
+from toolcrib.discovery.index.filters import (
+    ID,
+    NAMESPACE,
+    NONE_OF,
+    Filter,
+    hint_name,
+    make_filter,
+    read_filter,
+)
 from toolcrib.discovery.keys import is_exact, key_of, namespace_of, without_version
 from toolcrib.errors import InvalidToolIdError, Problem, ToolcribError, ValidationError
 from toolcrib.model.record import Record
 
 
 class Scope(Record):
-    """The tools that every given condition admits; an absent condition admits all.
+    """Conditions on tools that must all hold; an absent condition admits every tool.
 
     >>> Scope(namespaces=["github"], exclude=["github:delete_repo"]).may_admit("github:create_issue:^1")
     True
@@ -48,8 +56,8 @@ class Scope(Record):
 
     @cached_property
     def conditions(self) -> Filter:
-        """The filter that lets the same tools pass."""
-        return combined(self._conditions())
+        """The scope as a filter."""
+        return make_filter(self._conditions())
 
     def _conditions(self) -> Iterator[frozenset[str]]:
         yield from read_filter({"tags": self.tags, "annotations": self.annotations})
@@ -62,7 +70,7 @@ class Scope(Record):
 
     @cached_property
     def spaces(self) -> frozenset[str] | None:
-        """The namespaces that its tools can be in; None where they can be in any."""
+        """The namespaces that its tools can be in; None for any."""
         named = None if self.namespaces is None else frozenset(self.namespaces)
         if self.ids is None:
             return named
@@ -70,8 +78,8 @@ class Scope(Record):
         return of_ids if named is None else of_ids & named
 
     def may_admit(self, ref: str) -> bool:
-        """Return whether a reference, as far as it says, can mean a tool of this scope."""
-        if self.spaces is None and not self.exclude:  # ids have spaces too
+        """Return whether a reference can mean a tool of this scope, judged by the reference alone."""
+        if self.spaces is None and not self.exclude:  # with `ids`, `spaces` is never None
             return True
         ref, is_one = _parse_reference(ref)
         if self.spaces is not None and namespace_of(ref) not in self.spaces:
@@ -97,9 +105,9 @@ def _hint(name: str) -> str:
 
 
 def _parse_reference(ref: str) -> tuple[str, bool]:
-    """Return a reference in the form of ids, and whether it means one version."""
+    """Return the canonical key of a reference, and whether it names one version."""
     try:
         key = key_of(ref)
-    except InvalidToolIdError:  # such as one with a constraint
+    except InvalidToolIdError:  # for example a reference with a version constraint
         return ref, False
     return key, is_exact(key)

@@ -1,4 +1,19 @@
-"""Search by words and by meaning at once."""
+"""Hybrid search: BM25 scores and embedding cosines, blended.
+
+1. The embedding searcher finds the 64 tools nearest to the question, the BM25 searcher the 64 with the most
+   telling words. Every candidate gets both scores. Tools with a topic that the question names are raised, and
+   deprecated ones lowered, in both.
+2. The two scores have different scales, so each is turned into standard deviations above its mean: for words
+   over all tools, for meaning over a fixed sample of 256 tools (`Sample`), since the mean over all cosines
+   would need a pass over every vector. Then they are added with weights (`word_share`).
+3. Each of the candidates gets a confidence (`relevance` or `confidence`), by itself. The first five are
+   reordered by score and confidence together (`_rerank_first`), and confidences that contradict the order are
+   pooled (`order_confidences`).
+
+Pages must not overlap or skip tools, so nothing in the order of the first results may depend on `limit`. And
+a view must give the same scores as an index of its tools alone, so every mean is taken over the tools in
+`within`.
+"""
 
 import logging
 import re
@@ -19,13 +34,13 @@ from numpy.typing import NDArray
 
 from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
 from toolcrib.discovery.search.confidence import (
-    JUDGED,
+    RERANKED,
     adjust_confidence,
-    by_words_and_meaning,
+    confidence_by_both,
     order_confidences,
 )
 from toolcrib.discovery.search.lexical import Bm25Searcher
-from toolcrib.discovery.search.lexical.bm25 import Look
+from toolcrib.discovery.search.lexical.bm25 import LexicalScores
 from toolcrib.discovery.search.relevance import Features
 from toolcrib.discovery.search.semantic import EmbeddingSearcher, load_embedder
 from toolcrib.discovery.search.semantic.documents import DocumentVectors
@@ -33,51 +48,54 @@ from toolcrib.discovery.search.semantic.marks import adjust_cosine
 from toolcrib.errors import EmbeddingError, Problem, StoreError, ValidationError
 
 FLOOR = 0.1
-"""The cosine below which a tool that shares no word with the question is not returned at all."""
+"""The minimum cosine of a result that shares no word with the question."""
 
+# The weights were chosen on labelled questions; docs/search-decisions.md has the comparisons.
 _MIN_WORD_SHARE = 0.15
-"""Weight of the words' score where words cover little of the question."""
+"""Weight of the BM25 score if its best hit covers at most `_LITTLE_COVERED` of the question."""
 _MAX_WORD_SHARE = 0.35
-"""Weight of the words' score where words cover much of the question."""
+"""Weight of the BM25 score if its best hit covers at least `_MUCH_COVERED` of the question."""
 _LITTLE_COVERED = 0.2
 _MUCH_COVERED = 0.6
-_PARTS = 2
-"""A question of more parts than this is a list of errands, of which words miss fewer."""
-_PARTS_SHARE = 0.4
-_DEPTH = 64
-"""How many of the best of either way are compared."""
-_VERDICT = 0.4
-"""How many standard deviations a tool is ahead of one with a confidence e times lower."""
-_ABOVE = 1e-6
-_NEVER = 2.0
-"""A cosine that none has."""
-_FOREIGN_SHARE = 0.3
-_READ = 10_000
+_LIST_PARTS = 2
+"""A question with more parts asks for several things, of which BM25 misses fewer than one vector does."""
+_LIST_WORD_SHARE = 0.4
+_CANDIDATES_EACH = 64
+"""The number of candidates from each of the two searches."""
+_CONFIDENCE_WEIGHT = 0.4
+"""Standard deviations that a factor of e in confidence is worth when the first results are reordered."""
+_MIN_LIFT = 1e-6
+_IMPOSSIBLE_COSINE = 2.0
+"""A floor that no cosine reaches; its negative is one that every cosine passes."""
+_MAX_FOREIGN_SHARE = 0.3
+"""The share of letters that may be of another script than Latin before words alone decide."""
+_MAX_SCRIPT_SAMPLE = 10_000
 _LETTER = re.compile(r"[^\W\d_]")
 _LATIN = re.compile(r"[A-Za-z\u00aa-\u024f\u1e00-\u1eff]")
-_PAUSE = 30.0
-"""For how many seconds an embedder that failed is left alone."""
+_RETRY_AFTER = 30.0
+"""Seconds until an embedder that failed is tried again."""
 _LOG = logging.getLogger("toolcrib.discovery")
 Floats = NDArray[np.float32]
-_SIZE = 256
-_FEW = 1_000
-"""Up to how many ids are put in their places one by one; more are sorted in."""
+_SAMPLE_SIZE = 256
+_MAX_INSERTED_SINGLY = 1_000
+"""Up to this many changed ids the sorted list is updated by insertion; for more it is sorted again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Candidate tools, with what is known of each."""
+    """Candidate tools with their two scores."""
 
     ids: Sequence[str]
     words: Floats
-    """Their scores by words."""
+    """The BM25 score of each."""
     cosines: Floats
+    """The cosine of each to the question."""
 
     @classmethod
     def of(
         cls, cosines: Mapping[str, float], words: Mapping[str, float], floor: float = FLOOR
     ) -> "Candidates":
-        """Return those of some tools that share a word with the question, or are faintly near to it."""
+        """Return the tools that share a word with the question or have at least the cosine `floor`."""
         kept = [one for one, cosine in cosines.items() if cosine >= floor or words.get(one, 0.0) > 0]
         return cls(
             kept,
@@ -86,11 +104,11 @@ class Candidates:
         )
 
     def take(self, places: Sequence[int]) -> "Candidates":
-        """Return those at these places, in this order."""
+        """Return the candidates at these positions, in this order."""
         return Candidates([self.ids[place] for place in places], self.words[places], self.cosines[places])
 
     def followed_by(self, others: "Candidates") -> "Candidates":
-        """Return these, and then the others."""
+        """Return these candidates, followed by the others."""
         return Candidates(
             [*self.ids, *others.ids],
             np.concatenate((self.words, others.words)),
@@ -98,22 +116,24 @@ class Candidates:
         )
 
 
-def word_share(look: Look) -> float:
-    """Return the weight of the words' scores: the more of the question words cover, the more they decide."""
-    covered = look.coverage(look.best[0][1]) if look.best else 0.0
+def word_share(lexical: LexicalScores) -> float:
+    """Return the weight of the BM25 scores, which grows with the share of the question that they cover."""
+    covered = lexical.coverage(lexical.best[0][1]) if lexical.best else 0.0
     rise = min(max((covered - _LITTLE_COVERED) / (_MUCH_COVERED - _LITTLE_COVERED), 0.0), 1.0)
     share = _MIN_WORD_SHARE + (_MAX_WORD_SHARE - _MIN_WORD_SHARE) * rise
-    return max(share, _PARTS_SHARE) if look.parts > _PARTS else share
+    return max(share, _LIST_WORD_SHARE) if lexical.parts > _LIST_PARTS else share
 
 
-def _blend(look: Look, candidates: Candidates, typical: Floats, limit: int) -> tuple[list[int], list[float]]:
-    """Return the places of the best candidates by both scores, equal ones by id, and their blended scores.
+def _blend(
+    lexical: LexicalScores, candidates: Candidates, typical: Floats, limit: int
+) -> tuple[list[int], list[float]]:
+    """Return the positions of the best candidates, and their blended scores; ties are ordered by id.
 
-    Each score is measured in standard deviations from its mean: over all tools for words, over the cosines of
-    typical tools for meaning.
+    Each score is measured in standard deviations from its mean: BM25 over all tools, the cosines over those
+    of the `typical` tools.
     """
-    share = word_share(look)
-    by_words = (candidates.words.astype(np.float64) - look.mean) / (look.deviation or 1.0)
+    share = word_share(lexical)
+    by_words = (candidates.words.astype(np.float64) - lexical.mean) / (lexical.deviation or 1.0)
     mean, deviation = float(typical.mean()), float(typical.std())
     by_meaning = (candidates.cosines.astype(np.float64) - mean) / (deviation or 1.0)
     scores = share * by_words + (1 - share) * by_meaning
@@ -124,16 +144,16 @@ def _blend(look: Look, candidates: Candidates, typical: Floats, limit: int) -> t
 
 
 class HybridSearcher:
-    """Ranks tools by their words and by their meaning together.
+    """Ranks tools by BM25 and by embeddings together; the default searcher.
 
-    Either way's scores are measured in standard deviations above its average over the catalogue, which makes
-    them comparable, and added up. Words decide more the more of the question they cover, so that a question
-    in the catalogue's own words is answered as by words alone; and they decide everything where many letters
-    are of a script that the embedder is not known to read. What shares no word with the question, and is not
-    near to it either, is not found, unless so many tools are near that it only ends a long list.
+    Both scores are measured in standard deviations above their mean, and added. The more of the question the
+    words of a tool cover, the more they count, so a question in the catalogue's own words is answered as by
+    words alone. Words decide alone if many letters of the question are of a script that the embedder is not
+    known to read. A tool that neither shares a word with the question nor is near to it is not returned,
+    except at the end of a long list.
 
-    A tool with a tag, a category or a mode that the question names is lifted both ways; a deprecated one is
-    lowered. Confidences never contradict the order: no tool has more of it than the one before.
+    A tool with a tag, a category or a mode that the question names is ranked higher, a deprecated one lower.
+    No result has a higher confidence than the one before it.
     """
 
     score_type: Literal["hybrid"] = "hybrid"
@@ -142,12 +162,12 @@ class HybridSearcher:
     def __init__(
         self, words: Bm25Searcher, meaning: EmbeddingSearcher, *, reads_every_script: bool = False
     ) -> None:
-        """Combine two searchers, which from then on are updated through this one.
+        """Combine two searchers, which from then on must be updated through this one.
 
         Args:
-            words: searches by words.
-            meaning: searches by meaning.
-            reads_every_script: whether the embedder was made for texts in any script, not in Latin alone.
+            words: the searcher by words.
+            meaning: the searcher by meaning.
+            reads_every_script: whether the embedder was trained on texts in every script, not in Latin alone.
         """
         given = (("words", Bm25Searcher, words), ("meaning", EmbeddingSearcher, meaning))
         problems = tuple(
@@ -162,11 +182,11 @@ class HybridSearcher:
         self._reads_every_script = reads_every_script
         self._sample = Sample()
         self._resumes = 0.0
-        """When the embedder is asked again."""
+        """The time, by `monotonic`, when the embedder is tried again after a failure."""
         self._lock = Lock()
 
     def update(self, added: Sequence[Indexed], removed: Sequence[str] = ()) -> None:
-        """Forget the removed ids and learn the added tools; an id known already is replaced."""
+        """Remove ids and add tools; a tool whose id is already there is replaced."""
         with self._lock:
             self._words.update(added, removed)
             self._meaning.update_vectors(added, removed)
@@ -183,96 +203,99 @@ class HybridSearcher:
     ) -> Ranking:
         """Return the tools that fit a question best in words and meaning.
 
-        Where the embedder fails, or the store that keeps its vectors, that is logged, and words alone decide
-        until it has had time to recover.
+        A failure of the embedder, or of the store that caches its vectors, is logged; for the next 30 seconds
+        searches use words alone.
         """
         if limit > 0 and monotonic() >= self._resumes and (self._reads_every_script or _is_latin(query)):
             try:
-                vector = self._meaning.embed_query(query)  # before the lock is held, since it may take long
+                # Embedding may take long, so it is done before the lock is taken.
+                vector = self._meaning.embed_query(query)
                 if vector is not None:
                     asked = _Question(query, vector, limit, among, exclude, within)
                     with self._lock:
                         found = self._meaning.consult(partial(self._search, asked))
                     if found is not None:
                         return found
-            except (EmbeddingError, StoreError) as error:  # a store that cannot keep vectors, or is closed
-                self._resumes = monotonic() + _PAUSE
-                _LOG.warning("searching by words alone for %d s: %s", _PAUSE, error)
+            except (EmbeddingError, StoreError) as error:
+                self._resumes = monotonic() + _RETRY_AFTER
+                _LOG.warning("searching by words alone for %d s: %s", _RETRY_AFTER, error)
         return self._words.search(query, limit=limit, among=among, exclude=exclude, within=within)
 
     def evidence(self, query: str, ids: Sequence[str]) -> Features | None:
-        """Return what is known of some tools and a question; None if the question says nothing."""
+        """Return the features of some tools for a question; None if the question has no vector."""
         vector = self._meaning.embed_query(query)
         if vector is None:
             return None
 
         def gather(documents: DocumentVectors) -> Features:
-            look = self._words.look(query, limit=0, others=ids)
+            lexical = self._words.score_query(query, limit=0, others=ids)
             found = dict(zip(ids, documents.cosines(vector, ids).tolist(), strict=True))
-            candidates = Candidates.of(_adjust(found, look), look.others, -_NEVER)
-            return _features(look, candidates, documents, vector)
+            candidates = Candidates.of(_adjust_cosines(found, lexical), lexical.others, -_IMPOSSIBLE_COSINE)
+            return _features(lexical, candidates, documents, vector)
 
         with self._lock:
             return self._meaning.consult(gather)
 
     def _search(self, asked: "_Question", documents: DocumentVectors) -> Ranking | None:
         limit, among, exclude, within = asked.limit, asked.among, asked.exclude, asked.within
-        near = documents.near(asked.vector, _DEPTH, among, exclude, roughly=True)
+        near = documents.near(asked.vector, _CANDIDATES_EACH, among, exclude, roughly=True)
         if not near.found:
             return None
-        # Where few are near, what shares a word may be anywhere; where many are, all that is left follows.
-        few = near.total <= _DEPTH or near.found[_DEPTH - 1][1] < FLOOR
+        # With few tools near, only those that share a word or reach the floor are results. With many, a long
+        # list was asked for, and all remaining tools follow by cosine.
+        few = near.total <= _CANDIDATES_EACH or near.found[_CANDIDATES_EACH - 1][1] < FLOOR
         first, left = dict(near.found), {}
-        if limit > _DEPTH:
+        if limit > _CANDIDATES_EACH:
             count = near.total if few else limit
             left = dict(documents.near(asked.vector, count, among, exclude).found)
         listed = list(first | left)
-        look = self._words.look(
-            asked.query, limit=_DEPTH, among=among, exclude=exclude, others=listed, within=within
+        lexical = self._words.score_query(
+            asked.query, limit=_CANDIDATES_EACH, among=among, exclude=exclude, others=listed, within=within
         )
-        words = look.others | dict(look.best)
-        extra = [one for one, _ in look.best if one not in first]
-        typical = self._sample.ids_within(within) or list(first)  # none, if the searchers were filled before
+        words = lexical.others | dict(lexical.best)
+        extra = [one for one, _ in lexical.best if one not in first]
+        # The sample is empty if the searchers were filled before they were combined.
+        typical = self._sample.ids_within(within) or list(first)
         cosines = documents.cosines(asked.vector, [*extra, *typical])
         first.update(zip(extra, cosines[: len(extra)].tolist(), strict=True))
-        both = Candidates.of(_adjust(first, look), words)
-        # The first are the same however many are asked for, so that every page continues the last.
-        depth = max(limit, JUDGED)
-        order, scores = _blend(look, both, cosines[len(extra) :], depth)
+        both = Candidates.of(_adjust_cosines(first, lexical), words)
+        # Reranking looks at the first few, so these must be the same for every limit.
+        depth = max(limit, RERANKED)
+        order, scores = _blend(lexical, both, cosines[len(extra) :], depth)
         chosen = both.take(order)
         if left:
-            # What is far down both lists follows by its cosine alone, so that every page continues the last.
+            # Beyond the candidates, the order is by cosine alone: blended scores would change with the limit.
             left = {one: cosine for one, cosine in left.items() if one not in first}
-            rest = Candidates.of(left, words, _NEVER if few else -1.0)
+            rest = Candidates.of(left, words, _IMPOSSIBLE_COSINE if few else -1.0)
             rest = rest.take(range(min(depth - len(order), len(rest.ids))))
             below = (scores[-1] if scores else 0.0) - 2.0  # so that even a cosine of 1 stays below
             scores += [below + cosine for cosine in rest.cosines.tolist()]
             chosen = chosen.followed_by(rest)
-        hits = list(map(Hit, chosen.ids, scores, self._confidences(asked, documents, look, chosen)))
-        ranked = [*_order_first(hits[:JUDGED]), *hits[JUDGED:]]
+        hits = list(map(Hit, chosen.ids, scores, self._confidences(asked, documents, lexical, chosen)))
+        ranked = [*_rerank_first(hits[:RERANKED]), *hits[RERANKED:]]
         ordered = order_confidences([hit.confidence for hit in ranked])
         final = (hit._replace(confidence=one) for hit, one in zip(ranked, ordered, strict=True))
-        total = look.total + int((both.words == 0).sum()) if few else near.total
+        total = lexical.total + int((both.words == 0).sum()) if few else near.total
         return Ranking(islice(final, limit), total)
 
     def _confidences(
-        self, asked: "_Question", documents: DocumentVectors, look: Look, candidates: Candidates
+        self, asked: "_Question", documents: DocumentVectors, lexical: LexicalScores, candidates: Candidates
     ) -> list[float]:
-        """Return how far each of some tools can be trusted to fit, each by itself."""
+        """Return the confidence of each tool by itself, independent of the other candidates."""
         judge = self._meaning.judge
         if judge is not None:
-            found = judge.confidences(_features(look, candidates, documents, asked.vector))
+            found = judge.confidences(_features(lexical, candidates, documents, asked.vector))
         else:
             found = [
-                by_words_and_meaning(
-                    matched=look.matched(words),
-                    coverage=look.coverage(words),
+                confidence_by_both(
+                    matched=lexical.matched(words),
+                    coverage=lexical.coverage(words),
                     meaning=self._meaning.exponent(cosine),
                 )
                 for words, cosine in zip(candidates.words.tolist(), candidates.cosines.tolist(), strict=True)
             ]
         return [
-            adjust_confidence(one, share=look.topics.get(name, 0.0), deprecated=name in look.deprecated)
+            adjust_confidence(one, share=lexical.topics.get(name, 0.0), deprecated=name in lexical.deprecated)
             for name, one in zip(candidates.ids, found, strict=True)
         ]
 
@@ -289,50 +312,56 @@ class _Question:
     within: AbstractSet[str] | None
 
 
-def _features(look: Look, candidates: Candidates, documents: DocumentVectors, vector: Floats) -> Features:
-    """Return what the relevance classifier is given about some tools."""
+def _features(
+    lexical: LexicalScores, candidates: Candidates, documents: DocumentVectors, vector: Floats
+) -> Features:
+    """Return the features that the relevance classifier reads."""
     return Features(
-        look.matched(candidates.words),
-        look.coverage(candidates.words),
+        lexical.matched(candidates.words),
+        lexical.coverage(candidates.words),
         candidates.cosines,
         np.atleast_2d(vector)[0],
         documents.vectors(candidates.ids),
     )
 
 
-def _adjust(cosines: dict[str, float], look: Look) -> dict[str, float]:
-    """Return cosines as they count: more where topics are named, less where a tool is deprecated."""
-    marked = (look.topics.keys() | look.deprecated) & cosines.keys()
+def _adjust_cosines(cosines: dict[str, float], lexical: LexicalScores) -> dict[str, float]:
+    """Return cosines, raised for tools whose topics the question names and lowered for deprecated tools."""
+    marked = (lexical.topics.keys() | lexical.deprecated) & cosines.keys()
     return cosines | {
         name: adjust_cosine(
-            cosines[name], share=look.topics.get(name, 0.0), deprecated=name in look.deprecated
+            cosines[name], share=lexical.topics.get(name, 0.0), deprecated=name in lexical.deprecated
         )
         for name in marked
     }
 
 
-def _order_first(first: Sequence[Hit]) -> list[Hit]:
-    """Return the first hits in the order of their scores and confidences together, above all that follow."""
-    scores = [hit.score + _VERDICT * log(hit.confidence) for hit in first]
-    lift = first[-1].score - min(scores) + _ABOVE if first else 0.0
+def _rerank_first(first: Sequence[Hit]) -> list[Hit]:
+    """Reorder the first hits by score and confidence together, with scores above those of all later hits."""
+    scores = [hit.score + _CONFIDENCE_WEIGHT * log(hit.confidence) for hit in first]
+    lift = first[-1].score - min(scores) + _MIN_LIFT if first else 0.0
     judged = [hit._replace(score=score + lift) for hit, score in zip(first, scores, strict=True)]
     return sorted(judged, key=lambda hit: (-hit.score, hit.id))
 
 
 def default_searcher(cache: Derived | None = None) -> HybridSearcher:
-    """Return what an index searches with by default: words, and the table that is built in."""
+    """Return the default searcher of an index: BM25 and the built-in static embeddings."""
     return HybridSearcher(Bm25Searcher(cache=cache), EmbeddingSearcher(load_embedder(), cache=cache))
 
 
 def _is_latin(query: str) -> bool:
-    """Return whether most letters of a question are Latin."""
-    letters = _LETTER.findall(query[:_READ])
+    """Return whether most letters of a question are Latin; numbers and punctuation do not count."""
+    letters = _LETTER.findall(query[:_MAX_SCRIPT_SAMPLE])
     foreign = sum(not _LATIN.match(letter) for letter in letters)
-    return foreign <= _FOREIGN_SHARE * len(letters)
+    return foreign <= _MAX_FOREIGN_SHARE * len(letters)
 
 
 class Sample:
-    """The ids with the lowest checksums, which have nothing to do with what they mean."""
+    """A fixed sample of the tools, by which typical cosines are measured: those with the lowest checksums.
+
+    A checksum is independent of the meaning of an id and of the order of registration, so the sample is
+    unbiased and the same in every process, and a change of one tool changes at most one member.
+    """
 
     def __init__(self) -> None:
         self._order: list[tuple[int, str]] = []
@@ -340,39 +369,39 @@ class Sample:
 
     @property
     def ids(self) -> list[str]:
-        """At most 256 of the ids."""
+        """The ids in the sample, at most 256."""
         return self.ids_within(None)
 
     def ids_within(self, within: AbstractSet[str] | None) -> list[str]:
-        """Return at most 256 of the ids, of those in a set where one is given."""
+        """Return the sample, at most 256 ids, of all tools or of those in a set."""
         with self._lock:
             if within is None:
-                return [tool_id for _, tool_id in self._order[:_SIZE]]
-            if len(within) <= _SIZE:
-                places = sorted(map(_place, within))
+                return [tool_id for _, tool_id in self._order[:_SAMPLE_SIZE]]
+            if len(within) <= _SAMPLE_SIZE:
+                places = sorted(map(_sort_key, within))
                 return [place[1] for place in places if self._is_known(place)]
-            return list(islice((tool_id for _, tool_id in self._order if tool_id in within), _SIZE))
+            return list(islice((tool_id for _, tool_id in self._order if tool_id in within), _SAMPLE_SIZE))
 
     def _is_known(self, place: tuple[int, str]) -> bool:
         at = bisect_left(self._order, place)
         return at < len(self._order) and self._order[at] == place
 
     def update(self, added: Sequence[str], removed: Sequence[str]) -> None:
-        """Forget the removed ids and learn the added ones."""
+        """Remove and add ids."""
         with self._lock:
-            if len(added) + len(removed) > _FEW:
+            if len(added) + len(removed) > _MAX_INSERTED_SINGLY:
                 known = {tool_id for _, tool_id in self._order}
-                self._order = sorted(map(_place, known.difference(removed).union(added)))
+                self._order = sorted(map(_sort_key, known.difference(removed).union(added)))
                 return
-            for place in map(_place, removed):
+            for place in map(_sort_key, removed):
                 at = bisect_left(self._order, place)
                 if self._order[at : at + 1] == [place]:
                     del self._order[at]
-            for place in map(_place, added):
+            for place in map(_sort_key, added):
                 at = bisect_left(self._order, place)
                 if self._order[at : at + 1] != [place]:
                     insort(self._order, place)
 
 
-def _place(tool_id: str) -> tuple[int, str]:
+def _sort_key(tool_id: str) -> tuple[int, str]:
     return crc32(tool_id.encode(errors="surrogatepass")), tool_id

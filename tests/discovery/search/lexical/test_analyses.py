@@ -78,80 +78,80 @@ def blobs(cache: DictCache) -> Iterator[tuple[dict[str, bytes], str, bytes]]:
 
 
 def test_every_tool_is_analysed_in_its_turn() -> None:
-    found = list(Analyses(None).of(CATALOGUE))
+    found = list(Analyses(None).analyse(CATALOGUE))
     assert found == [analyse(search_doc(entry.tool, entry.examples)) for entry in CATALOGUE]
 
 
 @given(st.lists(entries, max_size=4))
 def test_what_is_read_back_is_what_was_worked_out(catalogue: list[Entry]) -> None:
     cache = DictCache()
-    worked_out = list(Analyses(cache).of(catalogue))
-    assert list(Analyses(cache).of(catalogue)) == worked_out
+    worked_out = list(Analyses(cache).analyse(catalogue))
+    assert list(Analyses(cache).analyse(catalogue)) == worked_out
     assert worked_out == [analyse(search_doc(entry.tool, entry.examples)) for entry in catalogue]
 
 
 def test_nothing_is_analysed_twice() -> None:
     cache, looks = DictCache(), list[str]()
-    list(Analyses(cache).of(counted(looks)))
+    list(Analyses(cache).analyse(counted(looks)))
     assert looks == [entry.id for entry in CATALOGUE]
-    list(Analyses(cache).of(counted(looks)))
+    list(Analyses(cache).analyse(counted(looks)))
     Bm25Searcher(cache=cache).update(counted(looks))
     assert len(looks) == len(CATALOGUE)
 
 
 def test_only_what_is_missing_is_analysed() -> None:
     cache, looks = DictCache(), list[str]()
-    list(Analyses(cache).of(CATALOGUE[:2]))
-    found = list(Analyses(cache).of(counted(looks)))
+    list(Analyses(cache).analyse(CATALOGUE[:2]))
+    found = list(Analyses(cache).analyse(counted(looks)))
     assert looks == [entry.id for entry in CATALOGUE[2:]]
-    assert found == list(Analyses(None).of(CATALOGUE))
+    assert found == list(Analyses(None).analyse(CATALOGUE))
 
 
 def test_the_cache_is_asked_once_for_many_tools() -> None:
     cache = DictCache()
     many = [make(f"tool_{number}", "weather") for number in range(300)]
-    list(Analyses(cache).of(many))
+    list(Analyses(cache).analyse(many))
     assert cache.asked == 1
     assert sum(1 for _ in blobs(cache)) == 300
 
 
 def test_more_tools_than_are_asked_for_at_once_all_come_back() -> None:
     cache, entry = DictCache(), CATALOGUE[0]
-    assert len(list(Analyses(cache).of([entry] * 11_000))) == 11_000
+    assert len(list(Analyses(cache).analyse([entry] * 11_000))) == 11_000
     assert cache.asked == 3
 
 
 @given(st.integers(0, 1_000), st.integers(1, 255))
 def test_a_damaged_byte_is_noticed_and_the_tool_analysed_again(place: int, change: int) -> None:
     cache, looks = DictCache(), list[str]()
-    list(Analyses(cache).of(CATALOGUE))
+    list(Analyses(cache).analyse(CATALOGUE))
     for values, key, blob in blobs(cache):
         damaged = bytearray(blob)
         damaged[place % len(blob)] ^= change
         values[key] = bytes(damaged)
-    assert list(Analyses(cache).of(counted(looks))) == list(Analyses(None).of(CATALOGUE))
+    assert list(Analyses(cache).analyse(counted(looks))) == list(Analyses(None).analyse(CATALOGUE))
     assert len(looks) == len(CATALOGUE)
 
 
 @pytest.mark.parametrize("rest", [b"", b"\0", b"\0\0\0\0", b"\xff" * 16, b"creat", b"creat\0" + b"\xff" * 8])
 def test_what_is_no_analysis_is_worked_out_again(rest: bytes) -> None:
     cache, looks = DictCache(), list[str]()
-    list(Analyses(cache).of(CATALOGUE))
+    list(Analyses(cache).analyse(CATALOGUE))
     for values, key, _ in blobs(cache):
         values[key] = rest
-    assert list(Analyses(cache).of(counted(looks))) == list(Analyses(None).of(CATALOGUE))
+    assert list(Analyses(cache).analyse(counted(looks))) == list(Analyses(None).analyse(CATALOGUE))
     assert len(looks) == len(CATALOGUE)
-    assert list(Analyses(cache).of(counted(looks)))
+    assert list(Analyses(cache).analyse(counted(looks)))
     assert len(looks) == len(CATALOGUE)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 4, 5, 8, 9])
 def test_a_blob_cut_short_is_worked_out_again(cut: int) -> None:
     cache = DictCache()
-    list(Analyses(cache).of(CATALOGUE))
+    list(Analyses(cache).analyse(CATALOGUE))
     for values, key, blob in blobs(cache):
         values[key] = blob[:-cut]
-    assert list(Analyses(cache).of(CATALOGUE)) == list(Analyses(None).of(CATALOGUE))
+    assert list(Analyses(cache).analyse(CATALOGUE)) == list(Analyses(None).analyse(CATALOGUE))
 
 
 @given(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from laws import law
 
-from toolcrib.discovery.search.lexical.postings import Filing, Postings
+from toolcrib.discovery.search.lexical.postings import DocumentBatch, Postings
 
 TERMS = ["creat", "issu", "~creat", "=12", "天气", "größe", "mp3"]
 terms = st.sampled_from(TERMS)
@@ -25,10 +25,10 @@ class PostingsModel(RuleBasedStateMachine):
         free = [slot for slot in range(self.next) if slot not in self.model] if freed else []
         slots = [*free, *range(self.next, self.next + len(added))][: len(added)]
         known = {term for document in self.model.values() for term in document}
-        filing = Filing()
+        batch = DocumentBatch()
         for document in added:
-            filing.add(document)
-        fresh = self.postings.add(filing, slots)
+            batch.add(document)
+        fresh = self.postings.add(batch, slots)
         assert len(set(fresh)) == len(fresh)
         assert set(fresh) == {term for document in added for term in document} - known
         self.model |= dict(zip(slots, added, strict=True))
@@ -68,9 +68,9 @@ def test_a_term_that_nobody_has_is_not_known() -> None:
 
 def test_a_document_without_terms_counts_as_one() -> None:
     postings = Postings()
-    filing = Filing()
-    filing.add({})
-    assert postings.add(filing, [0]) == []
+    batch = DocumentBatch()
+    batch.add({})
+    assert postings.add(batch, [0]) == []
     assert len(postings) == 1
     postings.remove(0)
     assert len(postings) == 0
@@ -79,9 +79,9 @@ def test_a_document_without_terms_counts_as_one() -> None:
 def test_many_documents_can_come_one_at_a_time() -> None:
     postings = Postings()
     for slot in range(500):
-        filing = Filing()
-        filing.add({"all": slot + 0.5, f"own{slot}": 1.0})
-        postings.add(filing, [slot])
+        batch = DocumentBatch()
+        batch.add({"all": slot + 0.5, f"own{slot}": 1.0})
+        postings.add(batch, [slot])
     slots, impacts = postings.of("all")
     assert slots.tolist() == list(range(500))
     assert impacts.dtype == np.float32

@@ -7,7 +7,7 @@ from discovery.search.text.support import seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.search.lexical.question import ParsedQuery, read_question
+from toolcrib.discovery.search.lexical.question import ParsedQuery, parse_query
 from toolcrib.discovery.search.text import question_terms, words
 
 KNOWN = ["send", "mail", "weather", "forecast", "citi", "~weath", "~forec", "renew", "photo", "book", "天气"]
@@ -33,7 +33,7 @@ class Speller:
 
 
 def read(text: str, nearest: Callable[[str], str | None] | None = None) -> ParsedQuery:
-    return read_question(text, set(KNOWN).__contains__, nearest or Speller())
+    return parse_query(text, set(KNOWN).__contains__, nearest or Speller())
 
 
 def test_known_terms_are_asked_for_with_their_weight() -> None:
@@ -139,9 +139,9 @@ def test_a_capital_at_the_beginning_is_no_name(text: str) -> None:
 def test_where_much_is_known_nothing_is_corrected() -> None:
     speller = Speller()
     known = ["zip", "pdf", "csv", "sql", "map", "bus", "pet", "tax", "visa", "poem", "exam"]
-    read_question(" ".join([*known, "wether"]), {*KNOWN, *known}.__contains__, speller)
+    parse_query(" ".join([*known, "wether"]), {*KNOWN, *known}.__contains__, speller)
     assert speller.asked == []
-    read_question(" ".join([*known[:10], "wether"]), {*KNOWN, *known}.__contains__, speller)
+    parse_query(" ".join([*known[:10], "wether"]), {*KNOWN, *known}.__contains__, speller)
     assert speller.asked == ["wether"]
 
 
@@ -192,5 +192,5 @@ def test_only_so_many_words_are_read() -> None:
         looked.append(term)
         return True
 
-    read_question(" ".join(f"word{number}x" for number in range(5_000)), knows, Speller())
+    parse_query(" ".join(f"word{number}x" for number in range(5_000)), knows, Speller())
     assert len(set(looked)) < 2_000

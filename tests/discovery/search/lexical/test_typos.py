@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from laws import law
 
-from toolcrib.discovery.search.lexical.typos import Typos, distance
+from toolcrib.discovery.search.lexical.typos import SpellingCorrector, edit_distance
 from toolcrib.discovery.search.text import stem
 
 VOCABULARY = ["weather", "forecast", "calendar", "repositori", "translat", "invoic", "password", "kubernet"]
@@ -49,8 +49,8 @@ def slipped(draw: st.DrawFn, word: str) -> str:
     return changed
 
 
-def learnt(*words: str) -> Typos:
-    typos = Typos()
+def learnt(*words: str) -> SpellingCorrector:
+    typos = SpellingCorrector()
     typos.learn(words)
     return typos
 
@@ -68,14 +68,14 @@ def used(_: str) -> int:
 @example(("ca", "abc"), 2)
 def test_the_distance_is_that_of_the_full_table(pair: tuple[str, str], limit: int) -> None:
     expected = slips(*pair)
-    found = distance(*pair, limit)
+    found = edit_distance(*pair, limit)
     assert found == expected if expected <= limit else found > limit
 
 
 @given(st.data())
 def test_one_slip_is_a_distance_of_one(data: st.DataObject) -> None:
     word = data.draw(st.sampled_from(VOCABULARY))
-    assert distance(data.draw(slipped(word)), word, 2) == 1
+    assert edit_distance(data.draw(slipped(word)), word, 2) == 1
 
 
 @given(st.data())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.search.text import forms, stem
+from toolcrib.discovery.search.text import index_terms, stem
 from toolcrib.discovery.search.text.terms import GROUPS, STOP_WORDS, concepts_of
 
 LINES = [line.split() for line in GROUPS.strip().split("\n")]
@@ -33,7 +33,7 @@ def test_no_two_groups_are_the_same() -> None:
 def test_the_words_of_a_group_share_a_concept(line: list[str]) -> None:
     shared = set.intersection(*(set(concepts_of(stem(word))) for word in line))
     assert len(shared) == 1
-    assert all(shared <= set(forms(word)) for word in line)
+    assert all(shared <= set(index_terms(word)) for word in line)
 
 
 def test_a_word_has_as_many_concepts_as_groups() -> None:

@@ -9,7 +9,7 @@ from discovery.search.text.support import seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.search.text import FIELD_WEIGHTS, Analysis, analyse, forms, search_doc, words
+from toolcrib.discovery.search.text import FIELD_WEIGHTS, Analysis, analyse, index_terms, search_doc, words
 from toolcrib.model import Tool
 
 json_values = st.recursive(
@@ -229,9 +229,9 @@ def bag(made: Tool, examples: tuple[str, ...] = ()) -> tuple[dict[str, float], f
     length = 0.0
     for field, text in searched(made, examples):
         for word in words(text):
-            for term in forms(word):
+            for term in index_terms(word):
                 terms[term] += FIELD_WEIGHTS[field]  # type: ignore[assignment]
-            length += FIELD_WEIGHTS[field] if forms(word) else 0
+            length += FIELD_WEIGHTS[field] if index_terms(word) else 0
     return dict(terms), length
 
 

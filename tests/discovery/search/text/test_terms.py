@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.search.text import forms, question_terms, stem, words
+from toolcrib.discovery.search.text import index_terms, question_terms, stem, words
 from toolcrib.discovery.search.text.terms import (
     CONCEPT_WEIGHT,
     FAMILY_WEIGHT,
@@ -26,12 +26,12 @@ any_word = st.one_of(
 
 
 def test_a_stop_word_is_filed_nowhere_and_asks_for_nothing() -> None:
-    assert {(forms(word), question_terms(word)) for word in STOP_WORDS} == {((), ())}
+    assert {(index_terms(word), question_terms(word)) for word in STOP_WORDS} == {((), ())}
 
 
 @given(any_word)
 def test_a_word_is_filed_under_its_stem_first(word: str) -> None:
-    filed = forms(word)
+    filed = index_terms(word)
     assert filed[:1] == (() if word in STOP_WORDS else (stem(SAME_WORDS.get(word, word)),))
     assert len(set(filed)) == len(filed)
     assert all(term[0] in "~=" for term in filed[1:])
@@ -39,7 +39,7 @@ def test_a_word_is_filed_under_its_stem_first(word: str) -> None:
 
 @given(any_word)
 def test_a_question_asks_for_just_what_a_word_is_filed_under(word: str) -> None:
-    assert tuple(term for term, _ in question_terms(word)) == forms(word)
+    assert tuple(term for term, _ in question_terms(word)) == index_terms(word)
 
 
 @given(any_word)
@@ -52,13 +52,15 @@ def test_softer_forms_count_a_fraction(word: str) -> None:
 
 def test_words_that_begin_alike_are_a_family() -> None:
     families = [
-        [term for term in forms(word) if term[0] == "~"] for word in ("translate", "translator", "tran")
+        [term for term in index_terms(word) if term[0] == "~"] for word in ("translate", "translator", "tran")
     ]
     assert families == [["~trans"], ["~trans"], []]
 
 
 def test_words_of_one_meaning_share_a_concept() -> None:
-    photo, picture = ({term for term in forms(word) if term[0] == "="} for word in ("photos", "picture"))
+    photo, picture = (
+        {term for term in index_terms(word) if term[0] == "="} for word in ("photos", "picture")
+    )
     assert photo & picture
 
 
@@ -72,7 +74,7 @@ def test_words_of_one_meaning_share_a_concept() -> None:
     ],
 )
 def test_talk_says_nothing(question: str) -> None:
-    assert [forms(word) for word in words(question) if forms(word)] == []
+    assert [index_terms(word) for word in words(question) if index_terms(word)] == []
 
 
 def test_vague_words_are_no_stop_words() -> None:
@@ -80,7 +82,7 @@ def test_vague_words_are_no_stop_words() -> None:
     assert all(word == word.lower() and list(words(word)) == [word] for word in VAGUE_WORDS | STOP_WORDS)
 
 
-@pytest.mark.parametrize("look_up", [stem, forms, question_terms])
+@pytest.mark.parametrize("look_up", [stem, index_terms, question_terms])
 def test_long_words_of_questions_are_not_kept(look_up: Callable[[str], object]) -> None:
     tracemalloc.start()
     try:

@@ -1,4 +1,16 @@
-"""Search by words: fielded BM25 over posting lists."""
+"""Search by words: BM25 over posting lists, with weighted fields.
+
+A term's part of a score is its inverse document frequency times its impact. The impact has all of BM25 that
+depends on the tool alone (term frequency, weighted by field, and length), so it is computed once, when the
+tool is added; a search only multiplies and adds arrays. Two things differ from textbook BM25:
+
+- The usual length (`_USUAL_LENGTH`) is fixed, so that impacts do not change when other tools come and go.
+- A question in several parts ("book a flight, find a hotel") scores half by the sum over all its terms,
+  half by its best part, so that a tool for one part is not beaten by one that has a little of each.
+
+Scores are sums in float32, whose last bits could depend on the order of the terms; the statistics over all
+tools are therefore computed in whole numbers (`mean_and_deviation`).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -14,81 +26,80 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
-from toolcrib.discovery.search.confidence import by_words
-from toolcrib.discovery.search.lexical.postings import Filing, Postings, PostingsPart
-from toolcrib.discovery.search.lexical.question import ParsedQuery, read_question
-from toolcrib.discovery.search.lexical.typos import Typos
+from toolcrib.discovery.search.confidence import confidence_by_words
+from toolcrib.discovery.search.lexical.postings import DocumentBatch, Postings, VisiblePostings
+from toolcrib.discovery.search.lexical.question import ParsedQuery, parse_query
+from toolcrib.discovery.search.lexical.typos import SpellingCorrector
 from toolcrib.discovery.search.text import DEPRECATED, MARKS, Analysis, analyse, search_doc
 
 Score = TypeVar("Score", float, NDArray[np.float32])
-"""One, or those of several tools."""
+"""One score, or an array of the scores of several tools."""
 _K1 = 1.2
 _B = 0.5
-_PIVOT = 15.0
-"""The length that counts as usual. It is fixed, not the mean of the catalogue: what a word counts in a tool
-then does not change when other tools come and go."""
+_USUAL_LENGTH = 15.0
+"""The document length at which BM25's length normalisation is neutral, in weighted words."""
 Scores = NDArray[np.float32]
-_KIND = "terms/6"
-"""The number goes up when tools are read differently, so that nothing read the old way is used."""
+# The number must be increased when `analyse` changes, so that cached analyses of the old kind are not used.
+_CACHE_KIND = "terms/6"
 _BATCH = 5_000
-_CHECKSUM = 4
-_KEPT = 16
+_CHECKSUM_BYTES = 4
+_MAX_SELECTIONS = 16
 _BLOCK = 64
-_LEAST = 300
-"""A smaller catalogue is judged as if it had so many tools: in one of three, no word would tell anything."""
+_MIN_CATALOGUE_SIZE = 300
+"""Inverse document frequencies are computed as for at least this many tools: with three, no word is rare."""
 _PART_SHARE = 0.5
-"""How much of a score the best part of a question decides, where it has several."""
+"""The weight of the best part in the score of a question with several parts."""
 _DEPRECATED_WEIGHT = 0.5
-"""What the words of a deprecated tool count."""
-_STEPS = 2**15
-"""How finely scores are distinguished where they are added up."""
+"""Factor on the scores of deprecated tools."""
+_SCORE_STEPS = 2**15
+"""Resolution, in steps per unit, to which scores are rounded for their statistics."""
 Gains = dict[str, float]
-"""What each term adds to a score, before its impact."""
+"""The factor of each term on its impacts: its weight in the question times its inverse frequency."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The scores of one question."""
+class LexicalScores:
+    """The BM25 scores of one question, and the figures that make them comparable across questions."""
 
     best: list[tuple[str, float]]
-    """The ids that score highest, and their scores, in order."""
+    """The highest-scoring ids with their scores, in order."""
     others: dict[str, float]
-    """The scores of ids that were asked for."""
+    """The scores of the ids given as `others`."""
     total: int
-    """How many tools score anything."""
+    """The number of tools with a positive score."""
     mean: float
-    """The average over all tools, worked out where other ids were asked for."""
+    """The mean over all tools; 0 unless `others` was given."""
     deviation: float
-    """The standard deviation over all tools, likewise."""
+    """The standard deviation over all tools; 0 unless `others` was given."""
     parts: int
-    """How many parts the question has."""
+    """The number of parts of the question."""
     ideal: float
-    """What a tool would score that says each word once, those that no tool says included."""
+    """The score of a tool that contains each word of the question once, unknown words included."""
     rarest: float
-    """What a word counts that no tool says."""
+    """The score of one word that no tool contains."""
     topics: Mapping[str, float] = field(default_factory=dict)
     """The share of the question that names topics of a tool, for those of the ids that have any."""
     deprecated: AbstractSet[str] = frozenset()
     """Those of the ids that are deprecated."""
 
     def matched(self, score: Score) -> Score:
-        """Return how many of the rarest words a score is worth."""
+        """Return a score in units of the rarest word."""
         return score / self.rarest
 
     def coverage(self, score: Score) -> Score:
-        """Return the share of the question that a score is worth."""
+        """Return a score as a share of the ideal one."""
         return score / (self.ideal or inf)
 
     def confidence(self, score: float) -> float:
-        """Return how far a tool with this score can be trusted to fit."""
-        return by_words(matched=self.matched(score), coverage=self.coverage(score))
+        """Return the confidence of a tool with this score."""
+        return confidence_by_words(matched=self.matched(score), coverage=self.coverage(score))
 
 
 class Bm25Searcher:
-    """Ranks tools by the words they share with a question.
+    """Ranks tools by the words they share with a question (BM25).
 
-    Names, descriptions, parameters, choices and example questions are fields of their own weight. A question
-    in several parts is scored as a whole and by its best part. An unknown word is read as the nearest known.
+    Names, descriptions, parameters, choices and example questions are fields with weights. A question in
+    several parts is scored as a whole and by its best part. A misspelt word is read as the nearest known one.
     """
 
     score_type: Literal["bm25"] = "bm25"
@@ -98,21 +109,21 @@ class Bm25Searcher:
         self._analyses = Analyses(cache)
         self._postings = Postings()
         self._slots = Slots()
-        self._typos = Typos()
+        self._typos = SpellingCorrector()
         self._lock = Lock()
 
     def update(self, added: Sequence[Indexed], removed: Sequence[str] = ()) -> None:
-        """Forget the removed ids and learn the added tools; an id known already is replaced."""
+        """Remove ids and add tools; a tool whose id is already there is replaced."""
         latest = {entry.id: entry for entry in added}
-        filing = Filing()
-        for analysis in self._analyses.of(list(latest.values())):
-            filing.add(_impacts(analysis))
+        batch = DocumentBatch()
+        for analysis in self._analyses.analyse(list(latest.values())):
+            batch.add(_term_impacts(analysis))
         with self._lock:
             for tool_id in {*removed, *latest}:
                 if tool_id in self._slots:
                     self._postings.remove(self._slots.release(tool_id))
             slots = [self._slots.take(tool_id) for tool_id in latest]
-            self._typos.learn(self._postings.add(filing, slots))
+            self._typos.learn(self._postings.add(batch, slots))
 
     def search(
         self,
@@ -123,12 +134,12 @@ class Bm25Searcher:
         exclude: AbstractSet[str] = frozenset(),
         within: AbstractSet[str] | None = None,
     ) -> Ranking:
-        """Return the tools that share the most telling words with a question."""
-        look = self.look(query, limit=limit, among=among, exclude=exclude, within=within)
-        hits = [Hit(tool_id, score, look.confidence(score)) for tool_id, score in look.best]
-        return Ranking(hits, look.total)
+        """Return the tools with the highest BM25 scores for a question."""
+        lexical = self.score_query(query, limit=limit, among=among, exclude=exclude, within=within)
+        hits = [Hit(tool_id, score, lexical.confidence(score)) for tool_id, score in lexical.best]
+        return Ranking(hits, lexical.total)
 
-    def look(
+    def score_query(
         self,
         query: str,
         *,
@@ -137,23 +148,23 @@ class Bm25Searcher:
         exclude: AbstractSet[str] = frozenset(),
         others: Iterable[str] | None = None,
         within: AbstractSet[str] | None = None,
-    ) -> Look:
-        """Return the best scores, and those of other ids, with what they can be compared by."""
+    ) -> LexicalScores:
+        """Return the best scores for a question, those of `others`, and figures to compare them by."""
         with self._lock:
             ids, postings = self._slots.ids, self._visible_postings(within)
             nearest = partial(self._typos.nearest, usage=self._postings.frequency, here=postings.frequency)
-            question = read_question(query, postings.knows, nearest)
-            scored = score(question, postings, len(ids))
+            question = parse_query(query, postings.knows, nearest)
+            scored = score_slots(question, postings, len(ids))
             slots = self._slots.find(others or ())
             asked = {tool_id: float(scored.scores[slot]) for tool_id, slot in slots.items()}
-            mean, deviation = (0.0, 0.0) if others is None else scored.spread(len(postings))
+            mean, deviation = (0.0, 0.0) if others is None else scored.mean_and_deviation(len(postings))
             scores = self._select(scored.scores, among, exclude)
-            top = best(scores, limit)
+            top = top_slots(scores, limit)
             found = [(ids[slot], each) for slot, each in zip(top.tolist(), scores[top].tolist(), strict=True)]
             slots |= {ids[slot]: slot for slot in top.tolist()}
-            topics, deprecated = scored.marked(slots)
+            topics, deprecated = scored.topics_and_deprecated(slots)
         found.sort(key=lambda pair: (-pair[1], pair[0]))
-        return Look(
+        return LexicalScores(
             best=found[: max(limit, 0)],
             others=asked,
             total=int(np.count_nonzero(scores)),
@@ -166,14 +177,14 @@ class Bm25Searcher:
             deprecated=deprecated,
         )
 
-    def _visible_postings(self, within: AbstractSet[str] | None) -> Postings | PostingsPart:
-        """Return the posting lists of the tools that the caller can see."""
+    def _visible_postings(self, within: AbstractSet[str] | None) -> Postings | VisiblePostings:
+        """Return the posting lists, restricted to the tools that the caller can see."""
         if within is None:
             return self._postings
-        return PostingsPart(self._postings, self._slots.of(within), len(self._slots.ids))
+        return VisiblePostings(self._postings, self._slots.of(within), len(self._slots.ids))
 
     def _select(self, scores: Scores, among: AbstractSet[str] | None, exclude: AbstractSet[str]) -> Scores:
-        """Return the scores with 0 for every tool that is not selected."""
+        """Return the scores, with 0 for tools outside `among` or inside `exclude`."""
         if among is not None:
             slots = self._slots.of(among)
             kept = np.zeros_like(scores)
@@ -184,9 +195,9 @@ class Bm25Searcher:
         return scores
 
 
-def _impacts(analysis: Analysis) -> dict[str, float]:
-    """Return what each term of a tool counts: how often it occurs, levelled off, for the tool's length."""
-    norm = _K1 * (1 - _B + _B * analysis.length / _PIVOT)
+def _term_impacts(analysis: Analysis) -> dict[str, float]:
+    """Return the impact of each term of a tool: BM25's saturated frequency, normalised by length."""
+    norm = _K1 * (1 - _B + _B * analysis.length / _USUAL_LENGTH)
     return {
         term: 1.0 if term.startswith(MARKS) else count * (_K1 + 1) / (count + norm)
         for term, count in analysis.terms.items()
@@ -194,18 +205,20 @@ def _impacts(analysis: Analysis) -> dict[str, float]:
 
 
 class Analyses:
-    """Reads tools, and remembers what it read where there is a place to keep it."""
+    """Analyses tools into terms, with a persistent cache if there is one."""
 
     def __init__(self, cache: Derived | None) -> None:
         self._cache = cache
 
-    def of(self, entries: Sequence[Indexed]) -> Iterator[Analysis]:
-        """Yield the analysis of each tool."""
+    def analyse(self, entries: Sequence[Indexed]) -> Iterator[Analysis]:
+        """Yield the analysis of each entry, from the cache where possible."""
         for start in range(0, len(entries), _BATCH):
             yield from self._batch(entries[start : start + _BATCH])
 
     def _batch(self, entries: Sequence[Indexed]) -> Iterator[Analysis]:
-        kept = self._cache.derived(_KIND, [entry.content_hash for entry in entries]) if self._cache else {}
+        kept = (
+            self._cache.derived(_CACHE_KIND, [entry.content_hash for entry in entries]) if self._cache else {}
+        )
         worked_out: dict[str, bytes] = {}
         for entry in entries:
             found = _decode_analysis(kept.get(entry.content_hash))
@@ -214,29 +227,29 @@ class Analyses:
                 worked_out[entry.content_hash] = _encode_analysis(found)
             yield found
         if self._cache and worked_out:
-            self._cache.save_derived(_KIND, worked_out)
+            self._cache.save_derived(_CACHE_KIND, worked_out)
 
 
 def _encode_analysis(analysis: Analysis) -> bytes:
-    """Return an analysis as bytes: a checksum, the terms a line each, NUL, and the numbers."""
+    """Serialize an analysis: a checksum, the terms as lines, NUL, and the numbers."""
     numbers = np.array((*analysis.terms.values(), analysis.length), dtype="<f8")
     body = "\n".join(analysis.terms).encode() + b"\0" + numbers.tobytes()
-    return crc32(body).to_bytes(_CHECKSUM) + body
+    return crc32(body).to_bytes(_CHECKSUM_BYTES) + body
 
 
 def _decode_analysis(kept: bytes | None) -> Analysis | None:
-    """Return the analysis that bytes hold, or None where they hold none or were damaged."""
-    checksum, body = (kept or b"")[:_CHECKSUM], (kept or b"")[_CHECKSUM:]
+    """Return the analysis in some bytes; None if there are none or they are damaged."""
+    checksum, body = (kept or b"")[:_CHECKSUM_BYTES], (kept or b"")[_CHECKSUM_BYTES:]
     text, _, numbers = body.partition(b"\0")
     terms = text.decode(errors="replace").split("\n") if text else []
-    if crc32(body).to_bytes(_CHECKSUM) != checksum or len(numbers) != (len(terms) + 1) * 8:
+    if crc32(body).to_bytes(_CHECKSUM_BYTES) != checksum or len(numbers) != (len(terms) + 1) * 8:
         return None
     *counts, length = np.frombuffer(numbers, dtype="<f8").tolist()
     return Analysis(dict(zip(terms, counts, strict=True)), length)
 
 
 class Slots:
-    """Numbers for ids, handed out densely and again once they are free."""
+    """Dense numbers for ids, by which arrays of scores are indexed; freed slots are used again."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -250,11 +263,11 @@ class Slots:
 
     @property
     def taken(self) -> int:
-        """How many slots stand for an id."""
+        """The number of slots in use."""
         return len(self._by_id)
 
     def take(self, tool_id: str) -> int:
-        """Return a slot for an id that has none."""
+        """Assign a slot to an id that has none, and return it."""
         self._selections.clear()
         if self._free:
             slot = self._free.pop()
@@ -274,28 +287,29 @@ class Slots:
         return slot
 
     def find(self, ids: Iterable[str]) -> dict[str, int]:
-        """Return the slots of those of the ids that have one."""
+        """Return the slots of those ids that have one."""
         return {tool_id: slot for tool_id in ids if (slot := self._by_id.get(tool_id)) is not None}
 
     def of(self, ids: AbstractSet[str]) -> NDArray[np.intp]:
-        """Return the slots of those of the ids that have one, in order; kept for when the set comes again."""
+        """Return the sorted slots of those ids that have one; cached by the identity of the set."""
+        # The cache holds the set itself, so that its `id` cannot be reused by another set.
         kept = self._selections.get(id(ids))
         if kept is not None and kept[0] is ids:
             return kept[1]
         slots = np.array(sorted(self.find(ids).values()), dtype=np.intp)
-        if len(self._selections) >= _KEPT:
+        if len(self._selections) >= _MAX_SELECTIONS:
             self._selections.clear()
         self._selections[id(ids)] = (ids, slots)
         return slots
 
 
-def best(scores: NDArray[np.float32], count: int) -> NDArray[np.intp]:
-    """Return the places of the `count` highest positive scores, and of all that equal the last of them.
+def top_slots(scores: NDArray[np.float32], count: int) -> NDArray[np.intp]:
+    """Return the positions of the `count` highest positive scores, and of all that tie with the last.
 
-    The k-th highest of the maxima of blocks is a lower bound for the k-th highest score: one pass finds it,
-    and what reaches it is few.
+    The k-th highest of the maxima of blocks is a lower bound for the k-th highest score. One pass finds this
+    bound, and only the few scores that reach it have to be partitioned.
 
-    >>> sorted(best(np.array([1, 0, 3, 2, 3], dtype=np.float32), 2).tolist())
+    >>> sorted(top_slots(np.array([1, 0, 3, 2, 3], dtype=np.float32), 2).tolist())
     [2, 4]
     """
     if count <= 0 or not len(scores):
@@ -314,21 +328,19 @@ def best(scores: NDArray[np.float32], count: int) -> NDArray[np.intp]:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """The scores of one question, by slot, and what they are measured against."""
+class SlotScores:
+    """The scores of one question by slot, and the figures of `LexicalScores` that they share."""
 
     scores: Scores
     ideal: float
-    """What a tool would score that says each word once, those that no tool says included."""
     rarest: float
-    """What a word counts that no tool says."""
     topics: Scores | None = None
-    """The share of the question that names topics of each tool; None where it names none."""
+    """The share of the question that names topics of each tool; None if it names none."""
     deprecated: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    """The slots of the tools that are deprecated."""
+    """The slots of the deprecated tools."""
 
-    def marked(self, slots: Mapping[str, int]) -> tuple[dict[str, float], frozenset[str]]:
-        """Return the shares of those of some ids whose topics are named, and the deprecated ones."""
+    def topics_and_deprecated(self, slots: Mapping[str, int]) -> tuple[dict[str, float], frozenset[str]]:
+        """Return the topic shares of those ids that have any, and the deprecated ids."""
         if self.topics is None and not len(self.deprecated):
             return {}, frozenset()
         ids, places = list(slots), np.fromiter(slots.values(), np.intp, len(slots))
@@ -337,41 +349,46 @@ class Scored:
         lowered = np.flatnonzero(np.isin(places, self.deprecated)).tolist()
         return named, frozenset(ids[at] for at in lowered)
 
-    def spread(self, tools: int) -> tuple[float, float]:
-        """Return the mean and the standard deviation over so many tools; free slots score nothing.
+    def mean_and_deviation(self, tools: int) -> tuple[float, float]:
+        """Return the mean and the standard deviation over `tools` scores; the slots of no tool score 0.
 
-        They are added up as whole numbers, so that the last digit does not depend on which tool came first.
+        Whole numbers are added, since a sum of floats depends, in its last digit, on the order of the tools.
         """
         if not tools:
             return 0.0, 0.0
-        found = np.rint(self.scores * _STEPS).astype(np.int64)
-        mean = int(found.sum()) / tools / _STEPS
-        return mean, sqrt(max(int(found @ found) / tools / _STEPS**2 - mean * mean, 0.0))
+        found = np.rint(self.scores * _SCORE_STEPS).astype(np.int64)
+        mean = int(found.sum()) / tools / _SCORE_STEPS
+        return mean, sqrt(max(int(found @ found) / tools / _SCORE_STEPS**2 - mean * mean, 0.0))
 
 
-def score(question: ParsedQuery, postings: Postings | PostingsPart, slots: int) -> Scored:
-    """Return what each of so many slots scores, as a whole and by the best part."""
-    tools = max(len(postings), _LEAST)
-    rarest = _rarity(0, tools)
+def score_slots(question: ParsedQuery, postings: Postings | VisiblePostings, slots: int) -> SlotScores:
+    """Score a question for each slot, as a whole and by its best part."""
+    tools = max(len(postings), _MIN_CATALOGUE_SIZE)
+    rarest = _inverse_frequency(0, tools)
     found = {term: postings.of(term) for term in question.terms}
-    gains = {term: weight * _rarity(len(found[term][0]), tools) for term, weight in question.terms.items()}
+    gains = {
+        term: weight * _inverse_frequency(len(found[term][0]), tools)
+        for term, weight in question.terms.items()
+    }
     scores = _score_terms(found, gains, question.parts, slots)
     ideal = question.unknown * rarest + sum(gains.values())
     topics = _topic_shares(question, postings, slots) if question.topics else None
     if topics is not None:
-        ideal = ideal or rarest  # its words say nothing, and yet it asks for something
-        # A topic that is all of the question adds the best that words can score; one in passing next to none.
+        ideal = ideal or rarest  # a question of topics and stop words alone has no other terms
+        # A topic that is all of the question adds as much as a perfect match of words; one in passing little.
         named = np.flatnonzero(topics)
         scores[named] += np.float32(max(ideal, rarest)) * topics[named] ** 2
     deprecated = postings.of(DEPRECATED)[0] if postings.knows(DEPRECATED) else np.empty(0, np.int32)
     scores[deprecated] *= np.float32(_DEPRECATED_WEIGHT)
-    return Scored(scores, ideal, rarest, topics, deprecated)
+    return SlotScores(scores, ideal, rarest, topics, deprecated)
 
 
 def _score_terms(
     found: Mapping[str, tuple[NDArray[np.int32], Scores]], gains: Gains, parts: Sequence[Gains], slots: int
 ) -> Scores:
-    """Return what the terms of each slot add up to; if there are parts, blended with the best part."""
+    """Return the sum of the terms for each slot, blended with the best part if there are parts."""
+    # One row for each part, and one for the rest. All postings of all rows are added by a single call of
+    # `np.add.at` into a flat view of the table, instead of one call for each term.
     rows = _split_gains(gains, parts) if parts else [gains]
     table = np.zeros((len(rows), slots), dtype=np.float32)
     if found:
@@ -379,7 +396,7 @@ def _score_terms(
         lengths = [len(places) for places, _ in lists]
         places = np.concatenate([places for places, _ in lists])
         if parts:
-            places += _offsets(rows, lengths, slots)
+            places += _row_offsets(rows, lengths, slots)
         gained = np.concatenate([impacts for _, impacts in lists])
         weights = [gain for row in rows for gain in row.values()]
         gained *= np.repeat(np.array(weights, dtype=np.float32), lengths)
@@ -391,29 +408,31 @@ def _score_terms(
     return scores
 
 
-def _topic_shares(question: ParsedQuery, postings: Postings | PostingsPart, slots: int) -> Scores:
+def _topic_shares(question: ParsedQuery, postings: Postings | VisiblePostings, slots: int) -> Scores:
     """Return the share of a question that names topics of each tool, by slot.
 
-    Each word weighs as much as it is rare, so that a topic of many tools says little beside other words.
+    Words are weighted by their rarity, so that a topic of many tools counts little beside other words.
     """
-    tools = max(len(postings), _LEAST)
+    tools = max(len(postings), _MIN_CATALOGUE_SIZE)
     asked = {
-        stem: weight * _rarity(postings.frequency(stem), tools) for stem, weight in question.content.items()
+        stem: weight * _inverse_frequency(postings.frequency(stem), tools)
+        for stem, weight in question.content.items()
     }
     whole = sum(asked.values())
     shares = np.zeros(slots, np.float32)
     for stem in sorted(set().union(*question.topics.values())):
         named = [postings.of(term)[0] for term, stems in question.topics.items() if stem in stems]
-        # A question of words that say nothing is its topics.
+        # Without content words, the topics are the whole question.
         share = asked.get(stem, 0.0) / whole if whole else 1.0
         shares[named[0] if len(named) == 1 else np.unique(np.concatenate(named))] += np.float32(share)
     return np.minimum(shares, np.float32(1.0), out=shares)
 
 
 def _split_gains(gains: Gains, parts: Sequence[Gains]) -> list[Gains]:
-    """Return the gains of each part of a question, after a first row that completes them to the whole.
+    """Return a row of gains for each part of a question, after a first row that completes their sum.
 
-    The first row holds the terms of no part, and, with the other sign, those that several parts repeat.
+    The rows must add up to the gains of the whole question. So the first row has the terms of no part and,
+    with negative sign, the surplus of terms that several parts repeat.
     """
     spare = dict(gains)
     for part in parts:
@@ -423,13 +442,13 @@ def _split_gains(gains: Gains, parts: Sequence[Gains]) -> list[Gains]:
     return [rest, *({term: gains[term] for term in part} for part in parts)]
 
 
-def _offsets(rows: Sequence[Gains], lengths: list[int], slots: int) -> NDArray[np.int32]:
-    """Return where in the flat table the row begins that each posting belongs to."""
+def _row_offsets(rows: Sequence[Gains], lengths: list[int], slots: int) -> NDArray[np.int32]:
+    """Return, for each posting, the offset of its row in the flat table."""
     ends = list(accumulate(map(len, rows), initial=0))
     totals = [sum(lengths[start:end]) for start, end in pairwise(ends)]
     return np.repeat(np.arange(len(rows), dtype=np.int32) * np.int32(slots), totals)
 
 
-def _rarity(frequency: int, tools: int) -> float:
-    """Return how telling a term is that so many tools have: BM25's inverse document frequency."""
+def _inverse_frequency(frequency: int, tools: int) -> float:
+    """Return BM25's inverse document frequency of a term that `frequency` of `tools` tools have."""
     return log1p((tools - frequency + 0.5) / (frequency + 0.5))

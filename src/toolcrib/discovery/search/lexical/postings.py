@@ -1,4 +1,4 @@
-"""Posting lists on numpy that grow and shrink one document at a time."""
+"""Posting lists in numpy arrays, updated one document at a time."""
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +10,11 @@ Slots = NDArray[np.int32]
 Impacts = NDArray[np.float32]
 
 
-class Filing:
-    """Documents sorted by their terms, ready to be filed; a document is known by its place among them."""
+class DocumentBatch:
+    """Documents to add, inverted to lists by term; a document is identified by its position in the batch.
+
+    A batch is built before the lock of the searcher is taken, and added to the posting lists under it.
+    """
 
     def __init__(self) -> None:
         self.terms_of: list[tuple[str, ...]] = []
@@ -19,7 +22,7 @@ class Filing:
         self.impacts: dict[str, array[float]] = {}
 
     def add(self, impacts: Mapping[str, float]) -> None:
-        """Put one more document in, with what each of its terms counts."""
+        """Append a document, given as the impact of each of its terms."""
         place = len(self.terms_of)
         self.terms_of.append(tuple(impacts))
         for term, impact in impacts.items():
@@ -32,7 +35,7 @@ class Filing:
 
 
 class _Posting:
-    """The documents that one term occurs in, in no order, and what it counts in each."""
+    """The documents of one term, in no order, with its impact in each."""
 
     __slots__ = ("impacts", "size", "slots")
 
@@ -43,7 +46,7 @@ class _Posting:
 
     def extend(self, slots: Slots, impacts: Impacts) -> None:
         end = self.size + len(slots)
-        if end > len(self.slots):
+        if end > len(self.slots):  # grow by half, so that appending is cheap on average
             self.slots = np.resize(self.slots, end + self.size // 2)
             self.impacts = np.resize(self.impacts, end + self.size // 2)
         self.slots[self.size : end] = slots
@@ -51,7 +54,7 @@ class _Posting:
         self.size = end
 
     def remove(self, slot: int) -> None:
-        """Put the last entry in the place of this document's."""
+        """Remove a document; the last entry moves to its place."""
         at = int((self.slots[: self.size] == slot).argmax())
         self.size -= 1
         self.slots[at] = self.slots[self.size]
@@ -59,39 +62,39 @@ class _Posting:
 
 
 class Postings:
-    """Which documents each term occurs in; a document is a small number, its slot.
+    """Posting lists: for each term, the documents it occurs in; a document is a small number, its slot.
 
-    Adding a document costs what its own terms cost, however many documents there are; removing one also looks
-    through the lists it is in.
+    The cost of adding a document depends on its own terms alone. Removing one also scans the lists of its
+    terms.
     """
 
     def __init__(self) -> None:
         self._by_term: dict[str, _Posting] = {}
         self.knows: Callable[[str], bool] = self._by_term.__contains__
-        """Returns whether any document has a term."""
+        """Return whether any document has a term."""
         self._terms_of: dict[int, tuple[str, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._terms_of)
 
     def frequency(self, term: str) -> int:
-        """Return how many documents a term occurs in."""
+        """Return the number of documents of a term."""
         posting = self._by_term.get(term)
         return posting.size if posting else 0
 
     def of(self, term: str) -> tuple[Slots, Impacts]:
-        """Return the documents that a known term occurs in, and what it counts in each."""
+        """Return the documents of a known term, and its impact in each."""
         posting = self._by_term[term]
         return posting.slots[: posting.size], posting.impacts[: posting.size]
 
-    def add(self, filing: Filing, slots: Sequence[int]) -> list[str]:
-        """File documents in these slots, and return the terms that were not known."""
-        fresh = [term for term in filing.places if term not in self._by_term]
-        self._terms_of.update(zip(slots, filing.terms_of, strict=True))
+    def add(self, batch: DocumentBatch, slots: Sequence[int]) -> list[str]:
+        """Add documents in these slots, and return the terms that are new."""
+        fresh = [term for term in batch.places if term not in self._by_term]
+        self._terms_of.update(zip(slots, batch.terms_of, strict=True))
         slot_of = np.array(slots, dtype=np.int32)
-        for term, places in filing.places.items():
+        for term, places in batch.places.items():
             filed = slot_of[np.frombuffer(places, dtype=np.intc)]
-            impacts = np.frombuffer(filing.impacts[term], dtype=np.float32)
+            impacts = np.frombuffer(batch.impacts[term], dtype=np.float32)
             posting = self._by_term.get(term)
             if posting is None:
                 self._by_term[term] = _Posting(filed, impacts.copy())
@@ -100,7 +103,7 @@ class Postings:
         return fresh
 
     def remove(self, slot: int) -> None:
-        """Take a document out of every list it is in."""
+        """Remove a document from every list it is in."""
         for term in self._terms_of.pop(slot):
             posting = self._by_term[term]
             posting.remove(slot)
@@ -108,11 +111,11 @@ class Postings:
                 del self._by_term[term]
 
 
-class PostingsPart:
-    """The posting lists of some documents, as if there were no others; for one question."""
+class VisiblePostings:
+    """Posting lists of some documents, as if there were no others; made for one query."""
 
     def __init__(self, whole: Postings, inside: NDArray[np.intp], slots: int) -> None:
-        """See the documents in the slots `inside`, of so many slots."""
+        """Restrict posting lists to the documents in `inside`, out of `slots` slots."""
         self._whole, self._size = whole, len(inside)
         self._is_inside = np.zeros(slots, dtype=np.bool_)
         self._is_inside[inside] = True
@@ -122,15 +125,15 @@ class PostingsPart:
         return self._size
 
     def knows(self, term: str) -> bool:
-        """Return whether any of the documents has a term."""
+        """Return whether any visible document has a term."""
         return self.frequency(term) > 0
 
     def frequency(self, term: str) -> int:
-        """Return how many documents a term occurs in."""
+        """Return the number of visible documents of a term."""
         return len(self.of(term)[0]) if self._whole.knows(term) else 0
 
     def of(self, term: str) -> tuple[Slots, Impacts]:
-        """Return the documents that a known term occurs in, and what it counts in each."""
+        """Return the visible documents of a known term, and its impact in each."""
         if term not in self._found:
             slots, impacts = self._whole.of(term)
             kept = self._is_inside[slots]

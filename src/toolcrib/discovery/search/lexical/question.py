@@ -1,4 +1,4 @@
-"""A query as weighted terms, as a whole and part by part."""
+"""Parsing of queries into weighted terms, as a whole and part by part."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -10,87 +10,83 @@ from toolcrib.discovery.search.text import clauses, content_weights, fold, named
 _MAX_PARTS = 12
 _MAX_CLAUSES = 100
 _MAX_WORDS = 400
-"""How many words of a question are looked up."""
-_WELL_KNOWN = 10
-"""With more known words than this a question is understood, and its unknown ones are let be."""
-_MAX_UNKNOWN = 4
-"""How many unknown words of a question are looked at for typing errors."""
+"""The maximum number of words of a question that are looked up."""
+# Spelling correction is for short questions, where one unknown word matters, and costs time for each word.
+_ENOUGH_KNOWN_WORDS = 10
+"""Questions with more known words are not corrected."""
+_MAX_CORRECTED = 4
 _TYPO_WEIGHT = 0.8
-_LEAST = 2
-"""How many known words make a part worth asking by itself."""
+"""The weight of a term that was found by spelling correction."""
+_MIN_PART_WORDS = 2
+"""The minimum number of known words of a part that is scored by itself."""
 
-_PROPER = re.compile(r"(?<=[\w,] )[A-Z]\w+")
-"""A capital letter within a sentence: a name, which is not misspelt for being unknown."""
+_PROPER_NOUN = re.compile(r"(?<=[\w,] )[A-Z]\w+")
+"""A capitalised word within a sentence: a name, which is not misspelt just because no tool has it."""
 
-_READ = 10_000
+_MAX_QUESTION_LENGTH = 10_000
 Terms = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A question as the posting lists understand it."""
+    """A query as weighted terms that the index has."""
 
     terms: Terms
-    """Every known term, with its weight."""
+    """All known terms with their weights."""
     parts: tuple[Terms, ...]
-    """The same for each part, where there are several."""
+    """The known terms of each part; empty unless there are several parts."""
     unknown: int
-    """How many words are in nobody's vocabulary."""
+    """The number of words that no tool has."""
     topics: dict[str, frozenset[str]] = field(default_factory=dict)
-    """The topics that it names, with the stems of the words that name each."""
+    """The topics that the query names, each with the stems of the words that name it."""
     content: dict[str, float] = field(default_factory=dict)
-    """What the stems of its words weigh beside these topics, where it names any."""
+    """The weights of its words by stem, to measure the share of topics; empty if it names none."""
 
 
-def read_question(
-    text: str, knows: Callable[[str], bool], nearest: Callable[[str], str | None]
-) -> ParsedQuery:
-    """Return what a text asks for, in known terms.
-
-    Where little is known of it, an unknown word is read as the nearest known one.
-    """
+def parse_query(text: str, knows: Callable[[str], bool], nearest: Callable[[str], str | None]) -> ParsedQuery:
+    """Parse a query into known terms; in a short query, unknown words are corrected with `nearest`."""
     parts = _read_parts(clauses(text)[:_MAX_CLAUSES], knows)
     unknown = dict.fromkeys(word for part in parts for word in part.unknown)
-    if unknown and sum(part.stems for part in parts) <= _WELL_KNOWN:
-        names = {name.lower() for name in _PROPER.findall(fold(text[:_READ]))}
-        meant = {word: nearest(word) for word in islice(unknown, _MAX_UNKNOWN) if word not in names}
+    if unknown and sum(part.stems for part in parts) <= _ENOUGH_KNOWN_WORDS:
+        names = {name.lower() for name in _PROPER_NOUN.findall(fold(text[:_MAX_QUESTION_LENGTH]))}
+        meant = {word: nearest(word) for word in islice(unknown, _MAX_CORRECTED) if word not in names}
         for part in parts:
-            part.correct(meant)
+            part.correct_typos(meant)
     whole: Terms = {}
     for part in parts:
         for term, weight in part.terms.items():
             whole[term] = max(weight, whole.get(term, 0.0))
-    telling = [part.terms for part in parts if part.stems >= _LEAST][:_MAX_PARTS]
-    topics = named_topics(text[:_READ], knows)
-    content = content_weights(text[:_READ]) if topics else {}
+    telling = [part.terms for part in parts if part.stems >= _MIN_PART_WORDS][:_MAX_PARTS]
+    topics = named_topics(text[:_MAX_QUESTION_LENGTH], knows)
+    content = content_weights(text[:_MAX_QUESTION_LENGTH]) if topics else {}
     return ParsedQuery(whole, tuple(telling) if len(telling) > 1 else (), len(unknown), topics, content)
 
 
 @dataclass(slots=True)
-class _Part:
-    """A part of a question while it is read."""
+class _QueryPart:
+    """A part of a query while it is parsed."""
 
     terms: Terms = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     stems: int = 0
-    """How many known words there are."""
+    """The number of known words."""
 
-    def ask(self, term: str, weight: float) -> None:
+    def add(self, term: str, weight: float) -> None:
         self.terms[term] = max(weight, self.terms.get(term, 0.0))
 
-    def correct(self, meant: Mapping[str, str | None]) -> None:
+    def correct_typos(self, meant: Mapping[str, str | None]) -> None:
         for word in self.unknown:
             stem = meant.get(word)
             if stem:
-                self.ask(stem, _TYPO_WEIGHT)
+                self.add(stem, _TYPO_WEIGHT)
                 self.stems += 1
 
 
-def _read_parts(texts: Iterable[str], knows: Callable[[str], bool]) -> list[_Part]:
-    parts: list[_Part] = []
+def _read_parts(texts: Iterable[str], knows: Callable[[str], bool]) -> list[_QueryPart]:
+    parts: list[_QueryPart] = []
     left = _MAX_WORDS
     for text in texts:
-        part = _Part()
+        part = _QueryPart()
         terms = part.terms
         for word in islice(words(text), left):
             left -= 1

@@ -1,4 +1,9 @@
-"""The word that was meant, where a word is in nobody's vocabulary."""
+"""Spelling correction of query words that no tool has.
+
+A word cannot be compared letter by letter with every stem of a large vocabulary. So every stem has a 64-bit
+signature, in which each pair of adjacent letters sets one bit. An edit changes few pairs, so one pass of XOR
+and popcount over all signatures leaves few stems to compare exactly.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -9,19 +14,14 @@ from toolcrib.discovery.search.text.stem import stem
 
 _SHORTEST = 4
 _LONGEST = 30
-_TWO_EDITS = 8
-"""From how many letters on a word may have two slips in it."""
-_BITS = {1: 6, 2: 8}
-"""How many bits of a signature may differ for so many slips; a swap of neighbours changes six."""
-_TRIED = 48
+_MIN_LENGTH_FOR_TWO_EDITS = 8
+_MAX_BIT_DIFFERENCE = {1: 6, 2: 8}
+"""Signature bits that may differ, by the number of edits; a swap of two letters changes up to six."""
+_MAX_CANDIDATES = 48
 
 
-class Typos:
-    """A vocabulary of stems that finds the nearest one; nothing is computed before the first question.
-
-    Every stem has a signature: 64 bits, some of them set by its pairs of letters. What lies a slip or two
-    apart differs in few bits, so that one pass over the signatures leaves few stems to compare by letters.
-    """
+class SpellingCorrector:
+    """A vocabulary of stems that finds the one nearest to a word; built when it is first used."""
 
     def __init__(self) -> None:
         self._words: list[str] = []
@@ -31,43 +31,45 @@ class Typos:
         self._waiting: set[str] = set()
 
     def learn(self, words: Iterable[str]) -> None:
-        """Note words for later; they are read at the next question."""
+        """Queue words; they are added to the vocabulary when it is next used."""
         self._waiting.update(words)
 
     def nearest(
         self, word: str, usage: Callable[[str], int], here: Callable[[str], int] | None = None
     ) -> str | None:
-        """Return the known stem that a word was meant to have, or None.
+        """Return the known stem nearest to a misspelt word, or None.
 
-        `usage` says how often a stem is used: one that is not used is not known any more, and of equally near
-        ones the commonest is taken. `here` says it for the part of the catalogue whose words may be meant.
+        `usage` returns how many tools have a stem; stems that none has are dropped. `here` returns the same
+        for the tools that the caller can see: only their stems are suggested, the commonest of equally near
+        ones.
         """
         here = here or usage
-        if len(word) < _SHORTEST or not _can_be_meant(word):
+        if len(word) < _SHORTEST or not _is_candidate(word):
             return None
         self._learn_waiting(usage)
-        allowed = 2 if len(word) >= _TWO_EDITS else 1
+        allowed = 2 if len(word) >= _MIN_LENGTH_FOR_TWO_EDITS else 1
         found = [
             (edits, other[0] != form[0], -used, other)
             for form in sorted({word, stem(word)})
-            for other in self._alike(form, allowed, here)
-            if (used := here(other)) and (edits := distance(form, other, allowed)) <= allowed
+            for other in self._candidates(form, allowed, here)
+            if (used := here(other)) and (edits := edit_distance(form, other, allowed)) <= allowed
         ]
         return min(found)[-1] if found else None
 
-    def _alike(self, word: str, allowed: int, here: Callable[[str], int]) -> list[str]:
-        """Return the stems that may be so few slips away, the likeliest first."""
+    def _candidates(self, word: str, allowed: int, here: Callable[[str], int]) -> list[str]:
+        """Return the stems that may be within so many edits, by their signatures and lengths."""
         apart = np.bitwise_count(self._signatures ^ _signatures([word])[0])
-        near = np.flatnonzero(apart <= _BITS[allowed])
+        near = np.flatnonzero(apart <= _MAX_BIT_DIFFERENCE[allowed])
         near = near[np.abs(self._lengths[near] - np.int8(len(word))) <= allowed]
-        if len(near) > _TRIED:
+        if len(near) > _MAX_CANDIDATES:
             used = ((int(apart[at]), self._words[at]) for at in near if here(self._words[at]))
-            return [stem for _, stem in sorted(used)[:_TRIED]]
+            return [stem for _, stem in sorted(used)[:_MAX_CANDIDATES]]
         return [self._words[at] for at in near]
 
     def _learn_waiting(self, usage: Callable[[str], int]) -> None:
-        """Learn what was noted; where more is new than is known, forget what is not used any more."""
-        fresh = [word for word in sorted(self._waiting - self._known) if _can_be_meant(word)]
+        """Add the queued words; if these are more than the known ones, drop stems that no tool has."""
+        # A full clean-up takes time, so it is done only when the vocabulary doubles.
+        fresh = [word for word in sorted(self._waiting - self._known) if _is_candidate(word)]
         self._waiting.clear()
         if len(fresh) > len(self._words):
             fresh = sorted({word for word in (*self._words, *fresh) if usage(word)})
@@ -81,12 +83,14 @@ class Typos:
             self._lengths = np.concatenate((self._lengths, lengths))
 
 
-def _can_be_meant(word: str) -> bool:
+def _is_candidate(word: str) -> bool:
     return _SHORTEST - 1 <= len(word) <= _LONGEST and word.isascii() and word.isalpha()
 
 
 def _signatures(words: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int8]]:
-    """Return the signature and the length of each word, worked out for all of them at once."""
+    """Return the signature and the length of each word, vectorised over all words."""
+    # All words in one buffer with blanks between them; each pair of adjacent bytes is hashed to a bit, and
+    # `reduceat` joins the bits of each word.
     letters = np.frombuffer((" " + " ".join(words) + " ").encode(), dtype=np.uint8).astype(np.uint64)
     bits = np.left_shift(np.uint64(1), (letters[:-1] * np.uint64(31) + letters[1:]) & np.uint64(63))
     lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
@@ -94,13 +98,13 @@ def _signatures(words: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int8]]
     return np.bitwise_or.reduceat(bits, starts), lengths.astype(np.int8)
 
 
-def distance(word: str, other: str, limit: int) -> int:
-    """Return how many slips lie between two words, or more than `limit` where that is certain.
+def edit_distance(word: str, other: str, limit: int) -> int:
+    """Return the edit distance of two words (optimal string alignment), or more than `limit`.
 
-    A slip is a letter too many, too few, wrong, or swapped with its neighbour.
+    An edit inserts, deletes or replaces a letter, or swaps two adjacent ones.
 
-    >>> distance("recieve", "receive", 2), distance("wether", "weather", 2), distance("cat", "house", 2)
-    (1, 1, 3)
+    >>> edit_distance("recieve", "receive", 2), edit_distance("cat", "house", 2)
+    (1, 3)
     """
     if word == other:
         return 0
@@ -112,11 +116,11 @@ def distance(word: str, other: str, limit: int) -> int:
         return 1
     if word[1:2] == other[0] and word[0] == other[1:2] and word[2:] == other[2:]:
         return 1
-    return _distance(word, other, limit) if limit > 1 else limit + 1
+    return _edit_distance_by_rows(word, other, limit) if limit > 1 else limit + 1
 
 
-def _distance(word: str, other: str, limit: int) -> int:
-    """Return the same by dynamic programming, row by row, as far from the diagonal as the limit reaches."""
+def _edit_distance_by_rows(word: str, other: str, limit: int) -> int:
+    """Return the edit distance by dynamic programming, in a band of `limit` around the diagonal."""
     far = limit + 1
     above: list[int] = []
     row = list(range(len(other) + 1))

@@ -13,7 +13,7 @@ from toolcrib.concurrency.loop import LoopEndedError, LoopThread
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.discovery.protocols import Derived, Embedder, Hit, Indexed, LocalEmbedder, Ranking
 from toolcrib.discovery.records import ScoreType
-from toolcrib.discovery.search.confidence import by_meaning
+from toolcrib.discovery.search.confidence import confidence_by_meaning
 from toolcrib.discovery.search.relevance import RelevanceClassifier
 from toolcrib.discovery.search.semantic.documents import DocumentVectors, Method
 from toolcrib.discovery.search.semantic.live import LiveVectors
@@ -187,7 +187,7 @@ class EmbeddingSearcher:
 
     def confidence(self, cosine: float) -> float:
         """Return how likely a tool with this cosine is to fit, in [0, 1]."""
-        return by_meaning(self.exponent(cosine))
+        return confidence_by_meaning(self.exponent(cosine))
 
     def exponent(self, cosine: float) -> float:
         """Return the logarithm of the odds that a tool with this cosine fits."""

@@ -1,8 +1,8 @@
-"""From texts to terms: how tools and questions are read before they are compared."""
+"""Text analysis: tools and questions to words, stems, terms and topics."""
 
 from toolcrib.discovery.search.text.fields import FIELD_WEIGHTS, Analysis, analyse, search_doc
 from toolcrib.discovery.search.text.stem import stem
-from toolcrib.discovery.search.text.terms import forms, question_terms
+from toolcrib.discovery.search.text.terms import index_terms, question_terms
 from toolcrib.discovery.search.text.topics import DEPRECATED, MARKS, content_weights, marks_of, named_topics
 from toolcrib.discovery.search.text.words import clauses, fold, split_identifier, words
 
@@ -15,7 +15,7 @@ __all__ = [
     "clauses",
     "content_weights",
     "fold",
-    "forms",
+    "index_terms",
     "marks_of",
     "named_topics",
     "question_terms",

@@ -1,4 +1,4 @@
-"""The searchable texts of a tool, by the field they stand in."""
+"""Extraction of the searchable texts of a tool by field, and their analysis into weighted terms."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from toolcrib.discovery.facts import (
     title_of,
 )
 from toolcrib.discovery.records import SearchDoc
-from toolcrib.discovery.search.text.terms import STOP_WORDS, forms
+from toolcrib.discovery.search.text.terms import STOP_WORDS, index_terms
 from toolcrib.discovery.search.text.topics import DEPRECATED, topic_terms
 from toolcrib.discovery.search.text.words import words
 from toolcrib.model import Tool
@@ -38,34 +38,37 @@ FIELD_WEIGHTS = {
     "choice": 0.4,
     "parameter description": 0.2,
 }
-"""What one occurrence of a word in a field counts; a `topic` is a tag, category or mode that stands in for
-a description which says next to nothing."""
-_TOPICS = frozenset({"tag", "category", "mode", "topic"})
-"""The fields whose whole texts are filed as terms too."""
-_FEW_WORDS = 1
-"""Up to how many words, stop words aside, a description says next to nothing with."""
+"""The weight of a word by the field it occurs in.
+
+`topic` is used for tags, category and modes of a tool with an empty or one-word description: they are then
+the best text there is.
+"""
+_TOPIC_FIELDS = frozenset({"tag", "category", "mode", "topic"})
+"""The fields whose whole texts become topic terms too."""
+_MAX_TERSE_WORDS = 1
+"""A description with at most this many words, stop words aside, counts as missing."""
 
 _MAX_SUBSCHEMAS = 500
 _MAX_DEPTH = 12
 _MAX_CHOICES = 50
 _MAX_WORDS = 5_000
-"""How many words of a field are read."""
+"""The maximum number of words read per field."""
 
 Texts = Iterator[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A tool as a bag of terms."""
+    """The terms of a tool (bag of words)."""
 
     terms: dict[str, float]
-    """How often each occurs, weighted by field; `MARKS` count as one."""
+    """The frequency of each term, weighted by field; terms that begin with one of `MARKS` have 1."""
     length: float
-    """How many words there are, weighted by field."""
+    """The number of words, weighted by field."""
 
 
 def search_doc(tool: Tool, examples: Sequence[str] = ()) -> SearchDoc:
-    """Return what is searched of a tool, and of the questions that it is known to answer.
+    """Return the searchable texts of a tool and of its example questions.
 
     >>> tool = Tool(name="Add", namespace="math", description="Adds.", tags=["sum"], input_schema={})
     >>> search_doc(tool).doc_text
@@ -86,7 +89,7 @@ def search_doc(tool: Tool, examples: Sequence[str] = ()) -> SearchDoc:
 
 
 def analyse(document: SearchDoc) -> Analysis:
-    """Return the terms of a tool."""
+    """Analyse the texts of a tool into weighted terms."""
     by_field: dict[str, list[str]] = {}
     for field, text in document.fields:
         by_field.setdefault(field, []).append(text)
@@ -95,11 +98,11 @@ def analyse(document: SearchDoc) -> Analysis:
     for field, texts in by_field.items():
         weight = FIELD_WEIGHTS[field]
         for word, count in Counter(islice(words("\n".join(texts)), _MAX_WORDS)).items():
-            filed = forms(word)
+            filed = index_terms(word)
             for term in filed:
                 terms[term] = terms.get(term, 0.0) + weight * count
             length += weight * count if filed else 0.0
-    marks = topic_terms(text for field, text in document.fields if field in _TOPICS)
+    marks = topic_terms(text for field, text in document.fields if field in _TOPIC_FIELDS)
     if document.deprecated:
         marks = (*marks, DEPRECATED)
     return Analysis(terms | dict.fromkeys(marks, 1.0), length)
@@ -127,13 +130,13 @@ def _field_texts(tool: Tool, examples: Sequence[str] = ()) -> Texts:
 
 
 def _is_terse(text: str) -> bool:
-    """Return whether a text says next to nothing."""
+    """Return whether a text has at most one word that is not a stop word."""
     counted = (word for word in words(text) if word not in STOP_WORDS)
-    return next(islice(counted, _FEW_WORDS, None), None) is None
+    return next(islice(counted, _MAX_TERSE_WORDS, None), None) is None
 
 
 def _schema_texts(schema: dict[str, Any]) -> Texts:
-    """Yield the names, descriptions and choices of the parameters; a schema that is none yields nothing."""
+    """Yield the names, descriptions and choices of the parameters; malformed parts are skipped."""
     waiting: list[tuple[Any, int]] = [(schema, 0)]
     seen = 0
     while waiting and seen < _MAX_SUBSCHEMAS:
@@ -160,7 +163,7 @@ def _node_texts(node: dict[str, Any], *, is_root: bool) -> Texts:
 
 
 def _children(node: dict[str, Any]) -> Iterator[Any]:
-    """Yield the subschemas of a schema, last first, so that they are read in order."""
+    """Yield the subschemas of a schema, last first, since the caller takes them from a stack."""
     for key in ("$defs", "definitions", "properties"):
         members = node.get(key)
         if isinstance(members, dict):

@@ -1,4 +1,4 @@
-"""English stems by the Snowball rules ("Porter 2"), so that `issues` finds `issue`."""
+"""English stemming by the Snowball algorithm ("Porter 2"), so that `issues` finds `issue`."""
 
 from functools import lru_cache
 from threading import Lock
@@ -7,10 +7,10 @@ from Stemmer import Stemmer  # type: ignore[import-not-found]  # compiled, witho
 
 _SHORTEST = 3
 _LONGEST = 64
-"""A longer word is a hash or an encoding, which has no stem."""
+"""Longer words are hashes or encoded data, which are not stemmed."""
 _ENGLISH = Stemmer("english", 0)
 _LOCK = Lock()
-"""A stemmer has state, and may be used by one thread at a time."""
+"""PyStemmer's objects are not thread-safe."""
 
 
 @lru_cache(maxsize=1 << 16)  # `words` bounds the length of a word

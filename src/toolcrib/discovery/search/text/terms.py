@@ -1,8 +1,8 @@
-"""From words to the terms that are looked up: stems, and softer forms that nearly match.
+"""Words to index terms: stems, stem families and concepts (groups of synonyms).
 
-A term is a stem (`creat`), a family (`~creat`: every stem that begins so) or a concept (`=12`: every word
-that means nearly the same). A document is filed under all of them; a question asks for stems at their full
-weight and for the softer forms at a fraction of it.
+A term is a stem (`creat`), a family (`~creat`: all stems that begin with these five letters) or a concept
+(`=12`: all words of a group of near synonyms). A tool is indexed under all three; a question looks up stems
+at full weight, families and concepts at a fraction of it.
 """
 
 from functools import cache, lru_cache
@@ -12,10 +12,10 @@ from toolcrib.discovery.search.text.stem import stem
 FAMILY_WEIGHT = 0.2
 CONCEPT_WEIGHT = 0.3
 VAGUE_WEIGHT = 0.6
-"""What a word such as `current` or `provide` counts in a question, beside one that names a thing."""
+"""The weight in a question of a vague word such as `current` or `provide`."""
 
 _SOFTER = {"~": FAMILY_WEIGHT, "=": CONCEPT_WEIGHT}
-_FAMILY = 5
+_FAMILY_LENGTH = 5
 _GRAMMAR = """
 a about above after again against all also although am an and any are as at be because been before
 being below between both but by did do does doing don down during each either few for from further
@@ -34,7 +34,7 @@ recommendation recommendations right seem since someone something sure tell than
 things try trying use used useful using via wanna want wanted wants way ways wish wonder wondering
 yes
 """
-"""How people ask, whatever they ask for."""
+"""Words of requests in general, such as "can you help me": stop words, whatever is asked for."""
 STOP_WORDS = frozenset((_GRAMMAR + _TALK).split())
 _VAGUE = """
 able accurate additional advice appreciate appropriate available aware best better brief certain
@@ -50,7 +50,7 @@ suggestions suitable tailored take thorough thoroughly today top total two type 
 understanding unique urgently user users various whole work world
 """
 VAGUE_WORDS = frozenset(_VAGUE.split())
-"""Words that say a little, though less than the name of a thing: they count for less in a question."""
+"""Words with some meaning, though less than the name of a thing; they have `VAGUE_WEIGHT` in a question."""
 SAME_WORDS = {
     "admin": "administrator",
     "app": "application",
@@ -74,7 +74,7 @@ SAME_WORDS = {
     "repo": "repository",
     "repos": "repositories",
 }
-"""What is only another way to write a word."""
+"""Abbreviations and spellings that are replaced by a standard word before stemming."""
 GROUPS = """
 create make generate produce compose build craft draw design
 add insert append attach include
@@ -274,38 +274,38 @@ event concert festival ticket show theater
 museum art gallery exhibition painting
 genealogy ancestor family
 """
-"""A group to a line; a word may be in several."""
+"""Groups of near synonyms, one to a line; a word may be in several."""
 
 
 @lru_cache(maxsize=1 << 16)
-def forms(word: str) -> tuple[str, ...]:
-    """Return the terms a word is filed under, its stem first; none for a stop word.
+def index_terms(word: str) -> tuple[str, ...]:
+    """Return the terms that a word is indexed under, its stem first; none for a stop word.
 
-    >>> forms("creating")[:2], forms("the")
+    >>> index_terms("creating")[:2], index_terms("the")
     (('creat', '~creat'), ())
     """
     if word in STOP_WORDS:
         return ()
     base = stem(SAME_WORDS.get(word, word))
-    if len(base) < _FAMILY or not base.isalpha():
+    if len(base) < _FAMILY_LENGTH or not base.isalpha():
         return (base, *concepts_of(base))
-    return (base, f"~{base[:_FAMILY]}", *concepts_of(base))
+    return (base, f"~{base[:_FAMILY_LENGTH]}", *concepts_of(base))
 
 
 @lru_cache(maxsize=1 << 14)
 def question_terms(word: str) -> tuple[tuple[str, float], ...]:
-    """Return what a word asks for: its terms, with what each counts; nothing for a stop word.
+    """Return the terms of a word in a question with their weights; none for a stop word.
 
     >>> question_terms("available")
     (('avail', 0.6), ('~avail', 0.12))
     """
     weight = VAGUE_WEIGHT if word in VAGUE_WORDS else 1.0
-    return tuple((term, round(weight * _SOFTER.get(term[0], 1.0), 3)) for term in forms(word))
+    return tuple((term, round(weight * _SOFTER.get(term[0], 1.0), 3)) for term in index_terms(word))
 
 
 @cache
 def _concepts() -> dict[str, tuple[str, ...]]:
-    """Return the groups that each stem belongs to, by names that no word has."""
+    """Return the concept terms of each stem; a concept is named by the line of its group."""
     found: dict[str, list[str]] = {}
     for number, line in enumerate(GROUPS.split("\n")):
         for word in dict.fromkeys(map(stem, line.split())):
@@ -314,7 +314,7 @@ def _concepts() -> dict[str, tuple[str, ...]]:
 
 
 def concepts_of(term: str) -> tuple[str, ...]:
-    """Return the concepts a stem belongs to.
+    """Return the concept terms of a stem.
 
     >>> concepts_of(stem("photos")) == concepts_of(stem("picture"))
     True

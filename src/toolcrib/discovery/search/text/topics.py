@@ -1,8 +1,8 @@
-"""Tags, category and modes of a tool as terms, and the topics that a question names.
+"""Topics: tags, category and modes of a tool as terms, and recognition of topics in a question.
 
-Words in a long description outweigh a tag, and many tools share one. So a topic is also filed as a term of
-its own, `#issu track`: its words by their stems, in order. A question names a topic where these words follow
-each other in it, and every tool that has the topic is lifted, whatever its description says.
+In plain BM25, the words of a long description outweigh a tag. So a topic is also indexed as a term of its
+own, `#issu track`: the stems of its words, in order. A question names a topic if these words follow each
+other in it; every tool with the topic is then ranked higher, whatever its description says.
 """
 
 import re
@@ -11,33 +11,35 @@ from functools import lru_cache
 from itertools import islice
 
 from toolcrib.discovery.facts import category, is_deprecated, modes
-from toolcrib.discovery.search.text.terms import STOP_WORDS, VAGUE_WORDS, forms
+from toolcrib.discovery.search.text.terms import STOP_WORDS, VAGUE_WORDS, index_terms
 from toolcrib.discovery.search.text.words import words
 from toolcrib.model import Tool
 
 _TOPIC = "#"
 DEPRECATED = "!deprecated"
-"""The term of the tools that are deprecated."""
+"""The term of deprecated tools."""
 MARKS = (_TOPIC, DEPRECATED)
-"""Terms that begin so say what a tool is, and not which words it has."""
+"""Prefixes of terms that describe a property of a tool, and are not words of its texts."""
 
 _MAX_TOPIC_WORDS = 6
-"""Of a longer topic, so many words name it."""
+"""Only the first words of a longer topic are used."""
 _MAX_WORDS = 200
-"""How many words of a question are looked at."""
-_LITTLE = 0.3
-"""What a word such as `show` or `today` weighs in a question, beside one that names a thing."""
+"""The maximum number of words read of a question."""
+_VAGUE_WEIGHT = 0.3
+"""The weight of a vague word, such as `show` or `today`, for the share of a topic in a question."""
 _MEANINGLESS = STOP_WORDS | {"tool", "tools"}
-"""Words that say nothing about which tool is meant."""
 _PARTS = re.compile(r"[/>|,;]")
 """Separators within a topic, as in `image/png` or `Engineering > Chemistry`: each part is a topic too."""
 _MEDIA_TYPE = re.compile(r"\s*[a-z]+/(x[.-]|vnd\.|prs\.)?([a-z0-9][^\s/>|,;]*)", re.IGNORECASE)
 _CONTAINERS = frozenset({"application", "multipart"})
-"""Types of content that say nothing about it: `pdf` is a topic of `application/pdf`, `application` is not."""
+"""Media types that are not topics: of `application/pdf`, `pdf` is a topic and `application` is not."""
 
 
 def topic_terms(topics: Iterable[str]) -> tuple[str, ...]:
-    """Return the terms of topics, and of their parts; with a space behind it, the beginning of a longer one.
+    """Return the terms of topics and of their parts.
+
+    A topic of several words also gets a term of its first word with a blank behind, so that `named_topics`
+    knows when to try longer sequences.
 
     >>> topic_terms(["issue-tracking", "image/png"])
     ('#issu ', '#issu track', '#imag ', '#imag png', '#imag', '#png')
@@ -46,7 +48,7 @@ def topic_terms(topics: Iterable[str]) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     for topic in topics:
-        for part in _parts(topic):
+        for part in _topic_parts(topic):
             stems = list(map(_topic_stem, islice(words(part, with_identifiers=False), _MAX_TOPIC_WORDS)))
             if len(stems) > 1:
                 found[f"{_TOPIC}{stems[0]} "] = None
@@ -55,10 +57,10 @@ def topic_terms(topics: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _parts(topic: str) -> list[str]:
-    """Return a topic and the parts of it that people name by themselves.
+def _topic_parts(topic: str) -> list[str]:
+    """Return a topic and those parts of it that people name separately.
 
-    >>> _parts("image/svg+xml"), _parts("application/vnd.ms-excel")[3:]
+    >>> _topic_parts("image/svg+xml"), _topic_parts("application/vnd.ms-excel")[3:]
     (['image/svg+xml', 'image', 'svg+xml', 'svg', 'xml'], ['ms-excel', 'ms', 'excel'])
     """
     parts = _PARTS.split(topic)
@@ -68,14 +70,14 @@ def _parts(topic: str) -> list[str]:
     if media_type := _MEDIA_TYPE.match(topic):
         tree, subtype = media_type.groups()
         found += [subtype] if tree else []
-        # What a vendor calls a format has more words than the format: `vnd.google-apps.spreadsheet`.
+        # Names in a vendor's tree have several words, such as `vnd.google-apps.spreadsheet`.
         pieces = re.split(r"[.+-]" if tree else r"\+", subtype)
         found += pieces if len(pieces) > 1 else []
     return found
 
 
 def marks_of(tool: Tool) -> tuple[str, ...]:
-    """Return the terms of a tool's topics, and the one for being deprecated if it is.
+    """Return the topic terms of a tool, and `DEPRECATED` if it is deprecated.
 
     >>> marks_of(Tool(name="add", description="Adds. DEPRECATED: Use sum.", tags=["maths"], input_schema={}))
     ('#math', '!deprecated')
@@ -85,7 +87,7 @@ def marks_of(tool: Tool) -> tuple[str, ...]:
 
 
 def named_topics(question: str, knows: Callable[[str], bool]) -> dict[str, frozenset[str]]:
-    """Return the known topics that a question names, with the stems of the words that name each.
+    """Return the known topics that a question names, each with the stems of the words that name it.
 
     >>> named_topics("a tool for billing", topic_terms(["billing", "issue-tracking"]).__contains__)
     {'#bill': frozenset({'bill'})}
@@ -105,14 +107,14 @@ def named_topics(question: str, knows: Callable[[str], bool]) -> dict[str, froze
 
 
 def content_weights(question: str) -> dict[str, float]:
-    """Return what each word of a question weighs, by its stem; words that say nothing are left out.
+    """Return the weights of the content words of a question, by stem.
 
     >>> content_weights("show me the billing tools")
     {'show': 0.3, 'bill': 1.0}
     """
     asked = islice(words(question, with_identifiers=False), _MAX_WORDS)
     return {
-        _topic_stem(word): _LITTLE if word in VAGUE_WORDS else 1.0
+        _topic_stem(word): _VAGUE_WEIGHT if word in VAGUE_WORDS else 1.0
         for word in asked
         if word not in _MEANINGLESS
     }
@@ -120,6 +122,6 @@ def content_weights(question: str) -> dict[str, float]:
 
 @lru_cache(maxsize=1 << 14)
 def _topic_stem(word: str) -> str:
-    """Return the stem of a word; a stop word is its own, since tags are made of them as well."""
-    found = forms(word)
+    """Return the stem of a word; stop words are kept as they are, since tags contain them too."""
+    found = index_terms(word)
     return found[0] if found else word

@@ -1,16 +1,20 @@
-"""Splits text into clauses and words: identifiers split, accents folded, unspaced scripts in pairs."""
+"""Tokenisation: splits text into clauses and words.
+
+Identifiers are split into words, accents are removed, and text in scripts without spaces is split into pairs
+of characters (bigrams).
+"""
 
 import re
 import unicodedata
 from collections.abc import Iterator
 
 MAX_TEXT = 100_000
-"""How many characters of a text are read; what follows could only drown what comes first."""
+"""The maximum number of characters read of a text."""
 
-_LONGEST = 40
-"""How much of a word is kept: enough for every honest one, and a bound for the rest."""
+_MAX_WORD_LENGTH = 40
+"""Longer words are cut, which bounds the memory of a term."""
 _CONTRACTION = re.compile(r"\b\w{1,6}n't\b|(?<=\w)'(?:s|re|ve|ll|d|m)\b", re.IGNORECASE)
-"""The whole of `don't`, and the end of `what's`."""
+"""The whole of `don't`, and the end of `what's`; both are dropped."""
 _WORD = (
     r"[\w"
     "\u0900-\u0963\u0971-\u0df3"  # Indian scripts, but for their full stops
@@ -23,7 +27,7 @@ _WORD = (
 """Letters, digits, and the vowel signs that are written beside letters."""
 _CHUNK = re.compile(rf"{_WORD}(?:[.\-]{_WORD})*")
 _PLAIN = re.compile(r"[A-Z]?[a-z]+|[0-9]+")
-"""What most chunks are: nothing in them to split."""
+"""A chunk without anything to split, as most are: the fast path."""
 _PART = re.compile(
     r"[A-Z]{2,}s(?![a-z])"  # an acronym and its plural
     r"|[A-Z]+(?![^\W\d_A-Z])"
@@ -31,37 +35,37 @@ _PART = re.compile(
     r"|\d+"
 )
 _ACRONYM = re.compile(r"([A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
-"""Where the HTTP of HTTPServer ends."""
+"""The last letter of an acronym in camel case, such as the `P` of `HTTPServer`."""
 _UNSPACED = re.compile(
     "["
     "\u0e00-\u0eff"  # Thai, Lao
     "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
-    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana, and what repeats a character
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana and iteration marks
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han
-    "\uac00-\ud7a3"  # Hangul, which spaces phrases rather than words
+    "\uac00-\ud7a3"  # Hangul, where spaces separate phrases rather than words
     "\U00020000-\U0003ffff"
     "]+"
 )
 _PIECE = re.compile(r".{1,500}(?:\s|$)|.{1,500}", re.DOTALL)
-"""How much is normalised at once: to sort a pile of accents takes the square of its height."""
-_LEFT_OUT = re.compile(
+"""A piece of text that is normalised at once: NFKD sorts combining marks in quadratic time."""
+_IGNORED_CHARACTERS = re.compile(
     "["
     "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"  # accents
     "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"  # Hebrew points
     "\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed"  # Arabic vowels
-    "\u00ad\u200c\u200d\u2060\ufe00-\ufe0f\ufeff"  # what is not seen
+    "\u00ad\u200c\u200d\u2060\ufe00-\ufe0f\ufeff"  # invisible characters
     "]"
 )
-_SIMPLER = {
+_SIMPLE_SPELLINGS = {
     **dict(zip("ØøŁłĐđÐðĦħı", "OoLlDdDdHhi", strict=True)),
     **dict(zip("ßẞÆæŒœÞþ", ("ss", "Ss", "Ae", "ae", "Oe", "oe", "Th", "th"), strict=True)),
     "\u2019": "'",
 }
-"""What has no simpler form in Unicode, though it has one in the spelling of those who cannot type it."""
-_SPECIAL = re.compile(f"[{''.join(_SIMPLER)}]")
+"""Letters that Unicode does not decompose, though people without the key write them with plain letters."""
+_SPECIAL = re.compile(f"[{''.join(_SIMPLE_SPELLINGS)}]")
 _LONGEST_QUESTION = 10_000
-"""Questions are split into clauses up to this many characters."""
-_BREAK = re.compile(
+"""The maximum number of characters of a question that are split into clauses."""
+_CLAUSE_BREAK = re.compile(
     r"(?<![.;!?])[.;!?]+(?=\s|$)|,(?=\s)"
     r"|[\n\u3001\u3002\uff01\uff0c\uff1b\uff1f]+"  # the same in Chinese and Japanese
     r"|[\u060c\u061b\u061f\u06d4\u0964\u104b\u17d4]+"  # in Arabic, Urdu, Hindi, Burmese and Khmer
@@ -71,19 +75,20 @@ _BREAK = re.compile(
 
 
 def clauses(question: str) -> list[str]:
-    """Return the clauses of a question that asks for several things, in order.
+    """Split a question that asks for several things into its clauses.
 
     >>> clauses("Book a table for two, and then send the address to Ann.")
     ['Book a table for two', 'send the address to Ann']
     """
-    parts = _BREAK.split(question[:_LONGEST_QUESTION])
+    parts = _CLAUSE_BREAK.split(question[:_LONGEST_QUESTION])
     return [part.strip() for part in parts if part and not part.isspace()]
 
 
 def words(text: str, *, with_identifiers: bool = True) -> Iterator[str]:
-    """Yield the words of a text in lower case, the parts of each identifier and then the whole of it.
+    """Yield the words of a text in lower case: the parts of each identifier, then the whole identifier.
 
-    Without identifiers, the words are only those that follow each other in the text.
+    With `with_identifiers=False`, whole identifiers are left out, so that adjacent words are adjacent in the
+    text.
 
     >>> list(words("createIssue in GitHub-v2"))
     ['create', 'issue', 'createissue', 'in', 'git', 'hub', 'v', '2', 'githubv2']
@@ -97,42 +102,42 @@ def words(text: str, *, with_identifiers: bool = True) -> Iterator[str]:
         folded = _CONTRACTION.sub("", folded)
     for chunk in _CHUNK.findall(folded):
         if _PLAIN.fullmatch(chunk):
-            yield chunk[:_LONGEST].lower()
+            yield chunk[:_MAX_WORD_LENGTH].lower()
             continue
-        pairs, parts = _split(chunk)
+        pairs, parts = _split_scripts(chunk)
         yield from pairs
         yield from parts
         whole = "".join(parts)
         if with_identifiers and len(parts) > 1 and not whole.isdigit():
-            yield whole[:_LONGEST]
+            yield whole[:_MAX_WORD_LENGTH]
 
 
 def split_identifier(name: str) -> list[str]:
-    """Return the words an identifier is made of, in lower case.
+    """Split an identifier into its words, in lower case.
 
     >>> split_identifier("HTTPServer.list_userIDs2")
     ['http', 'server', 'list', 'user', 'ids', '2']
     """
-    return [part.lower() for part in _parts(fold(name))]
+    return [part.lower() for part in _split_camel_case(fold(name))]
 
 
-def _parts(chunk: str) -> list[str]:
+def _split_camel_case(chunk: str) -> list[str]:
     return _PART.findall(_ACRONYM.sub(r"\1_", chunk))
 
 
-def _split(chunk: str) -> tuple[list[str], list[str]]:
-    """Return the pairs of characters of a chunk's unspaced scripts, and the words of the others."""
+def _split_scripts(chunk: str) -> tuple[list[str], list[str]]:
+    """Return the character bigrams of the scripts without spaces in a chunk, and the words of the rest."""
     pairs: list[str] = []
     rest = chunk
     if not chunk.isascii():
         for run in _UNSPACED.findall(chunk):
             pairs += (run[at : at + 2] for at in range(max(1, len(run) - 1)))
         rest = _UNSPACED.sub("_", chunk)
-    return pairs, [part[:_LONGEST].lower() for part in _parts(rest)]
+    return pairs, [part[:_MAX_WORD_LENGTH].lower() for part in _split_camel_case(rest)]
 
 
 def fold(text: str) -> str:
-    """Return text with compatible characters made one, accents and vowel points taken off; the case stays.
+    """Normalise text to compatibility forms (NFKC) without accents and vowel points; case is kept.
 
     >>> fold("Café №"), fold("Łódź")
     ('Cafe No', 'Lodz')
@@ -143,5 +148,5 @@ def fold(text: str) -> str:
 
 
 def _fold_piece(piece: str) -> str:
-    bare = _LEFT_OUT.sub("", unicodedata.normalize("NFKD", piece))
-    return unicodedata.normalize("NFC", _SPECIAL.sub(lambda found: _SIMPLER[found[0]], bare))
+    bare = _IGNORED_CHARACTERS.sub("", unicodedata.normalize("NFKD", piece))
+    return unicodedata.normalize("NFC", _SPECIAL.sub(lambda found: _SIMPLE_SPELLINGS[found[0]], bare))

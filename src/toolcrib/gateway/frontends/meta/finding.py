@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolcrib.crib import View
-from toolcrib.discovery import IndexView, Page, Result, doubt
+from toolcrib.discovery import IndexView, Page, Result, explain_no_match
 from toolcrib.errors.base import shown
 from toolcrib.execution import Principal
 from toolcrib.gateway.frontends.meta.catalog_summary import CatalogSummary
@@ -106,7 +106,7 @@ class FindHandlers:
         """Return what to say of results of which none fits."""
         if args.get("cursor"):
             return ()
-        unsure = doubt(page, args["query"], self._catalog.counts())
+        unsure = explain_no_match(page, args["query"], self._catalog.counts())
         if unsure is None:
             return ()
         if not unsure.guesses:

@@ -3,7 +3,7 @@
 import pytest
 
 from toolcrib import Tool
-from toolcrib.discovery import LOW_CONFIDENCE, Index, NoMatch, Page, Result, doubt
+from toolcrib.discovery import LOW_CONFIDENCE, Index, NoMatch, Page, Result, explain_no_match
 
 
 @pytest.fixture
@@ -26,20 +26,20 @@ def found(index: Index, query: str, confidence: float) -> Page[Result]:
 
 
 def test_there_is_no_doubt_where_something_fits_or_nothing_is_asked(index: Index) -> None:
-    assert doubt(index.search("history of commits"), "history of commits") is None
-    assert doubt(found(index, "commits", LOW_CONFIDENCE), "commits") is None
-    assert doubt(index.search(" "), " ", index.namespaces()) is None
+    assert explain_no_match(index.search("history of commits"), "history of commits") is None
+    assert explain_no_match(found(index, "commits", LOW_CONFIDENCE), "commits") is None
+    assert explain_no_match(index.search(" "), " ", index.namespaces()) is None
 
 
 def test_guesses_are_told_with_their_namespaces_and_the_others(index: Index) -> None:
     page = found(index, "history of commits", LOW_CONFIDENCE / 2)
-    told = doubt(page, "history of commits", index.namespaces())
+    told = explain_no_match(page, "history of commits", index.namespaces())
     assert told == NoMatch(guesses=True, near=("git",), others=("mail",))
 
 
 def test_where_nothing_is_found_the_names_that_look_alike_come_first(index: Index) -> None:
     nothing = index.search("mial zebra", min_confidence=0.99)
-    assert doubt(nothing, "mial zebra", ["git", "mail"]) == NoMatch(
+    assert explain_no_match(nothing, "mial zebra", ["git", "mail"]) == NoMatch(
         guesses=False, near=("mail",), others=("git",)
     )
-    assert doubt(nothing, "zebra") == NoMatch(guesses=False)
+    assert explain_no_match(nothing, "zebra") == NoMatch(guesses=False)
