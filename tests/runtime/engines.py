@@ -14,7 +14,7 @@ from needs import lack
 from waiting import wait_until
 
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.paths import locked
+from toolcrib.paths import lock_path
 from toolcrib.runtime.owner import own_mark
 from toolcrib.runtime.sandboxes.docker.engine import IMAGE, OWNER, find_engine
 from toolcrib.runtime.sandboxes.docker.image import build_from_host
@@ -94,5 +94,5 @@ def wasm_module(folder: Path) -> Path:
     if find_spec("wasmtime") is None or shutil.which("npm") is None:
         lack("wasmtime")
     found = compiled(folder)
-    with locked(folder, within=300):
+    with lock_path(folder, within=300):
         return found if found.exists() else build_module(folder=folder)

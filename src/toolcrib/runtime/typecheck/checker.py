@@ -69,7 +69,7 @@ class Checker:
         self._sessions.clear()
         with anyio.CancelScope(shield=True):
             for threads in self._threads.values():
-                await threads.idle()
+                await threads.wait_until_idle()
             await self._threads[_ENGINES[0]].run(self._stack.close)
         for threads in self._threads.values():
             threads.end()

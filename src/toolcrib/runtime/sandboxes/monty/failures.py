@@ -22,7 +22,7 @@ from typing import NamedTuple
 from pydantic_monty import MontyCrashedError, MontyError, MontyRuntimeError, MontySyntaxError, ResourceLimits
 
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError, ToolcribError
-from toolcrib.runtime.guest_errors import lacks
+from toolcrib.runtime.guest_errors import unsupported_message
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.request import Limits
 from toolcrib.runtime.sandboxes.monty.wall import MAX_MEMORY
@@ -109,7 +109,11 @@ def read_failure(error: MontyError, job: Job, *, before: int = 0) -> ToolcribErr
     lines = code.splitlines()
     line, column = _clamp_position(frames[-1], lines) if frames else (None, None)
     trace = _format_traceback(frames, lines, message)
-    reason = _shorten(message) + _suggest_call(message) if missing is None else lacks(_shorten(missing))
+    reason = (
+        _shorten(message) + _suggest_call(message)
+        if missing is None
+        else unsupported_message(_shorten(missing))
+    )
     return CodeError(reason, line=line, column=column, traceback=trace, unsupported=missing is not None)
 
 

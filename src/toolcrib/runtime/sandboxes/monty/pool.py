@@ -19,7 +19,7 @@ from pydantic_monty import (
 )
 
 from toolcrib.errors import CodeError, RuntimeUnavailableError, SandboxViolationError, ToolcribError
-from toolcrib.runtime.guest_errors import lacks
+from toolcrib.runtime.guest_errors import unsupported_message
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.sandboxes.monty.calls import Calls
 from toolcrib.runtime.sandboxes.monty.durable import DurableDriver, environment
@@ -99,7 +99,7 @@ class WorkerPool:
         """
         if unsupported := find_unsupported(job.code):
             line, feature = unsupported
-            raise CodeError(lacks(feature), line, unsupported=True)
+            raise CodeError(unsupported_message(feature), line, unsupported=True)
         async with self._turns:
             session = await self._start_session(job)
             try:

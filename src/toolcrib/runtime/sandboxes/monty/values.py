@@ -12,12 +12,12 @@ from typing import Any
 
 from toolcrib.errors import CodeError, LimitExceededError, ValidationError
 from toolcrib.model.plain import MAX_DEPTH, measure
-from toolcrib.runtime.call_values import MAX_ARGUMENTS
+from toolcrib.runtime.call_values import MAX_ARGUMENT_CHARACTERS
 from toolcrib.runtime.guest_errors import GuestError
 
 RETURNED = "`return` outside of a function; leave the value in `__out`"
 _MAX_MESSAGE = 1000
-_MAX_VALUES = MAX_ARGUMENTS // 4
+_MAX_VALUES = MAX_ARGUMENT_CHARACTERS // 4
 """How many values the arguments of one call may hold; more would not fit into the characters that pass."""
 _REPRESENTED = re.compile(r"<(function|coroutine|module|bound method)\b.*>", re.DOTALL)
 """How the engine writes what has no form outside of it."""
@@ -144,7 +144,7 @@ class _ArgumentCopier:
 
     def __init__(self) -> None:
         self._left = _MAX_VALUES
-        self._room = MAX_ARGUMENTS
+        self._room = MAX_ARGUMENT_CHARACTERS
 
     def copy(self, value: Any, depth: int = 0, within: str = "") -> Any:
         self._left -= 1
@@ -172,7 +172,7 @@ class _ArgumentCopier:
     def _check_text(self, value: str, within: str = "") -> str:
         self._room -= len(value)
         if self._room < 0:
-            raise GuestError("ValueError", f"arguments hold more than {MAX_ARGUMENTS:,} characters")
+            raise GuestError("ValueError", f"arguments hold more than {MAX_ARGUMENT_CHARACTERS:,} characters")
         if _CYCLES.get(value, "?") in within:
             message = (
                 f"what contains itself is not, nor is the text {value!r} here, which the engine writes for it"

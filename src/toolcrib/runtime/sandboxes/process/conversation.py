@@ -25,14 +25,14 @@ from anyio.abc import TaskGroup
 from toolcrib.errors import CodeError, LimitExceededError, ToolcribError, ValidationError
 from toolcrib.model.plain import measure
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.call_values import MAX_ARGUMENTS
+from toolcrib.runtime.call_values import MAX_ARGUMENT_CHARACTERS
 from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.request import Limits
 from toolcrib.runtime.sandboxes.process.frames import Channel, FrameError, encode
 
 MAX_IN_FLIGHT = 1024
 """How many calls a guest may have under way, most of them waiting their turn."""
-MAX_CALL_BYTES = MAX_ARGUMENTS + (64 << 10)
+MAX_CALL_BYTES = MAX_ARGUMENT_CHARACTERS + (64 << 10)
 """Size limit of messages, but for the one that carries the value."""
 _VALUE_SPARE = 64 << 10
 _MAX_PATH = 300
