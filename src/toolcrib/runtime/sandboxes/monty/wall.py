@@ -1,7 +1,8 @@
-"""Isolation of the engine's workers: a script that starts one behind bubblewrap and a seccomp filter.
+"""Isolation of the engine's workers: a script that starts one with bubblewrap and a seccomp filter.
 
-The interpreter is the inner wall: code cannot name a file, a socket or a process. This is the outer one, for
-the case that a flaw in the interpreter lets code run as machine code.
+The interpreter is the inner layer: it gives code no access to files, sockets or processes. This is the outer
+layer, for the case that a bug in the interpreter lets code run as machine code. It is a script because the
+engine starts its workers itself, from the path of one program.
 """
 
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.isolation import (
     GUEST_UID,
-    PATIENCE,
+    TRY_TIMEOUT,
     WORKER,
     Bubblewrap,
     compile_filter,
@@ -27,23 +28,23 @@ from toolcrib.runtime.isolation import (
 from toolcrib.runtime.owner import is_gone, own_mark
 
 MAX_MEMORY = 3 << 30
-"""The largest limit of memory that is passed on; one above all of them bounds the worker from outside."""
-_ADDRESS_SPACE = 4 << 20
-"""Kilobytes of address space for a worker, in which the largest heap has room."""
-_DESCRIPTORS = 64
-_FILTER = 9
-"""The descriptor that bubblewrap reads the filter from."""
+"""The largest memory limit for the engine's allocator; the address space limits the worker as a whole."""
+_ADDRESS_SPACE_KILOBYTES = 4 << 20
+"""Room for the largest heap; in kilobytes, as `ulimit -v` takes it."""
+_OPEN_FILES = 64
+_FILTER_FD = 9
+"""The file descriptor from which bubblewrap reads the filter."""
 _PREFIX = "toolcrib-monty-"
 _PRIVATE = 0o700
 
 
 @contextmanager
-def worker_script(parts: Collection[str], *, address_space: int = _ADDRESS_SPACE) -> Iterator[Path]:
-    """Make a script that starts a worker, and pass on its path; leaving the context removes it.
+def worker_script(parts: Collection[str], *, address_space: int = _ADDRESS_SPACE_KILOBYTES) -> Iterator[Path]:
+    """Make a script that starts a worker, and yield its path; the script is removed at the end of the block.
 
     Args:
-        parts: What isolates the worker: `bubblewrap` and `seccomp`, each if it can be used here.
-        address_space: Kilobytes of address space that a worker may take.
+        parts: The layers of isolation, of `bubblewrap` and `seccomp`.
+        address_space: Kilobytes of address space of a worker.
     """
     folder = _make_folder()
     try:
@@ -52,9 +53,9 @@ def worker_script(parts: Collection[str], *, address_space: int = _ADDRESS_SPACE
         line = " ".join(map(shlex.quote, command)) + ' "$@"'
         if "seccomp" in parts:
             syscalls.write_bytes(compile_filter(WORKER))
-            line += f" {_FILTER}<{shlex.quote(str(syscalls))}"
-        limits = ["ulimit -c 0", f"ulimit -n {_DESCRIPTORS}", f"ulimit -v {address_space}"]
-        # how a worker ends is reported by the engine as well
+            line += f" {_FILTER_FD}<{shlex.quote(str(syscalls))}"
+        limits = ["ulimit -c 0", f"ulimit -n {_OPEN_FILES}", f"ulimit -v {address_space}"]
+        # stderr is discarded: the engine itself reports how a worker ended
         lines = ["#!/bin/sh", "exec 2>/dev/null", *limits, f"exec {line}", ""]
         script.write_text("\n".join(lines), encoding="utf-8")
         script.chmod(0o700)
@@ -79,7 +80,7 @@ def monty_binary() -> str:
 
 
 def _plain_command(worker: str) -> Sequence[str]:
-    """Return the command of a worker without a wall, which at least dies with this process."""
+    """Return the command of a worker without isolation, which at least dies with this process."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", worker] if setpriv else [worker]
 
@@ -98,22 +99,22 @@ def _bubblewrap_command(worker: str, parts: Collection[str]) -> Sequence[str]:
         command,
         files=visible,
         capabilities=("CAP_SETPCAP",),
-        filter_fd=_FILTER if "seccomp" in parts else None,
+        filter_fd=_FILTER_FD if "seccomp" in parts else None,
     )
 
 
 @cache
 def _find_libraries(program: Path) -> Sequence[Path]:
     """Return the shared libraries that a program loads; none if it is static."""
-    command = ["ldd", str(program)]  # programs of our own
-    completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
+    command = ["ldd", str(program)]  # trusted programs: ldd may run them
+    completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TRY_TIMEOUT)  # noqa: S603
     words = [word for line in completed.stdout.splitlines() for word in line.split()]
     return [Path(word) for word in words if word.startswith("/") and not word.endswith(":")]
 
 
 @cache
-def wall_here() -> tuple[str, ...]:
-    """Return the parts of the wall that work on this machine, outermost first, tried with a real worker."""
+def find_isolation() -> tuple[str, ...]:
+    """Return the layers of isolation that work here, outermost first, tested with a real worker."""
     for parts in (("bubblewrap", "seccomp"), ("bubblewrap",)):
         if _try_parts(parts):
             return parts
@@ -133,10 +134,10 @@ def _try_parts(parts: tuple[str, ...]) -> bool:
 def _make_folder() -> Path:
     """Make an empty private folder, and remove those of processes that have ended.
 
-    Its name is that of the process that made it, so that the next one can remove what a killed process left.
+    Its name has the mark of this process, by which the next one knows whether it is abandoned.
     """
     own = own_mark()
-    if own is not None:  # where processes can be listed
+    if own is not None:  # processes can be listed here
         _remove_abandoned()
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{own or 'host'}-"))
 
@@ -152,7 +153,7 @@ def _is_abandoned(folder: Path) -> bool:
     """Return whether a folder is ours, and its process has ended."""
     if not is_gone(folder.name.removeprefix(_PREFIX).rpartition("-")[0]):
         return False
-    with suppress(OSError):  # another was faster
+    with suppress(OSError):  # another process has removed it
         found = folder.lstat()
         private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == _PRIVATE
         return private and found.st_uid == os.geteuid()
