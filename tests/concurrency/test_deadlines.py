@@ -31,7 +31,7 @@ def test_anything_else_is_refused(given: Any) -> None:
 async def test_a_deadline_stands_still_while_it_is_paused() -> None:
     with anyio.move_on_after(0.01) as scope:
         deadline = PausableDeadline(scope)
-        with deadline.paused(), deadline.paused():
+        with deadline.pause(), deadline.pause():
             await anyio.sleep(0.05)
         assert scope.deadline < anyio.current_time() + 1
         await anyio.sleep_forever()

@@ -51,7 +51,7 @@ def test_a_loop_that_was_ended_is_replaced() -> None:
 
 def test_a_loop_in_which_something_lives_is_not_replaced() -> None:
     lost = """
-loop.keep()
+loop.bind()
 try:
     loop.call(leave)
 except BaseException as error:

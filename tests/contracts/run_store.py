@@ -139,7 +139,7 @@ class RunStoreContract:
             partial(store.answer, first_lease("a"), "0", b"done"),
             partial(store.end, first_lease("a"), "done", b"", 0, 3.0),
         ):
-            with pytest.raises(StoreError, match="somebody else has taken it over"):
+            with pytest.raises(StoreError, match="another process has taken it over"):
                 write()
         assert store.get("a") == before
         store.answer(taken, "0", b"done")

@@ -26,23 +26,23 @@ def group() -> Iterator[Cgroup]:
 
 
 def test_a_group_holds_what_joins_it(group: Cgroup) -> None:
-    group.limit(memory=64 << 20, pids=5)
-    joins = "; ".join(f"echo 0 > {door}" for door in group.doors)
+    group.set_limits(memory=64 << 20, pids=5)
+    joins = "; ".join(f"echo 0 > {door}" for door in group.procs_files)
     held = subprocess.Popen(["/bin/sh", "-c", f"{joins}; exec sleep 1000"])
     try:
-        wait_until(lambda: all(str(held.pid) in Path(door).read_text().split() for door in group.doors))
+        wait_until(lambda: all(str(held.pid) in Path(door).read_text().split() for door in group.procs_files))
         assert not group.remove()
     finally:
         held.kill()
         held.wait()
-    assert not group.ran_out()
+    assert not group.ran_out_of_memory()
     assert group.remove()
     assert group.remove()
 
 
 def joined(group: Cgroup, program: str) -> "subprocess.Popen[bytes]":
     """Start a program in a group, and return it once it is in."""
-    joins = "; ".join(f"echo 0 > {door}" for door in group.doors)
+    joins = "; ".join(f"echo 0 > {door}" for door in group.procs_files)
     held = subprocess.Popen(["/bin/sh", "-c", f"{joins}; exec {program}"], stdout=subprocess.PIPE)
     assert held.stdout is not None
     assert held.stdout.readline()
@@ -57,12 +57,12 @@ def test_whoever_is_left_in_a_group_is_killed_when_it_is_removed(group: Cgroup) 
 
 
 def test_computing_is_counted(group: Cgroup) -> None:
-    before = group.computed()
+    before = group.cpu_seconds()
     if before is None:
         pytest.skip("needs the right to count the time of the processor")
     with joined(group, f"{sys.executable} -S -c 'print(sum(range(10**6)))'"):
         pass
-    after = group.computed()
+    after = group.cpu_seconds()
     assert after is not None
     assert before < after < before + 60
 
@@ -75,7 +75,7 @@ def left_behind(namespace: str | None = None) -> str:
 def test_groups_of_those_who_see_other_processes_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / left_behind("12345")).mkdir()
     (tmp_path / left_behind()).mkdir()
-    assert Cgroups({"memory": tmp_path}).sweep() == 1
+    assert Cgroups({"memory": tmp_path}).remove_abandoned() == 1
     assert [path.name for path in tmp_path.iterdir()] == [left_behind("12345")]
 
 
@@ -87,7 +87,7 @@ def test_those_who_are_left_by_a_process_that_was_killed_are_killed() -> None:
     for folder in set(folders.values()):
         folder.mkdir()
     with joined(Cgroup(folders), "sh -c 'echo up; exec sleep 1000'") as held:
-        assert found.sweep() == len(set(folders.values()))
+        assert found.remove_abandoned() == len(set(folders.values()))
     assert held.returncode == -signal.SIGKILL
 
 
@@ -104,24 +104,24 @@ def test_a_kernel_that_kills_groups_is_asked_to(tmp_path: Path) -> None:
 
 def test_the_time_of_either_version_is_read(tmp_path: Path) -> None:
     group = Cgroup({"cpuacct": tmp_path})
-    assert group.computed() is None
+    assert group.cpu_seconds() is None
     (tmp_path / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
-    assert group.computed() == 1.5
+    assert group.cpu_seconds() == 1.5
     (tmp_path / "cpuacct.usage").write_text("2500000000\n")
-    assert group.computed() == 2.5
+    assert group.cpu_seconds() == 2.5
 
 
 def test_memory_that_is_used_up_is_told(group: Cgroup) -> None:
-    group.limit(memory=32 << 20, pids=5)
-    joins = "; ".join(f"echo 0 > {door}" for door in group.doors)
+    group.set_limits(memory=32 << 20, pids=5)
+    joins = "; ".join(f"echo 0 > {door}" for door in group.procs_files)
     program = f"exec {sys.executable} -S -c 'x = bytearray(200 << 20)'"
     assert subprocess.run(["/bin/sh", "-c", f"{joins}; {program}"], check=False).returncode == -signal.SIGKILL
-    assert group.ran_out()
+    assert group.ran_out_of_memory()
 
 
 def test_limits_may_be_raised_and_lowered(group: Cgroup) -> None:
     for memory in (32 << 20, 128 << 20, 64 << 20):
-        group.limit(memory=memory, pids=5)
+        group.set_limits(memory=memory, pids=5)
         texts = [
             path.read_text().strip()
             for path in group.folders["memory"].glob("memory.*")
@@ -139,7 +139,7 @@ def test_the_groups_of_a_process_that_was_killed_are_removed() -> None:
     assert all(path.is_dir() for path in left)
     found = find_cgroups()
     assert not any(path.exists() for path in left)
-    assert found.sweep() == 0
+    assert found.remove_abandoned() == 0
 
 
 def test_the_groups_of_a_process_that_lives_are_kept(group: Cgroup) -> None:
@@ -150,25 +150,25 @@ def test_the_groups_of_a_process_that_lives_are_kept(group: Cgroup) -> None:
 def test_the_limits_of_the_second_version_are_written(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("max")
     group = Cgroup({"memory": tmp_path, "pids": tmp_path})
-    group.limit(memory=1234, pids=7)
+    group.set_limits(memory=1234, pids=7)
     assert (tmp_path / "memory.max").read_text() == "1234"
     assert (tmp_path / "memory.swap.max").read_text() == "0"
     assert (tmp_path / "pids.max").read_text() == "7"
-    assert group.doors == (str(tmp_path / "cgroup.procs"),)
+    assert group.procs_files == (str(tmp_path / "cgroup.procs"),)
 
 
 def test_the_events_of_the_second_version_are_read(tmp_path: Path) -> None:
     group = Cgroup({"memory": tmp_path})
-    assert not group.ran_out()
+    assert not group.ran_out_of_memory()
     (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 3\noom 1\noom_kill 1\noom_group_kill 0\n")
-    assert group.ran_out()
+    assert group.ran_out_of_memory()
     (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 3\noom 0\noom_kill 0\n")
-    assert not group.ran_out()
+    assert not group.ran_out_of_memory()
 
 
 def test_one_that_only_counts_processes_says_nothing_of_memory(tmp_path: Path) -> None:
     group = Cgroup({"pids": tmp_path})
-    assert not group.limit(memory=1, pids=2).ran_out()
+    assert not group.set_limits(memory=1, pids=2).ran_out_of_memory()
 
 
 def test_both_controllers_of_the_second_version_share_a_folder(tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ async def test_stored_answer_is_unchanged_after_resumption(value: Any) -> None:
 
     await journal.call("1", "desk:look", {"given": value}, make)
     await journal.flush()
-    [before] = RunJournal(store, signer, stored(store)).answered()
-    assert repr((before.args, before.give().structured)) == repr(({"given": value}, value))
+    [before] = RunJournal(store, signer, stored(store)).answered_calls()
+    assert repr((before.args, before.replay().structured)) == repr(({"given": value}, value))
 
 
 def stored(store: MemoryRunStore) -> StoredRun:
@@ -85,7 +85,7 @@ async def test_repeated_call_keeps_its_place_in_the_sequence() -> None:
 
     await journal.call("y", "desk:send", {}, make)
     await journal.flush()
-    assert [each.key for each in RunJournal(store, signer, stored(store)).answered()] == ["x", "y", "z"]
+    assert [each.key for each in RunJournal(store, signer, stored(store)).answered_calls()] == ["x", "y", "z"]
 
 
 @pytest.mark.parametrize("field", ["state", "sequence"])
@@ -169,7 +169,7 @@ async def test_answers_and_states_of_any_size_are_stored_in_order(tmp_path: Path
     run = store.get("a")
     assert run is not None
     again = RunJournal(store, signer, run)
-    given = {each.key: each.give().structured for each in again.answered()}
+    given = {each.key: each.replay().structured for each in again.answered_calls()}
     assert given == {str(number): str(number) * size for number in range(9)}
     assert again.state == bytes(size)
     store.close()

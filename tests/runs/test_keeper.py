@@ -35,7 +35,7 @@ async def suspend_after_an_uncertain_call(keeper: RunKeeper) -> str:
     async def lose_the_answer() -> Any:
         raise KeyboardInterrupt
 
-    async with keeper.held(journal):
+    async with keeper.release_after(journal):
         with pytest.raises(KeyboardInterrupt):
             await journal.call("0", "desk:look", {}, lose_the_answer)
     return journal.run_id
@@ -65,7 +65,7 @@ async def test_resume_with_an_outdated_lease_is_refused(keeper: RunKeeper) -> No
 
     async def go_on_meanwhile(tool_id: str) -> bool:  # noqa: ARG001 - a hook of `resume`
         journal = await resume(keeper, run_id, repeat)
-        async with keeper.held(journal):  # which lets go of the run, as a cancelled one does
+        async with keeper.release_after(journal):  # releases the run, as a cancelled one does
             for key in ("0", "1"):
                 await journal.call(key, "desk:look", {}, make)
         return True
@@ -117,7 +117,7 @@ async def test_call_cancelled_while_it_is_stored_leaves_a_resumable_run() -> Non
         await anyio.lowlevel.checkpoint()
         return 1
 
-    async with keeper.held(journal):
+    async with keeper.release_after(journal):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(journal.call, "0", "desk:look", {}, make)
             await until(store.begun.is_set)
@@ -126,7 +126,7 @@ async def test_call_cancelled_while_it_is_stored_leaves_a_resumable_run() -> Non
         await journal.call("1", "desk:look", {}, make)
     resumed = await resume(keeper, journal.run_id, repeat)
     assert list(resumed.uncertain) == ["0"]
-    assert [each.key for each in resumed.answered()] == ["1"]
+    assert [each.key for each in resumed.answered_calls()] == ["1"]
 
 
 async def test_run_whose_answer_cannot_be_stored_is_released() -> None:

@@ -15,10 +15,10 @@ from waiting import wait_until
 
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.isolation.owner import own_mark
-from toolcrib.paths import locked
-from toolcrib.runtime.sandboxes.docker.engine import IMAGE, OWNER, find_engine
+from toolcrib.paths import lock_path
+from toolcrib.runtime.sandboxes.docker.engine import IMAGE, OWNER_LABEL, find_engine
 from toolcrib.runtime.sandboxes.docker.image import build_from_host
-from toolcrib.runtime.sandboxes.wasm.module import build_module, compiled
+from toolcrib.runtime.sandboxes.wasm.module import build_module, compiled_path
 
 ENGINE = "TOOLCRIB_TEST_ENGINE"
 """The variable that names the socket of another engine, such as `unix:///run/podman/podman.sock`."""
@@ -82,7 +82,7 @@ def answers() -> bool:
 def running(*, own: bool = False) -> list[str]:
     """Return the guests that run in the engine, or those of this process."""
     engine = find_engine("docker")
-    label = f"{OWNER}={own_mark()}" if own else OWNER
+    label = f"{OWNER_LABEL}={own_mark()}" if own else OWNER_LABEL
     try:
         return [found["Id"] for found in engine.client.containers(filters={"label": label})]
     finally:
@@ -93,6 +93,6 @@ def wasm_module(folder: Path) -> Path:
     """Return the compiled module, which is made once and kept in a folder."""
     if find_spec("wasmtime") is None or shutil.which("npm") is None:
         lack("wasmtime")
-    found = compiled(folder)
-    with locked(folder, within=300):
+    found = compiled_path(folder)
+    with lock_path(folder, within=300):
         return found if found.exists() else build_module(folder=folder)

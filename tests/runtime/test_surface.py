@@ -8,7 +8,7 @@ from effort import at_most
 from toolcrib import Crib
 from toolcrib.model import LocalBackend, Tool
 from toolcrib.runtime import Catalogue, GuestError
-from toolcrib.runtime.surface import EmptyCatalogue, Surface, mentioned
+from toolcrib.runtime.surface import EmptyCatalogue, Surface, find_mentions
 
 
 def crib_of(*ids: str, **fields: Any) -> Crib:
@@ -46,7 +46,7 @@ def surface(code: str, *ids: str) -> Surface:
     ],
 )
 def test_mentioned_finds_names_with_their_attributes(code: str, name: str, attributes: set[str]) -> None:
-    assert mentioned(code)[name] == attributes
+    assert find_mentions(code)[name] == attributes
 
 
 @pytest.mark.attack
@@ -55,7 +55,7 @@ def test_mentioned_finds_names_with_their_attributes(code: str, name: str, attri
 )
 def test_mentioned_is_linear_for_hostile_code(code: str) -> None:
     with at_most(2.0):
-        assert len(mentioned(code)) <= 1
+        assert len(find_mentions(code)) <= 1
 
 
 def test_surface_has_only_mentioned_names() -> None:

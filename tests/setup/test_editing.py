@@ -23,7 +23,7 @@ from toolcrib.crib.config.reading import parse_jsonc
 from toolcrib.errors import ConfigError
 from toolcrib.redaction import secrets_in
 from toolcrib.setup.editing import ABSENT, Edit, add_server, backups, edit_servers, remove_server
-from toolcrib.setup.editing.edit import locked
+from toolcrib.setup.editing.edit import lock_path
 from toolcrib.setup.editing.jsonc import remove_json, set_json
 from toolcrib.setup.editing.secrets import without_secrets
 from toolcrib.setup.editing.servers import own_entry
@@ -461,7 +461,7 @@ def test_servers_that_are_added_at_once_are_all_there(tmp_path: Path, name: str)
 def test_a_lock_that_is_never_given_back_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     edit = add_server(tmp_path / "mcp.json", "a", UVX)
     hours = count(step=3600)
-    with locked(tmp_path), monkeypatch.context() as patch:
+    with lock_path(tmp_path), monkeypatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: next(hours))  # an hour goes by between two looks
         with pytest.raises(ConfigError, match="another process is changing it, and does not end"):
             edit.write()

@@ -1,7 +1,8 @@
-"""What task groups do not cover: background tasks, calls from threads into the loop, who cancels whom.
+"""Background tasks, calls from threads into the event loop, and checks for cancellation.
 
-Task groups and cancel scopes may not be held across the `yield` of an iterator that others leave when they
-like, so a stream runs its tool in a task of its own. This is the only module that knows the event loop.
+anyio starts tasks in task groups alone, and a task group or cancel scope must not stay open across the
+`yield` of an async generator: its consumer may stop at any time, in another task. A stream therefore runs its
+tool in a `Background` task, made with asyncio.
 """
 
 import asyncio  # noqa: TID251 - anyio starts tasks in task groups alone, and waits for a loop that may be gone
@@ -15,18 +16,18 @@ import anyio
 import anyio.lowlevel
 
 T = TypeVar("T")
-_KEPT: set["asyncio.Task[Any]"] = set()
-"""The event loop holds its tasks weakly: a task that nobody holds may vanish while it runs."""
-_CLOSING_TIME = 5.0
-"""How long a task that is asked to stop is waited for; handlers may take their time to clean up."""
-_LOOK_AGAIN = 1.0
-"""How often a thread that waits for the loop looks whether there still is one."""
+# The event loop holds only weak references: a task without another one may be collected while it runs.
+_RUNNING_TASKS: set["asyncio.Task[Any]"] = set()
+_STOP_TIMEOUT = 5.0
+"""Seconds that a cancelled task has for its cleanup, such as closing files."""
+_LOOP_CHECK_SECONDS = 1.0
+"""How often a waiting thread checks that the loop has not been closed, which completes no future."""
 
 
 class Background:
-    """Runs one asynchronous function in a task of its own, until it returns or is stopped.
+    """Runs one asynchronous function in its own task, until it returns or is stopped.
 
-    What it raises is lost: the function must catch and keep what matters.
+    Exceptions are lost: the function must catch and store those that matter.
     """
 
     def __init__(self, work: Callable[[], Awaitable[Any]]) -> None:
@@ -34,15 +35,15 @@ class Background:
         self._ended = anyio.Event()
         self._work = work
         task = asyncio.get_running_loop().create_task(self._run())
-        _KEPT.add(task)
-        task.add_done_callback(_KEPT.discard)
+        _RUNNING_TASKS.add(task)
+        task.add_done_callback(_RUNNING_TASKS.discard)
 
     async def wait(self) -> None:
         """Wait until the function has returned."""
         await self._ended.wait()
 
-    async def stop(self, within: float = _CLOSING_TIME) -> None:
-        """Cancel the task, and wait a few seconds for its cleanup."""
+    async def stop(self, within: float = _STOP_TIMEOUT) -> None:
+        """Cancel the task, and wait at most `within` seconds for its cleanup."""
         self._scope.cancel()
         with anyio.move_on_after(within, shield=True):
             await self._ended.wait()
@@ -58,7 +59,7 @@ class Background:
 async def abandon_after(grace: float, call: Callable[[], Awaitable[T]]) -> T:
     """Await a call; if the caller is cancelled, the call is cancelled and has `grace` seconds to end.
 
-    The call runs in a task of its own, so that one that does not end when cancelled can be left behind.
+    The call runs in its own task, so that a call that ignores its cancellation can be abandoned.
     """
     scope = anyio.CancelScope()
 
@@ -69,10 +70,11 @@ async def abandon_after(grace: float, call: Callable[[], Awaitable[T]]) -> T:
 
     task = asyncio.get_running_loop().create_task(run())
     try:
+        # not `await task`, by which the cancellation would reach the task before its scope
         await asyncio.wait({task})
     except BaseException:
-        _KEPT.add(task)
-        task.add_done_callback(_drop)
+        _RUNNING_TASKS.add(task)
+        task.add_done_callback(_discard_task)
         scope.cancel()
         with anyio.move_on_after(grace, shield=True):
             await asyncio.wait({task})
@@ -82,32 +84,32 @@ async def abandon_after(grace: float, call: Callable[[], Awaitable[T]]) -> T:
     return task.result()
 
 
-def _drop(task: "asyncio.Task[Any]") -> None:
-    """Forget an abandoned task; its failure is read, or the event loop would report it."""
-    _KEPT.discard(task)
+def _discard_task(task: "asyncio.Task[Any]") -> None:
+    """Forget an abandoned task that has ended."""
+    _RUNNING_TASKS.discard(task)
     if not task.cancelled():
-        task.exception()
+        task.exception()  # otherwise asyncio logs that it was never retrieved
 
 
-async def result_of(future: "Future[T]") -> T:
-    """Await the result of a future of a thread; cancelling this cancels work that has not begun."""
+async def await_future(future: "Future[T]") -> T:
+    """Await the future of a thread; a cancelled wait cancels work that has not begun."""
     return await asyncio.wrap_future(future)
 
 
 class Loop:
-    """The running event loop, for threads that submit work to it; it may stop before they do."""
+    """The running event loop, for threads that submit work to it and may outlive it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
     @property
-    def is_here(self) -> bool:
-        """Whether the caller is in the thread of the loop."""
+    def is_current_thread(self) -> bool:
+        """Whether the caller runs in the thread of the loop."""
         return threading.get_ident() == self._thread
 
     def start(self, work: Callable[[], Awaitable[None]]) -> "Future[None] | None":
-        """Start an asynchronous function in the loop; return None if the loop has ended."""
+        """Start an asynchronous function in the loop; return None if the loop is closed."""
 
         async def run() -> None:
             await work()
@@ -116,17 +118,17 @@ class Loop:
         try:
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError:
-            coroutine.close()
+            coroutine.close()  # otherwise Python warns that it was never awaited
             return None
 
     def wait_for(self, future: "Future[None]") -> None:
-        """Wait, in a thread, for work that was started; ends too when the loop ends or the wait is cancelled.
+        """Wait in a thread for started work, and raise its exception.
 
-        What the function raised is raised here.
+        The wait also ends when the loop is closed or the work is cancelled.
         """
         while not future.done() and not self._loop.is_closed():
             with suppress(TimeoutError, CancelledError):
-                future.exception(_LOOK_AGAIN)
+                future.exception(_LOOP_CHECK_SECONDS)
         if future.done() and not future.cancelled():
             future.result()
 
@@ -134,9 +136,10 @@ class Loop:
 def is_being_cancelled() -> bool:
     """Return whether this task is being cancelled, and not only something that it awaits.
 
-    A handler that awaits a future which another handler cancelled gets the very same exception as one whose
-    caller has given up.
+    A handler that awaits a future which another handler cancelled gets the same exception as one whose caller
+    has cancelled it.
     """
+    # anyio reports a cancelled scope as the deadline -inf, asyncio counts requests on the task; either may be
     if anyio.current_effective_deadline() == float("-inf"):
         return True
     task = asyncio.current_task()
@@ -144,7 +147,7 @@ def is_being_cancelled() -> bool:
 
 
 async def yield_to_cancellation() -> None:
-    """Raise a pending cancellation: a handler may have swallowed it, or turned it into an error."""
+    """Raise a pending cancellation, which a handler may have suppressed or turned into another exception."""
     await anyio.lowlevel.checkpoint_if_cancelled()
     if is_being_cancelled():
         raise asyncio.CancelledError

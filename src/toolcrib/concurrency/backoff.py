@@ -17,7 +17,7 @@ class Backoff:
     >>> backoff.next()
     0.5
 
-    Jitter keeps many who failed together from coming back together.
+    With jitter, clients that failed at the same moment do not all retry at the same moment.
     """
 
     __slots__ = ("_chance", "_factor", "_first", "_jitter", "_longest", "_pause")

@@ -11,8 +11,8 @@ import anyio
 from toolcrib.errors import Problem, ValidationError
 from toolcrib.errors.base import shown
 
-LONGEST_PAUSE = 600.0
-"""Longest pause of a deadline in seconds: a person who never answers must not hold a call for good."""
+MAX_PAUSE_SECONDS = 600.0
+"""Longest pause of a deadline: without it a person who never answers would keep a call open for ever."""
 
 
 def check_timeout(value: Any) -> float:
@@ -35,7 +35,7 @@ def check_timeout(value: Any) -> float:
 
 @dataclass(slots=True)
 class PausableDeadline:
-    """The deadline of a cancel scope, which can be paused while a person answers."""
+    """A deadline of a cancel scope that can be paused while a person answers."""
 
     _scope: anyio.CancelScope
     _left: float = 0.0
@@ -44,14 +44,15 @@ class PausableDeadline:
     """Pauses that have not ended."""
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Pause the deadline until the end of this block and of all others entered meanwhile.
+    def pause(self) -> Iterator[None]:
+        """Pause the deadline until this block, and every block entered meanwhile, has ended.
 
-        A pause that takes longer than `LONGEST_PAUSE` goes on at the expense of that time.
+        After `MAX_PAUSE_SECONDS` the deadline runs on, although the block has not ended.
         """
         if self._pauses == 0:
             self._left = self._scope.deadline - anyio.current_time()
-            self._scope.deadline += LONGEST_PAUSE
+            # moved rather than removed, so that the scope itself ends a pause that is too long
+            self._scope.deadline += MAX_PAUSE_SECONDS
         self._pauses += 1
         try:
             yield

@@ -1,4 +1,4 @@
-"""A limiter for several owners that take turns, so that none of them gets all slots."""
+"""A concurrency limit that several owners share fairly: none of them gets all slots."""
 
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Hashable
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import anyio
 
-_KEPT_FREE = 4
-"""One of so many slots, and at least one of several, is kept free for the others by each owner."""
+_RESERVE_DIVISOR = 4
+"""A quarter of the slots, and at least one of several, stays free for the other owners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ def share_of_one(total: int) -> int:
     >>> [share_of_one(total) for total in (1, 2, 4, 64)]
     [1, 1, 3, 48]
     """
-    return max(1, total - max(1, total // _KEPT_FREE))
+    return max(1, total - max(1, total // _RESERVE_DIVISOR))
 
 
 def group_of(owner: Hashable | None) -> Hashable | None:
@@ -34,10 +34,10 @@ def group_of(owner: Hashable | None) -> Hashable | None:
 
 
 class FairSlots:
-    """Lets `total` tasks run at once; the next is one of the owner with the fewest running.
+    """Lets `total` tasks run at once; a free slot goes to the owner with the fewest running tasks.
 
-    Of owners with as many, it is the one that was served longest ago. No owner takes all slots, nor does a
-    group of members, nor a member all that its group may have. The owner None is the program itself: its
+    Among equal owners it goes to the one that was served longest ago. An owner or a group cannot take all
+    slots, and a member cannot take the whole share of its group. The owner None is the program itself: its
     tasks wait as others do, but may take all slots.
     """
 
@@ -50,7 +50,7 @@ class FairSlots:
         """How many slots each group has; an owner by itself is a group of its own."""
         self._waiting: dict[Hashable | None, deque[anyio.Event]] = {}
         self._served: dict[Hashable | None, int] = {}
-        """When owners that are here got their last slot, in slots given."""
+        """For each present owner, the value of `_given` when it got its last slot: a clock without time."""
         self._given = 0
 
     def waiting(self) -> dict[Hashable | None, int]:
@@ -84,7 +84,7 @@ class FairSlots:
         try:
             await admitted.wait()
         except BaseException:
-            if admitted.is_set():  # it was admitted and cancelled at one time
+            if admitted.is_set():  # admitted and cancelled at the same time: the slot is ours to return
                 self.release(owner)
             else:
                 self._remove_waiter(owner, admitted)
@@ -100,9 +100,12 @@ class FairSlots:
         """Return a slot of an owner, and grant it to the next waiter."""
         self._running[owner] -= 1
         self._of_group[group_of(owner)] -= 1
+        # Usually one waiter gets the slot that was returned. The loop is for a release that lifts an owner
+        # below its share while other slots are free.
         while ready := [each for each in self._waiting if self.has_room(each)]:
             chosen = min(ready, key=self._priority_of)
             first = self._waiting[chosen][0]
+            # granted here and not by the woken task, or a task that comes in between would take the slot
             self._grant_slot(chosen)
             self._remove_waiter(chosen, first)
             first.set()

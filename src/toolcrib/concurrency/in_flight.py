@@ -15,7 +15,7 @@ class InFlight:
     def __init__(self) -> None:
         self._count = 0
         self._none: anyio.Event | None = None
-        """Set when nobody is left; there is one while somebody waits for it."""
+        """Set when the count reaches zero; exists only while a task waits for that."""
 
     def __len__(self) -> int:
         return self._count
@@ -29,9 +29,9 @@ class InFlight:
             self._none.set()
             self._none = None
 
-    async def over(self, within: float) -> None:
+    async def wait_until_none(self, within: float) -> None:
         """Wait until no call is in flight, for at most `within` seconds."""
         with anyio.move_on_after(within):
-            while self._count:
+            while self._count:  # a call may begin between the event and this task
                 self._none = self._none or anyio.Event()
                 await self._none.wait()

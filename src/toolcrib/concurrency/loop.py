@@ -1,4 +1,9 @@
-"""Event loops in their own threads for synchronous programs, and worker threads for asynchronous ones."""
+"""An event loop in a thread for synchronous programs, and worker threads for asynchronous ones.
+
+`LoopThread` is more than an anyio `BlockingPortal` because a synchronous program may fork, exit inside a
+call, be interrupted while it waits, or drop the object without closing it. In each case waiting threads must
+get an error instead of hanging, and the interpreter must be able to exit.
+"""
 
 import os
 import threading
@@ -17,7 +22,7 @@ T = TypeVar("T")
 
 
 class LoopEndedError(Exception):
-    """The loop has ended; `reason` tells whether it was closed before or during the call, or was lost."""
+    """The event loop was closed before or during the call, or is lost; `reason` says which."""
 
     def __init__(self, reason: Literal["closed", "closed meanwhile", "forked", "stopped"]) -> None:
         super().__init__(reason)
@@ -27,9 +32,9 @@ class LoopEndedError(Exception):
 class LoopThread:
     """Runs asynchronous functions for any thread in one event loop; the first call starts its thread.
 
-    The thread ends with `close`, with an object that nobody holds any more, and with the interpreter; what
-    runs at that time is cancelled. After a fork, and after something that ended the loop, such as an exit,
-    another is started, unless something lives in the loop.
+    The thread ends with `close`, when this object is collected, and with the interpreter; running functions
+    are then cancelled. After a fork, or when a function ended the loop (such as by `SystemExit`), the next
+    call starts another loop, unless `bind` has forbidden that.
     """
 
     def __init__(self) -> None:
@@ -39,75 +44,76 @@ class LoopThread:
         self._end: weakref.finalize[..., LoopThread] | None = None
         self._process = 0
         self._is_closed = False
-        self._is_needed = False
+        self._is_bound = False
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Run an asynchronous function and return its result; an interrupt of the wait cancels it.
 
         Raises:
-            LoopEndedError: the loop is closed, is closed meanwhile, or is lost with what lives in it.
+            LoopEndedError: the loop was closed before or during the call, or is lost and bound.
         """
         work = _Work(function)
         try:
-            return work.result_in(self._running())
-        except _NotRunningError as error:  # it was ended by what it ran, such as an exit, or at this moment
-            self._forget(error.portal)
-            return work.result_in(self._running())
+            return work.run_in(self._get_portal())
+        except _NotRunningError as error:  # another call has ended the loop; this one has not begun
+            self._forget_portal(error.portal)
+            return work.run_in(self._get_portal())
 
     def is_this_thread(self) -> bool:
         """Return whether the caller is in the thread of the loop, where waiting for it would deadlock."""
         return threading.current_thread() is self._thread
 
-    def keep(self) -> None:
-        """Bind the thread to this loop: objects live in it, so that no new one may replace it."""
-        self._is_needed = True
+    def bind(self) -> None:
+        """Forbid to replace the loop by a new one, because objects are bound to it."""
+        self._is_bound = True
 
     def close(self) -> None:
-        """End the thread; later calls raise `LoopEndedError`."""
+        """End the thread and wait for it; later calls raise `LoopEndedError`."""
         with self._lock:
             self._is_closed = True
             end, self._end, self._portal = self._end, None, None
         if end is not None:
             end()
 
-    def _running(self) -> BlockingPortal:
+    def _get_portal(self) -> BlockingPortal:
+        """Return the portal of the running loop; start one if there is none."""
         with self._lock:
             if self._is_closed:
                 raise LoopEndedError("closed")
             if self._portal is not None and self._process != os.getpid():
-                self._lose("forked")  # a fork has the objects, but not the thread
+                self._drop_portal("forked")  # a child process has a copy of the objects, but not the thread
             if self._portal is None:
-                self._thread, self._portal = _start()
+                self._thread, self._portal = _start_loop()
                 self._process = os.getpid()
-                self._end = weakref.finalize(self, _end, self._thread, self._portal, self._process)
+                self._end = weakref.finalize(self, _end_loop, self._thread, self._portal, self._process)
             return self._portal
 
-    def _forget(self, portal: BlockingPortal) -> None:
+    def _forget_portal(self, portal: BlockingPortal) -> None:
         with self._lock:
             if self._portal is portal:
-                self._lose("stopped")
+                self._drop_portal("stopped")
 
-    def _lose(self, reason: Literal["forked", "stopped"]) -> None:
-        if self._is_needed:
+    def _drop_portal(self, reason: Literal["forked", "stopped"]) -> None:
+        if self._is_bound:
             raise LoopEndedError(reason)
         if self._end is not None:
-            self._end.detach()
+            self._end.detach()  # the thread is gone, and joining it would hang
         self._end = self._portal = None
 
 
-def _start() -> tuple[threading.Thread, BlockingPortal]:
+def _start_loop() -> tuple[threading.Thread, BlockingPortal]:
     """Start a thread with an event loop that ends when its portal is stopped."""
     begun: Future[BlockingPortal] = Future()
 
-    async def live() -> None:
+    async def serve() -> None:
         async with BlockingPortal() as portal:
             begun.set_result(portal)
             await portal.sleep_until_stopped()
 
     def run() -> None:
         try:
-            anyio.run(live)
-        except BaseException as error:  # noqa: BLE001 - whoever asked for what ends a loop has been answered
+            anyio.run(serve)
+        except BaseException as error:  # noqa: BLE001 - the call that ended the loop has its result; nothing is left to tell
             if not begun.done():
                 begun.set_exception(error)
 
@@ -116,20 +122,20 @@ def _start() -> tuple[threading.Thread, BlockingPortal]:
     return thread, begun.result()
 
 
-def _end(thread: threading.Thread, portal: BlockingPortal, process: int) -> None:
-    """End a thread, and wait for it."""
+def _end_loop(thread: threading.Thread, portal: BlockingPortal, process: int) -> None:
+    """End the thread of a loop, and wait for it."""
     if process != os.getpid():
         return
-    if threading.current_thread() is thread:  # the collector may come by anywhere
-        threading.Thread(target=_end, args=(thread, portal, process), daemon=True).start()
+    if threading.current_thread() is thread:  # garbage may be collected in any thread, and none joins itself
+        threading.Thread(target=_end_loop, args=(thread, portal, process), daemon=True).start()
         return
     with suppress(RuntimeError, CancelledError):  # it has ended by itself, or has begun to
-        portal.call(portal.stop, True)  # noqa: FBT003 - cancel what runs; it is passed on by position
+        portal.call(portal.stop, True)  # noqa: FBT003 - cancel running functions; `call` takes no keywords
     thread.join()
 
 
 class _NotRunningError(Exception):
-    """The loop has ended, or does not accept work any more."""
+    """The loop has ended, or no longer accepts work, and the function has not begun."""
 
     def __init__(self, portal: BlockingPortal) -> None:
         super().__init__()
@@ -137,22 +143,22 @@ class _NotRunningError(Exception):
 
 
 class _Work(Generic[T]):
-    """A function that a thread runs in an event loop; the thread may be interrupted while it waits."""
+    """A function to run in an event loop for a thread, which may be interrupted while it waits."""
 
     def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
         self._function = function
         self._scope: anyio.CancelScope | None = None
         self._is_begun = False
-        self._is_given_up = False
+        self._is_cancelled = False
 
-    def result_in(self, portal: BlockingPortal) -> T:
+    def run_in(self, portal: BlockingPortal) -> T:
         """Run the function in a loop and return its result; an interrupt of the wait cancels it."""
         result: Future[T] | None = None
         try:
             result = portal.start_task_soon(self._run)
             return result.result()
         except CancelledError as error:
-            if not self._is_begun:
+            if not self._is_begun:  # safe to run in another loop: no part of it has run
                 raise _NotRunningError(portal) from error
             raise LoopEndedError("closed meanwhile") from error
         except BaseException as error:
@@ -160,20 +166,20 @@ class _Work(Generic[T]):
                 raise _NotRunningError(portal) from error
             if result is None or not result.done():
                 with suppress(RuntimeError):  # the loop has ended, and the work with it
-                    portal.start_task_soon(self._give_up)
+                    portal.start_task_soon(self._cancel)
             raise
 
     async def _run(self) -> T:
-        await checkpoint_if_cancelled()  # by a loop that is about to end
+        await checkpoint_if_cancelled()  # a loop that is about to end cancels tasks before their first step
         self._is_begun = True
         with anyio.CancelScope() as self._scope:
-            if self._is_given_up:
+            if self._is_cancelled:
                 self._scope.cancel()
             return await self._function()
-        raise CancelledError  # which nobody waits for
+        raise CancelledError  # the scope was cancelled by `_cancel`, whose thread no longer waits
 
-    def _give_up(self) -> None:
-        self._is_given_up = True
+    def _cancel(self) -> None:
+        self._is_cancelled = True
         if self._scope is not None:
             self._scope.cancel()
 
@@ -183,7 +189,7 @@ async def in_thread(function: Callable[..., T], *args: object) -> T:
     return await to_thread.run_sync(function, *args, abandon_on_cancel=True)
 
 
-def stop_if_given_up() -> None:
-    """End the work of this worker thread if its caller was cancelled; call it between steps."""
-    with suppress(RuntimeError):  # this is no worker thread, and nobody can give up
+def stop_if_abandoned() -> None:
+    """Raise in a worker thread whose caller was cancelled; call it between the steps of long work."""
+    with suppress(RuntimeError):  # not a worker thread of anyio
         check_cancelled()

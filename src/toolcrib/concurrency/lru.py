@@ -16,9 +16,9 @@ class _Entry(NamedTuple, Generic[V]):
 
 
 class LruCache(Generic[K, V]):
-    """A cache that drops the least recently used entries when it has too many, or too heavy ones.
+    """A cache that drops the least recently used entries when their number or total weight is too high.
 
-    What is weighed, such as bytes, is up to the user of the cache. A value is never None.
+    The caller of `put` chooses the unit of weight, such as bytes. None cannot be a value: it means no entry.
 
     >>> cache = LruCache[str, int](max_entries=2)
     >>> cache.put("a", 1), cache.put("b", 2), cache.get("a"), cache.put("c", 3)
@@ -44,8 +44,8 @@ class LruCache(Generic[K, V]):
         return key in self._entries
 
     def __iter__(self) -> Iterator[K]:
-        """Iterate over the keys as they are at the moment, the least recently used first."""
-        with self._lock:
+        """Iterate over a copy of the keys, the least recently used first."""
+        with self._lock:  # a copy, since other threads may change the cache during the iteration
             return iter(list(self._entries))
 
     def values(self) -> list[V]:
@@ -65,7 +65,7 @@ class LruCache(Generic[K, V]):
     def put(self, key: K, value: V, weight: int = 0) -> list[V]:
         """Add or replace a value, and return those that were dropped to make room.
 
-        A value that is too heavy by itself is not kept, and takes nobody's place.
+        A value heavier than the whole cache is not stored, and drops no other.
         """
         with self._lock:
             self._remove(key)

@@ -1,4 +1,8 @@
-"""Worker threads: daemon threads for functions that may hang, and threads that live with their owner."""
+"""Two pools of worker threads beside those of anyio.
+
+`Threads` is for functions that may hang: its daemon threads do not keep a program from ending. `OwnedThreads`
+is for functions whose effect is tied to their thread, such as starting a child with `PR_SET_PDEATHSIG`.
+"""
 
 import os
 import threading
@@ -22,28 +26,29 @@ _Queue = SimpleQueue[_Work | None]
 class Threads:
     """A pool of daemon threads, started on demand; jobs wait in the order of their submission.
 
-    The pools of the standard library are joined when a program ends: a function that hangs would keep it from
-    ending. In a process that was forked off, threads are started anew.
+    `ThreadPoolExecutor` joins its threads when the interpreter exits, so a function that hangs would keep the
+    program from ending. A forked process starts threads of its own.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._queue: _Queue = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._started = 0
         self._process = os.getpid()
+        # The threads hold the queue, never the pool: when the pool is collected, None ends them.
         weakref.finalize(self, self._queue.put, None)
 
     def submit(self, function: Callable[[], Any]) -> "Future[Any]":
         """Submit a function, and return its future; a job that has not begun can be cancelled."""
         future: Future[Any] = Future()
         with self._lock:
-            if self._process != os.getpid():
-                self._forget()
+            if self._process != os.getpid():  # a fork copies the queue, but none of its threads
+                self._reset()
             self._queue.put((future, function))
             if not self._idle.acquire(blocking=False) and self._started < self._most:
                 self._started += 1
@@ -57,10 +62,10 @@ def _run_jobs(queue: _Queue, idle: threading.Semaphore) -> None:
     while True:
         work = queue.get()
         if work is None:
-            queue.put(None)  # for the others
+            queue.put(None)  # for the other threads of this pool
             return
         _run_job(*work)
-        del work  # or the last function, and all it knows, would live as long as this thread
+        del work  # or the last function and its closure would live until the next job
         idle.release()
 
 
@@ -69,21 +74,21 @@ def _run_job(future: "Future[Any]", function: Callable[[], Any]) -> None:
         return
     try:
         value = function()
-    except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it
+    except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
         future.set_exception(error)
     else:
         future.set_result(value)
 
 
-class Busy(Exception):  # noqa: N818 - it is no error: whoever asked goes on without
+class Busy(Exception):  # noqa: N818 - not an error: the caller continues without a thread
     """No thread became free in time."""
 
 
 class OwnedThreads:
-    """A few threads for blocking functions of one owner; each starts when it is first needed.
+    """A fixed number of threads for the blocking functions of one owner, started when first needed.
 
-    A child that is to die with its parent dies with the thread that started it, and anyio's worker threads
-    end when they are idle, or with the task that first asked for them.
+    A child with `PR_SET_PDEATHSIG` dies with the thread that started it, and the worker threads of anyio end
+    when they are idle, or with the task that first used them.
     """
 
     def __init__(self, count: int, name: str) -> None:
@@ -114,11 +119,12 @@ class OwnedThreads:
 
         try:
             future = self._executor.submit(work)
-        except RuntimeError:  # the program ends, and no pool takes anything any more
+        except RuntimeError:  # the interpreter is exiting, and pools accept no more work
             self._free.release()
             return function(*args)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
+        # the event, not the future: `_on_job_ended` has then returned the slot for the next caller
         await done.wait()
         return future.result()
 
@@ -126,8 +132,8 @@ class OwnedThreads:
         self._free.release()
         done.set()
 
-    async def idle(self) -> None:
-        """Wait until no thread is working, including for cancelled callers."""
+    async def wait_until_idle(self) -> None:
+        """Wait until no thread is working, not even for a cancelled caller."""
         await to_thread.run_sync(wait, tuple(self._running))
 
     def end(self) -> None:

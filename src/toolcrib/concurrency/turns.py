@@ -5,12 +5,12 @@ from time import perf_counter
 
 from anyio.lowlevel import checkpoint
 
-_TURN = 0.002
-"""How many seconds of work one turn of the event loop may take."""
-_FEW = 64
-"""Up to how many line breaks a piece is passed on as it is: what they end is few."""
-_PART = 256
-"""How many bytes of a piece with more of them are passed on at once: 256 lines, or some 30 events."""
+_SLICE_SECONDS = 0.002
+"""Time slice of one peer: long against a checkpoint, short against the latency of a call."""
+_MAX_LINES_AT_ONCE = 64
+"""Chunks with at most so many line breaks are passed on whole."""
+_PART_BYTES = 256
+"""Size of the parts of a chunk with more: at most 256 lines, or some 30 events."""
 
 
 class LoopTurn:
@@ -19,22 +19,22 @@ class LoopTurn:
     def __init__(self) -> None:
         self._began = perf_counter()
 
-    async def end_if_long(self) -> None:
+    async def yield_if_over(self) -> None:
         """Yield to other tasks if the time slice is over; call it after each unit of work."""
-        if perf_counter() - self._began >= _TURN:
+        if perf_counter() - self._began >= _SLICE_SECONDS:
             await checkpoint()
             self._began = perf_counter()
 
 
-async def dense_pieces_in_parts(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    r"""Yield pieces of text; one with many lines comes in parts, so that the reader can pause in between.
+async def split_dense_chunks(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    r"""Yield chunks of text, those with many lines in parts, with a checkpoint after each part.
 
-    What reads lines or events does so without giving way, and 64 KiB may be as many blank lines.
+    Readers of lines and of events parse a chunk without a checkpoint, and 64 KiB may be 65,536 blank lines.
     """
-    async for piece in pieces:
-        if piece.count(b"\n") + piece.count(b"\r") <= _FEW:
-            yield piece
+    async for chunk in chunks:
+        if chunk.count(b"\n") + chunk.count(b"\r") <= _MAX_LINES_AT_ONCE:
+            yield chunk
             continue
-        for start in range(0, len(piece), _PART):
-            yield piece[start : start + _PART]
+        for start in range(0, len(chunk), _PART_BYTES):
+            yield chunk[start : start + _PART_BYTES]
             await checkpoint()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from toolcrib.concurrency.background import result_of
+from toolcrib.concurrency.background import await_future
 from toolcrib.concurrency.threads import Threads
 from toolcrib.crib.compose import Hooks
 from toolcrib.crib.config.settings import MEMORY, Settings
@@ -62,7 +62,7 @@ class DurableRuns:
         """Yield the keeper of the runs; with `keep`, its store stays open until `close`."""
         settings = self._settings()
         with anyio.CancelScope(shield=True):  # else a store that the thread has opened would never be closed
-            signer, store = await result_of(self._threads.submit(partial(self._open, settings, keep=keep)))
+            signer, store = await await_future(self._threads.submit(partial(self._open, settings, keep=keep)))
         kept = settings.runs
         try:
             yield RunKeeper(
@@ -74,14 +74,14 @@ class DurableRuns:
         finally:
             if store is not self._store and store is not self._lasting:
                 with anyio.CancelScope(shield=True):
-                    await result_of(self._threads.submit(store.close))
+                    await await_future(self._threads.submit(store.close))
 
     async def close(self) -> None:
         """Close the store."""
         store, self._store = self._store, None
         if store is not None and store is not self._lasting:
             with anyio.CancelScope(shield=True):
-                await result_of(self._threads.submit(store.close))
+                await await_future(self._threads.submit(store.close))
 
     def _open(self, settings: Settings, *, keep: bool) -> tuple[Signer, RunStore]:
         """Return the signer and the store, opened if necessary; blocks, so it is called in a thread."""
@@ -109,17 +109,17 @@ def journal_calls(journal: RunJournal) -> Around:
     """Return a wrapper for chains that records each call in a journal."""
 
     def around(run: RunTool) -> RunTool:
-        async def follow(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> Any:
+        async def run_recorded(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> Any:
             return await journal.call(step, tool_id, args, partial(run, tool_id, args, within, step))
 
-        return follow
+        return run_recorded
 
     return around
 
 
 async def run_to_end(keeper: RunKeeper, journal: RunJournal, run: Callable[[], Awaitable[T]]) -> T:
     """Run a durable run and record its end; a run that fails for an external reason stays resumable."""
-    async with keeper.held(journal):
+    async with keeper.release_after(journal):
         try:
             result = await run()
         except ToolcribError as error:

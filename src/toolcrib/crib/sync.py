@@ -222,7 +222,7 @@ class SyncCrib:
             self._loop.close()
             raise
         self._is_open = True
-        self._loop.keep()
+        self._loop.bind()
 
     def close(self) -> None:
         """Stop everything, as leaving `with` does."""

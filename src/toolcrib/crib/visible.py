@@ -51,7 +51,7 @@ from toolcrib.model.protocols import ResolvedTool
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.redaction import hide_secrets
 from toolcrib.runtime.stubs import identifier, render
-from toolcrib.runtime.surface import mentioned, named_tools
+from toolcrib.runtime.surface import find_mentions, tools_by_path
 
 Ref = str | ToolId | Tool | Callable[..., Any]
 """A reference to a tool: its id, the tool, or the function passed to or returned by `add`."""
@@ -376,7 +376,7 @@ class VisibleTools:
 
     async def wait_for_code(self, code: str) -> None:
         """Wait for the servers and APIs whose names the code mentions."""
-        words = mentioned(code)
+        words = find_mentions(code)
         for name in sorted(name for name in self.server_names if identifier(name) in words):
             await self.wait_for_listing({"namespace": name})
 
@@ -450,7 +450,7 @@ class CodeNames:
             if tools is None
             else [str(tool_id) for tool_id in tools]
         )
-        found = named_tools(self, refs)
+        found = tools_by_path(self, refs)
         return render(
             {path: tool for path, tool in found.items() if namespace in {None, tool.namespace or ""}},
             budget=budget,

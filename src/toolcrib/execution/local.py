@@ -22,7 +22,7 @@ from typing import Any, get_args
 import anyio
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from toolcrib.concurrency.background import Loop, is_being_cancelled, result_of, yield_to_cancellation
+from toolcrib.concurrency.background import Loop, await_future, is_being_cancelled, yield_to_cancellation
 from toolcrib.concurrency.loop import in_thread
 from toolcrib.concurrency.threads import Threads
 from toolcrib.errors import (
@@ -129,7 +129,7 @@ class LocalHandlers:
 
     async def _run_in_thread(self, function: Callable[[], Any]) -> Any:
         """Run a function in a thread, with the context variables of the caller."""
-        return await result_of(self._threads.submit(partial(copy_context().run, function)))
+        return await await_future(self._threads.submit(partial(copy_context().run, function)))
 
     async def _finish(self, run: "_HandlerRun", value: Any) -> Any:
         """Return as JSON what a handler in the loop has returned: a value, or a generator to be run."""
@@ -310,7 +310,7 @@ class RunningCall(Context):
         """Send an update to the caller: from a thread at once, from a coroutine when it is awaited."""
         if self._loop is None or not self._is_running:
             return _NothingToAwait()
-        if self._loop.is_here:
+        if self._loop.is_current_thread:
             return self._send(update)
         future = self._reporting = self._loop.start(lambda: self._send(update))
         if future is not None:

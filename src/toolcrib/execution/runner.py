@@ -390,7 +390,7 @@ class Runner:
                 checked = await validate_arguments(self._validator, tool, filled)
                 request = state.request = Request(tool=tool, args=checked, context=state.context)
                 if needs_person:  # after the validation: see the top of this module
-                    with clock.paused():
+                    with clock.pause():
                         await self._authorizer.obtain_consent(request, decision)
                     state.is_allowed, state.rule = True, decision.allowed_by
 
@@ -409,7 +409,7 @@ class Runner:
                     emit=emit,
                     streamed=state.streamed,
                     deadline=scope.deadline,
-                    pause=clock.paused if timeout is None else None,
+                    pause=clock.pause if timeout is None else None,
                 )
                 return await self._dispatch(state, call, backends)
             except anyio.get_cancelled_exc_class() as error:

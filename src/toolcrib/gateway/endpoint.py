@@ -207,7 +207,7 @@ class McpEndpoint:
             return
         self._is_noted = True
         loop = self._loop
-        if loop is None or loop.is_here:
+        if loop is None or loop.is_current_thread:
             self._changed.set()
         else:
             loop.start(self._set_changed)

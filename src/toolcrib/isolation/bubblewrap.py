@@ -16,13 +16,13 @@ from pathlib import Path
 
 GUEST_UID = 65534
 """The user that guests run as where we are root: nobody."""
-PATIENCE = 20.0
+TRY_TIMEOUT = 20.0
 """Time limit in seconds of `try_command`."""
 _KERNEL = tuple(f"/proc/{name}" for name in ("bus", "fs", "irq", "sys", "sysrq-trigger"))
 """Where root writes to the kernel, without any capability."""
 _UNSHARED = ("pid", "ipc", "uts", "cgroup-try")
 _CHANGE_USER = ("CAP_SETUID", "CAP_SETGID")
-"""What a program keeps, if root starts it, until it has become another user."""
+"""Capabilities that a program started by root keeps until it has become another user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,8 @@ class Bubblewrap:
             user = ["--unshare-user", "--uid", str(GUEST_UID), "--gid", str(GUEST_UID)]
         variables = [option for pair in (environment or {}).items() for option in ("--setenv", *pair)]
         folder = (environment or {}).get("HOME", "/")
+        # The order counts: bubblewrap carries out mounts one after another, so the root can become read-only
+        # only after everything was mounted.
         return [
             *(self.program, *_isolate(network=False), *user),
             *(["--seccomp", str(filter_fd)] if filter_fd is not None else []),
@@ -94,6 +96,7 @@ def server_options(
 def _isolate(*, network: bool) -> list[str]:
     kinds = _UNSHARED if network else (*_UNSHARED, "net")
     unshared = [f"--unshare-{kind}" for kind in kinds]
+    # A new session keeps the program from typing into our terminal (TIOCSTI).
     return [
         *(*unshared, "--hostname", "guest", "--die-with-parent", "--new-session"),
         *("--clearenv", "--cap-drop", "ALL"),
@@ -127,7 +130,7 @@ def try_command(command: Sequence[str], pass_fds: Sequence[int] = ()) -> tuple[b
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=PATIENCE,
+            timeout=TRY_TIMEOUT,
             pass_fds=pass_fds,
             check=False,
         )

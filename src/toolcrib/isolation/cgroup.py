@@ -1,7 +1,8 @@
-"""Control groups: kernel limits on the memory and processes of a guest, and its CPU time, where allowed.
+"""Control groups: kernel limits on the memory and tasks of a guest, and a count of its CPU time.
 
-Both versions are supported. A group is named after the process that made it, so that the groups of a killed
-process can be found and removed.
+Both versions are supported: many container hosts still mount version 1, with a folder for each controller.
+Which groups this process may make depends on the system, so `find_cgroups` tries each place by making a
+group. A group is named after the process that made it, so that the groups of a killed process can be removed.
 """
 
 import os
@@ -20,21 +21,22 @@ _PREFIX = "toolcrib"
 _JOIN = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 > "$1" || exit 1; shift; n=$((n-1)); done; exec "$@"'
 """Joins control groups, then becomes the program: what it starts is in them from its first instruction."""
 _NUMBERS = count(1)
-_FILES = {
+_CONTROLLER_FILES = {
     "memory": ("memory.limit_in_bytes", "memory.max"),
     "pids": ("pids.max",),
     "cpuacct": ("cpuacct.usage", "cpu.stat"),
 }
-"""What of each controller shows that a group has it: its name in the first version, then in the second."""
-_SWEEP_SECONDS = 1.0
-_PAUSE_SECONDS = 0.002
-_SECOND = "cgroup2"
+"""Files that show that a group has a controller, by its name in version 1; the last of each is of version
+2."""
+_REMOVAL_TIMEOUT = 1.0
+_POLL_SECONDS = 0.002
+_VERSION_2 = "cgroup2"
 _OOM_FILES = ("memory.oom_control", "memory.events")
 
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """The parent folders of groups, one for each controller; in version 2 all are the same."""
+    """The parent folder of new groups for each controller; in version 2 all are the same."""
 
     parents: Mapping[str, Path]
 
@@ -60,6 +62,8 @@ class Cgroups:
         try:
             for controller, parent in self.parents.items():
                 folder = made[controller] = parent / name
+                # exists already if controllers share a folder; otherwise it is another guest's, which is an
+                # error
                 folder.mkdir(exist_ok=folder in list(made.values())[:-1])
         except OSError:
             for folder in made.values():
@@ -68,10 +72,10 @@ class Cgroups:
             return None
         return Cgroup(made) if made else None
 
-    def sweep(self) -> int:
+    def remove_abandoned(self) -> int:
         """Remove the groups of processes that have ended, and return their number.
 
-        A guest that was just starting when its host was killed may be left in one; it is killed.
+        A guest that was starting when its host was killed may still be in one; it is killed.
         """
         left = [
             folder
@@ -80,9 +84,9 @@ class Cgroups:
             }
             if is_gone(folder.name.removeprefix(f"{_PREFIX}-").rpartition("-")[0])
         ]
-        busy, until = left, monotonic() + _SWEEP_SECONDS
+        busy, until = left, monotonic() + _REMOVAL_TIMEOUT
         while (busy := [folder for folder in busy if not _remove_group(folder)]) and monotonic() < until:
-            sleep(_PAUSE_SECONDS)  # its guests are dying
+            sleep(_POLL_SECONDS)  # until the kernel has ended the processes that were killed
         return len(left) - len(busy)
 
 
@@ -93,16 +97,16 @@ class Cgroup:
     folders: Mapping[str, Path]
 
     @property
-    def doors(self) -> tuple[str, ...]:
-        """The files into which a process writes 0 to join."""
+    def procs_files(self) -> tuple[str, ...]:
+        """The `cgroup.procs` files; a process joins by writing 0 to each."""
         return tuple(dict.fromkeys(str(folder / "cgroup.procs") for folder in self.folders.values()))
 
     def joining(self, command: Sequence[str]) -> list[str]:
-        """Return the command that joins it and becomes another."""
-        return ["/bin/sh", "-c", _JOIN, "sh", str(len(self.doors)), *self.doors, *command]
+        """Return the command that joins the groups and then becomes another command."""
+        return ["/bin/sh", "-c", _JOIN, "sh", str(len(self.procs_files)), *self.procs_files, *command]
 
-    def limit(self, *, memory: int, pids: int) -> Self:
-        """Set the limit of memory, without swap, and that of tasks."""
+    def set_limits(self, *, memory: int, pids: int) -> Self:
+        """Set the limits of memory, without swap, and of tasks."""
         held = self.folders.get("memory")
         if held is not None:
             if (held / "memory.max").exists():
@@ -110,14 +114,17 @@ class Cgroup:
                 _write(held / "memory.max", memory)
             else:
                 files = [held / "memory.limit_in_bytes", held / "memory.memsw.limit_in_bytes"]
-                for file in [*files, files[0]]:  # the first may never be larger than the second
+                for file in [
+                    *files,
+                    files[0],
+                ]:  # memory may not exceed memory+swap, so to raise both the second goes first
                     _write(file, memory)
         if "pids" in self.folders:
             _write(self.folders["pids"] / "pids.max", pids)
         return self
 
-    def ran_out(self) -> bool:
-        """Return whether the kernel killed a process in it for its memory."""
+    def ran_out_of_memory(self) -> bool:
+        """Return whether the kernel killed a process of the group because of its memory limit."""
         held = self.folders.get("memory")
         for file in [held / name for name in _OOM_FILES] if held is not None else []:
             with suppress(OSError):
@@ -125,8 +132,8 @@ class Cgroup:
                 return "oom_kill" in words and words[words.index("oom_kill") + 1] != "0"
         return False
 
-    def computed(self) -> float | None:
-        """Return the seconds of CPU time used in it; None if they are not counted."""
+    def cpu_seconds(self) -> float | None:
+        """Return the CPU time used in the group; None if it is not counted."""
         counted = self.folders.get("cpuacct")
         if counted is None:
             return None
@@ -136,32 +143,36 @@ class Cgroup:
         return int(words[words.index("usage_usec") + 1]) / 1e6 if "usage_usec" in words else None
 
     def remove(self) -> bool:
-        """Remove it and return True; if there are processes in it, kill them and return False."""
+        """Remove the group and return True; if it has processes, kill them and return False."""
         folders = set(self.folders.values())
         return sum(map(_remove_group, folders)) == len(folders)
 
 
 def find_cgroups(about: Path = Path("/proc/self")) -> Cgroups:
-    """Return the parents under which groups can be made, each tried; groups left behind are removed.
+    """Return the parents under which groups can be made, and remove abandoned groups there.
 
     `about` is the folder of the process in `/proc`.
     """
     parents = {}
-    for controller in _FILES:
+    for controller in _CONTROLLER_FILES:
         for parent in _list_candidates(controller, about):
             if _has_controller(parent, controller):
                 parents[controller] = parent
                 break
     found = Cgroups(parents)
-    found.sweep()
+    found.remove_abandoned()
     return found
 
 
 def _list_candidates(controller: str, about: Path) -> Iterator[Path]:
-    """Yield where a group with a controller might be made: below our own group, beside it, at the root."""
+    """Yield the folders where a group might be made: below our own group, beside it, at the root.
+
+    Below comes first, since our own limits then hold for guests too. In version 2 that often fails: a group
+    that has processes, such as our own, may not enable controllers for its children.
+    """
     own = dict(_list_own_groups(about))
     for mount, kind, options in _list_mounts(about):
-        name = "" if kind == _SECOND else controller
+        name = "" if kind == _VERSION_2 else controller
         if name not in own or (name and controller not in options):
             continue
         inside = mount / own[name].lstrip("/")
@@ -181,7 +192,7 @@ def _list_mounts(about: Path) -> Iterator[tuple[Path, str, list[str]]]:
     for line in _read_lines(about / "mountinfo"):
         fields, _, rest = line.partition(" - ")
         kind, _, options = rest.split(" ", 2)
-        if kind in {"cgroup", _SECOND}:
+        if kind in {"cgroup", _VERSION_2}:
             yield Path(fields.split(" ")[4]), kind, options.split(",")
 
 
@@ -195,17 +206,17 @@ def _has_controller(parent: Path, controller: str) -> bool:
     folder = group.folders[controller]
     try:
         mode = os.R_OK if controller == "cpuacct" else os.W_OK
-        return any(os.access(folder / name, mode) for name in _FILES[controller])
+        return any(os.access(folder / name, mode) for name in _CONTROLLER_FILES[controller])
     finally:
         group.remove()
 
 
 def _remove_group(folder: Path) -> bool:
-    """Remove a group and return True; if there are processes in it, kill them and return False."""
+    """Remove a group and return True; if it has processes, kill them and return False."""
     try:
         folder.rmdir()
     except FileNotFoundError:
-        return True  # another was faster
+        return True  # another process has removed it
     except OSError:
         _kill(folder)
         return False
@@ -213,11 +224,13 @@ def _remove_group(folder: Path) -> bool:
 
 
 def _kill(folder: Path) -> None:
-    """Kill the processes in a group, at once if the kernel can, else one by one."""
+    """Kill the processes in a group: at once with `cgroup.kill` (Linux 5.14), and one by one."""
     if (folder / "cgroup.kill").exists():
         _write(folder / "cgroup.kill", 1)
     for guest in map(int, _read_lines(folder / "cgroup.procs")):
-        if guest > 0:  # those that we cannot see are 0, by which our own group would be meant
+        if (
+            guest > 0
+        ):  # processes of other pid namespaces are listed as 0, and kill(0) is our own process group
             with suppress(OSError):
                 os.kill(guest, signal.SIGKILL)
 
@@ -230,5 +243,5 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _write(file: Path, value: int) -> None:
-    with suppress(OSError):  # no swap is accounted for, or the other limit has to move first
+    with suppress(OSError):  # the kernel counts no swap, or the other limit must change first
         file.write_text(str(value))

@@ -1,4 +1,8 @@
-"""Marks of processes: what a killed process leaves behind can be recognized and removed by the next one."""
+"""Marks of processes, by which the next process recognizes and removes what a killed one left behind.
+
+A pid alone is not enough: it is used again after the process has ended, and means another process in another
+pid namespace. So a mark has the namespace, the pid and the start time.
+"""
 
 import os
 from pathlib import Path
@@ -7,7 +11,7 @@ from pathlib import Path
 def own_mark() -> str | None:
     """Return the mark of this process; None if processes cannot be listed.
 
-    It is made of digits and dashes: among which processes we are counted, our number, and when we started.
+    It has only digits and dashes, so that it can be part of the names of files, groups and containers.
     """
     return _mark_of(os.getpid())
 
@@ -21,10 +25,12 @@ def is_gone(mark: str) -> bool:
     parts = mark.split("-")
     if not all(part.isascii() and part.isdecimal() for part in parts):
         return False
-    return len(parts) == 3 and parts[0] == _pid_namespace() and _mark_of(int(parts[1])) != mark  # noqa: PLR2004 - as made
+    return len(parts) == 3 and parts[0] == _pid_namespace() and _mark_of(int(parts[1])) != mark  # noqa: PLR2004 - namespace, pid, start time
 
 
 def _mark_of(pid: int) -> str | None:
+    # Field 22 of stat is the start time in ticks since boot. The name of the program, field 2, may itself
+    # hold spaces and parentheses, so the fields are counted after the last parenthesis.
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -33,7 +39,7 @@ def _mark_of(pid: int) -> str | None:
 
 
 def _pid_namespace() -> str:
-    """Return the id of our pid namespace: processes of another container cannot be seen, and may be alive."""
+    """Return the id of our pid namespace; processes in another one, such as a container, are not visible."""
     try:
         return str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:

@@ -14,41 +14,43 @@ from typing import Any
 
 from toolcrib.errors import RuntimeUnavailableError
 
-_INT = 0xFFFFFFFF
+# The kernel passes an `int` in a 64-bit register whose upper half is undefined, so only the lower half
+# counts.
+_INT_MASK = 0xFFFFFFFF
 _CLONE_THREAD = 0x10000
 _CLONE_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET."""
-_BASE = """
+_BASE_CALLS = """
 read write readv writev pread64 close lseek fstat newfstatat statx access faccessat readlink readlinkat
 fstatfs mmap mprotect munmap mremap madvise brk rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack
 restart_syscall futex set_robust_list rseq set_tid_address gettid getpid sched_yield sched_getaffinity poll
 ppoll clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday getrandom exit exit_group wait4
 tgkill arch_prctl prlimit64 getrlimit getuid geteuid getgid getegid getresuid getresgid
 """
-"""Calls of every program that computes; some of them exist on some architectures only."""
+"""System calls of every program; some exist only on some architectures."""
 
 _Check = tuple[int, int, int]
-"""The place of an argument, a mask, and what the argument must be under it."""
+"""Index of an argument, a mask, and the value that the masked argument must have."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyscallPolicy:
     """The system calls that a program may make; every other fails.
 
-    Threads are allowed: `clone3` fails as if the kernel lacked it, because its flags cannot be seen, and C
-    libraries use `clone` then.
+    Threads are allowed. `clone3` fails with ENOSYS, as on an old kernel: its flags are in memory, where a
+    filter cannot read them, and C libraries then fall back to `clone`.
     """
 
     kind: str
     """The sandbox that it belongs to."""
     calls: frozenset[str]
-    """Allowed whatever their arguments."""
+    """Allowed with any arguments."""
     checked: tuple[tuple[str, tuple[_Check, ...]], ...]
-    """Allowed where the arguments are these; one row for each alternative."""
+    """Allowed with these arguments; one row for each alternative."""
     ignored: tuple[tuple[str, tuple[_Check, ...]], ...] = ()
-    """Succeed, and do nothing."""
+    """Return success without an effect."""
     unsupported: tuple[str, ...] = ()
-    """Fail as where file systems lack them, which programs that copy files expect."""
+    """Fail with ENOTSUP, as on file systems without them, which programs that copy files expect."""
     has_processes: bool = False
     """Whether processes are allowed as threads are, but no new namespaces."""
     otherwise: int = errno.EPERM
@@ -57,47 +59,47 @@ class SyscallPolicy:
 
 def _each(call: str, place: int, values: Sequence[int]) -> list[tuple[str, tuple[_Check, ...]]]:
     """Return rows that allow a call if one of its arguments, an `int`, has one of these values."""
-    return [(call, ((place, _INT, value),)) for value in values]
+    return [(call, ((place, _INT_MASK, value),)) for value in values]
 
 
 _PR_SET_NAME = 15
 _PR_GET_NAME = 16
 _PR_SET_VMA = 0x53564D41
-_DROPPING = (8, 23, 24, 27, 38, 39, 47)
+_DROP_PRIVILEGES = (8, 23, 24, 27, 38, 39, 47)
 """PR_SET_KEEPCAPS, PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_GET_SECUREBITS, PR_SET_NO_NEW_PRIVS,
-PR_GET_NO_NEW_PRIVS, PR_CAP_AMBIENT: privileges, which a program without any can only lose."""
-_WRITING = (
+PR_GET_NO_NEW_PRIVS, PR_CAP_AMBIENT: safe, since a program without privileges can only lose some."""
+_WRITE_FLAGS = (
     os.O_ACCMODE | os.O_CREAT | os.O_TRUNC | os.O_APPEND | getattr(os, "O_TMPFILE", 0) & ~os.O_DIRECTORY
 )
-"""Flags of `openat` that must not be set where files are only read."""
+"""Flags of `openat` that a program which only reads files must not set."""
 WORKER = SyscallPolicy(
     kind="monty",
-    calls=frozenset(f"{_BASE} execve setresuid setresgid setgroups capget capset".split()),
+    calls=frozenset(f"{_BASE_CALLS} execve setresuid setresgid setgroups capget capset".split()),
     checked=(
-        ("openat", ((2, _WRITING, 0),)),
-        *_each("prctl", 0, (_PR_SET_NAME, _PR_GET_NAME, *_DROPPING)),
+        ("openat", ((2, _WRITE_FLAGS, 0),)),
+        *_each("prctl", 0, (_PR_SET_NAME, _PR_GET_NAME, *_DROP_PRIVILEGES)),
     ),
 )
-"""For a program that needs no files. Bubblewrap installs it, so that it allows to execute the worker, beside
-which there is nothing to execute, to wait for it, and to become nobody."""
+"""For the engine of Monty. Bubblewrap installs it before it starts the worker, so it must allow `execve` and
+the change of the user; the worker is the only file there to execute."""
 
 _AF_UNIX = 1
 _SOCK_STREAM = 1
 _SOCK_KIND = 0xF
 _MSG_OOB = 1
-_MESSAGE_FLAGS = {"sendto": 3, "recvfrom": 3, "sendmsg": 2, "recvmsg": 2}
-"""Which argument of a call holds its flags. Out-of-band bytes are refused: no program needs them on a unix
+_FLAGS_ARGUMENT = {"sendto": 3, "recvfrom": 3, "sendmsg": 2, "recvmsg": 2}
+"""Index of the flags in each call. Out-of-band bytes (MSG_OOB) are refused: no program needs them on a unix
 socket, where the kernel's support for them has had memory errors."""
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 _FCNTLS = (0, 1, 2, 3, 4, 5, 1030)
 """F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_DUPFD_CLOEXEC."""
-_LOCKS = (6, 7)
-"""F_SETLK, F_SETLKW: one process never locks itself out, so that these may do nothing."""
+_LOCK_FCNTLS = (6, 7)
+"""F_SETLK, F_SETLKW: may do nothing, since a process is never blocked by its own locks."""
 _SOL_SOCKET = 1
 _SOCKET_OPTIONS = (3, 4, 38, 39)
-"""SO_TYPE, SO_ERROR, SO_PROTOCOL, SO_DOMAIN, to be read."""
-_FILES_AND_EVENTS = """
+"""Readable options: SO_TYPE, SO_ERROR, SO_PROTOCOL, SO_DOMAIN."""
+_FILE_AND_EVENT_CALLS = """
 pwrite64 preadv pwritev preadv2 pwritev2 open openat openat2 creat close_range stat lstat fstatat64
 faccessat2 select pselect6 sendfile copy_file_range fallocate fadvise64 readahead fsync fdatasync truncate
 ftruncate getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir link linkat
@@ -109,30 +111,33 @@ epoll_pwait2 eventfd eventfd2 timerfd_create timerfd_settime timerfd_gettime shu
 """
 INTERPRETER = SyscallPolicy(
     kind="process",
-    calls=frozenset(f"{_BASE} {_FILES_AND_EVENTS}".split()),
+    calls=frozenset(f"{_BASE_CALLS} {_FILE_AND_EVENT_CALLS}".split()),
     checked=(
-        ("socketpair", ((0, _INT, _AF_UNIX), (1, _SOCK_KIND, _SOCK_STREAM))),
-        *((call, ((place, _MSG_OOB, 0),)) for call, place in _MESSAGE_FLAGS.items()),
+        ("socketpair", ((0, _INT_MASK, _AF_UNIX), (1, _SOCK_KIND, _SOCK_STREAM))),
+        *((call, ((place, _MSG_OOB, 0),)) for call, place in _FLAGS_ARGUMENT.items()),
         *_each("ioctl", 1, _IOCTLS),
         *_each("prctl", 0, (_PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA)),
         *_each("fcntl", 1, _FCNTLS),
-        *(("getsockopt", ((1, _INT, _SOL_SOCKET), (2, _INT, option))) for option in _SOCKET_OPTIONS),
+        *(
+            ("getsockopt", ((1, _INT_MASK, _SOL_SOCKET), (2, _INT_MASK, option)))
+            for option in _SOCKET_OPTIONS
+        ),
     ),
     ignored=(
         *((call, ()) for call in ("utime", "utimes", "futimesat", "utimensat")),
-        *_each("fcntl", 1, _LOCKS),
+        *_each("fcntl", 1, _LOCK_FCNTLS),
     ),
     unsupported=("getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr"),
 )
-"""For CPython, which installs it by itself: files, threads, and pairs of connected sockets, by which event
-loops wake themselves. Setting the times of a file, and locking one, does nothing: a guest is alone with its
-own files, and must not touch those that it shares with others."""
+"""For CPython, which installs it after it has started: files, threads, and socket pairs, which event loops
+use to wake themselves. Setting the times of a file and locking one have no effect: the files of the guest
+need neither, and a lock on a file of the host could block other programs."""
 
 _AF_INET = 2
 _AF_INET6 = 10
 _AF_NETLINK = 16
 _NETLINK_ROUTE = 0
-_PERSONALITIES = (0, 8, 0x20000, 0x20008, _INT)
+_PERSONALITIES = (0, 8, 0x20000, 0x20008, _INT_MASK)
 """PER_LINUX, PER_LINUX32, both with UNAME26, and the question which it is."""
 _PROCESSES_AND_SOCKETS = """
 execve execveat fork vfork waitpid setpgid setsid prctl ioctl fcntl flock tkill rt_sigqueueinfo
@@ -153,11 +158,11 @@ io_pgetevents process_mrelease
 """
 SERVER = SyscallPolicy(
     kind="bubblewrap",
-    calls=frozenset(f"{_BASE} {_FILES_AND_EVENTS} {_PROCESSES_AND_SOCKETS}".split()),
+    calls=frozenset(f"{_BASE_CALLS} {_FILE_AND_EVENT_CALLS} {_PROCESSES_AND_SOCKETS}".split()),
     checked=(
-        *(("socket", ((0, _INT, family),)) for family in (_AF_UNIX, _AF_INET, _AF_INET6)),
-        ("socket", ((0, _INT, _AF_NETLINK), (2, _INT, _NETLINK_ROUTE))),
-        ("socketpair", ((0, _INT, _AF_UNIX),)),
+        *(("socket", ((0, _INT_MASK, family),)) for family in (_AF_UNIX, _AF_INET, _AF_INET6)),
+        ("socket", ((0, _INT_MASK, _AF_NETLINK), (2, _INT_MASK, _NETLINK_ROUTE))),
+        ("socketpair", ((0, _INT_MASK, _AF_UNIX),)),
         *_each("personality", 0, _PERSONALITIES),
     ),
     has_processes=True,
@@ -188,7 +193,9 @@ def compile_filter(policy: SyscallPolicy) -> bytes:
         *((seccomp.ERRNO(number), call, ()) for number, call in failing),
     ]
     for action, call, checks in rules:
-        if seccomp.resolve_syscall(seccomp.system_arch(), call) >= 0:
+        if (
+            seccomp.resolve_syscall(seccomp.system_arch(), call) >= 0
+        ):  # negative where the architecture lacks it
             arguments = [seccomp.Arg(place, seccomp.MASKED_EQ, mask, value) for place, mask, value in checks]
             program.add_rule(action, call, *arguments)
     with os.fdopen(os.memfd_create("filter"), "w+b") as file:
@@ -226,11 +233,11 @@ def _list_checked(policy: SyscallPolicy) -> list[tuple[str, tuple[_Check, ...]]]
 
 
 FILTER_REMEDY = "for the profile 'hardened': pip install 'toolcrib[code]', apt install libseccomp2"
-"""What to do where `find_filter` finds none."""
+"""The remedy if `find_filter` returns None."""
 
 
 def find_filter(policy: SyscallPolicy) -> bytes | None:
-    """Compile a policy; None if that is not possible, for sandboxes that have another wall too."""
+    """Compile a policy; None if that is not possible, for sandboxes with another layer of isolation."""
     try:
         return compile_filter(policy)
     except (RuntimeUnavailableError, OSError):

@@ -126,7 +126,7 @@ class Journal(Protocol):
         """What a sandbox left to go on from; None at the beginning."""
         ...
 
-    def answered(self) -> Iterable[AnsweredCall]:
+    def answered_calls(self) -> Iterable[AnsweredCall]:
         """Return the calls that were made before, in the order in which they were begun."""
         ...
 

@@ -1,4 +1,7 @@
-"""Where the user's files are; needs the standard library alone, so that a light command can ask."""
+"""Paths of the user's files.
+
+Imports only the standard library and `toolcrib.errors`, so that commands that need a path start fast.
+"""
 
 from toolcrib.paths.folders import (
     HOME,
@@ -14,11 +17,11 @@ from toolcrib.paths.folders import (
     runtime_folder,
 )
 from toolcrib.paths.locating import config_folder, find_config, project_config, user_config
-from toolcrib.paths.replacing import SCRATCH, locked, replace_file
+from toolcrib.paths.replacing import TEMPORARY_PREFIX, lock_path, replace_file
 
 __all__ = [
     "HOME",
-    "SCRATCH",
+    "TEMPORARY_PREFIX",
     "absolute_path",
     "audit_key",
     "catalogue_file",
@@ -26,7 +29,7 @@ __all__ = [
     "data_folder",
     "find_config",
     "home_folder",
-    "locked",
+    "lock_path",
     "path_fault",
     "platform_folder",
     "project_config",

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from toolcrib.errors import ConfigError, Problem, StoreError
 
 HOME = "TOOLCRIB_HOME"
-"""The variable that names another folder than the platform's."""
+"""Environment variable with the folder to use instead of the platform's."""
 _APP = "toolcrib"
 _WINDOWS = {"config": ("APPDATA", "Roaming"), "data": ("LOCALAPPDATA", "Local")}
 _XDG = {"config": ("XDG_CONFIG_HOME", ".config"), "data": ("XDG_DATA_HOME", ".local/share")}
@@ -26,8 +26,8 @@ def data_folder(
     '/srv/crib'
 
     Raises:
-        ConfigError: what the variable says can be no folder.
-        StoreError: there is no variable, and no home.
+        ConfigError: the value of the variable is no valid path.
+        StoreError: the variable is not set, and the user has no home folder.
     """
     known = os.environ if environ is None else environ
     if folder := known.get(HOME):
@@ -45,11 +45,12 @@ def runtime_folder(environ: Mapping[str, str] | None = None) -> Path:
     '/run/user/1000/toolcrib'
 
     Raises:
-        ConfigError: what the variable says can be no folder.
-        StoreError: there is no variable, and no home.
+        ConfigError: the value of the variable is no valid path.
+        StoreError: the variable is not set, and the user has no home folder.
     """
     known = os.environ if environ is None else environ
     runtime = Path(known.get("XDG_RUNTIME_DIR") or "")
+    # XDG requires absolute paths: a relative one must be ignored
     if not known.get(HOME) and runtime.is_absolute():
         return runtime / _APP
     return data_folder(environ) / "run"
@@ -64,16 +65,16 @@ def platform_folder(
     """Return the platform's folder for the configurations or the data of a user's programs.
 
     Args:
-        kind: what is kept there.
-        environ: the variables that may name another one.
-        platform: as `sys.platform` says it.
-        home: the user's; None finds out.
+        kind: configurations or data.
+        environ: environment variables, which may name another folder.
+        platform: a value of `sys.platform`.
+        home: home folder of the user; None finds it.
 
     >>> platform_folder("config", {}, "linux", Path("/home/anna")).as_posix()
     '/home/anna/.config'
 
     Raises:
-        RuntimeError: it follows from the home, and this user has none.
+        RuntimeError: it is below the home folder, and this user has none.
     """
     if platform == "win32":
         variable, below = _WINDOWS[kind]
@@ -87,7 +88,7 @@ def platform_folder(
 
 
 def home_folder(home: Path | None = None) -> Path:
-    """Return the given home, else that of the user.
+    """Return the given home folder, else the user's.
 
     Raises:
         RuntimeError: this user has none.
@@ -113,9 +114,9 @@ def runs_key(environ: Mapping[str, str] | None = None) -> Path:
 
 def _digest(source: str | Path) -> str:
     path = Path(source)
-    with suppress(OSError, RuntimeError):  # of a folder that is gone, or links in a circle, the name must do
+    with suppress(OSError, RuntimeError):  # the folder is gone, or links form a circle: use the path as it is
         path = path.resolve()
-    return sha256(os.fsencode(path)).hexdigest()[:24]
+    return sha256(os.fsencode(path)).hexdigest()[:24]  # 96 bits: short, and without collisions
 
 
 def audit_key(environ: Mapping[str, str] | None = None) -> Path:
@@ -124,7 +125,7 @@ def audit_key(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def path_fault(path: str) -> str | None:
-    """Return the reason why no file can have a path, or None.
+    """Return the reason why a path is not valid, or None.
 
     >>> path_fault("~/notes"), path_fault(f"a{chr(0)}b")
     (None, 'must not hold a NUL character')
@@ -145,7 +146,7 @@ def absolute_path(path: str | os.PathLike[str], source: str) -> Path:
     """Return the absolute form of a path, with `~` expanded.
 
     Raises:
-        ConfigError: it can be that of no file, or is relative to a folder that is gone.
+        ConfigError: it is not valid, or relative to a current folder that is gone.
     """
     text: Any = os.fspath(path)
     fault = path_fault(text) if isinstance(text, str) else "must be text, not bytes"

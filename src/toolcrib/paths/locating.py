@@ -9,8 +9,8 @@ from pathlib import Path
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.paths.folders import HOME, absolute_path, platform_folder
 
-_HERE = ("toolcrib.toml", "mcp.json", ".mcp.json")
-_USERS = ("toolcrib.toml", "mcp.json")
+_PROJECT_FILES = ("toolcrib.toml", "mcp.json", ".mcp.json")
+_USER_FILES = ("toolcrib.toml", "mcp.json")
 _APP = "toolcrib"
 
 
@@ -23,37 +23,37 @@ def find_config(
     `.mcp.json`; where it has none of them, `toolcrib.toml` or `mcp.json` in the user's `config_folder`.
 
     Raises:
-        ConfigError: others than this user could have written the one in the folder, so that what it starts
-            is theirs to say; or what `$TOOLCRIB_HOME` says can be no folder.
+        ConfigError: other users could have written the file in the folder, and so choose which servers run
+            as this user; or the value of `$TOOLCRIB_HOME` is no valid path.
     """
     try:
         here = Path.cwd() if start is None else absolute_path(start, "folder")
-    except OSError:  # the current folder is gone: what is the user's may still be there
+    except OSError:  # the current folder is gone: the user's own configuration may still exist
         here = None
     found = None if here is None else project_config(here)
     if found is not None:
         return found
     try:
-        return _find_first(config_folder(environ), _USERS)
+        return _find_first(config_folder(environ), _USER_FILES)
     except ConfigError:
         if (os.environ if environ is None else environ).get(HOME):
             raise
-        return None  # a process without a home has no configuration of its own
+        return None  # a user without a home folder, such as a service, has no configuration
 
 
 def user_config(environ: Mapping[str, str] | None = None) -> Path:
     """Return the user's own configuration file, or its path if it does not exist yet."""
     folder = config_folder(environ)
-    return _find_first(folder, _USERS) or folder / _USERS[0]
+    return _find_first(folder, _USER_FILES) or folder / _USER_FILES[0]
 
 
 def project_config(folder: Path) -> Path | None:
     """Return the configuration file in a folder, or None.
 
     Raises:
-        ConfigError: others than this user could have written it.
+        ConfigError: other users could have written it.
     """
-    found = _find_first(folder, _HERE)
+    found = _find_first(folder, _PROJECT_FILES)
     if found is not None and (fault := _why_untrusted(found)):
         message = f"it is not used unasked: {fault}; name it with --config if you trust it"
         raise ConfigError(str(found), (Problem("", "trust", message),))
@@ -69,7 +69,7 @@ def config_folder(
     '/home/anna/.config/toolcrib'
 
     Raises:
-        ConfigError: what the variable says can be no folder; or there is no variable, and no home.
+        ConfigError: the value of the variable is no valid path; or it is not set, and the user has no home.
     """
     known = os.environ if environ is None else environ
     if folder := known.get(HOME):
@@ -93,10 +93,15 @@ def _find_first(folder: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def _why_untrusted(path: Path) -> str | None:
-    """Return the reason why other users may have written a file whose servers run as this user, or None."""
+    """Return the reason why other users may have written a file, or None.
+
+    A configuration starts programs as this user, so a file that others can change would let them run any
+    command when this user enters the folder.
+    """
     if sys.platform == "win32":
         return None
     try:
+        # the link counts too: its owner chooses which file of ours it points to
         link, file, folder = path.lstat(), path.stat(), path.parent.stat()
     except OSError:
         return None  # reading it reports the reason
@@ -104,13 +109,14 @@ def _why_untrusted(path: Path) -> str | None:
         return "it belongs to another user"
     if _others_write(file):
         return "others may write to it"
+    # in a folder with the sticky bit, such as /tmp, others cannot replace a file of ours
     if folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX:
         return "everybody may write to the folder that it is in"
     return None
 
 
 def _others_write(known: os.stat_result) -> bool:
-    """Return whether others than the owner can write a file; a private group of the owner is no other."""
+    """Return whether others than the owner can write a file; the owner's private group does not count."""
     if known.st_mode & stat.S_IWOTH:
         return True
     return bool(known.st_mode & stat.S_IWGRP) and not _is_private(known.st_uid, known.st_gid)

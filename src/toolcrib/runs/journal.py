@@ -11,14 +11,13 @@ The order of writes is what makes a run recoverable:
 
 Each write names the lease of this holder. So a holder that was taken for dead writes nothing more, and makes
 no further call. Each call has a place in a sequence, whose length is signed with each call: otherwise a call
-that somebody removes from the store would be made again. Everything is signed, and checked when a run is
-resumed.
+removed from the store would be made again. Everything is signed, and checked when a run is resumed.
 
 The store is written in threads, since another process may hold its lock. If the store can write at once
 without waiting (`intend_at_once`), an intent is written in the event loop, since a thread takes longer.
 """
 
-import asyncio  # noqa: TID251 - anyio calls nothing later
+import asyncio  # noqa: TID251 - anyio has no `call_later`
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,7 +31,7 @@ from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError, to_json
 
 import toolcrib.errors
-from toolcrib.concurrency.background import Background, result_of
+from toolcrib.concurrency.background import Background, await_future
 from toolcrib.concurrency.threads import Threads
 from toolcrib.errors import (
     InvalidToolIdError,
@@ -51,19 +50,19 @@ from toolcrib.redaction import error_text
 from toolcrib.runs.signing import Signer
 from toolcrib.runs.store import NewCall, RunStore, StoredRun
 
-MAX_STATE = 32 << 20
-"""Bytes of the largest state, which is stored with each call."""
+MAX_STATE_BYTES = 32 << 20
+"""The state is stored with each call, so a larger one would make every call slow."""
 _ANSWER_DELAY = 0.001
-"""Seconds after which an answer is stored, unless another call comes before."""
-_MAX_IN_LOOP = 64 << 10
-"""Bytes that are signed and written in the event loop; more are written in a thread."""
+"""Seconds to wait for another call, whose write then includes the answer: one write instead of two."""
+_MAX_BYTES_IN_LOOP = 64 << 10
+"""More bytes are signed and written in a thread, since they would delay other tasks."""
 _ANY_OBJECT = {"type": "object"}
 _BACKEND: TypeAdapter[AnyBackend] = TypeAdapter(AnyBackend)
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A call that was made before, and its result or error."""
+    """An earlier call with its stored result or error."""
 
     key: str
     tool_id: str
@@ -73,8 +72,8 @@ class Answered:
     result: RunResult | None = None
     error: ToolcribError | None = None
 
-    def give(self) -> RunResult:
-        """Return the result, or raise the error."""
+    def replay(self) -> RunResult:
+        """Return the stored result, or raise the stored error."""
         if self.error is not None:
             raise self.error
         assert self.result is not None  # noqa: S101 - it has one of the two
@@ -87,7 +86,7 @@ class _BegunCall(NamedTuple):
     tool_id: str
     args: dict[str, Any]
     place: int
-    """The place in the sequence of calls; one that is begun again keeps its place."""
+    """Its position in the sequence; a call that is begun again keeps its position."""
 
 
 class RunJournal:
@@ -112,8 +111,10 @@ class RunJournal:
         """When the last of its calls was begun, in seconds since the epoch."""
         self._new_state: bytes | None = None
         self._answered: dict[str, Answered] = {}
-        """The answers of earlier parts of the run, which may be requested again."""
+        """Answers from before the run was resumed: the code asks for them again on its way to the new
+        calls."""
         self._done: set[str] = set()
+        """Keys of calls whose outcome is known, stored or not."""
         self._unwritten: dict[str, dict[str, Any]] = {}
         self._write_failure: SnapshotError | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -147,13 +148,13 @@ class RunJournal:
         if [begun.place for begun in self._begun.values()] != list(range(count)):
             raise SnapshotError(self.run_id, "calls were taken out of the store, or put into it")
 
-    def answered(self) -> Iterator[Answered]:
-        """Return the calls that were made before, in the order in which they were begun."""
+    def answered_calls(self) -> Iterator[Answered]:
+        """Yield the earlier calls with a stored outcome, in the order in which they began."""
         yield from self._answered.values()
 
     @property
     def uncertain(self) -> dict[str, str]:
-        """The tools of the calls that may have run, by key."""
+        """The tools of calls without a known outcome, which may have run, by key."""
         return {key: call.tool_id for key, call in self._begun.items() if key not in self._done}
 
     @property
@@ -167,12 +168,12 @@ class RunJournal:
         Raises:
             LimitExceededError: it is too large.
         """
-        if len(state) > MAX_STATE:
-            reason = f"its state takes {len(state):,} bytes, where {MAX_STATE:,} can be kept"
+        if len(state) > MAX_STATE_BYTES:
+            reason = f"its state takes {len(state):,} bytes, where {MAX_STATE_BYTES:,} can be kept"
             raise LimitExceededError("memory_bytes", reason)
         self._new_state = state
 
-    async def settle(self, key: str, value: Any) -> None:
+    async def answer_uncertain_call(self, key: str, value: Any) -> None:
         """Store a value as the answer of an uncertain call."""
         outcome = {"value": value, "duration": 0.0, "notes": ["answered by whoever resumed the run"]}
         async with self._writing:
@@ -188,8 +189,8 @@ class RunJournal:
         if (before := self._answered.get(key)) is not None:
             if (before.tool_id, before.args) != (tool_id, args):
                 raise SnapshotError(self.run_id, f"call {key} is another one than was recorded")
-            return before.give()
-        await self._write_intent(key, tool_id, args)
+            return before.replay()
+        await self._write_intent(key, tool_id, args)  # before the call, so that no call goes unrecorded
         started = perf_counter()
         try:
             result = await make()
@@ -211,14 +212,15 @@ class RunJournal:
             state, answers = self._new_state, dict(self._unwritten)
             seal = partial(self._seal_call, key, tool_id, args, place, state, answers)
             with self._translate_store_errors():
-                if len(state or b"") > _MAX_IN_LOOP:
+                if len(state or b"") > _MAX_BYTES_IN_LOOP:
                     await self._run_in_thread(lambda: self._store.intend(self.lease, *seal()))
                 else:
                     call, outcomes = seal()
                     size = len(call.intent) + sum(map(len, outcomes.values()))
-                    at_once = self._at_once if size <= _MAX_IN_LOOP else None
+                    at_once = self._at_once if size <= _MAX_BYTES_IN_LOOP else None
                     if at_once is None or not at_once(self.lease, call, outcomes):
                         await self._run_in_thread(lambda: self._store.intend(self.lease, call, outcomes))
+            # only what was written is forgotten: state and answers may have been added during the write
             self._new_state = None if self._new_state is state else self._new_state
             for each in answers:
                 self._unwritten.pop(each, None)
@@ -305,10 +307,10 @@ class RunJournal:
         self._done.add(key)
 
     async def _run_in_thread(self, write: Callable[[], None]) -> None:
-        # A write that has begun is waited for by whoever is cancelled: what is noted here would else differ
-        # from what is stored. The store's own timeout bounds the wait.
+        # A cancelled caller waits for a write that has begun, or this object would differ from the store.
+        # The timeout of the store limits the wait.
         with anyio.CancelScope(shield=True):
-            await result_of(self._threads.submit(write))
+            await await_future(self._threads.submit(write))
 
     def _record_outcome(self, key: str, outcome: Mapping[str, Any]) -> None:
         begun = self._begun[key]
@@ -361,11 +363,11 @@ def _serialize_backend(backend: ToolBackend) -> dict[str, Any]:
     return backend.to_json()
 
 
-def _parse_result(outcome: Mapping[str, Any], asked: str, duration: float) -> RunResult:
+def _parse_result(outcome: Mapping[str, Any], reference: str, duration: float) -> RunResult:
     try:
-        named = ToolId.parse(outcome.get("tool") or asked)
-    except InvalidToolIdError:  # a constraint for a version, of a call whose answer was given by hand
-        named = ToolId.parse(asked.rpartition(":")[0])
+        named = ToolId.parse(outcome.get("tool") or reference)
+    except InvalidToolIdError:  # answered by hand, so there is only the reference, with a version constraint
+        named = ToolId.parse(reference.rpartition(":")[0])
     version = None if named.version is None else str(named.version)
     backend = outcome.get("backend")
     return RunResult.of_checked(
@@ -405,6 +407,8 @@ def _parse_error(kept: Mapping[str, Any]) -> ToolcribError:
     if not (isinstance(kind, type) and issubclass(kind, ToolcribError)):
         facts = kept["facts"]
         return ToolExecutionError(tool_id=str(facts.get("tool_id", "")), reason=kept["message"])
+    # Error classes build their message in `__init__` from arguments that are not all stored; so it is
+    # skipped, and each field gets its stored value or its default.
     error = kind.__new__(kind)
     known: dict[str, Any] = {}
     for each in fields(kind):  # type: ignore[arg-type]  # every error is a dataclass

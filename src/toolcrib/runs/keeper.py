@@ -13,7 +13,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 import anyio
 
-from toolcrib.concurrency.background import result_of
+from toolcrib.concurrency.background import await_future
 from toolcrib.concurrency.threads import Threads
 from toolcrib.errors import (
     CallUncertainError,
@@ -33,8 +33,9 @@ from toolcrib.runs.store import OPEN, RunStore, StoredRun
 _LOG = logging.getLogger("toolcrib.runs")
 _Given = TypeVarTuple("_Given")
 _Result = TypeVar("_Result")
-_UNKNOWN = "0"
-"""The mark of a process where processes cannot be listed; such a run is taken for a running one."""
+_UNKNOWN_PROCESS = "0"
+"""Mark used where processes cannot be listed; a run with it counts as running, since nothing proves the
+end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,11 @@ class RunKeeper:
     """Keeps the durable runs of all principals apart.
 
     Args:
-        store: where they are kept.
-        signer: signs everything that is.
-        max_age: for how many seconds after its last call a run is kept.
-        max_runs: how many runs there may be; those that have ended make room for others.
-        threads: where the store is used.
+        store: the store of all runs.
+        signer: signs everything that is stored.
+        max_age: seconds after its last call when a run is deleted.
+        max_runs: the most runs in the store; ended runs are deleted to make room for new ones.
+        threads: the threads that use the store.
     """
 
     def __init__(
@@ -74,15 +75,16 @@ class RunKeeper:
         self._threads = threads or Threads(1)
 
     async def begin(self, kind: RunKind, request: dict[str, Any], principal: Principal | None) -> RunJournal:
-        """Begin a run, which this process holds until `held` ends.
+        """Begin a run, which this process holds until `release_after` ends.
 
         Raises:
-            LimitExceededError: there are too many that have not ended.
+            LimitExceededError: there are too many unfinished runs.
         """
         begun = self._threads.submit(partial(self._begin, kind, request, principal))
         try:
-            return await result_of(begun)
+            return await await_future(begun)
         except BaseException:
+            # the thread may still store the run, which nobody would then release
             begun.add_done_callback(self._release_abandoned)
             raise
 
@@ -97,17 +99,19 @@ class RunKeeper:
         run_id = token_hex(8)
         head = {"kind": kind, "request": request, "owner": _owner_key(principal), "began": now}
         sealed = self._signer.seal(run_id, "head", json.dumps(head).encode())
-        run = StoredRun(run_id, _owner_key(principal), sealed, now, now, holder=own_mark() or _UNKNOWN)
+        run = StoredRun(
+            run_id, _owner_key(principal), sealed, now, now, holder=own_mark() or _UNKNOWN_PROCESS
+        )
         return RunJournal.begin(self._store, self._signer, run, self._threads)
 
     @asynccontextmanager
-    async def held(self, journal: RunJournal) -> AsyncIterator[None]:
-        """Release a run when the context ends, so that it can be resumed, unless it has ended by then."""
+    async def release_after(self, journal: RunJournal) -> AsyncIterator[None]:
+        """Release a run when the block ends, so that an unfinished one can be resumed."""
         try:
             yield
         finally:
             with anyio.CancelScope(shield=True):
-                with suppress(SnapshotError):  # what cannot be written is uncertain
+                with suppress(SnapshotError):  # a call without a stored answer is uncertain, which is safe
                     await journal.flush()
                 try:
                     await self._run_in_thread(self._store.hold, journal.lease, "")
@@ -115,7 +119,7 @@ class RunKeeper:
                     _LOG.warning("run %s stays with this process until it ends: %s", journal.run_id, error)
 
     async def _run_in_thread(self, function: Callable[[*_Given], _Result], *args: *_Given) -> _Result:
-        result: _Result = await result_of(self._threads.submit(partial(function, *args)))
+        result: _Result = await await_future(self._threads.submit(partial(function, *args)))
         return result
 
     async def runs(self, principal: Principal | None) -> tuple[RunRecord, ...]:
@@ -127,7 +131,7 @@ class RunKeeper:
         for listed in self._store.runs(_owner_key(principal)):
             run, step, uncertain = listed, listed.step, dict[str, str]()
             try:
-                if listed.status == OPEN:
+                if listed.status == OPEN:  # only the calls of an unfinished run say how far it has come
                     run = self._store.get(listed.id) or listed
                     journal = RunJournal(self._store, self._signer, replace(run, state=None))
                     step, uncertain = journal.step, journal.uncertain
@@ -158,16 +162,16 @@ class RunKeeper:
         repeat: bool = False,
         answers: Mapping[str, Any] | None = None,
     ) -> ResumedRun:
-        """Resume a run, which this process then holds until `held` ends, or return its result.
+        """Resume a run, which this process then holds until `release_after` ends, or return its result.
 
-        `is_repeatable` says of a tool whether running it twice does no more than once. `check_answer` takes
-        the key of a call, its tool and what is given as its answer, and raises where the tool cannot give it.
+        `is_repeatable` returns whether a tool is idempotent. `check_answer` gets the key of a call, its tool
+        and the answer from the caller, and raises if the tool could not have returned that.
 
         Raises:
             RunNotFoundError: there is none, or it is another principal's.
             RunStateError: a process that is alive runs it, or it has failed; or it takes no such answers.
             SnapshotError: what is stored was changed, signed with another key, or is too old.
-            CallUncertainError: calls may have run, and nobody said what to do about them.
+            CallUncertainError: calls may have run, and the caller neither answers nor repeats them.
         """
         run, head, journal = await self._run_in_thread(self._read_run, run_id, principal)
         if journal is None:
@@ -183,18 +187,17 @@ class RunKeeper:
             raise CallUncertainError(run_id, unsafe)
         for key, value in given.items():
             await check_answer(key, journal.uncertain[key], value)
-        # Somebody may have gone on with the run since it was read, and even have let go of it again: then the
-        # lease is over, whoever holds the run by now.
-        # A lease that was taken must be known here, so that it can be given back: who is cancelled waits for
-        # the store, whose own timeout bounds that.
+        # Another process may have resumed the run since it was read, and even released it again. In both
+        # cases the fencing number has changed, and `hold` returns None. The shield: a lease that was taken
+        # must be known here, or it could not be released again.
         with anyio.CancelScope(shield=True):
-            lease = await self._run_in_thread(self._store.hold, run.lease, own_mark() or _UNKNOWN)
+            lease = await self._run_in_thread(self._store.hold, run.lease, own_mark() or _UNKNOWN_PROCESS)
         if lease is None:
-            raise RunStateError(run_id, "somebody else has resumed it meanwhile; look at it again")
+            raise RunStateError(run_id, "another process has resumed it meanwhile; list the runs again")
         journal.lease = lease
         try:
             for key, value in given.items():
-                await journal.settle(key, value)
+                await journal.answer_uncertain_call(key, value)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self._run_in_thread(self._store.hold, lease, "")
@@ -230,7 +233,7 @@ class RunKeeper:
     def _open_head(self, run: StoredRun) -> dict[str, Any]:
         head: dict[str, Any] = json.loads(self._signer.open(run.id, "head", run.head))
         if head["owner"] != run.owner:
-            raise SnapshotError(run.id, "it is said to be somebody else's")
+            raise SnapshotError(run.id, "its stored owner is not the one that was signed")
         return head
 
     def _prune(self, now: float) -> None:
@@ -249,7 +252,7 @@ class RunKeeper:
 
 
 def _owner_key(principal: Principal | None) -> str:
-    """Return the key of a run's owner, without groups and scopes, which may change meanwhile."""
+    """Return the key of a run's owner, without groups and scopes, which may change while it is stored."""
     if principal is None:
         return ""
     return json.dumps([principal.issuer, principal.subject, principal.client])

@@ -1,4 +1,4 @@
-"""Store of durable runs in memory, which ends with the process: for tests and experiments."""
+"""Store of durable runs in memory, lost when the process ends: for tests and experiments."""
 
 import threading
 from collections.abc import Collection, Mapping
@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from toolcrib.errors import StoreError
-from toolcrib.runs.store import NOTHING, OPEN, Lease, NewCall, StoredCall, StoredRun, lease_error
+from toolcrib.runs.store import NO_OUTCOMES, OPEN, Lease, NewCall, StoredCall, StoredRun, lease_error
 
 
 class MemoryRunStore:
-    """Keeps runs for as long as it lives; the contract is that of `RunStore`."""
+    """Keeps runs in a dict; see `RunStore` for the contract."""
 
     def __init__(self) -> None:
         self._runs: dict[str, StoredRun] = {}
@@ -25,7 +25,7 @@ class MemoryRunStore:
                 raise StoreError("memory", f"there is a run {run.id!r} already")
             self._runs[run.id] = run
 
-    def intend(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> None:
+    def intend(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NO_OUTCOMES) -> None:
         """Store the intent of a call, and the state to resume from."""
         with self._lock:
             run = self._find_leased(lease)
@@ -38,7 +38,9 @@ class MemoryRunStore:
                 run, calls=calls, state=state, sequence=call.sequence, changed=call.at
             )
 
-    def intend_at_once(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> bool:
+    def intend_at_once(
+        self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NO_OUTCOMES
+    ) -> bool:
         """Store the intent of a call; nothing here waits."""
         self.intend(lease, call, outcomes)
         return True

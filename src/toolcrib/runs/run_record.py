@@ -14,19 +14,19 @@ class RunRecord(Record):
     """One durable run."""
 
     id: str
-    """What `resume` takes."""
+    """The id, for `resume`."""
     kind: RunKind
     """Code, or a chain."""
     state: RunState
-    """`running` in a process that is alive; `suspended` can be resumed, also after a crash; `done` can be
-    asked for its result again; `failed` is over."""
+    """`running`: held by a live process. `suspended`: can be resumed, also after a crash. `done`: `resume`
+    returns its result. `failed`: cannot be resumed."""
     step: int
-    """How many of its calls have been answered."""
+    """The number of answered calls."""
     began: float
     """When it began, in seconds since the epoch."""
     changed: float
     """When its last call was begun, or it ended."""
     principal: str | None = None
-    """Who runs it; absent where that is the program itself."""
+    """Its owner; None for the program itself."""
     uncertain: dict[str, str] = Field(default_factory=dict)
     """The tools of the calls that may have run, by the key of the call."""

@@ -1,4 +1,4 @@
-"""Signatures of stored runs: whoever can write the store cannot change what a run does."""
+"""Signatures of stored runs, so that write access to the store is not enough to change what a run does."""
 
 import hmac
 import os
@@ -8,14 +8,13 @@ from pathlib import Path
 
 from toolcrib.errors import ConfigError, Problem, SnapshotError
 
-_SIZE = 32
-_SHORTEST = 32
-"""How many characters a key has at least."""
-_OTHERS = 0o077
+_SIGNATURE_BYTES = 32
+_MIN_KEY_CHARACTERS = 32
+_GROUP_AND_OTHERS = 0o077
 
 
 class Signer:
-    """Signs parts of runs with HMAC-SHA256; a part of one run is no part of another.
+    """Signs parts of runs with HMAC-SHA256; a signature holds for one part of one run.
 
     >>> signer = Signer(b"0123456789abcdef0123456789abcdef")
     >>> signer.open("r1", "state", signer.seal("r1", "state", b"data"))
@@ -30,19 +29,20 @@ class Signer:
         return self._mac(run_id, part, payload) + payload
 
     def open(self, run_id: str, part: str, sealed: bytes) -> bytes:
-        """Return the payload of what was sealed.
+        """Check a signature and return the payload.
 
         Raises:
             SnapshotError: it was not sealed as this part of this run with this key.
         """
         if not isinstance(sealed, bytes):  # a store may hold anything
             raise SnapshotError(run_id, f"its {part} is a {type(sealed).__name__}, not bytes")
-        payload = sealed[_SIZE:]
-        if not hmac.compare_digest(sealed[:_SIZE], self._mac(run_id, part, payload)):
+        payload = sealed[_SIGNATURE_BYTES:]
+        if not hmac.compare_digest(sealed[:_SIGNATURE_BYTES], self._mac(run_id, part, payload)):
             raise SnapshotError(run_id, "it was changed, or signed with another key or for another run")
         return payload
 
     def _mac(self, run_id: str, part: str, payload: bytes) -> bytes:
+        # The names are signed too: nobody can put the state of one run, or one answer, in place of another.
         return hmac.digest(self._key, f"{run_id}\0{part}\0".encode() + payload, "sha256")
 
 
@@ -55,7 +55,7 @@ def load_key(path: Path) -> bytes:
     try:
         if not path.exists():
             _create_key_file(path)
-        if os.name == "posix" and path.stat().st_mode & _OTHERS:
+        if os.name == "posix" and path.stat().st_mode & _GROUP_AND_OTHERS:
             raise _key_error(path, "others can read it; chmod 600, or remove it and with it all open runs")
         key = path.read_bytes().strip()
     except OSError as error:
@@ -69,19 +69,21 @@ def check_key(key: bytes, source: str) -> bytes:
     Raises:
         ConfigError: it is not.
     """
-    if len(key) < _SHORTEST:
-        problem = Problem("/runs/key", "key", f"a key needs at least {_SHORTEST} characters")
+    if len(key) < _MIN_KEY_CHARACTERS:
+        problem = Problem("/runs/key", "key", f"a key needs at least {_MIN_KEY_CHARACTERS} characters")
         raise ConfigError(source, (problem,))
     return key
 
 
 def _create_key_file(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Written beside and linked, not renamed: a link fails if another process has made the key meanwhile,
+    # and no process ever reads a key that is half written.
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="ascii") as file:
         file.write(secrets.token_hex(32))
-    with suppress(FileExistsError):  # another process was quicker, and its key is the key
+    with suppress(FileExistsError):  # the key of the other process is used
         os.link(fresh, path)
     fresh.unlink()
 

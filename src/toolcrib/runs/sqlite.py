@@ -1,4 +1,10 @@
-"""Store of durable runs in a SQLite file, which survives the death of the process at any moment."""
+"""Store of durable runs in a SQLite file, which survives the death of the process at any moment.
+
+There are two connections. `_connection` waits for locks and is used in threads. `_quick` never waits
+(timeout 0) and never checkpoints, so that `intend_at_once` can write in the event loop: about one page to the
+write-ahead log, without fsync. Every `_THREAD_WRITE_INTERVAL`th intent goes through `_connection` instead,
+which then copies the log into the file.
+"""
 
 import os
 import sqlite3
@@ -12,9 +18,9 @@ from typing import Any
 from toolcrib.discovery.store.connection import CLOSED, connect, explained, transaction
 from toolcrib.discovery.store.sqlite import prepare
 from toolcrib.errors import StoreError
-from toolcrib.runs.store import NOTHING, OPEN, Lease, NewCall, StoredCall, StoredRun, lease_error
+from toolcrib.runs.store import NO_OUTCOMES, OPEN, Lease, NewCall, StoredCall, StoredRun, lease_error
 
-_STEPS: tuple[tuple[str, ...], ...] = (
+_MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         """
         CREATE TABLE runs (
@@ -29,9 +35,9 @@ _STEPS: tuple[tuple[str, ...], ...] = (
             result BLOB
         )
         """,
-        # Apart from the rest, for it is written again with each call.
+        # A table of its own: the state is rewritten with each call, and a row of `runs` would be with it.
         "CREATE TABLE states (run TEXT NOT NULL PRIMARY KEY, state BLOB NOT NULL)",
-        # In one tree, so that a call writes one page.
+        # WITHOUT ROWID keeps key and row in one B-tree, so that a call writes one page and not two.
         """
         CREATE TABLE calls (
             run TEXT NOT NULL,
@@ -45,13 +51,12 @@ _STEPS: tuple[tuple[str, ...], ...] = (
     ),
     ("ALTER TABLE runs ADD COLUMN fence INTEGER NOT NULL DEFAULT 1",),
 )
-"""What leads from each version to the next; a step is never changed once it was released."""
-_LOG_PAGES = 4000
-"""The number of pages after which the log is copied into the file, which waits for the disk."""
-_AT_ONCE = 500
-"""One of so many intents is written by a thread, so that the log can be copied."""
-_SEQUENCE = ""
-"""The key of the row beside the calls of a run that holds their sequence: a call then writes one page."""
+"""The statements that lead from each version of the schema to the next; released ones never change."""
+_CHECKPOINT_PAGES = 4000
+"""Length of the log that starts a checkpoint, which waits for the disk; four times the default of SQLite."""
+_THREAD_WRITE_INTERVAL = 500
+_SEQUENCE_KEY = ""
+"""Key of the row of `calls` that holds the sequence: next to the calls, so that one page is written."""
 _BEGIN = (
     "INSERT INTO runs (id, owner, head, began, changed, status, holder, fence)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -107,34 +112,36 @@ class SqliteRunStore:
         self._quick_writes = 0
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        prepare(connection, self._path, _STEPS)
-        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+        prepare(connection, self._path, _MIGRATIONS)
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
 
     def begin(self, run: StoredRun) -> None:
         """Store a new run."""
         row = (run.id, run.owner, run.head, run.began, run.changed, run.status, run.holder, run.fence)
         with self._transaction() as connection:
             connection.execute(_BEGIN, row)
-            sequence = (run.id, _SEQUENCE, run.began, run.sequence or b"")
+            sequence = (run.id, _SEQUENCE_KEY, run.began, run.sequence or b"")
             connection.execute("INSERT INTO calls (run, key, began, intent) VALUES (?, ?, ?, ?)", sequence)
 
-    def intend(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> None:
+    def intend(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NO_OUTCOMES) -> None:
         """Store the intent of a call, and the state to resume from."""
         with self._lock_connection() as connection:
             is_leased = _write_intent(connection, lease, call, outcomes)
         if not is_leased:
             raise self._lease_error(lease)
 
-    def intend_at_once(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> bool:
+    def intend_at_once(
+        self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NO_OUTCOMES
+    ) -> bool:
         """Store the intent of a call, unless that fails or another process or thread is writing the file."""
         if not self._quick_lock.acquire(blocking=False):
             return False
         try:
             self._quick_writes += 1
-            if self._closed or self._quick_writes % _AT_ONCE == 0:
+            if self._closed or self._quick_writes % _THREAD_WRITE_INTERVAL == 0:
                 return False
             return _write_intent(self._quick, lease, call, outcomes)
-        except sqlite3.Error:  # `intend` waits, or says what is wrong
+        except sqlite3.Error:  # the caller then uses `intend`, which waits for locks and raises a typed error
             return False
         finally:
             self._quick_lock.release()
@@ -176,7 +183,7 @@ class SqliteRunStore:
             }
         if row is None:
             return None
-        sequence = calls.pop(_SEQUENCE, None)
+        sequence = calls.pop(_SEQUENCE_KEY, None)
         run = replace(StoredRun(*row), sequence=None if sequence is None else sequence.intent, calls=calls)
         if wrong := _find_wrong_type(run):
             raise StoreError(str(self._path), f"run {run_id!r} has a value of the wrong type: {wrong}")
@@ -233,7 +240,7 @@ class SqliteRunStore:
 
 
 def _disable_checkpoints(connection: sqlite3.Connection) -> None:
-    """Turn off checkpoints: another connection copies the log into the file."""
+    """Turn off checkpoints, which wait for the disk; `_connection` makes them."""
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
 
@@ -244,8 +251,8 @@ def _write_intent(
     """Write a call in one transaction; return whether the lease was valid."""
     place = (lease.run_id, lease.fence)
     intent = (lease.run_id, call.key, call.at, call.intent, *place)
-    row = (*intent, lease.run_id, _SEQUENCE, call.at, call.sequence, *place)
-    if call.state is None and not outcomes:  # one statement is the quickest
+    row = (*intent, lease.run_id, _SEQUENCE_KEY, call.at, call.sequence, *place)
+    if call.state is None and not outcomes:  # one statement is a transaction by itself, and the quickest
         return connection.execute(_INTEND, row).rowcount > 0
     with transaction(connection):
         is_leased = connection.execute(_INTEND, row).rowcount > 0

@@ -8,11 +8,8 @@ from typing import Protocol, runtime_checkable
 from toolcrib.errors import StoreError
 
 OPEN = "open"
-"""The status of a run that has not ended; the others are `done` and `failed`."""
-
-
-NOTHING: Mapping[str, bytes] = MappingProxyType({})
-"""No outcomes."""
+"""The status of an unfinished run; the others are `done` and `failed`."""
+NO_OUTCOMES: Mapping[str, bytes] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +65,9 @@ class StoredRun:
     status: str = OPEN
     """`open`, `done` or `failed`."""
     holder: str = ""
-    """The mark of the process that runs it; empty where none does."""
+    """The mark of the process that runs it; empty if none does."""
     fence: int = 1
-    """The fencing number of whoever may write it."""
+    """The fencing number of the lease that may write it."""
     step: int = 0
     """The number of its calls, once it has ended."""
     state: bytes | None = None
@@ -84,7 +81,7 @@ class StoredRun:
 
     @property
     def lease(self) -> Lease:
-        """The lease of whoever held the run when it was read."""
+        """The lease of the holder when the run was read."""
         return Lease(self.id, self.fence)
 
 
@@ -92,25 +89,25 @@ class StoredRun:
 class RunStore(Protocol):
     """Keeps durable runs.
 
-    Every method may be called from any thread. What a method wrote has been written when it returns, all of
-    it or nothing, and outlives the death of the process. To write of a run that is not there, or not open any
-    more, or with a lease that is over, is a `StoreError`; so is everything else that goes wrong, such as a
-    value of the wrong type in the store.
+    Every method may be called from any thread. Each method writes everything or nothing; when it returns, the
+    write outlives the death of the process. Writing to a run that does not exist or has ended, or with a
+    lease that is no longer valid, raises `StoreError`. So does any other failure, such as a value of the
+    wrong type in the store.
 
-    The methods may block, and are called in threads. A store may have a method `intend_at_once` as well,
-    which is called in the event loop, since threads take time: it does what `intend` does and returns True,
-    or returns False where it would have to wait for somebody or for the disk, or fails.
+    The methods may block, and are called in threads. A store may also have a method `intend_at_once`, which
+    is called in the event loop because a thread takes longer: it does the same as `intend` and returns True,
+    or returns False if it would have to wait for a lock or the disk, or fails.
     """
 
     def begin(self, run: StoredRun) -> None:
         """Store a new run, which has no calls yet."""
         ...
 
-    def intend(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> None:
+    def intend(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NO_OUTCOMES) -> None:
         """Store the intent of a call.
 
-        The outcomes are those of earlier calls, by key, which are kept with it. A call that is there already
-        begins again: its outcome is forgotten.
+        The outcomes of earlier calls, by key, are written with it. A call that is already stored begins
+        again, and its outcome is deleted.
         """
         ...
 
@@ -150,4 +147,4 @@ def lease_error(where: str, lease: Lease, run: StoredRun | None) -> StoreError:
     """Return the error for a write with a lease that is not valid."""
     if run is None or run.status != OPEN:
         return StoreError(where, f"there is no open run {lease.run_id!r}")
-    return StoreError(where, f"run {lease.run_id!r}: somebody else has taken it over")
+    return StoreError(where, f"run {lease.run_id!r}: another process has taken it over")

@@ -1,7 +1,7 @@
 """Code mode: untrusted code calls tools through a bridge that records every call on the host.
 
-`Runtime` runs code in a sandbox: `monty`, an interpreter of its own that speaks a part of Python, `process`,
-all of Python behind the walls of the system, or a plug-in's.
+`Runtime` runs code in a sandbox: `monty`, an interpreter for a subset of Python; `process`, CPython isolated
+by the operating system; containers, WebAssembly, or a plug-in.
 """
 
 from toolcrib.model import ToolCallRecord, ToolGateway

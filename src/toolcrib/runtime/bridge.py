@@ -1,9 +1,9 @@
-"""The host's side of every call that a guest makes: counted, bounded, recorded, and run like any other call.
+"""Host side of the calls of guest code: each is counted, limited, recorded and run like any other call.
 
-The guest is not trusted. The number of calls, their arguments and their outcomes are what the host saw;
-nothing that a guest sends, or fails to send, changes that.
+The guest is not trusted. The records hold the calls, arguments and outcomes that the host saw; nothing that a
+guest sends, or fails to send, changes them.
 
-A call passes these steps: `call` finds what its path stands for and binds the arguments; `_run_tool` runs one
+A call passes these steps: `call` resolves its path and binds the arguments; `_run_tool` runs one
 tool and checks that the guest has room for the result; `_make_call`, which the steps of a chain share, counts
 the call before it begins, waits for a turn, makes it and records how it ended. A guest may catch every
 failure of a tool, as a `GuestError`. A limit or a broken rule ends the run instead: `_fail` sets `failure`
@@ -45,12 +45,12 @@ from toolcrib.runtime.guest_errors import GuestError, as_guest_error
 from toolcrib.runtime.request import Limits
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
-_MAX_PARALLEL = 64
-"""How many calls of one guest run at once; the others wait their turn."""
-_GRACE = 1.0
-"""Seconds that a tool has to stop after the code that called it has ended; then it is abandoned."""
+_MAX_PARALLEL_CALLS = 64
+_ABANDON_SECONDS = 1.0
+"""Time that a tool has to stop after the calling code has ended, before it is abandoned."""
 _MAX_LOOKUPS = 200
-"""How often a guest may search, describe, and make calls that are refused; none of these runs a tool."""
+"""Searches, descriptions and refused calls of one run. They run no tool, so `max_tool_calls` does not count
+them, but a loop of them would keep the host busy."""
 _NOT_BEGUN = "it had not begun when the code ended"
 _NOT_ENDED = "it had not ended when the code did"
 _PARAMETERS: dict[str, tuple[str, ...]] = {
@@ -70,13 +70,13 @@ _TYPES: dict[str, tuple[type, str]] = {
 
 
 class GuestNames(Protocol):
-    """Resolves the names in the code."""
+    """Resolves the names of tools in the code."""
 
     def resolve(self, path: str) -> str:
-        """Return the reference of the tool that `namespace.name` or `name` stands for.
+        """Return the reference of the tool called `namespace.name` or `name` in the code.
 
         Raises:
-            GuestError: it stands for nothing.
+            GuestError: no tool has that name.
         """
         ...
 
@@ -87,7 +87,7 @@ class GuestNames(Protocol):
 
 @dataclass(slots=True)
 class _Call:
-    """One call of a tool, from the moment it was asked for."""
+    """One call of a tool, recorded from the moment of its request."""
 
     tool_id: str
     args: dict[str, Any]
@@ -97,7 +97,7 @@ class _Call:
     backend_kind: str | None = None
 
     def succeed(self, result: Any, duration: float) -> None:
-        """Record its result: the version of the tool that ran, and its backend."""
+        """Record success, with the version of the tool that ran and its backend."""
         self.duration, self.error = duration, None
         tool = getattr(result, "tool", None)
         if tool is not None:
@@ -105,7 +105,7 @@ class _Call:
         self.backend_kind = getattr(getattr(result, "backend", None), "kind", None)
 
     def fail(self, error: BaseException, duration: float) -> None:
-        """Record how it failed."""
+        """Record a failure or a cancellation."""
         self.duration, self.error = duration, "it was cancelled"
         if isinstance(error, Exception):
             self.error = explain(error)["message"] if isinstance(error, ToolcribError) else error_text(error)
@@ -116,8 +116,8 @@ class _Call:
 class Bridge:
     """Makes the calls of one run for its guest.
 
-    `call` is what sandboxes use. What the guest may see of a failure comes as a `GuestError`; where the run
-    must end, `failure` is set, `end` is called, and the call does not return.
+    Sandboxes use `call`. A failure that the guest may handle is raised as a `GuestError`. If the run must
+    end, `failure` is set, `end` is called, and the call does not return.
     """
 
     def __init__(
@@ -136,10 +136,11 @@ class Bridge:
         self._end = end
         self._calls: list[_Call] = []
         self._room = limits.memory_bytes
+        """Bytes left for the arguments of calls, which the host keeps until the run ends."""
         self._lookups = 0
-        self._turns = anyio.CapacityLimiter(_MAX_PARALLEL)
+        self._turns = anyio.CapacityLimiter(_MAX_PARALLEL_CALLS)
         self.failure: ToolcribError | None = None
-        """Why the run had to end, if it had to."""
+        """The reason why the run had to end; None otherwise."""
 
     @property
     def records(self) -> tuple[ToolCallRecord, ...]:
@@ -168,8 +169,9 @@ class Bridge:
         return failure
 
     def restore(self, keys: Collection[str]) -> None:
-        """Take over the outcomes of these calls, which an earlier part of a durable run made."""
-        for call in () if self._journal is None else self._journal.answered():
+        """Record calls that were made before a durable run was suspended, with their outcomes."""
+        for call in () if self._journal is None else self._journal.answered_calls():
+            # the key of a step in a chain is that of the chain, a slash, and the step
             if call.key.partition("/")[0] in keys:
                 entry = self._count_call(call.tool_id, call.args)
                 if call.error is None:
@@ -182,7 +184,7 @@ class Bridge:
 
         Raises:
             GuestError: the exception to raise in the guest.
-            LimitExceededError: the guest has used up its calls; the run is being ended.
+            LimitExceededError: the guest has used up its calls; the run is ended.
             SandboxViolationError: the run has ended already.
         """
         if self.failure is not None:
@@ -193,7 +195,7 @@ class Bridge:
                 given = bind_arguments(path, args, kwargs, _PARAMETERS[path])
                 return await self._call_function(path, given, key)
             reference = self._names.resolve(path)
-            # only positional arguments need to know the tool's order, which is read from its schema
+            # only positional arguments need the order of parameters, which is computed from the schema
             given = bind_arguments(path, args, kwargs, self._names.parameters(path) if args else ())
             return await self._run_tool(reference, given, key)
         except GuestError:
@@ -202,16 +204,16 @@ class Bridge:
         except (LimitExceededError, SnapshotError) as error:
             self._fail(error)
             raise
-        except Exception as error:  # whatever a gateway raises, the guest gets it, and may go on
+        except Exception as error:  # a tool has failed, which the code may handle
             if self.failure is not None:
                 raise self.failure from error
             raise as_guest_error(error, given) from error
 
     def _count_lookup(self) -> None:
-        """Count a question to the host that runs no tool.
+        """Count a request that runs no tool.
 
         Raises:
-            LimitExceededError: there were too many; the run is being ended.
+            LimitExceededError: there were too many; the run is ended.
         """
         self._lookups += 1
         if self._lookups > _MAX_LOOKUPS:
@@ -243,10 +245,10 @@ class Bridge:
     async def _make_call(
         self, reference: str, args: dict[str, Any], make: Callable[[], Awaitable[Any]], key: str
     ) -> Any:
-        """Make a call that is counted before it begins, and recorded however it ends."""
+        """Make a call, counted before it begins and recorded however it ends."""
         try:
             call = self._count_call(reference, args)
-        except LimitExceededError as error:  # a chain may be set to go on after errors
+        except LimitExceededError as error:  # here too, because a chain with `on_error` would swallow it
             self._fail(error)
             raise
         async with self._turns:
@@ -254,10 +256,10 @@ class Bridge:
             started = perf_counter()
             try:
                 if self._journal is None:
-                    result = await abandon_after(_GRACE, make)
+                    result = await abandon_after(_ABANDON_SECONDS, make)
                 else:
                     result = await self._journal.call(
-                        key, reference, args, partial(abandon_after, _GRACE, make)
+                        key, reference, args, partial(abandon_after, _ABANDON_SECONDS, make)
                     )
             except BaseException as error:
                 call.fail(error, perf_counter() - started)
@@ -266,7 +268,7 @@ class Bridge:
         return result
 
     def _count_call(self, tool_id: str, args: dict[str, Any]) -> _Call:
-        """Count a call before it begins; nothing takes the count back.
+        """Count a call before it begins; the count is final, even if the call fails.
 
         Raises:
             LimitExceededError: there are no more calls, or the arguments of all calls together are larger
@@ -289,6 +291,8 @@ class Bridge:
             message = f"a chain of {size} steps, where {self._limits.max_chain_steps} are allowed"
             raise LimitExceededError("max_chain_steps", message)
         left = self._limits.max_tool_calls - before
+        # One call more than is left: `_count_call` then fails it, and ends the run with the guest's own
+        # limit.
         limits = ChainLimits(max_steps=self._limits.max_chain_steps, max_calls=left + 1)
         try:
             result = await _run_recorded(self._gateway, steps, partial(self._record_steps, key), limits)
@@ -337,7 +341,7 @@ def _count_steps(steps: list[Any], depth: int = 0) -> int:
     3
     """
     groups = [step.get("parallel") if isinstance(step, dict) else None for step in steps]
-    deep = depth >= 64  # noqa: PLR2004 - deeper than any chain that is run
+    deep = depth >= 64  # noqa: PLR2004 - deeper than a chain may be; only the recursion must end
     return sum(
         _count_steps(group, depth + 1) if isinstance(group, list) and not deep else 1 for group in groups
     )
@@ -353,7 +357,7 @@ async def _run_recorded(gateway: ToolGateway, steps: list[Any], around: Around, 
     if "around" in signature(run).parameters:
         return await run(steps, around=around, limits=limits)
 
-    async def call(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> Any:  # noqa: ARG001 - the gateway's own holds
+    async def call(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> Any:  # noqa: ARG001 - the signature of RunTool
         return await gateway.run(tool_id, args)
 
     calling: RunTool = call

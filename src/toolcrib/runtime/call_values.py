@@ -1,4 +1,4 @@
-"""Arguments and results of a guest's calls: JSON of a bounded size."""
+"""Arguments and results of a guest's calls: JSON of limited size."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,14 +9,12 @@ from toolcrib.model.record import Record
 from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.request import Limits
 
-MAX_ARGUMENTS = 1 << 20
-"""How many characters the arguments of one call may hold."""
-_MAX_VALUES = 50_000
-"""How many values the arguments of one call may hold."""
+MAX_ARGUMENT_CHARACTERS = 1 << 20
+_MAX_ARGUMENT_VALUES = 50_000
 VALUE_BYTES = 64
-"""Bytes of memory that one value takes at least."""
-_RESULT_PART = 4
-"""One result may take one part of so many of a guest's memory."""
+"""Memory of one value in CPython, at least: an object header and its place in a container."""
+_MAX_RESULT_DIVISOR = 4
+"""A result may take a quarter of the guest's memory: as JSON text and as parsed values it exists twice."""
 
 
 def bind_arguments(
@@ -41,7 +39,7 @@ def bind_arguments(
 
 
 def read_arguments(given: Any) -> Any:
-    """Return arguments as JSON in containers of our own; tuples become arrays.
+    """Return a copy of the arguments as plain JSON; tuples become arrays.
 
     Raises:
         GuestError: they are not JSON, or too large.
@@ -51,25 +49,29 @@ def read_arguments(given: Any) -> Any:
         _, _, chars, _ = measure(value)
     except ValidationError as error:
         raise GuestError("TypeError", f"arguments must be JSON: {error.problems[0]}") from error
-    if chars > MAX_ARGUMENTS:
-        raise GuestError("ValueError", f"arguments hold {chars:,} characters; at most {MAX_ARGUMENTS:,} pass")
+    if chars > MAX_ARGUMENT_CHARACTERS:
+        raise GuestError(
+            "ValueError", f"arguments hold {chars:,} characters; at most {MAX_ARGUMENT_CHARACTERS:,} pass"
+        )
     return value
 
 
 class _ContainerCopier:
     """Copies containers up to a number of values; `measure` checks the values themselves afterwards.
 
-    The number is counted while copying, since a small value, such as one list a million times in another, can
-    be huge when it is copied.
+    The number is counted while copying, since a value that shares its parts, such as a list that holds
+    another list a million times, is small until it is copied.
     """
 
     def __init__(self) -> None:
-        self._left = _MAX_VALUES
+        self._left = _MAX_ARGUMENT_VALUES
 
     def copy(self, value: Any, depth: int = 0) -> Any:
         self._left -= 1
         if self._left < 0:
-            raise GuestError("ValueError", f"arguments hold more than {_MAX_VALUES:,} values; pass fewer")
+            raise GuestError(
+                "ValueError", f"arguments hold more than {_MAX_ARGUMENT_VALUES:,} values; pass fewer"
+            )
         if depth > MAX_DEPTH:
             raise GuestError("ValueError", f"arguments are nested more than {MAX_DEPTH} levels deep")
         if isinstance(value, tuple | list):
@@ -104,10 +106,10 @@ def _flatten_found(item: Any) -> Any:
 
 
 def check_room(value: Any, limits: Limits) -> Any:
-    """Return a result, if a guest with these limits has room for it.
+    """Return a result, if it fits into the memory of a guest with these limits.
 
     Raises:
-        GuestError: it has no room, or the result is not JSON.
+        GuestError: it does not fit, or is not JSON.
     """
     try:
         nodes, _, chars, _ = measure(value, max_depth=256)
@@ -115,7 +117,7 @@ def check_room(value: Any, limits: Limits) -> Any:
         message = f"the call was made, but its result cannot be passed on: {error.problems[0]}"
         raise GuestError("RuntimeError", message) from error
     size = chars + nodes * VALUE_BYTES
-    if size * _RESULT_PART > limits.memory_bytes:
+    if size * _MAX_RESULT_DIVISOR > limits.memory_bytes:
         message = f"the call was made, but there is no room here for its result of about {size >> 20:,} MB"
         raise GuestError("RuntimeError", f"{message}; ask the tool for less next time")
     return value

@@ -1,4 +1,4 @@
-"""Errors as a guest sees them: a builtin exception and a sentence, and nothing about the host."""
+"""Errors as a guest sees them: a builtin exception with a message, and nothing about the host."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,13 +25,13 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (ValidationError, "ValueError"),
     (ValueError, "ValueError"),
 )
-"""The builtin exception for each error; every engine has these, and code can catch them by name."""
-ELSEWHERE = "; 'process' does: ask for it, or for `language_fallback`"
+"""The builtin exception for each error, the first match counts; every engine has these."""
+TRY_PROCESS = "; 'process' does: ask for it, or for `language_fallback`"
 
 
 @dataclass(eq=False)
 class GuestError(Exception):
-    """A failure that the guest may see, handle and go on from."""
+    """A failure that the guest may see and handle."""
 
     kind: str
     """The builtin exception that is raised in the guest."""
@@ -49,16 +49,16 @@ def as_guest_error(error: BaseException, args: Any = None) -> GuestError:
     "LookupError: no tool named 'git:comit'; did you mean 'git:commit'?"
     """
     kind = next((name for known, name in _KINDS if isinstance(error, known)), "RuntimeError")
-    if not isinstance(error, ToolcribError):  # foreign, and its text may contain anything
+    if not isinstance(error, ToolcribError):  # foreign: its message may hold secrets and paths
         return GuestError(kind, error_text(error, args))
     pointers = [problem.path for problem in getattr(error, "problems", ())]
     return GuestError(kind, scrub(explain(error)["message"], [args, pointers]))
 
 
-def lacks(what: str) -> str:
+def unsupported_message(feature: str) -> str:
     """Return the message for a feature that Monty does not support.
 
-    >>> lacks("yield").removesuffix(ELSEWHERE)
+    >>> unsupported_message("yield").removesuffix(TRY_PROCESS)
     "the 'monty' sandbox does not support yield"
     """
-    return f"the 'monty' sandbox does not support {what}{ELSEWHERE}"
+    return f"the 'monty' sandbox does not support {feature}{TRY_PROCESS}"

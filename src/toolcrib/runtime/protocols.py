@@ -20,37 +20,37 @@ class Job:
     limits: Limits
     """How much it may use."""
     timeout: float
-    """Seconds that are left of the caller's; whoever runs the job also cancels it when they are over."""
+    """Seconds left of the caller's timeout; the runtime also cancels the run when they are over."""
     profile: SecurityProfile
     """How strong the isolation must be."""
     names: tuple[str, ...]
     """The names that stand for namespaces: an attribute of one is an asynchronous function."""
     functions: tuple[str, ...]
-    """The names that are asynchronous functions themselves; `run_tool` and its like are among them."""
+    """The names that are asynchronous functions, such as `run_tool`."""
     output: Output = field(compare=False)
-    """Takes what the code prints, as it prints it, and keeps what the limits allow."""
+    """Collects the printed output, up to the limits."""
     journal: Journal | None = field(default=None, compare=False)
-    """Where a durable run is written down; only a sandbox whose attribute `durable` is true gets it."""
+    """Journal of a durable run; only a sandbox whose attribute `durable` is true gets one."""
 
 
 @runtime_checkable
 class Sandbox(Protocol):
-    """Runs untrusted code behind a wall.
+    """Runs untrusted code in isolation.
 
-    Entering is cheap and starts nothing that is not needed; leaving ends every process. Between the two, runs
-    come from many tasks of one event loop at once, as many as an attribute `concurrency` says, or else 16,
-    and no run sees anything of another. Plug-ins are found by the entry points `toolcrib.sandboxes`: a name,
-    and a class that is made without arguments.
+    Entering is cheap and starts nothing that is not needed; leaving ends every process. In between, many
+    tasks of one event loop call `run` at once, up to the attribute `concurrency` or else 16. A run must not
+    see anything of another. Plug-ins are found by the entry points `toolcrib.sandboxes`: a name, and a class
+    whose constructor takes no arguments.
     """
 
     kind: str
 
     def info(self) -> BackendInfo:
-        """Return its properties, with `details` about whether it can run here and what to install if not."""
+        """Return its properties; `details` say whether it can run here, and what to install if not."""
         ...
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
-        """Return the limits that it really enforces on this machine."""
+        """Return the limits that it enforces on this machine."""
         ...
 
     async def __aenter__(self) -> Self: ...
@@ -60,14 +60,14 @@ class Sandbox(Protocol):
     ) -> None: ...
 
     async def run(self, job: Job, bridge: Bridge) -> Any:
-        """Run the code and return what it left in `__out`, as JSON; None where it left nothing.
+        """Run the code and return the value of `__out` as JSON; None if it set none.
 
         In the guest each name of `job.functions`, and each attribute of a name of `job.names`, is an
-        asynchronous function; a call of it is answered by `await bridge.call(path, args, kwargs)`, where the
-        path is `name` or `name.attribute`. What that returns is the result, and a `GuestError` is raised in
-        the guest as the builtin exception that it names. Anything else that it raises ends the run: it is
-        let through. A call may be cancelled at any time, and so may the run: no process may be left behind,
-        and what the guest has printed until then is in `job.output`.
+        asynchronous function. For each call of one, the sandbox awaits `bridge.call(path, args, kwargs)`; the
+        path is `name` or `name.attribute`. It passes the result to the guest, and raises a `GuestError` there
+        as the builtin exception that it names. Every other exception ends the run and must propagate. A call
+        and the run may be cancelled at any time: no process may be left behind, and the output so far must
+        be in `job.output`.
 
         Raises:
             CodeError: the code is wrong or raised; `unsupported` where the sandbox's language lacks it.
@@ -80,10 +80,10 @@ class Sandbox(Protocol):
 
 @runtime_checkable
 class Catalogue(Protocol):
-    """The tools that code may name; its methods are fast, and may be called at any time."""
+    """The tools that code may name; the methods must be fast, and are called at any time."""
 
     def namespaces(self) -> Sequence[str]:
-        """Return the namespaces; an empty one stands for the tools without."""
+        """Return the namespaces; an empty one stands for the tools without a namespace."""
         ...
 
     def names(self, namespace: str) -> Sequence[str]:
@@ -93,6 +93,6 @@ class Catalogue(Protocol):
     def tools(self, refs: Sequence[str]) -> Mapping[str, Tool]:
         """Return the tools of references, without unknown ones.
 
-        A tool that declares no output schema has the one that was learnt of its results, if there is one.
+        A tool without an output schema has the schema inferred from its results, if there is one.
         """
         ...

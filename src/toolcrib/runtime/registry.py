@@ -10,7 +10,7 @@ from toolcrib.runtime.protocols import Sandbox
 from toolcrib.runtime.request import BackendInfo, SecurityProfile
 
 ENTRY_POINTS: Final = "toolcrib.sandboxes"
-"""The group under which a distribution offers a sandbox: a class that is made without arguments."""
+"""Entry point group of plug-ins; each names a class whose constructor takes no arguments."""
 DEFAULT: Final = "monty"
 UNSAFE: Final = "unsafe"
 _BUILT_IN = {
@@ -38,7 +38,7 @@ def backends() -> dict[str, BackendInfo]:
 
 
 def make_sandbox(kind: str) -> Sandbox:
-    """Return a sandbox of a kind, not entered.
+    """Return a new sandbox of a kind, not entered.
 
     Raises:
         RuntimeUnavailableError: there is no such kind, or the plug-in that offers it does not load.
@@ -62,16 +62,16 @@ def make_sandbox(kind: str) -> Sandbox:
 def _describe_kind(kind: str) -> BackendInfo:
     try:
         return make_sandbox(kind).info()
-    except RuntimeUnavailableError as error:  # the others are listed all the same
+    except RuntimeUnavailableError as error:  # a broken plug-in must not hide the other kinds
         details = {"available": False, "remedy": error.remedy, "isolation": [], "profiles": []}
         return BackendInfo(kind=kind, readiness="stub", details=details)
 
 
 def check_profile(info: BackendInfo, profile: SecurityProfile) -> None:
-    """Check that a sandbox can run here, and is strong enough for a profile.
+    """Check that a sandbox can run here, and isolates enough for a profile.
 
     Raises:
-        RuntimeUnavailableError: with what to install or to ask for instead.
+        RuntimeUnavailableError: it cannot; the message says what to install or to use instead.
     """
     details = info.details
     if not details.get("available"):

@@ -18,7 +18,7 @@ from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.suggest import choose
 
 MAX_CODE = 1 << 20
-"""The largest number of characters of code."""
+"""The most characters of code."""
 Readiness = Literal["prod", "beta", "stub"]
 """The maturity of a backend, which says nothing about the strength of its isolation."""
 _Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
@@ -32,7 +32,7 @@ ProfileName = Literal["dev", "standard", "hardened"]
 
 
 class SecurityProfile(StrEnum):
-    """The required isolation: none for `dev`, one wall for `standard`, one inside another for `hardened`."""
+    """The required isolation: none for `dev`, one layer for `standard`, two nested layers for `hardened`."""
 
     DEV = "dev"
     STANDARD = "standard"
@@ -44,14 +44,14 @@ def _check_code(code: str) -> str:
         raise PydanticCustomError(
             "size", "must not be longer than {size} characters", {"size": f"{MAX_CODE:,}"}
         )
-    code = code.removeprefix("\ufeff")  # with which some editors begin a file
+    code = code.removeprefix("\ufeff")  # the byte order mark that some editors write
     if not code.strip():
         raise PydanticCustomError("empty", "is empty: there is no code to run")
     return code
 
 
 def _add_suggestion(problem: Problem, record: type[Record]) -> Problem:
-    """Add to the problem of an unknown field the field that may have been meant."""
+    """Add to the problem of an unknown field the name of the nearest known field."""
     if problem.keyword != "extra_forbidden":
         return problem
     name = problem.path.rpartition("/")[2]
@@ -68,30 +68,30 @@ class _CallerRecord(Record):
 
 
 class Limits(_CallerRecord):
-    """How much one run of code may use.
+    """Limits of one run of code.
 
     >>> Limits(max_tool_calls=5).memory_bytes
     268435456
     """
 
     max_tool_calls: _Count = 100
-    """Calls of tools, each step of a chain being one."""
+    """Calls of tools; each step of a chain is one."""
     max_chain_steps: _Count = 50
     """Steps of one chain."""
     memory_bytes: Annotated[int, Field(strict=True, ge=16 << 20, le=64 << 30)] = 256 << 20
     """Memory of the guest."""
     cpu: _Seconds = 10.0
-    """Seconds of computing, without the time that tools take."""
+    """Seconds of CPU time, without the time of tools."""
     pids: Annotated[int, Field(strict=True, ge=1, le=4096)] = 32
     """Processes and threads."""
     disk_bytes: _Bytes = 16 << 20
-    """What may be written to the guest's own temporary folder, which vanishes with it."""
+    """Size of the guest's temporary folder, which is deleted after the run."""
     output_bytes: _Bytes = 1 << 20
-    """How much is kept of each of the outputs; and how large the value may be, written as JSON."""
+    """Bytes that are kept of stdout and of stderr; also the largest value, as JSON."""
 
 
 class LimitsEnforced(Record):
-    """The limits that a backend really enforces."""
+    """The limits that a backend enforces."""
 
     timeout: bool = False
     """The deadline of the run."""
@@ -102,13 +102,13 @@ class LimitsEnforced(Record):
     memory: bool = False
     """Memory."""
     cpu: bool = False
-    """Seconds of computing."""
+    """CPU time."""
     pids: bool = False
     """Processes and threads."""
     disk: bool = False
-    """What is written to the temporary folder."""
+    """Size of the temporary folder."""
     output: bool = False
-    """What is printed, and the size of the value."""
+    """Size of the output and of the value."""
 
 
 class ExecuteRequest(_CallerRecord):
@@ -128,13 +128,13 @@ class ExecuteRequest(_CallerRecord):
     timeout: _Seconds = 30.0
     """Seconds for everything: waiting for a sandbox, computing, and the tools."""
     limits: Limits = Limits.of_checked()
-    """How much it may use."""
+    """Limits of the run."""
     profile: SecurityProfile = SecurityProfile.STANDARD
-    """How strong the isolation must be."""
+    """The required isolation."""
     backend: str | None = None
     """A kind of sandbox; None takes the first that the profile allows."""
     language_fallback: bool = False
-    """Whether code that the sandbox's language lacks something for moves to `process`, if nothing ran yet."""
+    """Whether to run the code in `process` if the sandbox does not support it, and no tool was called."""
 
 
 class BackendInfo(Record):
@@ -143,34 +143,34 @@ class BackendInfo(Record):
     kind: str
     """The kind of sandbox."""
     readiness: Readiness
-    """How far it has been tried."""
+    """Its maturity."""
     details: JsonObject = Field(default_factory=dict)
-    """`available`; `remedy`, what to install where it is not; `isolation`, the walls by name; `profiles`."""
+    """`available`; `remedy`: what to install if it is not; `isolation`: the layers by name; `profiles`."""
 
 
 class ExecuteResult(Record):
     """The result of one run of code."""
 
     value: Any = None
-    """What the code left in `__out`, as JSON. The guest may have made it up: it is data, not fact."""
+    """The value of `__out` as JSON. Untrusted: the code may have set it to anything."""
     stdout: str = ""
-    """What the code printed, as far as the limits keep it."""
+    """Standard output of the code, up to the limit."""
     stderr: str = ""
-    """What it printed to standard error, as far as the limits keep it."""
+    """Standard error of the code, up to the limit."""
     tool_calls: tuple[ToolCallRecord, ...] = ()
     """Every call of a tool in the order they began, as the host saw them."""
     duration: float
     """Seconds."""
     backend: BackendInfo
-    """The sandbox that it ran in."""
+    """The sandbox that ran it."""
     limits_enforced: LimitsEnforced
-    """Which limits held there."""
+    """The limits that the sandbox enforced."""
     notes: tuple[str, ...] = ()
     """Other events of the run, such as moving to another backend."""
     run_id: str | None = None
-    """The durable run that this was, which `resume` takes."""
+    """The id of a durable run, for `resume`."""
     code: str = Field(default="", repr=False)
-    """The code, where it ran to its end; not part of the JSON form."""
+    """The code, if it ran to its end; not part of the JSON form."""
 
     def __repr__(self) -> str:
         calls = counted(len(self.tool_calls), "call")
@@ -209,7 +209,7 @@ class Output:
         self._lost: dict[Stream, int] = {"stdout": 0, "stderr": 0}
 
     def write(self, stream: Stream, data: bytes | str) -> None:
-        """Keep what fits, until the output is closed."""
+        """Keep as much as fits, until the output is closed."""
         if isinstance(data, str):
             data = data.encode("utf-8", "replace")
         with self._lock:
@@ -221,7 +221,7 @@ class Output:
             self._lost[stream] += max(0, len(data) - room)
 
     def close(self) -> None:
-        """Drop everything that is written from here on: the run has ended."""
+        """Drop all later writes, because the run has ended."""
         with self._lock:
             self._is_closed = True
 

@@ -1,12 +1,12 @@
-"""Runs untrusted code that calls tools, within limits that the host keeps.
+"""Runs untrusted code that calls tools, within limits that the host enforces.
 
 One run takes these steps, in `Runtime.execute` and below it:
 
-1. `prepare` waits for the servers whose tools the code mentions, and `Surface` looks up what its names mean.
+1. `prepare` waits for the servers whose tools the code mentions, and `Surface` resolves its names.
 2. `_open_sandbox` enters the sandbox on first use, and checks that it is allowed for the request's profile.
-3. `_run_in` waits for a turn (`RunQueue`), type-checks the code against the stubs of its tools, and runs it.
+3. `_run_in` waits for a slot (`RunQueue`), type-checks the code against the stubs of its tools, and runs it.
 4. In the sandbox each call of a tool goes through a `Bridge`, which keeps the record of all calls.
-5. `Attempt` makes the result, of what the host saw alone: the bridge's records and the collected output.
+5. `Attempt` makes the result only from what the host saw: the records of the bridge and the output.
 
 Everything happens within one cancel scope, `Attempt.deadline`. It is cancelled at the request's timeout, or
 by the bridge when a limit is exceeded or the guest breaks a rule. So every error that leaves `execute` is the
@@ -41,7 +41,7 @@ from toolcrib.model import LocalTool, Tool, ToolGateway
 from toolcrib.model.plain import measure
 from toolcrib.model.protocols import Journal
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.guest_errors import ELSEWHERE, GuestError
+from toolcrib.runtime.guest_errors import TRY_PROCESS, GuestError
 from toolcrib.runtime.protocols import Catalogue, Job, Sandbox
 from toolcrib.runtime.registry import DEFAULT, UNSAFE, check_profile, make_sandbox
 from toolcrib.runtime.request import BackendInfo, ExecuteRequest, ExecuteResult, LimitsEnforced, Output
@@ -53,20 +53,20 @@ from toolcrib.runtime.typecheck.diagnostics import Engine
 
 Failure = CodeError | LimitExceededError | SandboxViolationError
 """The ways in which code can fail; each carries the result so far."""
-_CONCURRENCY = 16
-"""How many runs go on at once in a sandbox without an attribute `concurrency`."""
+_DEFAULT_CONCURRENCY = 16
+"""Parallel runs in a sandbox without an attribute `concurrency`."""
 _FALLBACK = "process"
-_STAYS = f"; it is not moved to {_FALLBACK!r}, because tools have been called"
-_KEPT_BY_HOST = dict.fromkeys(("timeout", "tool_calls", "chain_steps", "output"), True)
-"""The limits that the host keeps itself, whatever the sandbox."""
+_NOT_MOVED = f"; it is not moved to {_FALLBACK!r}, because tools have been called"
+_ENFORCED_BY_HOST = dict.fromkeys(("timeout", "tool_calls", "chain_steps", "output"), True)
+"""The limits that the host enforces for every sandbox."""
 _NO_NAMES = Surface("", EmptyCatalogue())
 Prepare = Callable[[str], Awaitable[None]]
-"""Awaited with the code before it is looked at, such as for tools that it mentions to be there."""
+"""Awaited with the code before its names are resolved, such as to wait for the tools that it mentions."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenSandbox:
-    """A sandbox that was entered, with what it said of itself then."""
+    """An entered sandbox, with its properties at that time."""
 
     sandbox: Sandbox
     info: BackendInfo
@@ -87,18 +87,18 @@ class Attempt:
         self.journal = journal
         self.caller = caller
         self.notes: list[str] = []
-        """What else happened on the way."""
+        """Other events of the run, for the result."""
         self.opened: _OpenSandbox | None = None
         """The sandbox that was chosen last."""
         self.is_waiting = False
-        """Whether it waits for a turn in that sandbox."""
+        """Whether it waits for a slot in that sandbox."""
         self.deadline = anyio.CancelScope(deadline=anyio.current_time() + request.timeout)
         self._gateway = gateway
         self._began = perf_counter()
         self.begin(_NO_NAMES)
 
     def begin(self, surface: Surface) -> None:
-        """Start afresh, with the names that the code has for tools, no calls and no output."""
+        """Reset calls and output, and set the names that the code has for tools."""
         limits = self.request.limits
         self.surface = surface
         self.bridge = Bridge(self._gateway, surface, limits, end=self.deadline.cancel, journal=self.journal)
@@ -118,10 +118,10 @@ class Attempt:
         )
         try:
             value = await sandbox.run(job, self.bridge)
-        except GuestError as error:  # a plug-in that lets through what its guest did not catch
+        except GuestError as error:  # from a plug-in whose guest did not catch it
             raise CodeError(str(error)) from error
         finally:
-            self._output.close()
+            self._output.close()  # a sandbox may still drain pipes, after the result was made
         if "__out" not in self.request.code:
             self.notes.append("the code left nothing in `__out`, so there is no value")
         if self.bridge.failure is not None:
@@ -143,7 +143,7 @@ class Attempt:
         failure = self.bridge.failure
         raised = failure if isinstance(failure, LimitExceededError | SandboxViolationError) else error
         if isinstance(raised, CodeError):
-            raised.reason += self.surface.advice(raised.reason)
+            raised.reason += self.surface.hint(raised.reason)
         raised.result = self._result(None)
         return raised
 
@@ -161,7 +161,7 @@ class Attempt:
             tool_calls=self.bridge.records,
             duration=perf_counter() - self._began,
             backend=backend,
-            limits_enforced=LimitsEnforced.of_checked(**dict(enforced) | _KEPT_BY_HOST),
+            limits_enforced=LimitsEnforced.of_checked(**dict(enforced) | _ENFORCED_BY_HOST),
             notes=tuple(self.notes),
             run_id=None if self.journal is None else self.journal.run_id,
             code=code,
@@ -169,7 +169,7 @@ class Attempt:
 
 
 def _check_value(value: Any, limit: int) -> None:
-    """Check that the value of a guest, which may be anything, is JSON and not too large.
+    """Check that the value of a guest is JSON and not too large.
 
     Raises:
         SandboxViolationError: it is not JSON.
@@ -186,7 +186,7 @@ def _check_value(value: Any, limit: int) -> None:
 
 
 async def _nothing_to_prepare(code: str) -> None:
-    """Let code be looked at as things are."""
+    """Wait for nothing: the default of `prepare`."""
 
 
 class Runtime:
@@ -194,8 +194,8 @@ class Runtime:
 
     In the code each namespace of the catalogue is a name whose attributes are asynchronous functions:
     `await github.create_issue(title="...")`. There are also `search_tools`, `describe_tool`, `run_tool` and
-    `run_chain`. Every call takes the gateway's way: policy, validation, deadline, audit. What the code leaves
-    in `__out` is the value.
+    `run_chain`. Every call runs in the gateway, with policy, validation, deadline and audit. The value of the
+    run is the value of `__out`.
 
     >>> from toolcrib import Crib
     >>> async def main() -> object:
@@ -220,13 +220,14 @@ class Runtime:
         """Make a runtime; nothing is started.
 
         Args:
-            gateway: what the code reaches tools through.
-            catalogue: which tools it may name; without one it has `run_tool` and its like alone.
-            sandboxes: these stand in for those of their kind.
-            allow_unsafe: whether code that asks for `backend="unsafe"` in the profile `dev` gets a process
-                without walls.
-            prepare: is awaited with the code before it is looked at, such as for tools that it mentions to be
-                listed; what it takes counts towards the deadline.
+            gateway: runs the calls of tools.
+            catalogue: the tools that code may name; without it code has only `run_tool` and the other
+                functions.
+            sandboxes: used instead of the built-in ones of the same kind.
+            allow_unsafe: whether a request with `backend="unsafe"` and the profile `dev` runs in a process
+                without isolation.
+            prepare: awaited with the code before its names are resolved, such as to wait until the tools that
+                it mentions are listed; its time counts towards the deadline.
         """
         self._gateway = gateway
         self._catalogue: Catalogue = catalogue or EmptyCatalogue()
@@ -267,9 +268,9 @@ class Runtime:
     def stubs(tools: Iterable[Tool | LocalTool[..., Any]], *, budget: int | None = None) -> str:
         """Return tools as Python signatures, as code in a sandbox sees them.
 
-        `budget` is how many tokens, as `toolcrib.model.tokens` estimates them, the text may take; what had to
-        be left out is named in it. The names are those that the tools have among each other: where there are
-        more in a catalogue, `Crib.stubs` knows under which name code reaches each.
+        `budget` is the most tokens of the text, as `toolcrib.model.tokens` estimates them; the text names the
+        tools that were left out. Names are unique among these tools. In a catalogue with more tools, code
+        may have another name for one: use `Crib.stubs`.
 
         Raises:
             ValidationError: something among them is no tool.
@@ -283,19 +284,19 @@ class Runtime:
         caller: Hashable | None = None,
         journal: Journal | None = None,
     ) -> ExecuteResult:
-        """Run code and return what it left in `__out`, what it printed, and which tools it called.
+        """Run code and return the value of `__out`, its output, and its calls of tools.
 
         A string is code to run with the default settings. A sandbox takes a limited number of runs at once:
         callers take turns, and one with too many waiting runs is refused. The caller None is the program
-        itself. With a journal the run is durable: it goes on from where the journal ends.
+        itself. With a journal the run is durable: it continues where the journal ends.
 
         Raises:
-            CodeError: the code is wrong; where it was found to be before it ran, no tool was called.
-            LimitExceededError: it used more than it was given; `timeout` is one of the limits.
+            CodeError: the code is wrong; if the type check found the mistake, no tool was called.
+            LimitExceededError: it exceeded a limit; `timeout` is one of them.
             SandboxViolationError: it tried to break the rules.
             RuntimeUnavailableError: the sandbox cannot run here, or is not for this profile; or it is busy,
                 with `retry_after`, and nothing was run.
-                The first three have in `result` what there was until then.
+                The first three have the result so far in `result`.
         """
         if isinstance(request, str):
             request = ExecuteRequest(code=request)
@@ -308,16 +309,18 @@ class Runtime:
         except (CodeError, LimitExceededError, SandboxViolationError) as error:
             raise attempt.complete_error(error) from error.__cause__
         except ToolcribError as error:
-            if attempt.bridge.has_run:  # else it would seem that nothing was done
+            # Such an error looks as if nothing had run, and callers may retry. After a call of a tool that is
+            # wrong.
+            if attempt.bridge.has_run:
                 raise attempt.complete_error(
                     SandboxViolationError(f"its sandbox was lost: {error}")
                 ) from error
             raise
-        except Exception as error:  # a sandbox, which may be a plug-in's, must not lose what there was
+        except Exception as error:  # a sandbox, perhaps a plug-in, has a bug: keep the records of its calls
             failure = SandboxViolationError(f"its sandbox failed with {type(error).__name__}")
             raise attempt.complete_error(failure) from error
         if attempt.is_waiting and attempt.opened is not None:
-            raise attempt.opened.queue.busy(f"its turn did not come within {request.timeout:g} s")
+            raise attempt.opened.queue.busy_error(f"its turn did not come within {request.timeout:g} s")
         raise attempt.complete_error(attempt.explain_cancellation())
 
     async def _run(self, request: ExecuteRequest, attempt: Attempt) -> ExecuteResult:
@@ -333,23 +336,24 @@ class Runtime:
         except CodeError as error:
             if not (error.unsupported and request.language_fallback) or kind == _FALLBACK or is_durable:
                 raise
-            if attempt.bridge.has_run:
-                error.reason = error.reason.replace(ELSEWHERE, _STAYS)
+            if attempt.bridge.has_run:  # running the code again would call the same tools again
+                error.reason = error.reason.replace(TRY_PROCESS, _NOT_MOVED)
                 raise
-            attempt.notes.append(f"moved from {kind!r} to {_FALLBACK!r}: {error}".replace(ELSEWHERE, ""))
+            attempt.notes.append(f"moved from {kind!r} to {_FALLBACK!r}: {error}".replace(TRY_PROCESS, ""))
             attempt.begin(attempt.surface)
         return await self._run_in(await self._open_sandbox(_FALLBACK, request), attempt)
 
     async def _run_in(self, opened: _OpenSandbox, attempt: Attempt) -> ExecuteResult:
-        """Wait for a turn in a sandbox, check the code, and run it."""
+        """Wait for a slot in a sandbox, check the code, and run it."""
         attempt.opened, attempt.is_waiting = opened, True
         async with opened.queue.turn(attempt.caller):
             attempt.is_waiting = False
             surface, journal = attempt.surface, attempt.journal
             is_resumed = journal is not None and journal.state is not None
-            # code that cannot call anything shows its errors when it runs, and does no harm before
+            # Skipped for code without calls, whose mistakes show when it runs and do no harm before. Skipped
+            # for a resumed run, which was checked when it began, perhaps against other stubs.
             if surface.can_call and not is_resumed:
-                stubs = await self._stubs.render(surface.typed, surface.members) + surface.anything
+                stubs = await self._stubs.render(surface.typed, surface.members) + surface.untyped_stubs
                 engine: Engine = "monty" if opened.sandbox.kind == "monty" else "python"
                 note = await self._checker.check(
                     attempt.request.code, stubs, engine=engine, members=surface.members
@@ -359,10 +363,10 @@ class Runtime:
             return await attempt.run(opened.sandbox)
 
     async def _open_sandbox(self, kind: str, request: ExecuteRequest) -> _OpenSandbox:
-        """Return the sandbox of a kind, entered, if it may be used for this request.
+        """Return the entered sandbox of a kind, if it may be used for this request.
 
         Raises:
-            RuntimeUnavailableError: it cannot run here, is too weak for the profile, or has to be allowed.
+            RuntimeUnavailableError: it cannot run here, does not serve the profile, or is not allowed.
         """
         if kind == UNSAFE and not (self._allow_unsafe and request.profile == "dev"):
             needed = (
@@ -373,10 +377,10 @@ class Runtime:
         async with self._opening:
             if kind not in self._open:
                 made = self._given.get(kind) or make_sandbox(kind)
-                info = await to_thread.run_sync(made.info)  # the first look at a wall may take a moment
+                info = await to_thread.run_sync(made.info)  # starts a program to test the isolation
                 check_profile(info, request.profile)
                 sandbox = await self._stack.enter_async_context(made)
-                queue = RunQueue(made.kind, getattr(made, "concurrency", _CONCURRENCY))
+                queue = RunQueue(made.kind, getattr(made, "concurrency", _DEFAULT_CONCURRENCY))
                 self._open[kind] = _OpenSandbox(sandbox, info, queue)
         check_profile(self._open[kind].info, request.profile)
         return self._open[kind]

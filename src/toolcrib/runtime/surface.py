@@ -1,8 +1,8 @@
-"""The names in a piece of code that stand for tools.
+"""Finds the names of tools in code, and resolves them.
 
 The code is scanned with regular expressions, never parsed: anything that looks like `name` or
 `name.attribute` counts, also in a comment. The scan is linear and cannot be made to fail by hostile code. At
-worst it finds a name too many, which costs one lookup in the catalogue.
+worst it finds a name that is none, which costs one lookup in the catalogue.
 
 Everything that the type check and the sandbox need is looked up once, when a `Surface` is made. Only a call
 of a tool that the code does not name literally (`getattr`, a tool added during the run) asks the catalogue
@@ -24,18 +24,17 @@ from toolcrib.runtime.stubs.signature import parameters
 _MENTION = re.compile(r"(?<![\w.])([A-Za-z_]\w*+)(?:[ \t]*+\.\s*+([A-Za-z_]\w*+))?", re.ASCII)
 _IMPORT = re.compile(r"^[ \t]*+import[ \t]++(\w++)[ \t]*+(?:$|[;,#])", re.MULTILINE | re.ASCII)
 _UNDEFINED = re.compile(r"\bname '(\w+)' is not defined$", re.MULTILINE)
-_MAX_LOOKED_UP = 1_000
-"""Attributes of a namespace that are looked up before the run; others are looked up when they are called."""
+_MAX_LOOKUPS = 1_000
+"""Attributes of a namespace that are resolved before the run; others are resolved when they are called."""
 _MAX_TYPED = 100
-"""A namespace with more attributes is not typed."""
-_MAX_GUESSED = 5
-"""Missing attributes for which a near name is suggested."""
+"""A namespace with more mentioned attributes gets the type `Any`, so that the type check stays fast."""
+_MAX_SUGGESTIONS = 5
 
 
-def mentioned(code: str) -> dict[str, frozenset[str]]:
-    """Return the names in code, each with the attributes that it is seen with.
+def find_mentions(code: str) -> dict[str, frozenset[str]]:
+    """Return the names in code, each with the attributes used on it.
 
-    >>> mentioned("x = await github.create_issue(title=t)")["github"]
+    >>> find_mentions("x = await github.create_issue(title=t)")["github"]
     frozenset({'create_issue'})
     """
     found: dict[str, set[str]] = {}
@@ -50,7 +49,7 @@ class EmptyCatalogue:
     """A catalogue without tools: code has only the functions that every guest has."""
 
     def namespaces(self) -> Sequence[str]:
-        """Return none."""
+        """Return an empty tuple."""
         return ()
 
     def names(self, namespace: str) -> Sequence[str]:  # noqa: ARG002 - the protocol's signature
@@ -63,7 +62,7 @@ class EmptyCatalogue:
 
 
 class Surface:
-    """The names of one piece of code that stand for tools, as the catalogue had them before the run."""
+    """The names of tools in one piece of code, resolved with the catalogue before the run."""
 
     names: tuple[str, ...]
     """The names that stand for namespaces."""
@@ -76,19 +75,20 @@ class Surface:
     that the type check can report the attribute.
     """
     typed: dict[str, Tool]
-    """Those of them that the type check gets to know."""
+    """The tools among `tools` that the type check gets stubs for."""
     members: dict[str, tuple[str, ...]]
     """The names of all tools of each typed namespace."""
-    anything: str
-    """Stub lines of namespaces that are not typed: their server is away, or the code names too many tools."""
+    untyped_stubs: str
+    """Stubs that declare namespaces as `Any`: their server is away, or the code names too many of their
+    tools."""
     can_call: bool
-    """Whether the code has any name by which a tool could be called."""
+    """Whether the code has any name that can call a tool."""
 
     def __init__(self, code: str, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        mentions = mentioned(code)
-        spaces = _table(tuple(name for name in catalogue.namespaces() if name), TOP_RESERVED)
-        alone = _table(tuple(catalogue.names("")), TOP_RESERVED | frozenset(spaces))
+        mentions = find_mentions(code)
+        spaces = _names_by_identifier(tuple(name for name in catalogue.namespaces() if name), TOP_RESERVED)
+        alone = _names_by_identifier(tuple(catalogue.names("")), TOP_RESERVED | frozenset(spaces))
         self._known = (*spaces, *alone)
         self._spaces = {name: spaces[name] for name in mentions if name in spaces}
         functions = {name: alone[name] for name in mentions if name in alone}
@@ -97,12 +97,13 @@ class Surface:
         self.functions = (*FUNCTIONS, *functions)
         self.can_call = bool(self._spaces or functions or mentions.keys() & set(FUNCTIONS))
 
-        tables = {name: self._table_of(namespace) for name, namespace in self._spaces.items()}
+        tables = {name: self._names_in(namespace) for name, namespace in self._spaces.items()}
+        # A server that is away has no listed tools; its tools are then called without a check before the run.
         self._unlisted = frozenset(name for name, table in tables.items() if not table)
         loose = self._unlisted | {name for name in tables if len(mentions[name]) > _MAX_TYPED}
-        self.anything = "".join(f"{name}: Any\n" for name in sorted(loose))
-        if self.anything:
-            self.anything = f"\nfrom typing import Any\n{self.anything}"
+        self.untyped_stubs = "".join(f"{name}: Any\n" for name in sorted(loose))
+        if self.untyped_stubs:
+            self.untyped_stubs = f"\nfrom typing import Any\n{self.untyped_stubs}"
         self.members = {name: tuple(table) for name, table in tables.items() if name not in loose}
 
         self._references = dict(functions)
@@ -114,10 +115,10 @@ class Surface:
         self._orders: dict[str, Sequence[str]] = {}
 
     def resolve(self, path: str) -> str:
-        """Return the reference of the tool that `namespace.name` or `name` stands for.
+        """Return the reference of the tool called `namespace.name` or `name` in the code.
 
         Raises:
-            GuestError: it stands for nothing.
+            GuestError: no tool has that name.
         """
         if path in self.tools:
             return self._references[path]
@@ -128,7 +129,7 @@ class Surface:
         exact = f"{namespace}:{rest}"
         if first in self._unlisted or (namespace and self._catalogue.tools([exact])):
             return exact
-        table = self._table_of(namespace)
+        table = self._names_in(namespace)
         if namespace and rest in table:
             return f"{namespace}:{table[rest]}"
         raise GuestError("AttributeError", f"{first!r} has no tool {rest!r}{did_you_mean(rest, table)}")
@@ -141,41 +142,41 @@ class Surface:
             self._orders[path] = () if tool is None else parameters(tool)
         return self._orders[path]
 
-    def advice(self, reason: str) -> str:
-        """Return a hint for an error in the code: an import that hides tools, or the name that was meant."""
+    def hint(self, reason: str) -> str:
+        """Return a hint for an error in the code: an import that hides tools, or the nearest known name."""
         hidden = [name for name in sorted(self._imported) if re.search(rf"'{name}\b", reason)]
         if hidden:
             return f"; `import {hidden[0]}` hides the tools of that name: import it `as` something else"
         undefined = _UNDEFINED.findall(reason)
         return did_you_mean(undefined[0], self._known) if len(undefined) == 1 else ""
 
-    def _table_of(self, namespace: str) -> Mapping[str, str]:
+    def _names_in(self, namespace: str) -> Mapping[str, str]:
         """Return the names of a namespace's tools, by the identifiers that stand for them."""
-        return _table(tuple(self._catalogue.names(namespace)), frozenset())
+        return _names_by_identifier(tuple(self._catalogue.names(namespace)), frozenset())
 
     def _find_tools(self, space: str, table: Mapping[str, str], attributes: frozenset[str]) -> dict[str, str]:
         """Return the references of the mentioned tools of one namespace, by their paths."""
         namespace = self._spaces[space]
-        few = frozenset(sorted(attributes)[:_MAX_LOOKED_UP])
+        few = frozenset(sorted(attributes)[:_MAX_LOOKUPS])
         exact = self._catalogue.tools([f"{namespace}:{name}" for name in sorted(few)])
         found = {name: f"{namespace}:{name}" for name in few if f"{namespace}:{name}" in exact}
         if len(found) < len(few):
             missing = sorted(few - found.keys())
-            near = [nearest(name, table) for name in missing[:_MAX_GUESSED] if name not in table]
+            near = [nearest(name, table) for name in missing[:_MAX_SUGGESTIONS] if name not in table]
             known = {*table.keys() & set(missing), *filter(None, near)} or {*list(table)[:1]}
             found |= {name: f"{namespace}:{table[name]}" for name in known}
         return {f"{space}.{name}": found[name] for name in sorted(found)}
 
 
-def named_tools(catalogue: Catalogue, refs: Iterable[str]) -> dict[str, Tool]:
-    """Return tools of a catalogue by the names that code has for them."""
+def tools_by_path(catalogue: Catalogue, refs: Iterable[str]) -> dict[str, Tool]:
+    """Return tools of a catalogue by their names in code."""
     spaces = _identifiers(tuple(name for name in catalogue.namespaces() if name), TOP_RESERVED)
     alone = _identifiers(tuple(catalogue.names("")), TOP_RESERVED | frozenset(spaces.values()))
     found: dict[str, Tool] = {}
     for tool in catalogue.tools([*refs]).values():
         space = tool.namespace
         base = f"{space}:{tool.name}" if space else tool.name
-        latest = catalogue.tools([base]).get(base)  # of several versions code reaches one
+        latest = catalogue.tools([base]).get(base)  # code cannot name a version, so it reaches the latest
         if latest is not None:
             inside = _identifiers(tuple(catalogue.names(space)), frozenset()) if space else alone
             path = f"{spaces[space]}.{inside[tool.name]}" if space else inside[tool.name]
@@ -186,10 +187,10 @@ def named_tools(catalogue: Catalogue, refs: Iterable[str]) -> dict[str, Tool]:
 @lru_cache(maxsize=256)
 def _identifiers(names: tuple[str, ...], reserved: frozenset[str]) -> Mapping[str, str]:
     """Return the identifiers that stand for names, by name."""
-    return {name: spelt for spelt, name in _table(names, reserved).items()}
+    return {name: spelt for spelt, name in _names_by_identifier(names, reserved).items()}
 
 
 @lru_cache(maxsize=256)
-def _table(names: tuple[str, ...], reserved: frozenset[str]) -> Mapping[str, str]:
+def _names_by_identifier(names: tuple[str, ...], reserved: frozenset[str]) -> Mapping[str, str]:
     """Return names by the identifiers that stand for them."""
     return names_of(names, reserved=reserved)

@@ -187,7 +187,7 @@ class _Api:
     async def retire(self) -> None:
         """Close it when its running calls have ended, or the time for that is over."""
         try:
-            await self.in_flight.over(DRAIN_TIME)
+            await self.in_flight.wait_until_none(DRAIN_TIME)
         finally:
             with anyio.move_on_after(_CLOSING_SECONDS, shield=True):
                 await self.close()

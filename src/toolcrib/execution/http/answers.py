@@ -8,7 +8,7 @@ from contextlib import suppress
 from email.message import Message
 from typing import Any, Protocol
 
-from toolcrib.concurrency.turns import dense_pieces_in_parts
+from toolcrib.concurrency.turns import split_dense_chunks
 from toolcrib.errors.text import truncate
 from toolcrib.execution.call import Emit, Update
 from toolcrib.execution.http.credentials import Veil
@@ -84,7 +84,7 @@ async def _stream(
         if emit is not None:
             await emit(Update(kind="chunk", data=shown))
 
-    async for piece in dense_pieces_in_parts(body):
+    async for piece in split_dense_chunks(body):
         for part in parts.feed(piece):
             await take(veil.feed(part) if is_text else veil.over(part))
     for part in parts.finish():

@@ -242,7 +242,7 @@ async def _call_once(upstream: Upstream, connection: Connection, call: Call, too
     ends = anyio.current_time() + limit
     if ends < call.deadline:  # else the caller cancels it before
         scope = anyio.CancelScope(deadline=ends)
-        running.pause = PausableDeadline(scope).paused
+        running.pause = PausableDeadline(scope).pause
     name = own_name(tool)
     headers = connection.call_headers(name, tool.shared("input_schema"), call.args)
     params = {"name": name, "arguments": call.args}

@@ -172,7 +172,7 @@ class McpServers:
             return
 
         async def drain(leaving: "Upstream") -> None:
-            await leaving.in_flight.over(within)
+            await leaving.in_flight.wait_until_none(within)
             await leaving.stop(reason)
             self._retiring.discard(leaving)
 

@@ -27,7 +27,7 @@ from toolcrib.execution.oauth.discovery import (
 from toolcrib.execution.oauth.persons import login_command
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import LoginVault, Owner, StoredLogin, login_id
-from toolcrib.paths import locked
+from toolcrib.paths import lock_path
 
 _MAX_REFRESH_AHEAD_SECONDS = 60.0
 """A token is refreshed so long before its end."""
@@ -366,7 +366,7 @@ async def _lock_file(path: Path) -> AsyncGenerator[None, None]:
     with ExitStack() as stack:
         while True:
             try:
-                stack.enter_context(locked(path, within=-1))
+                stack.enter_context(lock_path(path, within=-1))
                 break
             except TimeoutError:
                 await anyio.sleep(_POLL_SECONDS)

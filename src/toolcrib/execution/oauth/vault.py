@@ -22,7 +22,7 @@ from pydantic import Field
 
 from toolcrib.errors import InvalidToolError, VaultError
 from toolcrib.model.record import Record
-from toolcrib.paths import data_folder, locked, replace_file
+from toolcrib.paths import data_folder, lock_path, replace_file
 
 Owner = tuple[str, str]
 """The issuer and the subject of the person that a login belongs to."""
@@ -160,7 +160,7 @@ class LoginVault:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_ours(self.folder)
-            with locked(self.folder):
+            with lock_path(self.folder):
                 self._read()
                 document = {**self._parse_document, "version": _VERSION, "entries": self._entries}
                 change(document)

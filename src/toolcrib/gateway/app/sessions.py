@@ -107,7 +107,7 @@ class SessionManager(SessionManagerBase):
 
     async def wait_answered(self, within: float = math.inf) -> None:
         """Wait until no POST request is being answered, for at most so many seconds."""
-        await self._answering.over(within)
+        await self._answering.wait_until_none(within)
 
     def make_room(self) -> None:
         """End the session that is idle for longest, and count that."""

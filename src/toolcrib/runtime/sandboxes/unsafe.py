@@ -1,4 +1,4 @@
-"""The `unsafe` sandbox: a plain subprocess, which protects from mistakes and not from attacks."""
+"""The `unsafe` sandbox: a plain subprocess, which protects against mistakes and not against attacks."""
 
 import os
 import shutil
@@ -18,8 +18,8 @@ from toolcrib.runtime.sandboxes.process.child import Child, boot, spawn
 from toolcrib.runtime.sandboxes.process.sandbox import converse, process_limits
 from toolcrib.runtime.sandboxes.process.wall import interpreter
 
-_ADDRESSES = 512 << 20
-_CLOSING_TIME = 30.0
+_SPARE_ADDRESSES = 512 << 20
+_CLOSE_TIMEOUT = 30.0
 
 
 class UnsafeSandboxWarning(UserWarning):
@@ -27,10 +27,10 @@ class UnsafeSandboxWarning(UserWarning):
 
 
 class UnsafeSandbox:
-    """Runs code in a child process with all rights of this one: files, network, processes that stay behind.
+    """Runs code in a child process with all rights of this one: files, network, background processes.
 
-    It gets an empty environment, a folder of its own to start in, and the limits that a process can be
-    asked to keep; its group is killed when it ends. Only for code that you would run yourself.
+    It gets an empty environment, an empty working directory and resource limits; its process group is killed
+    when it ends. Only for code that you would run yourself.
     """
 
     kind: ClassVar[str] = "unsafe"
@@ -59,12 +59,12 @@ class UnsafeSandbox:
     ) -> None:
         for child in self._children:
             child.evict()
-        with anyio.move_on_after(_CLOSING_TIME, shield=True):
-            while self._children:  # noqa: ASYNC110 - their runs collect them, and each is bounded
+        with anyio.move_on_after(_CLOSE_TIMEOUT, shield=True):
+            while self._children:  # noqa: ASYNC110 - their runs remove them; sets have no event
                 await anyio.sleep(0.001)
 
     async def run(self, job: Job, bridge: Bridge) -> Any:
-        """Run the code and return what it left in `__out`; see `Sandbox`."""
+        """Run the code and return the value of `__out`; see `Sandbox`."""
         message = "code runs without a sandbox, with all the rights of this program"
         warnings.warn(message, UnsafeSandboxWarning, stacklevel=2)
         if job.profile != "dev":
@@ -74,7 +74,7 @@ class UnsafeSandbox:
         child = self._spawn()
         self._children.add(child)
         try:
-            await boot(child, {"mortal": sys.platform == "linux"})
+            await boot(child, {"die_with_parent": sys.platform == "linux"})
             return await converse(child, job, bridge, _make_rlimits(job.limits))
         finally:
             await child.dispose()
@@ -99,5 +99,5 @@ class UnsafeSandbox:
 
 def _make_rlimits(limits: Limits) -> dict[str, int]:
     """Return the rlimits of the process; macOS has none for address space."""
-    asked = process_limits(limits, _ADDRESSES)
+    asked = process_limits(limits, _SPARE_ADDRESSES)
     return {name: asked[name] for name in asked if name != "AS" or sys.platform != "darwin"}

@@ -69,7 +69,7 @@ class Checker:
         self._sessions.clear()
         with anyio.CancelScope(shield=True):
             for threads in self._threads.values():
-                await threads.idle()
+                await threads.wait_until_idle()
             await self._threads[_ENGINES[0]].run(self._stack.close)
         for threads in self._threads.values():
             threads.end()
@@ -132,10 +132,10 @@ class Checker:
     def _start(self, engine: Engine) -> CheckerSessions:
         from pydantic_monty import ExternalModule, Monty  # noqa: PLC0415 - an extra
 
-        from toolcrib.runtime.sandboxes.monty.wall import wall_here, worker_script  # noqa: PLC0415 - needs the extra
+        from toolcrib.runtime.sandboxes.monty.wall import find_isolation, worker_script  # noqa: PLC0415 - needs the extra
 
         if self._pool is None:
-            script = self._stack.enter_context(worker_script(wall_here(), address_space=_ADDRESS_SPACE))
+            script = self._stack.enter_context(worker_script(find_isolation(), address_space=_ADDRESS_SPACE))
             pool = Monty(
                 binary_path=script,
                 min_processes=0,

@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from toolcrib.model.suggest import did_you_mean, nearest, there_are
-from toolcrib.runtime.guest_errors import lacks
+from toolcrib.runtime.guest_errors import unsupported_message
 from toolcrib.runtime.typecheck.clash import arms, clash, plainly
 from toolcrib.runtime.typecheck.diagnostics import CheckContext, CodeProblem, Diagnostic
 
@@ -195,7 +195,9 @@ def unknown_name(finding: Diagnostic, context: CheckContext) -> CodeProblem | No
     if _LAZY.search(context.source.code) and _ANNOTATION.search(context.before(finding)):
         return None
     if hasattr(builtins, name):
-        return finding.problem(lacks(f"the builtin {name!r}"), unsupported=True) if monty else None
+        return (
+            finding.problem(unsupported_message(f"the builtin {name!r}"), unsupported=True) if monty else None
+        )
     return finding.problem(f"name {name!r} is not defined{did_you_mean(name, context.words.names)}")
 
 
@@ -211,7 +213,7 @@ def unknown_module(finding: Diagnostic, context: CheckContext) -> CodeProblem | 
     if member:
         return _report_member(finding, context)
     if module.partition(".")[0] in sys.stdlib_module_names:
-        return finding.problem(lacks(f"the module {module!r}"), unsupported=True)
+        return finding.problem(unsupported_message(f"the module {module!r}"), unsupported=True)
     return finding.problem(f"there is no module {module!r}: code has Python's own, and no installed packages")
 
 
@@ -219,7 +221,7 @@ def _report_member(finding: Diagnostic, context: CheckContext) -> CodeProblem | 
     path = ".".join(finding.ticked[:2])
     if context.engine == "python" or path in MONTY_HAS or path.endswith(("Error", "Exception")):
         return None
-    return finding.problem(lacks(f"{path!r}"), unsupported=True)
+    return finding.problem(unsupported_message(f"{path!r}"), unsupported=True)
 
 
 def unknown_attribute(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:

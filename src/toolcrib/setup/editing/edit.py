@@ -11,12 +11,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from toolcrib.crib.config.reading import file_refusal, read_text
-from toolcrib.paths import SCRATCH, data_folder, locked, replace_file
+from toolcrib.paths import TEMPORARY_PREFIX, data_folder, lock_path, replace_file
 from toolcrib.setup.editing.secrets import without_secrets
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _LAST = "last"
-_LEFT_BEHIND = re.compile(rf"\..+\.{SCRATCH}[a-z0-9_]{{8}}")
+_LEFT_BEHIND = re.compile(rf"\..+\.{TEMPORARY_PREFIX}[a-z0-9_]{{8}}")
 """Temporary files that a killed edit leaves in the folder."""
 
 
@@ -64,7 +64,7 @@ class Edit:
         try:
             target = self.path.resolve()  # a link stays one
             target.parent.mkdir(parents=True, exist_ok=True)
-            with locked(target.parent):
+            with lock_path(target.parent):
                 _clean_up(target.parent)
                 edit = self if read_text(target) == self.before else self._afresh()
                 return edit._put(target) if edit.changes else None  # noqa: SLF001 - of the same kind
@@ -122,7 +122,7 @@ def _rights(target: Path, *, private: bool) -> int:
 
 
 def _clean_up(folder: Path) -> None:
-    """Remove what killed edits left in a folder: nobody else writes there while it is locked."""
+    """Remove the temporary files of edits that were killed; the caller holds the lock of the folder."""
     for each in folder.iterdir():
         if _LEFT_BEHIND.fullmatch(each.name):
             each.unlink(missing_ok=True)

@@ -21,8 +21,8 @@ from toolcrib.errors import CodeError, RuntimeUnavailableError
 from toolcrib.runtime import backends
 from toolcrib.runtime.sandboxes.docker import DockerSandbox, GvisorSandbox
 from toolcrib.runtime.sandboxes.docker.engine import (
-    BRIDGE,
     HOME,
+    SOCKET_FOLDER,
     ContainerEngine,
     Exit,
     Image,
@@ -38,7 +38,7 @@ IMAGE = Image("sha256:1", "/usr/bin/python3", "")
 
 def config(size: Size, runtime: str | None = None) -> dict[str, object]:
     engine = ContainerEngine("docker", "/nowhere", "", frozenset(), None)
-    found: dict[str, object] = engine.config(IMAGE, ["-c", "pass"], "/bridge", size, runtime)
+    found: dict[str, object] = engine.container_config(IMAGE, ["-c", "pass"], "/bridge", size, runtime)
     return found
 
 
@@ -50,7 +50,7 @@ def test_a_container_has_no_network_no_rights_and_nothing_to_write_to_but_its_fo
     assert (host["ReadonlyRootfs"], host["CapDrop"], host["IpcMode"]) == (True, ["ALL"], "none")
     assert host["SecurityOpt"] == ["no-new-privileges"]
     assert (host["Memory"], host["MemorySwap"], host["PidsLimit"]) == (1 << 28, 1 << 28, 33)
-    assert host["Binds"] == [f"/bridge:{BRIDGE}:ro"]
+    assert host["Binds"] == [f"/bridge:{SOCKET_FOLDER}:ro"]
     assert list(host["Tmpfs"]) == [HOME]
     assert "size=1048576" in host["Tmpfs"][HOME]
     assert "Privileged" not in host
@@ -78,7 +78,7 @@ def test_that_the_memory_was_used_up_is_known_though_the_engine_says_it_late(lat
 
     pytest.importorskip("docker")
     engine = ContainerEngine("docker", "/nowhere", "", frozenset(), Client())
-    assert engine.ended("guest", 1.0) == Exit(137, out_of_memory=True)
+    assert engine.wait_for_exit("guest", 1.0) == Exit(137, out_of_memory=True)
 
 
 @pytest.mark.parametrize(

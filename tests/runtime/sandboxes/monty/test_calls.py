@@ -97,7 +97,7 @@ async def test_a_tool_that_does_not_end_is_left_and_its_guest_is_not(
         with pytest.raises(LimitExceededError):
             await guests.run("await box.stubborn()", timeout=0, since=begun.is_set)
         assert not ended.is_set()
-        assert "1 calls of tools go on after their run" in caplog.text
+        assert "1 calls of tools continue after their run" in caplog.text
         assert await guests.run("__out = 1") == 1
         enough.set()
         await ended.wait()

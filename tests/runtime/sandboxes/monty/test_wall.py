@@ -14,7 +14,7 @@ from runtime.sandboxes.monty.guests import Guests, status, workers
 
 from toolcrib.isolation.bubblewrap import GUEST_UID
 from toolcrib.isolation.seccomp import WORKER, compile_filter
-from toolcrib.runtime.sandboxes.monty.wall import wall_here, worker_script
+from toolcrib.runtime.sandboxes.monty.wall import find_isolation, worker_script
 
 needs_bubblewrap = pytest.mark.usefixtures("needs_bubblewrap")
 
@@ -154,7 +154,7 @@ def test_where_nobody_tells_who_is_alive_nothing_is_swept(tmp_path: Path) -> Non
 
 @needs_bubblewrap
 def test_the_wall_here_is_whole() -> None:
-    assert wall_here() == ("bubblewrap", "seccomp")
+    assert find_isolation() == ("bubblewrap", "seccomp")
 
 
 def test_a_wall_leaves_no_folder_behind() -> None:
@@ -177,7 +177,7 @@ def told_with(path: Path, code: str) -> str:
 
 
 def test_without_bubblewrap_there_is_no_wall(tmp_path: Path) -> None:
-    assert told_with(tmp_path, "print(wall.wall_here())") == "()"
+    assert told_with(tmp_path, "print(wall.find_isolation())") == "()"
     assert told_with(tmp_path, "with wall.worker_script(()) as script: print(script.read_text())").endswith(
         'monty "$@"'
     )
@@ -187,20 +187,20 @@ def test_without_bubblewrap_there_is_no_wall(tmp_path: Path) -> None:
 def test_a_bubblewrap_that_does_not_work_is_none(tmp_path: Path) -> None:
     for name in ("bwrap", "setpriv", "ldd"):
         (tmp_path / name).symlink_to("/bin/false")
-    assert told_with(tmp_path, "print(wall.wall_here())") == "()"
+    assert told_with(tmp_path, "print(wall.find_isolation())") == "()"
 
 
 @pytest.mark.proof
 @needs_bubblewrap
 def test_without_filters_bubblewrap_stands_alone() -> None:
-    code = "import sys\nsys.modules['pyseccomp'] = None\nprint(wall.wall_here())"
+    code = "import sys\nsys.modules['pyseccomp'] = None\nprint(wall.find_isolation())"
     assert told_with(Path(os.environ["PATH"]), code) == "('bubblewrap',)"
 
 
 @pytest.mark.proof
 @needs_bubblewrap
 def test_a_wall_that_cannot_be_made_leaves_no_folder_behind(tmp_path: Path) -> None:
-    code = "import sys, os, tempfile\nsys.modules['pyseccomp'] = None\ntempfile.tempdir = os.environ['HERE']\nwall.wall_here()\nprint(os.listdir(os.environ['HERE']))"
+    code = "import sys, os, tempfile\nsys.modules['pyseccomp'] = None\ntempfile.tempdir = os.environ['HERE']\nwall.find_isolation()\nprint(os.listdir(os.environ['HERE']))"
     os.environ["HERE"] = str(tmp_path)
     assert told_with(Path(os.environ["PATH"]), code) == "[]"
 

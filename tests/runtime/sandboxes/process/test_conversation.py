@@ -20,7 +20,7 @@ from toolcrib.errors import (
 )
 from toolcrib.runtime import Bridge, Limits
 from toolcrib.runtime.guest_errors import GuestError
-from toolcrib.runtime.sandboxes.process.conversation import MAX_IN_FLIGHT, Conversation, GuestGoneError
+from toolcrib.runtime.sandboxes.process.conversation import MAX_PENDING_CALLS, Conversation, GuestGoneError
 from toolcrib.runtime.sandboxes.process.frames import Channel, Decoder, encode
 
 SIZE = 1 << 26
@@ -90,8 +90,8 @@ class Guest:
     async def hear(self) -> dict[str, Any]:
         while not self._seen:
             await anyio.wait_readable(self.line)
-            self._decoder.add(self.line.recv(1 << 16))
-            self._seen += [message for message, _ in iter(self._decoder.take, None)]
+            self._decoder.feed(self.line.recv(1 << 16))
+            self._seen += [message for message, _ in iter(self._decoder.take_message, None)]
         return self._seen.pop(0)
 
 
@@ -181,11 +181,11 @@ async def test_giving_up_a_call_that_is_answered_changes_nothing() -> None:
 VIOLATIONS: dict[str, tuple[list[dict[str, Any]], str]] = {
     "done with a call under way": (
         [call(1, "t.hang"), {"done": 1}],
-        "it reported its end with 1 calls under way",
+        "it reported its end with 1 pending calls",
     ),
     "an error with a call under way": (
         [call(1, "t.hang"), {"error": {"reason": "x"}}],
-        "it reported its end with 1 calls under way",
+        "it reported its end with 1 pending calls",
     ),
     "two values": ([{"done": 1}, {"done": 2}], "it went on after it had reported its end"),
     "a call after the end": ([{"done": 1}, call(1)], "it went on after it had reported its end"),
@@ -436,10 +436,10 @@ async def test_an_error_with_a_lone_surrogate_can_be_written(key: str) -> None:
 @pytest.mark.anyio
 async def test_too_many_calls_at_once_end_the_run() -> None:
     async with talk(max_tool_calls=5_000) as held:
-        await held.guest.say(*[call(number, "t.hang") for number in range(1, MAX_IN_FLIGHT + 2)])
+        await held.guest.say(*[call(number, "t.hang") for number in range(1, MAX_PENDING_CALLS + 2)])
         await until(lambda: held.error)
     assert isinstance(held.error, SandboxViolationError)
-    assert "calls under way" in held.error.reason
+    assert "pending calls" in held.error.reason
 
 
 @pytest.mark.anyio

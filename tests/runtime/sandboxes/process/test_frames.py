@@ -24,8 +24,8 @@ MESSAGES = st.lists(st.dictionaries(st.text(), JSON, max_size=3), max_size=4)
 
 def fed(decoder: Decoder, data: bytes) -> list[tuple[dict[str, Any], int]]:
     """Return the messages that these bytes complete, each with its size."""
-    decoder.add(data)
-    return list(iter(decoder.take, None))
+    decoder.feed(data)
+    return list(iter(decoder.take_message, None))
 
 
 @given(MESSAGES, st.lists(st.integers(1, 40), min_size=1))
@@ -39,7 +39,7 @@ def test_messages_survive_however_their_bytes_are_cut(
         seen += fed(decoder, data[at : at + size])
         at += size
     assert [message for message, _ in seen] == messages
-    assert decoder.pending == 0
+    assert decoder.buffered_bytes == 0
 
 
 @given(st.binary(max_size=200))
@@ -49,7 +49,7 @@ def test_any_bytes_are_messages_or_a_frame_error(data: bytes) -> None:
         messages = fed(decoder, data)
     except FrameError:
         return
-    assert sum(size + 4 for _, size in messages) + decoder.pending == len(data)
+    assert sum(size + 4 for _, size in messages) + decoder.buffered_bytes == len(data)
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ async def test_two_messages_of_one_packet_are_received_one_by_one(
     channel, guest = line
     guest.send(encode({"n": 1}, LIMIT) + encode({"n": 2}, LIMIT))
     assert await channel.receive() == ({"n": 1}, 7)
-    assert channel.rest() == 11
+    assert channel.count_unread_bytes() == 11
     assert await channel.receive() == ({"n": 2}, 7)
-    assert channel.rest() == 0
+    assert channel.count_unread_bytes() == 0
 
 
 @pytest.mark.anyio
@@ -192,7 +192,7 @@ async def test_others_have_their_turn_while_many_messages_are_taken(
 async def test_bytes_that_came_and_were_not_received_are_told(line: tuple[Channel, socket.socket]) -> None:
     channel, guest = line
     guest.send(b"\x00\x00")
-    assert channel.rest() == 2
+    assert channel.count_unread_bytes() == 2
 
 
 @pytest.mark.anyio
@@ -207,10 +207,10 @@ async def test_large_messages_wait_for_the_guest_and_stay_whole(line: tuple[Chan
         with anyio.fail_after(PATIENCE):
             while len(seen) < len(frames):
                 await anyio.wait_readable(guest)
-                assert channel.waiting >= 0
+                assert channel.unsent_bytes >= 0
                 seen += fed(decoder, guest.recv(50_000))
     assert [message["n"] for message, _ in seen] == [0, 1, 2, 3]
-    assert channel.waiting == 0
+    assert channel.unsent_bytes == 0
 
 
 @pytest.mark.anyio
@@ -218,7 +218,7 @@ async def test_what_waits_to_be_sent_is_counted(line: tuple[Channel, socket.sock
     channel, _ = line
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(channel.send, b"x" * 10_000_000)
-        await until(lambda: channel.waiting)
-        assert channel.waiting == 10_000_000
+        await until(lambda: channel.unsent_bytes)
+        assert channel.unsent_bytes == 10_000_000
         tasks.cancel_scope.cancel()
-    assert channel.waiting == 0
+    assert channel.unsent_bytes == 0

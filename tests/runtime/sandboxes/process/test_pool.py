@@ -48,7 +48,7 @@ async def test_guests_are_kept_with_the_disk_that_was_last_asked_for() -> None:
     for child in (first, second, third):
         pool.give_back(child)
     await pool.close()
-    assert all(child.ended() for child in (first, second, third))
+    assert all(child.has_ended() for child in (first, second, third))
 
 
 @pytest.mark.anyio
@@ -58,12 +58,12 @@ async def test_an_idle_guest_that_died_is_replaced() -> None:
     await pool.warm()
     idle = await pool.take(1)
     idle.kill()
-    await until(idle.ended)
+    await until(idle.has_ended)
     pool.give_back(idle)
     await pool.warm()
     kept = await pool.take(1)
     await pool.warm()
-    assert not kept.ended()
+    assert not kept.has_ended()
     pool.give_back(kept)
     await pool.close()
 
@@ -103,7 +103,7 @@ async def test_a_guest_that_nobody_waits_for_any_more_boots_and_is_kept() -> Non
     start.gate.set()
     kept = await pool.take(1)
     assert start.disks == [1]
-    assert not kept.ended()
+    assert not kept.has_ended()
     pool.give_back(kept)
     await pool.close()
 
@@ -119,7 +119,7 @@ async def test_a_guest_that_nobody_waits_for_is_ended_once_booted_where_none_are
         tasks.cancel_scope.cancel()
     start.gate.set()
     await until(lambda: start.started)
-    await until(start.started[0].ended)
+    await until(start.started[0].has_ended)
     await pool.close()
 
 
@@ -138,7 +138,7 @@ async def test_guests_that_boot_for_nobody_count_like_others() -> None:
     pool.give_back(await pool.take(1))
     assert len(start.disks) == 3
     await pool.close()
-    assert all(child.ended() for child in start.started)
+    assert all(child.has_ended() for child in start.started)
 
 
 @pytest.mark.anyio
@@ -153,7 +153,7 @@ async def test_a_guest_that_is_ready_as_its_taker_leaves_is_kept() -> None:
     pool.give_back(await pool.take(1))
     await pool.warm()
     await pool.close()
-    assert all(child.ended() for child in start.started)
+    assert all(child.has_ended() for child in start.started)
 
 
 @pytest.mark.anyio
@@ -169,7 +169,7 @@ async def test_closing_waits_for_guests_that_boot_and_ends_them() -> None:
         await anyio.wait_all_tasks_blocked()
         start.gate.set()
     assert start.started
-    assert all(child.ended() for child in start.started)
+    assert all(child.has_ended() for child in start.started)
 
 
 @pytest.mark.anyio
@@ -194,7 +194,7 @@ async def test_whoever_waits_for_a_place_when_the_pool_closes_is_told() -> None:
         tasks.start_soon(_refused, pool)
         await anyio.wait_all_tasks_blocked()
         tasks.start_soon(pool.close)
-        await until(taken.ended)
+        await until(taken.has_ended)
         pool.give_back(taken)
     assert start.disks == [1]
 

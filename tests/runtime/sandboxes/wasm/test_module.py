@@ -12,9 +12,9 @@ from runtime.workbench import Bench
 
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime import backends
-from toolcrib.runtime.sandboxes.process.child import GUEST, guest_program
+from toolcrib.runtime.sandboxes.process.child import GUEST_FILES, guest_program
 from toolcrib.runtime.sandboxes.wasm import WasmSandbox, guest_host
-from toolcrib.runtime.sandboxes.wasm.module import _run_module, build_module, compiled, find_module
+from toolcrib.runtime.sandboxes.wasm.module import _run_module, build_module, compiled_path, find_module
 from toolcrib.runtime.sandboxes.wasm.snapshot import MemorySnapshot, with_snapshot, with_stack_export
 
 MARK = b"0123456789abcdef"
@@ -66,7 +66,7 @@ def test_without_its_module_it_says_which_command_makes_it() -> None:
 @pytest.mark.usefixtures("home")
 def test_a_module_of_another_version_is_outdated() -> None:
     pytest.importorskip("wasmtime")
-    old = compiled().with_name("python-50.0.1-x86_64.cwasm")
+    old = compiled_path().with_name("python-50.0.1-x86_64.cwasm")
     old.parent.mkdir(parents=True)
     old.touch()
     with pytest.raises(RuntimeUnavailableError, match=r"outdated.*toolcrib sandbox build --backend wasm"):
@@ -112,7 +112,7 @@ def laid(folder: Path, *names: str) -> None:
 @pytest.mark.usefixtures("home")
 def test_a_build_removes_the_modules_of_other_versions_for_this_machine(tmp_path: Path) -> None:
     (tmp_path / "x.wasm").write_bytes(like_cpython())
-    known, machine = compiled(), platform.machine()
+    known, machine = compiled_path(), platform.machine()
     laid(known.parent, f"python-1.0-{machine}", f"python-1.0-{machine}-00", "python-1.0-other-00", "mine")
     assert build_module(tmp_path / "x.wasm") == known
     stay = {known.stem, "python-1.0-other-00", "mine"}
@@ -135,11 +135,11 @@ def test_a_build_in_another_folder_removes_nothing(tmp_path: Path) -> None:
 def test_a_build_that_fails_removes_nothing(tmp_path: Path) -> None:
     pytest.importorskip("wasmtime")
     old = f"python-1.0-{platform.machine()}-00"
-    laid(compiled().parent, old)
+    laid(compiled_path().parent, old)
     (tmp_path / "x.wasm").write_bytes(b"no module")
     with pytest.raises(RuntimeUnavailableError):
         build_module(tmp_path / "x.wasm")
-    assert (compiled().parent / f"{old}.cwasm").exists()
+    assert (compiled_path().parent / f"{old}.cwasm").exists()
 
 
 @pytest.mark.proof
@@ -167,4 +167,4 @@ def test_a_file_that_is_no_module_is_refused(tmp_path: Path) -> None:
 def test_the_text_of_a_guest_is_a_program() -> None:
     compile(guest_program(), "<guest>", "exec")
     folder = Path(guest_host.__file__).parent
-    compile(guest_program((*GUEST[:2], folder / "guest_host.py"), "_hold"), "<guest>", "exec")
+    compile(guest_program((*GUEST_FILES[:2], folder / "guest_host.py"), "_hold"), "<guest>", "exec")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.concurrency.loop import in_thread, stop_if_given_up
+from toolcrib.concurrency.loop import in_thread, stop_if_abandoned
 from toolcrib.discovery.search.relevance import RelevanceClassifier, read_judge
 from toolcrib.discovery.search.semantic.folder import CHARACTERS_PER_TOKEN, at_least, key_of, whole
 from toolcrib.discovery.search.semantic.text import clean
@@ -103,12 +103,12 @@ class OnnxEmbedder:
         model = self._load_once()
         tokens = []
         for text in texts:
-            stop_if_given_up()
+            stop_if_abandoned()
             tokens.append(model.ids(clean(text, self._max_tokens * CHARACTERS_PER_TOKEN)))
         rows = np.zeros((len(texts), model.dimensions), np.float32)
         order = sorted(range(len(texts)), key=lambda place: len(tokens[place]))
         for start in range(0, len(order), self._batch):
-            stop_if_given_up()
+            stop_if_abandoned()
             places = order[start : start + self._batch]
             rows[places] = model.run([tokens[place] for place in places])
         return rows

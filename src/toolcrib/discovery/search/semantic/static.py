@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from toolcrib.concurrency.loop import in_thread, stop_if_given_up
+from toolcrib.concurrency.loop import in_thread, stop_if_abandoned
 from toolcrib.discovery.search.relevance import RelevanceClassifier, read_judge
 from toolcrib.discovery.search.semantic.folder import CHARACTERS_PER_TOKEN, at_least, key_of, whole
 from toolcrib.discovery.search.semantic.units import unit_vectors
@@ -89,7 +89,7 @@ class StaticEmbedder:
         model = self._load_once()
         rows = np.zeros((len(texts), self.dimensions), np.float32)
         for row, text in zip(rows, texts, strict=True):
-            stop_if_given_up()
+            stop_if_abandoned()
             ids = model.pieces.ids(text[: self._max_tokens * CHARACTERS_PER_TOKEN], limit=self._max_tokens)
             row[:] = model.scales[ids] @ model.table[ids]
         return unit_vectors(rows, count=len(rows), dimensions=self.dimensions)

@@ -8,7 +8,7 @@ import anyio
 import httpx2
 
 from toolcrib.concurrency.backoff import Backoff
-from toolcrib.concurrency.turns import dense_pieces_in_parts
+from toolcrib.concurrency.turns import split_dense_chunks
 from toolcrib.execution.mcp.transport.lines import (
     DroppedMessages,
     Lines,
@@ -80,7 +80,7 @@ class _PacedEvents(httpx2.AsyncByteStream):
         self._stream, self._pieces, self._dropped = stream, pieces, dropped
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for part in dense_pieces_in_parts(self._pieces):
+        async for part in split_dense_chunks(self._pieces):
             await self._dropped.pace()
             yield part
             lines = part.count(b"\n") or part.count(b"\r")

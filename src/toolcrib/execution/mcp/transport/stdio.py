@@ -141,7 +141,7 @@ class _StdioConnection:
         try:
             for line in lines.feed(piece):
                 await self._dropped.pace()
-                await turn.end_if_long()
+                await turn.yield_if_over()
                 if not line.strip():
                     self._dropped.note_lines(1, messages=0)
                     continue

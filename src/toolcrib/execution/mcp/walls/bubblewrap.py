@@ -65,7 +65,7 @@ class BubblewrapWall:
         cgroup = self.cgroups.make()
         try:
             if cgroup is not None:
-                cgroup.limit(memory=MEMORY, pids=TASKS)
+                cgroup.set_limits(memory=MEMORY, pids=TASKS)
             with _memory_files() as files:
                 mounts = [*_mount_options(view), "--ro-bind", str(line[0]), line[1]]
                 for path, text in view.texts.items():

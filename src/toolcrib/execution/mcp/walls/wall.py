@@ -37,7 +37,7 @@ from toolcrib.execution.mcp.walls.programs import find_program
 from toolcrib.execution.mcp.walls.proxy import PORT, HostProxy, proxy_environment
 from toolcrib.execution.mcp.walls.view import make_view, server_folder
 from toolcrib.isolation.scratch import private_folder
-from toolcrib.paths import locked
+from toolcrib.paths import lock_path
 
 _FLAGS = ("-I", "-S", "-B")
 _LINE = "/run/toolcrib"
@@ -194,7 +194,7 @@ async def _fetch_packages(plan: _Plan, fetch: Fetch, hosts: Sequence[AllowedHost
     proxy = HostProxy(plan.name, registries, trusted=fetch.hosts)
     mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with ExitStack() as stack:
-        await to_thread.run_sync(stack.enter_context, locked(mark.parent, within=_FETCHING_SECONDS))
+        await to_thread.run_sync(stack.enter_context, lock_path(mark.parent, within=_FETCHING_SECONDS))
         if not fetch.is_due(mark):  # another process was faster
             return
         async with _build(bare, proxy, {}) as wall, anyio.create_task_group() as tasks:

@@ -27,7 +27,7 @@ from toolcrib.gateway.resources.addresses import place_blocks, result_server
 from toolcrib.gateway.results import encoded
 from toolcrib.model import RunResult, Tool, ToolCallRecord
 from toolcrib.runtime.stubs.naming import identifier
-from toolcrib.runtime.surface import mentioned
+from toolcrib.runtime.surface import find_mentions
 
 _MS = 1000
 _DIGITS = 3
@@ -331,7 +331,7 @@ def mentioned_in(code: str, tools: Sequence[Tool]) -> list[Tool]:
     if not paths:
         return []
     ids = frozenset(_ID.findall(code))
-    words = mentioned(code)
+    words = find_mentions(code)
     spaces, names = {space for space, _ in paths}, {name for _, name in paths}
     reached = {
         (space, name)

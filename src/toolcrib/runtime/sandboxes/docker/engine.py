@@ -1,4 +1,16 @@
-"""Client of a container engine: any that speaks Docker's API on a local unix socket."""
+"""Client of a container engine: any with Docker's API on a local unix socket, such as Podman.
+
+The client library blocks, so every method is called in a worker thread. Threads cannot be cancelled: one that
+waits for a container may outlive the run that asked for it. `_ThreadCounter` counts those, and `close` waits
+for them before it closes the connections.
+
+A container gets everything when it is made: no network, a read-only root, no capabilities, the user nobody,
+and limits of memory, tasks and CPU by its control group. Containers carry a label with the mark of their
+process, so that the next process can remove those of a killed one.
+
+The client takes no proxies from the environment, and opens a new connection for each request, so that none
+stays open between runs.
+"""
 
 import os
 import socket
@@ -17,24 +29,24 @@ from toolcrib.isolation.bubblewrap import GUEST_UID
 from toolcrib.isolation.owner import is_gone, own_mark
 
 IMAGE = "toolcrib-sandbox:latest"
-"""The image that guests are made from, unless another is named."""
-PROGRAM = "toolcrib.python"
-"""Label of an image: its interpreter."""
-DIGEST = "toolcrib.digest"
+"""The default image of guests."""
+INTERPRETER_LABEL = "toolcrib.python"
+"""Label of an image: the path of its interpreter."""
+DIGEST_LABEL = "toolcrib.digest"
 """Label of an image: the digest of its content."""
-OWNER = "toolcrib.owner"
-"""Label of a container: the process that made it."""
-BRIDGE = "/run/toolcrib"
-HOME = "/tmp"  # noqa: S108 - the guest's own, which is empty and vanishes with it
-_TIMEOUT = 60
-"""Seconds that an engine has to answer."""
+OWNER_LABEL = "toolcrib.owner"
+"""Label of a container: the mark of the process that made it."""
+SOCKET_FOLDER = "/run/toolcrib"
+HOME = "/tmp"  # noqa: S108 - a tmpfs of the guest's own
+_REQUEST_TIMEOUT = 60
 _KILLED = 137
-"""The status of a container whose interpreter was killed."""
-_LATE = 1.0
-"""Seconds within which an engine knows why."""
+"""Exit status of SIGKILL: 128 + 9."""
+_OOM_REPORT_SECONDS = 1.0
+"""An engine may report later that memory ran out than that the process was killed."""
 _OPEN_FILES = 1024
 _TASKS = 4096
 _ONE_CORE = 10**9
+"""In billionths of a core."""
 _NUMBERS = count(1)
 T = TypeVar("T")
 
@@ -56,19 +68,19 @@ class Image:
     program: str
     """Its interpreter."""
     digest: str
-    """Of what it was built from; empty where nobody noted it."""
+    """Digest of its source; empty if the image has no such label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a container ended."""
+    """The exit of a container."""
 
     status: int
     out_of_memory: bool
 
 
 class _ThreadCounter:
-    """Counts the threads that wait for containers to end; their callers may have been cancelled."""
+    """Counts the threads that wait for the exit of a container, some for callers that were cancelled."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -83,34 +95,34 @@ class _ThreadCounter:
             self._number -= 1
             self._changed.notify_all()
 
-    def wait(self) -> None:
-        """Block until there are none."""
+    def wait_until_none(self) -> None:
+        """Block until no thread waits."""
         with self._changed:
-            self._changed.wait_for(lambda: self._number == 0, _TIMEOUT)
+            self._changed.wait_for(lambda: self._number == 0, _REQUEST_TIMEOUT)
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerEngine:
-    """Blocking client of one engine; it may be used from many threads."""
+    """Blocking client of one engine, for use in many threads."""
 
     kind: str
-    """The sandbox that asks."""
+    """The kind of sandbox, for errors."""
     socket: str
     version: str
     runtimes: frozenset[str]
     client: Any = field(repr=False, compare=False)
-    waits: _ThreadCounter = field(default_factory=_ThreadCounter, repr=False, compare=False)
+    waiting_threads: _ThreadCounter = field(default_factory=_ThreadCounter, repr=False, compare=False)
 
     def close(self) -> None:
-        """Close the connections, once no thread uses one; call it when all containers have been removed."""
-        self.waits.wait()
+        """Close the connections when no thread uses one; call it after all containers were removed."""
+        self.waiting_threads.wait_until_none()
         self.client.close()
 
     def image(self, name: str) -> Image:
         """Return an image.
 
         Raises:
-            RuntimeUnavailableError: there is none, and how to build it.
+            RuntimeUnavailableError: there is none; the message says how to build it.
         """
         from docker.errors import ImageNotFound  # type: ignore[import-untyped]  # noqa: PLC0415 - of an extra
 
@@ -120,21 +132,21 @@ class ContainerEngine:
             remedy = f"there is no image {name!r}; build it: toolcrib sandbox build"
             raise RuntimeUnavailableError(self.kind, remedy) from None
         labels: Mapping[str, str] = (found.get("Config") or {}).get("Labels") or {}
-        return Image(found["Id"], labels.get(PROGRAM, "python3"), labels.get(DIGEST, ""))
+        return Image(found["Id"], labels.get(INTERPRETER_LABEL, "python3"), labels.get(DIGEST_LABEL, ""))
 
     def start(
         self, image: Image, command: Sequence[str], folder: str, size: Size, runtime: str | None
     ) -> str:
-        """Start a container that sees a folder of this machine, and return its name.
+        """Start a container with a folder of this machine mounted, and return its name.
 
         Raises:
-            RuntimeUnavailableError: it cannot be started; nothing is left of it.
+            RuntimeUnavailableError: it cannot be started; it was removed again.
         """
         name = f"toolcrib-{own_mark() or os.getpid()}-{next(_NUMBERS)}"
         try:
             self._request(
                 lambda: self.client.create_container_from_config(
-                    self.config(image, command, folder, size, runtime), name
+                    self.container_config(image, command, folder, size, runtime), name
                 )
             )
             self._request(lambda: self.client.start(name))
@@ -148,10 +160,11 @@ class ContainerEngine:
             ) from error
         return name
 
-    def config(
+    def container_config(
         self, image: Image, command: Sequence[str], folder: str, size: Size, runtime: str | None
     ) -> dict[str, Any]:
         """Return the configuration of a container: no network, no privileges, one writable folder."""
+        # `MemorySwap` equal to `Memory` means no swap: it is the sum of both.
         ulimits = {"nofile": _OPEN_FILES, "nproc": _TASKS, "core": 0}
         scratch = {HOME: f"rw,noexec,nosuid,nodev,mode=1777,size={size.disk}"} if size.disk else {}
         return {
@@ -163,7 +176,7 @@ class ContainerEngine:
             "Hostname": "guest",
             "Env": [f"HOME={HOME}", "MALLOC_ARENA_MAX=2"],
             "NetworkDisabled": True,
-            "Labels": {OWNER: own_mark() or ""},
+            "Labels": {OWNER_LABEL: own_mark() or ""},
             "HostConfig": {
                 "NetworkMode": "none",
                 "IpcMode": "none",
@@ -175,18 +188,17 @@ class ContainerEngine:
                 "PidsLimit": size.pids,
                 "NanoCpus": _ONE_CORE,
                 "Tmpfs": scratch,
-                "Binds": [f"{folder}:{BRIDGE}:ro"],
+                "Binds": [f"{folder}:{SOCKET_FOLDER}:ro"],
                 "Ulimits": [{"Name": name, "Soft": most, "Hard": most} for name, most in ulimits.items()],
                 "LogConfig": {"Type": "none", "Config": {}},
                 **({"Runtime": runtime} if runtime else {}),
             },
         }
 
-    def ended(self, name: str, within: float) -> Exit | None:
-        """Wait for a container to end, and return its exit; None if it does not end in time.
+    def wait_for_exit(self, name: str, within: float) -> Exit | None:
+        """Wait for the exit of a container, and return it; None if it does not end in time.
 
-        Of one that was killed it may take a second longer, until the engine knows whether its memory was
-        used up.
+        After a kill it waits up to a second longer for the engine to report whether memory had run out.
 
         Raises:
             RuntimeUnavailableError: the engine does not answer.
@@ -195,16 +207,14 @@ class ContainerEngine:
         from requests.exceptions import ConnectionError, Timeout  # noqa: A004, PLC0415 - comes with it
 
         try:
-            with self.waits:
+            with self.waiting_threads:
                 self.client.wait(name, timeout=within)
                 state = self._inspect(name)
-                latest = monotonic() + _LATE
+                latest = monotonic() + _OOM_REPORT_SECONDS
                 while state["ExitCode"] == _KILLED and not state.get("OOMKilled") and monotonic() < latest:
-                    sleep(
-                        _LATE / 20
-                    )  # that its memory was used up may be known later than that it was killed
+                    sleep(_OOM_REPORT_SECONDS / 20)
                     state = self._inspect(name)
-        except NotFound:
+        except NotFound:  # it was removed, after which nobody asks for its status
             return Exit(0, out_of_memory=False)
         except (ConnectionError, Timeout):
             return None
@@ -225,22 +235,23 @@ class ContainerEngine:
         try:
             self._request(lambda: self.client.remove_container(name, force=True, v=True))
         except APIError as error:
-            if error.status_code not in {404, 409}:  # it is gone, or somebody else removes it
+            if error.status_code not in {404, 409}:  # it is gone, or is being removed already
                 raise RuntimeUnavailableError(
                     self.kind, f"a container stays ({_read_reason(error)})"
                 ) from error
 
-    def sweep(self) -> None:
+    def remove_abandoned(self) -> None:
         """Remove the containers of processes that have ended."""
-        for found in self._request(lambda: self.client.containers(all=True, filters={"label": OWNER})):
-            if is_gone(found["Labels"].get(OWNER, "")):
+        for found in self._request(lambda: self.client.containers(all=True, filters={"label": OWNER_LABEL})):
+            if is_gone(found["Labels"].get(OWNER_LABEL, "")):
                 self.remove(found["Id"])
 
-    def _request(self, question: Callable[[], T]) -> T:
+    def _request(self, send: Callable[[], T]) -> T:
+        """Send a request; raise `RuntimeUnavailableError` if the engine does not answer."""
         from requests.exceptions import ConnectionError, Timeout  # noqa: A004, PLC0415 - comes with docker
 
         try:
-            return question()
+            return send()
         except (ConnectionError, Timeout) as error:
             raise RuntimeUnavailableError(
                 self.kind, f"the engine at {self.socket} does not answer"
@@ -255,7 +266,7 @@ def find_engine(kind: str) -> ContainerEngine:
     """Return the engine of this machine: that of `DOCKER_HOST`, else the first that listens.
 
     Raises:
-        RuntimeUnavailableError: there is none, and what to install or to start.
+        RuntimeUnavailableError: there is none; the message says what to install or to start.
     """
     if sys.platform != "linux":
         raise RuntimeUnavailableError(kind, "it needs Linux; use the 'monty' backend here")
@@ -270,16 +281,19 @@ def find_engine(kind: str) -> ContainerEngine:
         import docker  # type: ignore[import-untyped]  # noqa: PLC0415 - of an extra
     except ImportError as error:
         raise RuntimeUnavailableError(kind, "pip install 'toolcrib[docker]'") from error
-    # It looks for no proxies to a socket: another thread may be changing the environment meanwhile.
+    # `requests` would read proxies from the environment at each request, which is not safe while another
+    # thread changes the environment; a unix socket needs none.
     direct: Any = type(
         "Client", (docker.APIClient,), {"trust_env": property(lambda _: False, lambda *_: None)}
     )
     try:
-        with socket.socket(socket.AF_UNIX) as probe:  # the client would leave one that is refused open
+        with socket.socket(
+            socket.AF_UNIX
+        ) as probe:  # tried first, because the client leaves a refused socket open
             probe.connect(path)
-        client = direct(base_url=f"unix://{path}", version="auto", timeout=_TIMEOUT)
-        client.close()  # it asked for the version, and would keep that connection
-        client.headers["Connection"] = "close"  # a new one costs nothing beside a container
+        client = direct(base_url=f"unix://{path}", version="auto", timeout=_REQUEST_TIMEOUT)
+        client.close()  # drops the connection of its first request, for the version
+        client.headers["Connection"] = "close"  # a new connection costs little beside a container
         about = client.info()
     except (OSError, docker.errors.DockerException) as error:
         raise RuntimeUnavailableError(kind, f"the engine at {path} does not answer; start it") from error
@@ -288,7 +302,7 @@ def find_engine(kind: str) -> ContainerEngine:
 
 
 def _list_sockets(kind: str) -> Iterator[str]:
-    """Yield the sockets at which an engine may listen."""
+    """Yield the paths of sockets on which an engine may listen."""
     own = os.environ.get("XDG_RUNTIME_DIR", "")
     places = ["/run/docker.sock", "/var/run/docker.sock", "/run/podman/podman.sock"]
     places += [f"{own}/docker.sock", f"{own}/podman/podman.sock"] if own else []
@@ -300,5 +314,5 @@ def _list_sockets(kind: str) -> Iterator[str]:
         places = [path]
     for place in places:
         with suppress(OSError):
-            if stat.S_ISSOCK(os.stat(place).st_mode):  # noqa: PTH116 - the path is only looked at
+            if stat.S_ISSOCK(os.stat(place).st_mode):  # noqa: PTH116 - the path is a str
                 yield place

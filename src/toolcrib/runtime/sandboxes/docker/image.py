@@ -1,7 +1,7 @@
 """Builds the image of the container sandboxes: from a Dockerfile, or from this machine's own interpreter.
 
-The second needs no registry: the interpreter, its standard library and the libraries that they load go into
-an archive, at the paths that they have here, and nothing else does.
+The second way needs no registry: an archive gets the interpreter, its standard library and the shared
+libraries that they load, at the same paths as here, and nothing else.
 """
 
 import hashlib
@@ -17,23 +17,23 @@ from tempfile import TemporaryFile
 from typing import IO, Any, cast
 
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.runtime.sandboxes.docker.engine import DIGEST, PROGRAM, ContainerEngine, Image
+from toolcrib.runtime.sandboxes.docker.engine import DIGEST_LABEL, INTERPRETER_LABEL, ContainerEngine, Image
 from toolcrib.runtime.sandboxes.process.wall import interpreter
 
 _FOLDERS = ("dev", "etc", "proc", "run", "sys", "tmp", "usr/share/zoneinfo")
-_ZONES = Path("/usr/share/zoneinfo")
-_LEFT_OUT = {
+_TIME_ZONES = Path("/usr/share/zoneinfo")
+_EXCLUDED = {
     *("site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "ensurepip", "tkinter"),
     *("turtledemo", "pydoc_data", "distutils", "venv"),
 }
 """Folders of the standard library that no guest needs."""
-_LOADED = re.compile(r"(?:=>\s*|^\s*)(/\S+) \(0x")
+_LDD_LINE = re.compile(r"(?:=>\s*|^\s*)(/\S+) \(0x")
 
 
 def build_from_dockerfile(engine: ContainerEngine, dockerfile: Path, name: str) -> Image:
     """Build an image and return it; the context is the folder of the file.
 
-    Guests run its `python3`, or the interpreter that a label `toolcrib.python` names.
+    Guests run its `python3`, or the interpreter in its label `toolcrib.python`.
 
     Raises:
         RuntimeUnavailableError: it cannot be built.
@@ -43,7 +43,7 @@ def build_from_dockerfile(engine: ContainerEngine, dockerfile: Path, name: str) 
         path=str(dockerfile.parent),
         dockerfile=dockerfile.name,
         tag=name,
-        labels={DIGEST: f"sha256:{digest}"},
+        labels={DIGEST_LABEL: f"sha256:{digest}"},
         rm=True,
         decode=True,
     )
@@ -54,7 +54,7 @@ def build_from_dockerfile(engine: ContainerEngine, dockerfile: Path, name: str) 
 
 
 def build_from_host(engine: ContainerEngine, name: str) -> Image:
-    """Build an image of this machine's own interpreter, and return it.
+    """Build an image with this machine's interpreter, and return it.
 
     Raises:
         RuntimeUnavailableError: it cannot be built.
@@ -65,8 +65,8 @@ def build_from_host(engine: ContainerEngine, name: str) -> Image:
         digest = write_archive(archive, files)
         archive.seek(0)
         changes = [
-            f"LABEL {PROGRAM}={program}",  # one by one: podman takes a line for one label
-            f"LABEL {DIGEST}=sha256:{digest}",
+            f"LABEL {INTERPRETER_LABEL}={program}",  # one label a line: podman reads a line as one label
+            f"LABEL {DIGEST_LABEL}=sha256:{digest}",
             f"ENV LD_LIBRARY_PATH={':'.join(folders)}",
         ]
         repository, _, tag = name.partition(":")
@@ -87,14 +87,14 @@ def host_files() -> list[Path]:
         for path in _list_below(Path(os.path.realpath(place)))
     }
     loading = [program, *sorted(path for path in library if path.suffix == ".so")]
-    zones = list(_list_below(_ZONES)) if _ZONES.is_dir() else []
+    zones = list(_list_below(_TIME_ZONES)) if _TIME_ZONES.is_dir() else []
     return sorted({program, *library, *_find_libraries(loading), *zones})
 
 
 def _list_below(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
-            if path.name not in _LEFT_OUT and not path.name.startswith("config-"):
+            if path.name not in _EXCLUDED and not path.name.startswith("config-"):
                 yield from _list_below(path)
         elif path.is_file() and os.access(path, os.R_OK) and path.suffix != ".a":
             yield path
@@ -105,7 +105,7 @@ def _find_libraries(programs: Iterable[Path]) -> set[Path]:
     found: set[Path] = set()
     for program in programs:
         listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)  # noqa: S603, S607
-        found |= {Path(path) for line in listed.stdout.splitlines() for path in _LOADED.findall(line)}
+        found |= {Path(path) for line in listed.stdout.splitlines() for path in _LDD_LINE.findall(line)}
     return found
 
 
@@ -119,7 +119,7 @@ def write_archive(archive: IO[bytes], files: Iterable[Path]) -> str:
                     made.add(parent)
                     tar.addfile(_make_entry(parent, type=tarfile.DIRTYPE, mode=0o755))
         for path in files:
-            content = path.read_bytes()  # of what a link leads to
+            content = path.read_bytes()  # links are stored as the files that they lead to
             facts = {"size": len(content), "mtime": int(path.stat().st_mtime), "mode": 0o755}
             tar.addfile(_make_entry(path.relative_to("/"), **facts), io.BytesIO(content))
     archive.seek(0)

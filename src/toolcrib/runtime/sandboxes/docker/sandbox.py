@@ -1,4 +1,4 @@
-"""The `docker` and `gvisor` sandboxes: full CPython in containers, one fresh container for each run."""
+"""The `docker` and `gvisor` sandboxes: CPython in containers, one fresh container for each run."""
 
 import base64
 from functools import partial
@@ -19,19 +19,19 @@ from toolcrib.runtime.sandboxes.docker.engine import IMAGE, ContainerEngine, Ima
 from toolcrib.runtime.sandboxes.process.pool import PooledSandbox
 from toolcrib.runtime.sandboxes.process.sandbox import converse, process_limits
 
-_ADDRESSES = 512 << 20
-"""How many addresses an interpreter reserves without using them."""
+_SPARE_ADDRESSES = 512 << 20
+"""Address space that an interpreter reserves without using it."""
 _OPEN_FILES = 128
 _STACK_BYTES = 8 << 20
-_MOST = 1 << 46
-"""Bytes that no machine has."""
+_MAX_BYTES = 1 << 46
+"""More than any machine has; engines refuse larger numbers."""
 
 
 class DockerSandbox(PooledSandbox[Container, Size]):
-    """Runs full CPython in a container without a network, rights or files, as nobody.
+    """Runs CPython in a container without a network, privileges or files, as the user nobody.
 
-    `warm` containers are kept booted; at most `concurrency` runs go on at once, and others wait. `image` is
-    what `toolcrib sandbox build` makes.
+    `warm` containers are kept booted; at most `concurrency` runs at once, others wait. `toolcrib sandbox
+    build` makes the default `image`.
     """
 
     kind: ClassVar[str] = "docker"
@@ -39,7 +39,7 @@ class DockerSandbox(PooledSandbox[Container, Size]):
     _runtime: ClassVar[str | None] = None
     _walls: ClassVar[tuple[str, ...]] = ("container", "docker seccomp")
     _spare: ClassVar[int] = 32 << 20
-    """Bytes that an interpreter, and what runs it, take before it runs anything."""
+    """Memory of the interpreter and the container before any code runs."""
     _own_tasks: ClassVar[int] = 1
 
     def __init__(self, *, image: str = IMAGE, warm: int = 2, concurrency: int = 8) -> None:
@@ -48,7 +48,7 @@ class DockerSandbox(PooledSandbox[Container, Size]):
         self._ready: tuple[ContainerEngine, Image] | None = None
 
     def info(self) -> BackendInfo:
-        """Return whether it can run here, its walls, and what to do if it cannot."""
+        """Return whether it can run here, its layers of isolation, and what to install if it cannot."""
         try:
             engine, image = found = self._ready or self._find_engine()
         except RuntimeUnavailableError as error:
@@ -75,7 +75,7 @@ class DockerSandbox(PooledSandbox[Container, Size]):
         return BackendInfo(kind=self.kind, readiness=self.readiness, details=details)
 
     def enforces(self, limits: Limits) -> LimitsEnforced:  # noqa: ARG002 - the same whatever they are
-        """Return which limits are kept: all of them."""
+        """Return the enforced limits: all of them."""
         return LimitsEnforced(**dict.fromkeys(LimitsEnforced.model_fields, True))
 
     async def __aexit__(
@@ -88,18 +88,22 @@ class DockerSandbox(PooledSandbox[Container, Size]):
                 await to_thread.run_sync(engine.close)
 
     async def run(self, job: Job, bridge: Bridge) -> Any:
-        """Run the code and return what it left in `__out`; see `Sandbox`."""
+        """Run the code and return the value of `__out`; see `Sandbox`."""
         pool = self._pool
         guest = await pool.take(self._size(job.limits))
         try:
-            rlimits = {**process_limits(job.limits, _ADDRESSES), "NOFILE": _OPEN_FILES, "STACK": _STACK_BYTES}
+            rlimits = {
+                **process_limits(job.limits, _SPARE_ADDRESSES),
+                "NOFILE": _OPEN_FILES,
+                "STACK": _STACK_BYTES,
+            }
             return await converse(guest, job, bridge, rlimits)
         finally:
             pool.give_back(guest)
 
     def _size(self, limits: Limits) -> Size:
-        memory = min(limits.memory_bytes, _MOST) + self._spare
-        return Size(memory, limits.pids + self._own_tasks, min(limits.disk_bytes, _MOST))
+        memory = min(limits.memory_bytes, _MAX_BYTES) + self._spare
+        return Size(memory, limits.pids + self._own_tasks, min(limits.disk_bytes, _MAX_BYTES))
 
     def _find_engine(self) -> tuple[ContainerEngine, Image]:
         engine = find_engine(self.kind)
@@ -111,19 +115,19 @@ class DockerSandbox(PooledSandbox[Container, Size]):
             raise
 
     def _check_engine(self, engine: ContainerEngine) -> None:
-        """Check that an engine has what this sandbox needs."""
+        """Check that an engine has all that this sandbox needs."""
 
-    def _find_and_sweep(self) -> tuple[ContainerEngine, Image]:
+    def _find_engine_and_clean_up(self) -> tuple[ContainerEngine, Image]:
         found = self._find_engine()
-        found[0].sweep()
+        found[0].remove_abandoned()
         return found
 
     async def _start(self, size: Size) -> Container:
         if self._ready is None:
-            found = await to_thread.run_sync(self._find_and_sweep)
+            found = await to_thread.run_sync(self._find_engine_and_clean_up)
             if self._ready is None:
                 self._ready = found
-            else:  # another start was faster
+            else:  # another guest has found the engine at the same time
                 found[0].close()
         filtered = find_filter(INTERPRETER)
         payload = {"filter": base64.b64encode(filtered).decode()} if filtered else {}
@@ -132,7 +136,7 @@ class DockerSandbox(PooledSandbox[Container, Size]):
 
 
 class GvisorSandbox(DockerSandbox):
-    """Runs full CPython in a container with gVisor's kernel: the host's kernel sees few system calls."""
+    """Runs CPython in a container with gVisor, whose own kernel handles most system calls."""
 
     kind: ClassVar[str] = "gvisor"
     readiness: ClassVar[Readiness] = "beta"
@@ -140,10 +144,10 @@ class GvisorSandbox(DockerSandbox):
     _walls: ClassVar[tuple[str, ...]] = ("container", "gVisor kernel")
     _spare: ClassVar[int] = 160 << 20
     _own_tasks: ClassVar[int] = 496
-    """gVisor has its own threads, and needs room for some 500."""
+    """The threads of gVisor itself count as tasks of the container, some 500 of them."""
 
     def enforces(self, limits: Limits) -> LimitsEnforced:
-        """Return which limits are kept: all but that of threads, which are gVisor's own."""
+        """Return the enforced limits: all but threads, which mix with those of gVisor."""
         return super().enforces(limits).replace(pids=False)
 
     def _check_engine(self, engine: ContainerEngine) -> None:

@@ -1,21 +1,22 @@
 """Durable runs: the interpreter is dumped at calls of tools, and loaded again, also in another process.
 
-The state of a run is a dump of the engine and a header: the calls that the guest waits for, the output so
-far, and the versions that the dump depends on. It is handed to the journal *before* a call is made; the
-journal writes it together with the intent of that call. So after a crash every call is either not begun,
-answered, or known to be uncertain.
+The state of a run is a header and a dump of the engine. The header has the pending calls of the guest, the
+output so far, and the version of the engine. The journal gets the state *before* a call is made, and writes
+it together with the intent of that call. So after a crash every call is either not begun, answered, or known
+to be uncertain.
 
 There are two ways to drive the engine:
 
-- Code that may do something else when it runs again (time, random numbers, tasks, searches) is driven step by
-  step with snapshots, and dumped at each call. Calls that the guest makes at once (`asyncio.gather`) are
-  begun only when everything in the guest waits, so that one dump stands for all of them.
-- The behaviour of other code depends on the answers alone. It runs at full speed, its calls are made one at a
-  time, and it is dumped only now and then (`_DUMP_INTERVAL`): on resumption it repeats what it did since, and
-  the journal gives it the same answers.
+- Code that may behave differently when it runs again (time, random numbers, tasks, searches) is driven step
+by
+  step with snapshots, and dumped at each call. Parallel calls (`asyncio.gather`) begin only when every task
+  of the guest waits, so that one dump includes all of them.
+- The behaviour of other code depends only on the results of its calls. It runs at full speed, makes one call
+  at a time, and is dumped only every `_DUMP_INTERVAL`: when resumed, it repeats the calls since the last
+  dump, and the journal returns the stored results.
 
-On resumption, the calls that the header lists are answered from the journal or made again; the journal
-decides.
+When a run is resumed, the journal decides for each pending call of the header whether to return the stored
+result or to make the call again.
 """
 
 import json
@@ -40,28 +41,28 @@ from toolcrib.errors import SnapshotError
 from toolcrib.model.protocols import Journal
 from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.sandboxes.monty.calls import BRIDGE, Calls, as_builtin, raise_builtin
+from toolcrib.runtime.sandboxes.monty.calls import CALL_FUNCTION, Calls, as_builtin, raise_builtin
 from toolcrib.runtime.sandboxes.monty.values import MARK, read_call, with_value
 
 _SLEEP = "system.sleep"
-"""What the engine calls for `time.sleep`, and leaves to its driver."""
+"""The name under which the engine asks its driver for `time.sleep`."""
 _ASYNC_SLEEP = "system.async_sleep"
 """The same for `asyncio.sleep`."""
-_HOST_FUNCTIONS = {BRIDGE, _SLEEP, _ASYNC_SLEEP}
+_HOST_FUNCTIONS = {CALL_FUNCTION, _SLEEP, _ASYNC_SLEEP}
 _VARYING = re.compile(
     r"\b(?:asyncio|time|datetime|random|os|sys|pathlib|search_tools|describe_tool|hash|id)\b"
 )
-"""What code may mention that would not do the same again with the same answers; it is dumped at each call."""
+"""Names in code that may behave differently with the same results of calls; also in strings and comments."""
 _DUMP_INTERVAL = 0.05
-"""Seconds after which other code is dumped; it does again what it did since, with the same answers."""
-_SINGLE = -1
-"""Stands for the engine's number of a call that is the only one."""
-_HEADER_LENGTH = 4
-"""Bytes that say how long what stands before a dump is."""
+"""Seconds between dumps of other code: what it computes since then is computed again after a crash."""
+_SINGLE_CALL = -1
+"""Key of `_pending` for the call of code that makes one at a time, which has no number of the engine."""
+_LENGTH_BYTES = 4
+"""Size of the length of the header, which comes first."""
 
 
 def environment(*, name: str, args: tuple[Any, ...], **_: Any) -> Any:
-    """Answer what code asks of the system: its environment is empty, and it has nothing else."""
+    """Handle a request for the operating system: the environment is empty, all else is not supported."""
     if name == "os.environ":
         return {}
     if name == "os.getenv":
@@ -90,12 +91,12 @@ class DurableDriver:
     ) -> None:
         self._session, self._job, self._journal, self._calls = session, job, journal, calls
         self._options: dict[str, Any] = {
-            "external_lookup": {BRIDGE: self._make_only_call},
+            "external_lookup": {CALL_FUNCTION: self._make_only_call},
             "print_callback": job.output.write,
             "os": environment,
         }
         self._pending: dict[int, _PendingCall] = {}
-        """The calls that have not been answered, by the engine's number."""
+        """Calls without a result, by their number in the engine."""
         self._next = 0
         self._begun: set[int] = set()
         self._results: dict[int, Any] = {}
@@ -104,25 +105,25 @@ class DurableDriver:
         self._last_dump = perf_counter()
 
     async def start(self) -> Any:
-        """Run the code from its beginning, and return its value in the form in which the guest writes it."""
+        """Run the code from its beginning, and return its value as the guest writes it."""
         code, inputs = with_value(self._job.code), {"__out": None}
         if _VARYING.search(self._job.code) is None:
-            options = {**self._options, "external_lookup": {BRIDGE: self._begin_single_call}}
+            options = {**self._options, "external_lookup": {CALL_FUNCTION: self._begin_single_call}}
             return await self._session.feed_run(code, inputs=inputs, **options)
         return await self._drive(await self._session.feed_start(code, inputs=inputs, **self._options))
 
     def _begin_single_call(self, path: Any, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
         """Return the coroutine of a call in code that makes one call at a time."""
         try:
-            asked = self._pending[_SINGLE] = self._read_call(path, args, kwargs)
+            call = self._pending[_SINGLE_CALL] = self._read_call(path, args, kwargs)
         except GuestError as error:
             return raise_builtin(error)
-        return self._make_single_call(asked)
+        return self._make_single_call(call)
 
-    async def _make_single_call(self, asked: _PendingCall) -> Any:
+    async def _make_single_call(self, call: _PendingCall) -> Any:
         if perf_counter() - self._last_dump > _DUMP_INTERVAL:
             self._save_state(await self._session.dump())
-        return await self._make_call(asked)
+        return await self._make_call(call)
 
     def _read_call(self, path: Any, args: Any, kwargs: Any) -> _PendingCall:
         given, named = read_call(args, kwargs)
@@ -130,21 +131,21 @@ class DurableDriver:
         return _PendingCall(str(self._next - 1), str(path), given, named)
 
     async def resume(self, state: bytes) -> Any:
-        """Go on from a saved state, and return the value.
+        """Continue from a saved state, and return the value.
 
         Raises:
-            SnapshotError: it is of another version of the engine.
+            SnapshotError: another version of the engine made it.
         """
-        start = _HEADER_LENGTH + int.from_bytes(state[:_HEADER_LENGTH], "big")
-        head = json.loads(state[_HEADER_LENGTH:start])
+        start = _LENGTH_BYTES + int.from_bytes(state[:_LENGTH_BYTES], "big")
+        head = json.loads(state[_LENGTH_BYTES:start])
         if head["engine"] != __version__:
             reason = f"it was made by version {head['engine']} of the engine, and this is {__version__}"
             raise SnapshotError(self._journal.run_id, reason)
         self._mark, self._next = head["mark"], head["next"]
-        self._pending = {number: _PendingCall(*asked) for number, *asked in head["asked"]}
+        self._pending = {number: _PendingCall(*call) for number, *call in head["asked"]}
         self._job.output.load(head["output"])
         taken = {str(number) for number in range(self._next)}
-        self._calls.restore(taken - {asked.key for asked in self._pending.values()})
+        self._calls.restore(taken - {call.key for call in self._pending.values()})
         return await self._drive(await self._session.load_snapshot(state[start:], **self._options))
 
     async def _drive(self, snapshot: AsyncSnapshot) -> Any:
@@ -162,19 +163,19 @@ class DurableDriver:
                         snapshot = await self._handle_call(snapshot)
                     else:
                         snapshot = await snapshot.resume_auto()
-            except Exception as error:  # noqa: BLE001 - the group would wrap it
+            except Exception as error:  # noqa: BLE001 - raised below, since a task group would wrap it
                 failure = error
             tasks.cancel_scope.cancel()
         if failure is not None:
             raise failure
-        assert isinstance(snapshot, MontyComplete)  # noqa: S101 - the loop ends with it
+        assert isinstance(snapshot, MontyComplete)  # noqa: S101 - the condition of the loop
         value = snapshot.output
-        if type(value) is tuple and value[:1] == (self._mark,):  # of the process that began the run
+        if type(value) is tuple and value[:1] == (self._mark,):  # the mark of the process that began the run
             return (MARK, *value[1:])
         return value
 
     async def _handle_call(self, snapshot: AsyncFunctionSnapshot) -> AsyncSnapshot:
-        """Make a call at once if nothing else goes on in the guest; else give the guest a future for it."""
+        """Make a call at once if it is the only one; otherwise give the guest a future for it."""
         number, name = snapshot.call_id, snapshot.function_name
         if name == _SLEEP:
             await self._sleep(snapshot.args)
@@ -182,28 +183,28 @@ class DurableDriver:
         if name == _ASYNC_SLEEP:
             self._pending[number] = _PendingCall("", _ASYNC_SLEEP, list(snapshot.args), {})
             return await snapshot.resume({"future": ...})
-        if number not in self._pending:  # else it was asked for before the run was suspended
+        if number not in self._pending:  # otherwise it is a pending call of the saved state
             try:
-                only = self._pending.pop(_SINGLE, None)
+                only = self._pending.pop(_SINGLE_CALL, None)
                 self._pending[number] = only or self._read_call(*snapshot.args)
             except GuestError as error:
                 return await snapshot.resume({"exception": as_builtin(error)})
         if not snapshot.allow_eager_await or len(self._pending) > 1:
             return await snapshot.resume({"future": ...})
         self._save_state(snapshot.dump())
-        after = await snapshot.resume_auto()
+        after = await snapshot.resume_auto()  # calls `_make_only_call`, and gives the guest its result
         del self._pending[number]
         return after
 
     def _make_only_call(self, *_: Any) -> Coroutine[Any, Any, Any]:
         """Return the coroutine of the one call that the guest waits for."""
-        [asked] = self._pending.values()
-        return self._make_call(asked)
+        [call] = self._pending.values()
+        return self._make_call(call)
 
     async def _await_results(self, snapshot: AsyncFutureSnapshot, tasks: TaskGroup) -> dict[int, Any]:
-        """Begin all pending calls, wait for a result, and return all results that there are."""
+        """Begin all pending calls, wait for a result, and return all results so far."""
         if fresh := self._pending.keys() - self._begun:
-            if any(self._pending[number].key for number in fresh):
+            if any(self._pending[number].key for number in fresh):  # sleeps have no key, and need no dump
                 self._save_state(snapshot.dump())
             self._begun |= fresh
             for number in sorted(fresh):
@@ -218,32 +219,34 @@ class DurableDriver:
         return results
 
     async def _run_call(self, number: int) -> None:
-        asked = self._pending[number]
+        call = self._pending[number]
         try:
-            value = await self._make_call(asked)
-        except Exception as error:  # noqa: BLE001 - what the guest is to see
+            value = await self._make_call(call)
+        except Exception as error:  # noqa: BLE001 - raised in the guest
             self._results[number] = {"exception": error}
         else:
             self._results[number] = {"return_value": value}
         self._result_came.set()
 
-    async def _make_call(self, asked: _PendingCall) -> Any:
-        if asked.path == _ASYNC_SLEEP:
-            return await self._sleep(asked.args)
-        return await self._calls.answer(asked.path, asked.args, asked.kwargs, asked.key)
+    async def _make_call(self, call: _PendingCall) -> Any:
+        if call.path == _ASYNC_SLEEP:
+            return await self._sleep(call.args)
+        return await self._calls.make_call(call.path, call.args, call.kwargs, call.key)
 
     async def _sleep(self, args: Sequence[Any]) -> None:
         await anyio.sleep(min(self._job.timeout, args[0]))
 
     def _save_state(self, dump: bytes) -> None:
-        """Hand the journal the state of the run, which it writes with the next call."""
+        """Give the journal the state of the run, which it writes with the next call."""
         head = {
             "engine": __version__,
             "mark": self._mark,
             "next": self._next,
-            "asked": [[number, *asked] for number, asked in self._pending.items()],
+            "asked": [[number, *call] for number, call in self._pending.items()],
             "output": self._job.output.dump(),
         }
-        text = json.dumps(head, default=str).encode()  # what is no JSON is refused, and not called
-        self._journal.suspend(len(text).to_bytes(_HEADER_LENGTH, "big") + text + dump)
+        text = json.dumps(
+            head, default=str
+        ).encode()  # arguments that are not JSON fail before a call is made
+        self._journal.suspend(len(text).to_bytes(_LENGTH_BYTES, "big") + text + dump)
         self._last_dump = perf_counter()

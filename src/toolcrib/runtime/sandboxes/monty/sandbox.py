@@ -13,7 +13,7 @@ from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced, SecurityProfile
 from toolcrib.runtime.sandboxes.monty.calls import Calls
-from toolcrib.runtime.sandboxes.monty.wall import monty_binary, wall_here
+from toolcrib.runtime.sandboxes.monty.wall import find_isolation, monty_binary
 
 if TYPE_CHECKING:
     from toolcrib.runtime.sandboxes.monty.pool import WorkerPool
@@ -22,15 +22,14 @@ _ALL_ENFORCED = LimitsEnforced(**dict.fromkeys(LimitsEnforced.model_fields, True
 
 
 class MontySandbox:
-    """Runs code in a worker of the `monty` engine, behind bubblewrap and seccomp where they can be used.
+    """Runs code in a worker of the `monty` engine, isolated by bubblewrap and seccomp if they work here.
 
-    The interpreter has no way to name a file, a socket, a process or a variable of the environment; behind it
+    Code in the interpreter has no access to files, sockets, processes or environment variables. In addition,
     the worker itself has no network, no files but its own program, no privileges and few system calls.
 
     Args:
-        bubblewrap: Whether workers run behind bubblewrap; None means where it can be used, and True that
-            there is no sandbox without.
-        workers: How many runs there may be at once; the others wait.
+        bubblewrap: Whether bubblewrap isolates the workers; None uses it if it works here, True requires it.
+        workers: The number of parallel runs; others wait.
     """
 
     kind = "monty"
@@ -47,7 +46,7 @@ class MontySandbox:
         self._open = False
 
     def info(self) -> BackendInfo:
-        """Return whether it can run here, and its walls; the first call in a process tries them."""
+        """Return whether it can run here, and its layers of isolation, which the first call tests."""
         remedy = self._remedy()
         walls = () if remedy else self._walls()
         details: dict[str, Any] = {"available": not remedy, "isolation": [*walls, "interpreter"]}
@@ -67,8 +66,8 @@ class MontySandbox:
             details["remedy"] = "apt install bubblewrap, for a second wall and the profile 'hardened'"
         return BackendInfo(kind=self.kind, readiness="beta", details=details)
 
-    def enforces(self, limits: Limits) -> LimitsEnforced:  # noqa: ARG002 - whichever they are
-        """Return that it keeps all of them: there are no processes and no files in the guest at all."""
+    def enforces(self, limits: Limits) -> LimitsEnforced:  # noqa: ARG002 - the same for all limits
+        """Return the enforced limits: all of them, since a guest has no processes and no files."""
         return LimitsEnforced() if self._remedy() else _ALL_ENFORCED
 
     async def __aenter__(self) -> Self:
@@ -103,7 +102,7 @@ class MontySandbox:
                 try:
                     return await pool.run(job, calls)
                 except RuntimeUnavailableError:
-                    if self._pool is pool:  # other runs may still be in it: it is closed with the sandbox
+                    if self._pool is pool:  # other runs may still use it, so it is closed with the sandbox
                         self._retired.append(pool)
                         self._pool = None
                     raise
@@ -129,15 +128,15 @@ class MontySandbox:
             return self._pool
 
     def _remedy(self) -> str:
-        """Return what to install where it cannot run; empty where it can."""
+        """Return what to install if it cannot run here; empty otherwise."""
         try:
             monty_binary()
         except RuntimeUnavailableError as error:
             return error.remedy
-        if self._bubblewrap and not wall_here():
+        if self._bubblewrap and not find_isolation():
             return "bubblewrap cannot be used here: apt install bubblewrap, and allow it to make namespaces"
         return ""
 
     def _walls(self) -> tuple[str, ...]:
-        """Return what isolates its workers, beside the interpreter."""
-        return () if self._bubblewrap is False else wall_here()
+        """Return the layers of isolation of its workers, beside the interpreter."""
+        return () if self._bubblewrap is False else find_isolation()

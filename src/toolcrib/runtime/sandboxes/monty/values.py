@@ -1,8 +1,8 @@
-"""Values that leave the guest: its `__out`, which it writes as JSON, and the arguments of its calls.
+"""Values that leave the guest: `__out`, which the guest writes as JSON, and the arguments of its calls.
 
-The value leaves as text, whose size is known before it is parsed. A value that is small in the guest, such as
-a list that contains another list a thousand times, could take all memory when the engine copies it to the
-host. Nothing that comes from the guest is trusted to have the expected form.
+The value leaves as text, whose size is known before it is parsed: a value that is small in the guest, such as
+a list with another list in it a thousand times, could take all memory when the engine copies it to the host.
+No value of the guest is trusted to have the expected form.
 """
 
 import json
@@ -12,27 +12,28 @@ from typing import Any
 
 from toolcrib.errors import CodeError, LimitExceededError, ValidationError
 from toolcrib.model.plain import MAX_DEPTH, measure
-from toolcrib.runtime.call_values import MAX_ARGUMENTS
+from toolcrib.runtime.call_values import MAX_ARGUMENT_CHARACTERS
 from toolcrib.runtime.guest_errors import GuestError
 
-RETURNED = "`return` outside of a function; leave the value in `__out`"
+RETURN_OUTSIDE_FUNCTION = "`return` outside of a function; leave the value in `__out`"
 _MAX_MESSAGE = 1000
-_MAX_VALUES = MAX_ARGUMENTS // 4
-"""How many values the arguments of one call may hold; more would not fit into the characters that pass."""
-_REPRESENTED = re.compile(r"<(function|coroutine|module|bound method)\b.*>", re.DOTALL)
-"""How the engine writes what has no form outside of it."""
+_MAX_VALUES = MAX_ARGUMENT_CHARACTERS // 4
+"""More values would not fit into the allowed characters: each takes some as JSON."""
+_OPAQUE_VALUE = re.compile(r"<(function|coroutine|module|bound method)\b.*>", re.DOTALL)
+"""The text by which the engine replaces values that cannot leave it."""
 _CYCLES = {"[...]": "[", "(...)": "[", "{...}": "{", "...": "."}
-"""How it writes a list, an object or an instance within itself, and our sign for being in such a one."""
+"""The text by which it replaces a value that contains itself, and the kind of container that it must be
+in."""
 
 MARK = token_hex(8)
-"""Marks what our own code returns; without it the code has returned something itself."""
-_WRITTEN = ", allow_nan=False, ensure_ascii=False)"
+"""Marks the result of the code below; without it the guest code has returned something itself."""
+_DUMPS_OPTIONS = ", allow_nan=False, ensure_ascii=False)"
 _TAIL = f"""
 
 import json as __json
-("{MARK}", __json.dumps(__out{_WRITTEN})
+("{MARK}", __json.dumps(__out{_DUMPS_OPTIONS})
 """
-EXPLAINING = f"""
+EXPLAIN_VALUE_CODE = f"""
 import json as __json, dataclasses as __dataclasses, datetime as __datetime, decimal as __decimal
 import pathlib as __pathlib
 def __plain(value, path):
@@ -74,31 +75,34 @@ def __plain(value, path):
     raise ValueError("of type " + type(value).__name__)
 __path = []
 try:
-    __result = ("{MARK}", __json.dumps(__plain(__out, __path){_WRITTEN})
+    __result = ("{MARK}", __json.dumps(__plain(__out, __path){_DUMPS_OPTIONS})
 except ValueError as error:
     __result = ("{MARK}", "__out" + "".join(["[" + step + "]" for step in __path[:8]]), str(error)[:200])
 __result
 """
-"""Code that writes what `json` alone cannot, or finds where in `__out` that is, and of which type."""
+"""Writes values that `json` alone cannot, or finds the place and the type of a value that is not JSON.
+
+It runs only if `json.dumps` has failed, because it is much slower.
+"""
 
 
 def with_value(code: str) -> str:
     """Return code with an end that returns `__out` as JSON.
 
-    The empty line keeps a last line that ends with a backslash from taking ours for its own.
+    The empty line is for code whose last line ends with a backslash, which would continue on our line.
     """
     return code + _TAIL
 
 
 def read_value(value: object, limit: int) -> Any:
-    """Return the value that the guest wrote as JSON; instead of a value it may give a place and a reason.
+    """Return the value that the guest wrote as JSON, or raise its report of a value that is not JSON.
 
     Raises:
         LimitExceededError: it is too large.
-        CodeError: something in it is not JSON, or it is too deep, or it does not come from our own code.
+        CodeError: a part of it is not JSON, it is too deep, or it was not written by our code.
     """
     if type(value) is not tuple or value[:1] != (MARK,):
-        raise CodeError(RETURNED)
+        raise CodeError(RETURN_OUTSIDE_FUNCTION)
     match value[1:]:
         case (str(place), str(reason)):
             raise CodeError(_explain_not_json(place, reason))
@@ -140,11 +144,11 @@ def read_call(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
 
 
 class _ArgumentCopier:
-    """Copies arguments and counts while copying: the same list may be in them a million times."""
+    """Copies arguments, and counts values while copying: one list may occur in them a million times."""
 
     def __init__(self) -> None:
         self._left = _MAX_VALUES
-        self._room = MAX_ARGUMENTS
+        self._room = MAX_ARGUMENT_CHARACTERS
 
     def copy(self, value: Any, depth: int = 0, within: str = "") -> Any:
         self._left -= 1
@@ -172,13 +176,13 @@ class _ArgumentCopier:
     def _check_text(self, value: str, within: str = "") -> str:
         self._room -= len(value)
         if self._room < 0:
-            raise GuestError("ValueError", f"arguments hold more than {MAX_ARGUMENTS:,} characters")
+            raise GuestError("ValueError", f"arguments hold more than {MAX_ARGUMENT_CHARACTERS:,} characters")
         if _CYCLES.get(value, "?") in within:
             message = (
                 f"what contains itself is not, nor is the text {value!r} here, which the engine writes for it"
             )
             raise GuestError("TypeError", f"arguments must be JSON: {message}")
-        odd = _REPRESENTED.fullmatch(value) if value.startswith("<") else None
+        odd = _OPAQUE_VALUE.fullmatch(value) if value.startswith("<") else None
         if odd is None:
             return value
         hint = "; a call must be awaited" if odd[1] == "coroutine" else ""

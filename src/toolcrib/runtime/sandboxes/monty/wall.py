@@ -1,7 +1,8 @@
-"""Isolation of the engine's workers: a script that starts one behind bubblewrap and a seccomp filter.
+"""Isolation of the engine's workers: a script that starts one with bubblewrap and a seccomp filter.
 
-The interpreter is the inner wall: code cannot name a file, a socket or a process. This is the outer one, for
-the case that a flaw in the interpreter lets code run as machine code.
+The interpreter is the inner layer: it gives code no access to files, sockets or processes. This is the outer
+layer, for the case that a bug in the interpreter lets code run as machine code. It is a script because the
+engine starts its workers itself, from the path of one program.
 """
 
 import os
@@ -14,26 +15,26 @@ from functools import cache
 from pathlib import Path
 
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.isolation.bubblewrap import GUEST_UID, PATIENCE, Bubblewrap, try_command
+from toolcrib.isolation.bubblewrap import GUEST_UID, TRY_TIMEOUT, Bubblewrap, try_command
 from toolcrib.isolation.scratch import private_folder
 from toolcrib.isolation.seccomp import WORKER, compile_filter
 
 MAX_MEMORY = 3 << 30
-"""The largest limit of memory that is passed on; one above all of them bounds the worker from outside."""
-_ADDRESS_SPACE = 4 << 20
-"""Kilobytes of address space for a worker, in which the largest heap has room."""
-_DESCRIPTORS = 64
-_FILTER = 9
-"""The descriptor that bubblewrap reads the filter from."""
+"""The largest memory limit for the engine's allocator; the address space limits the worker as a whole."""
+_ADDRESS_SPACE_KILOBYTES = 4 << 20
+"""Room for the largest heap; in kilobytes, as `ulimit -v` takes it."""
+_OPEN_FILES = 64
+_FILTER_FD = 9
+"""The file descriptor from which bubblewrap reads the filter."""
 
 
 @contextmanager
-def worker_script(parts: Collection[str], *, address_space: int = _ADDRESS_SPACE) -> Iterator[Path]:
-    """Make a script that starts a worker, and pass on its path; leaving the context removes it.
+def worker_script(parts: Collection[str], *, address_space: int = _ADDRESS_SPACE_KILOBYTES) -> Iterator[Path]:
+    """Make a script that starts a worker, and yield its path; the script is removed at the end of the block.
 
     Args:
-        parts: What isolates the worker: `bubblewrap` and `seccomp`, each if it can be used here.
-        address_space: Kilobytes of address space that a worker may take.
+        parts: The layers of isolation, of `bubblewrap` and `seccomp`.
+        address_space: Kilobytes of address space of a worker.
     """
     with private_folder("monty") as folder:
         worker, script, syscalls = monty_binary(), folder / "worker", folder / "filter"
@@ -41,9 +42,9 @@ def worker_script(parts: Collection[str], *, address_space: int = _ADDRESS_SPACE
         line = " ".join(map(shlex.quote, command)) + ' "$@"'
         if "seccomp" in parts:
             syscalls.write_bytes(compile_filter(WORKER))
-            line += f" {_FILTER}<{shlex.quote(str(syscalls))}"
-        limits = ["ulimit -c 0", f"ulimit -n {_DESCRIPTORS}", f"ulimit -v {address_space}"]
-        # how a worker ends is reported by the engine as well
+            line += f" {_FILTER_FD}<{shlex.quote(str(syscalls))}"
+        limits = ["ulimit -c 0", f"ulimit -n {_OPEN_FILES}", f"ulimit -v {address_space}"]
+        # stderr is discarded: the engine itself reports how a worker ended
         lines = ["#!/bin/sh", "exec 2>/dev/null", *limits, f"exec {line}", ""]
         script.write_text("\n".join(lines), encoding="utf-8")
         script.chmod(0o700)
@@ -66,7 +67,7 @@ def monty_binary() -> str:
 
 
 def _plain_command(worker: str) -> Sequence[str]:
-    """Return the command of a worker without a wall, which at least dies with this process."""
+    """Return the command of a worker without isolation, which at least dies with this process."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", worker] if setpriv else [worker]
 
@@ -85,22 +86,22 @@ def _bubblewrap_command(worker: str, parts: Collection[str]) -> Sequence[str]:
         command,
         files=visible,
         capabilities=("CAP_SETPCAP",),
-        filter_fd=_FILTER if "seccomp" in parts else None,
+        filter_fd=_FILTER_FD if "seccomp" in parts else None,
     )
 
 
 @cache
 def _find_libraries(program: Path) -> Sequence[Path]:
     """Return the shared libraries that a program loads; none if it is static."""
-    command = ["ldd", str(program)]  # programs of our own
-    completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
+    command = ["ldd", str(program)]  # trusted programs: ldd may run them
+    completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TRY_TIMEOUT)  # noqa: S603
     words = [word for line in completed.stdout.splitlines() for word in line.split()]
     return [Path(word) for word in words if word.startswith("/") and not word.endswith(":")]
 
 
 @cache
-def wall_here() -> tuple[str, ...]:
-    """Return the parts of the wall that work on this machine, outermost first, tried with a real worker."""
+def find_isolation() -> tuple[str, ...]:
+    """Return the layers of isolation that work here, outermost first, tested with a real worker."""
     for parts in (("bubblewrap", "seccomp"), ("bubblewrap",)):
         if _try_parts(parts):
             return parts

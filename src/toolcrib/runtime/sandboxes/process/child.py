@@ -1,6 +1,6 @@
-"""Guests: an interpreter with a channel to the host, two outputs and an exit status.
+"""Guests: interpreters with a channel to the host, two outputs and an exit status.
 
-`Guest` is what a run needs of any of them; `Child` is one that is a child process of this one.
+`Guest` is the interface that a run needs; `Child` is a guest in a child process.
 """
 
 import os
@@ -25,77 +25,77 @@ from toolcrib.runtime.sandboxes.process.frames import Channel, FrameError, encod
 AnyGuest = TypeVar("AnyGuest", bound="Guest")
 
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
-_BOOT_TIME = 30.0
+_BOOT_TIMEOUT = 30.0
 _CHUNK = 1 << 16
-_LAST_READS = 64
-"""How often the outputs are read when all is over: more than a pipe holds, and less than a flood."""
-_GONE_TIME = 10.0
+_MAX_DRAIN_READS = 64
+"""Reads of each output after the end: more than a pipe holds, but an end to processes that keep writing."""
+_EXIT_TIMEOUT = 10.0
 
 
 class Guest(ABC):
     """A booted interpreter that serves one run."""
 
     def __init__(self, kind: str, channel: Channel, outputs: Mapping[Stream, int]) -> None:
-        """Make one of a kind of sandbox; the outputs are descriptors that do not block."""
+        """Make a guest of a kind of sandbox; the outputs are non-blocking file descriptors."""
         self.kind = kind
         self.channel = channel
         self._outputs = outputs
         self.evicted = False
-        """Whether it was ended because its sandbox closed."""
+        """Whether it was killed because its sandbox was closed."""
 
     @property
     @abstractmethod
     def returncode(self) -> int | None:
         """Its exit status, once it has ended."""
 
-    def begin(self) -> None:  # noqa: B027 - only some guests count it
+    def start_cpu_count(self) -> None:  # noqa: B027 - optional: only some guests count it
         """Start counting the CPU time of its job."""
 
-    def computed(self) -> float | None:
-        """Return the seconds of CPU time since its job began; None if they are not counted."""
+    def cpu_seconds(self) -> float | None:
+        """Return the CPU time since its job began; None if it is not counted."""
         return None
 
-    def ran_out(self) -> bool:
-        """Return whether the kernel killed it for its memory."""
+    def ran_out_of_memory(self) -> bool:
+        """Return whether the kernel killed it because of its memory limit."""
         return False
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Return whether its exit status is known."""
         return self.returncode is not None
 
     @abstractmethod
     def kill(self) -> None:
-        """Kill it and whatever it started."""
+        """Kill it and every process that it started."""
 
     def evict(self) -> None:
-        """Kill it because its sandbox closes, so that its code is not blamed."""
+        """Kill it because its sandbox is closing, which its run then reports instead of a violation."""
         self.evicted = True
         self.kill()
 
-    async def gone(self, within: float = _GONE_TIME) -> bool:
-        """Wait until it has ended, and return whether it has."""
+    async def wait_until_ended(self, within: float = _EXIT_TIMEOUT) -> bool:
+        """Wait until it has ended; return False if it does not within so many seconds."""
         with anyio.move_on_after(within):
             backoff = Backoff(0.0005, 0.02)
-            while not self.ended():
+            while not self.has_ended():
                 await backoff.sleep()
-        return self.ended()
+        return self.has_ended()
 
     @abstractmethod
     async def dispose(self) -> None:
         """Kill it, wait for it, and release its resources; it cannot be cancelled."""
 
-    async def read(self, stream: Stream, output: Output) -> None:
+    async def copy_output(self, stream: Stream, output: Output) -> None:
         """Read one of its outputs until it closes; data beyond the limit is read and dropped."""
         while True:
             await anyio.wait_readable(self._outputs[stream])
             if not self._read_chunk(stream, output):
                 return
 
-    def drain(self, output: Output) -> None:
-        """Read what is left in its outputs after its end."""
+    def drain_outputs(self, output: Output) -> None:
+        """Read the rest of its outputs after its end."""
         for stream in self._outputs:
             with suppress(BlockingIOError):
-                for _ in range(_LAST_READS):
+                for _ in range(_MAX_DRAIN_READS):
                     if not self._read_chunk(stream, output):
                         break
 
@@ -109,7 +109,7 @@ class Guest(ABC):
 
 
 class Child(Guest):
-    """A guest that is a process of ours, in a control group where there is one."""
+    """A guest in a child process, with a control group if there are any here."""
 
     def __init__(
         self,
@@ -130,35 +130,35 @@ class Child(Guest):
 
     @property
     def returncode(self) -> int | None:
-        """Its exit status, once it has ended, which collects it."""
+        """Its exit status, once it has ended; reading it reaps the process."""
         return self.process.poll()
 
-    def hold(self, memory: int, pids: int) -> None:
+    def set_cgroup_limits(self, memory: int, pids: int) -> None:
         """Set the limits of its control group, if it has one."""
         if self._cgroup is not None and self._limits_set != (memory, pids):
-            self._cgroup.limit(memory=memory, pids=pids)
+            self._cgroup.set_limits(memory=memory, pids=pids)
             self._limits_set = (memory, pids)
 
-    def begin(self) -> None:
+    def start_cpu_count(self) -> None:
         """Start counting the CPU time of its job."""
-        self._cpu_before = self._cgroup.computed() if self._cgroup is not None else None
+        self._cpu_before = self._cgroup.cpu_seconds() if self._cgroup is not None else None
 
-    def computed(self) -> float | None:
-        """Return the seconds of CPU time since its job began; None if they are not counted."""
-        total = self._cgroup.computed() if self._cgroup is not None else None
+    def cpu_seconds(self) -> float | None:
+        """Return the CPU time since its job began; None if it is not counted."""
+        total = self._cgroup.cpu_seconds() if self._cgroup is not None else None
         return None if total is None or self._cpu_before is None else total - self._cpu_before
 
-    def ran_out(self) -> bool:
-        """Return whether the kernel killed it for its memory."""
-        return self._cgroup is not None and self._cgroup.ran_out()
+    def ran_out_of_memory(self) -> bool:
+        """Return whether the kernel killed it because of its memory limit."""
+        return self._cgroup is not None and self._cgroup.ran_out_of_memory()
 
     def kill(self) -> None:
-        """Kill it and whatever it started.
+        """Kill it and every process that it started.
 
-        Its group is killed, not the process that we know: one that is just starting has not yet asked
-        the kernel to die with its parent.
+        The whole process group is killed: a grandchild that is just starting has not yet asked the kernel to
+        die with its parent (PR_SET_PDEATHSIG).
         """
-        if not self._disposed:  # later its number may be another's
+        if not self._disposed:  # afterwards its pid may belong to another process
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
 
@@ -166,7 +166,7 @@ class Child(Guest):
         """Kill it, wait for it, and release its resources; it cannot be cancelled."""
         self.kill()
         with anyio.CancelScope(shield=True):
-            await self.gone()
+            await self.wait_until_ended()
             self.channel.close()
             for pipe in (self.process.stdout, self.process.stderr):
                 cast("IO[bytes]", pipe).close()
@@ -177,9 +177,9 @@ class Child(Guest):
                 self._cleanup()
 
     async def _remove_cgroup(self) -> None:
-        """Remove its control group as soon as the last of its processes has left it."""
-        with anyio.move_on_after(_GONE_TIME):
-            while self._cgroup is not None and not self._cgroup.remove():  # noqa: ASYNC110 - there is no event for it
+        """Remove its control group as soon as its last process has ended."""
+        with anyio.move_on_after(_EXIT_TIMEOUT):
+            while self._cgroup is not None and not self._cgroup.remove():  # noqa: ASYNC110 - the kernel gives no event
                 await anyio.sleep(0.002)
 
 
@@ -192,11 +192,11 @@ def spawn(
     cwd: str = "/",
     cleanup: Callable[[], None] | None = None,
 ) -> Child:
-    """Start an interpreter as a guest; it gets the descriptor of its end of the channel.
+    """Start an interpreter as a guest; its last argument is the descriptor of its end of the channel.
 
-    `program` is the text that it runs, else that of a guest.
+    `program` is the Python program that it runs; None is the usual guest.
 
-    It must be called in the thread of the event loop: guests die with the thread that started them.
+    It must be called in the thread of the event loop, because guests die with the thread that started them.
 
     Raises:
         OSError: it cannot be started.
@@ -223,13 +223,18 @@ def spawn(
     return Child(kind, process, Channel(ours, limit=1 << 10), cgroup, cleanup)
 
 
-GUEST = tuple(Path(__file__).with_name(name) for name in ("guest_line.py", "guest_system.py", "guest.py"))
-"""The text of a guest: its line, what it does with an operating system, and the rest."""
+GUEST_FILES = tuple(
+    Path(__file__).with_name(name) for name in ("guest_line.py", "guest_system.py", "guest.py")
+)
+"""The source files of a guest: its connection, its use of the operating system, and the rest.
+
+A guest gets them as one text (`python -c`), because no file of this package is visible inside a sandbox.
+"""
 
 
 @cache
-def guest_program(files: tuple[Path, ...] = GUEST, begin: str = "_main") -> str:
-    """Return the program of a guest: the text of files, and a call of the function that begins it."""
+def guest_program(files: tuple[Path, ...] = GUEST_FILES, begin: str = "_main") -> str:
+    """Return the program of a guest: the text of its files, and a call of its main function."""
     return "\n".join([*(file.read_text(encoding="utf-8") for file in files), f"{begin}()"])
 
 
@@ -240,13 +245,13 @@ async def boot(guest: AnyGuest, payload: Mapping[str, Any]) -> AnyGuest:
         RuntimeUnavailableError: it did not start.
     """
     try:
-        with anyio.move_on_after(_BOOT_TIME), suppress(OSError, FrameError):
+        with anyio.move_on_after(_BOOT_TIMEOUT), suppress(OSError, FrameError):
             await guest.channel.send(encode(dict(payload), 1 << 20))
             if await guest.channel.receive() == ({"ready": True}, 14):
                 return guest
-        await guest.gone(1.0)
+        await guest.wait_until_ended(1.0)
         stderr = Output(limit=2_000)
-        guest.drain(stderr)
+        guest.drain_outputs(stderr)
     except BaseException:
         await guest.dispose()
         raise

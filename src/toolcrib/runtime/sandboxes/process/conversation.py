@@ -1,18 +1,17 @@
-"""The host's side of the protocol between a run and its guest.
+"""Host side of the protocol between a run and its guest.
 
-The host sends one `job`. The guest then sends `call`s, each with a higher number than the one before, may
-`cancel` each of them once, and ends with one `done` or `error` when no call is under way. The host answers
-each call with one `answer`, in any order. Any other message, or one out of turn, is a violation that ends the
-run.
+The host sends one `job`. The guest then sends `call`s, each with a higher number than the last, may `cancel`
+each of them once, and ends with one `done` or `error` when no call is pending. The host sends one `answer` to
+each call, in any order. Any other message, or one out of order, is a violation that ends the run.
 
 The untrusted code runs in the same interpreter as the program that sends these messages, so it can forge all
-of them: every message is checked, and none is trusted. Memory is bounded on three sides: the size of a
-message (`Channel.allow`), the sum of the calls under way (`_held`), and the answers that the guest does not
-read (`Channel.waiting`). The number of calls is bounded by the bridge, which also counts those that it
-refuses.
+of them: every message is checked, and none is trusted. The memory of the host is limited in three places: the
+size of a message (`Channel.set_limits`), the sum of pending calls (`_pending_bytes`), and the answers that
+the guest does not read (`Channel.unsent_bytes`). The bridge limits the number of calls, and also counts those
+that it refuses.
 
-Order matters at the end. `stop` kills the guest as soon as its result is known, before pending calls are
-waited for: a guest that goes on computing must not be able to prolong its run by a call that ends slowly.
+At the end the order matters. `stop` kills the guest as soon as its result is known, before the host waits for
+pending calls: otherwise a guest could keep computing for as long as one of its calls takes to end.
 """
 
 from collections.abc import Callable
@@ -25,29 +24,31 @@ from anyio.abc import TaskGroup
 from toolcrib.errors import CodeError, LimitExceededError, ToolcribError, ValidationError
 from toolcrib.model.plain import measure
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.call_values import MAX_ARGUMENTS
+from toolcrib.runtime.call_values import MAX_ARGUMENT_CHARACTERS
 from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.request import Limits
 from toolcrib.runtime.sandboxes.process.frames import Channel, FrameError, encode
 
-MAX_IN_FLIGHT = 1024
-"""How many calls a guest may have under way, most of them waiting their turn."""
-MAX_CALL_BYTES = MAX_ARGUMENTS + (64 << 10)
-"""Size limit of messages, but for the one that carries the value."""
+MAX_PENDING_CALLS = 1024
+"""Each pending call is a task of the host; most of them wait for one of the parallel calls of the bridge."""
+MAX_CALL_BYTES = MAX_ARGUMENT_CHARACTERS + (64 << 10)
+"""Size limit of every message except the last, which carries the value."""
 _VALUE_SPARE = 64 << 10
+"""Bytes that a value may be too large by, so that its error can name its size."""
 _MAX_PATH = 300
-_UNREAD = 2
-"""Calls under way, and unread answers, may each hold one part of so many of the guest's memory."""
+_MEMORY_DIVISOR = 2
+"""Pending calls may hold half of the guest's memory limit in the host, and unread answers the other half."""
 _WRAPPER = len('{"done":}')
 _MAX_REASON = 4_000
 _MAX_TRACE = 8_000
-_ALLOWED = {
+_LIMIT_TEXTS = {
     "memory_bytes": "the code used more than {:,} bytes",
     "disk_bytes": "the code wrote more than {:,} bytes",
     "pids": "the code started more than {:,} threads",
     "output_bytes": "the value may take {:,} bytes",
 }
-"""The limits that a guest may report: the report is trusted, because it only explains a failure."""
+"""The limits that a guest may report. A forged report is harmless: it only explains a failure."""
+# Control characters could move the cursor, or forge lines, in the terminal or log that shows an error.
 _CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {ord("\n"), ord("\t")})
 
 
@@ -67,8 +68,9 @@ class Conversation:
         self._stop = stop
         self._last = 0
         self._calls: dict[int, anyio.CancelScope] = {}
-        self._revocable: set[int] = set()
-        self._held = 0
+        self._cancellable: set[int] = set()
+        """Calls that were not cancelled yet; a guest may cancel a call whose answer is already on its way."""
+        self._pending_bytes = 0
         self._failure: BaseException | None = None
 
     async def run(self, job: dict[str, Any]) -> Any:
@@ -76,11 +78,11 @@ class Conversation:
 
         Raises:
             CodeError: the code failed.
-            LimitExceededError: it reports one, or its value is too large.
+            LimitExceededError: the guest reports one, or its value is too large.
             SandboxViolationError: it broke the rules.
-            GuestGoneError: it ended without an answer.
+            GuestGoneError: it ended without a result.
         """
-        self._channel.allow(self._limits.output_bytes + _VALUE_SPARE, short=MAX_CALL_BYTES)
+        self._channel.set_limits(self._limits.output_bytes + _VALUE_SPARE, short=MAX_CALL_BYTES)
         try:
             await self._channel.send(encode({"job": job}, 1 << 30))
         except OSError as error:
@@ -118,40 +120,41 @@ class Conversation:
                 return received
             else:
                 raise self._bridge.violation(f"it sent an unknown message: {sorted(message)[:5]!r:.200}")
-            del message, received
+            del message, received  # or the last call would stay in memory until the next message
         return None
 
     def _begin_call(self, message: dict[str, Any], size: int, tasks: TaskGroup) -> None:
         number, path = message["call"], message["path"]
         args, kwargs = message["args"], message["kwargs"]
+        # `type(...) is`, because isinstance(True, int) is true
         if type(number) is not int or number <= self._last:
             raise self._bridge.violation(f"it sent a call whose number is not a higher one: {number!r:.50}")
         if type(path) is not str or type(args) is not list or type(kwargs) is not dict:
             raise self._bridge.violation("it sent a malformed call")
         if len(path) > _MAX_PATH:
             raise self._bridge.violation(f"it called something whose name has {len(path):,} characters")
-        if len(self._calls) >= MAX_IN_FLIGHT:
-            raise self._bridge.violation(f"it had more than {MAX_IN_FLIGHT} calls under way")
-        if self._held + size > self._limits.memory_bytes // _UNREAD:
-            text = f"its calls under way hold more than {self._limits.memory_bytes // _UNREAD:,} bytes"
+        if len(self._calls) >= MAX_PENDING_CALLS:
+            raise self._bridge.violation(f"it had more than {MAX_PENDING_CALLS} pending calls")
+        if self._pending_bytes + size > self._limits.memory_bytes // _MEMORY_DIVISOR:
+            text = f"its pending calls hold more than {self._limits.memory_bytes // _MEMORY_DIVISOR:,} bytes"
             raise LimitExceededError("memory_bytes", text)
-        self._held += size
+        self._pending_bytes += size
         self._last = number
         self._calls[number] = anyio.CancelScope()
-        self._revocable.add(number)
+        self._cancellable.add(number)
         tasks.start_soon(self._answer_call, tasks, number, size, message)
 
     def _cancel_call(self, number: Any) -> None:
-        if type(number) is not int or number not in self._revocable:
+        if type(number) is not int or number not in self._cancellable:
             raise self._bridge.violation(f"it cancelled a call that it never made, or twice: {number!r:.50}")
-        self._revocable.discard(number)
-        if number in self._calls:  # else its answer is on the way
+        self._cancellable.discard(number)
+        if number in self._calls:  # otherwise the answer has been sent, and the cancellation came too late
             self._calls[number].cancel()
 
     def _check_last(self) -> None:
         if self._calls:
-            raise self._bridge.violation(f"it reported its end with {len(self._calls)} calls under way")
-        if self._channel.rest():
+            raise self._bridge.violation(f"it reported its end with {len(self._calls)} pending calls")
+        if self._channel.count_unread_bytes():
             raise self._bridge.violation("it went on after it had reported its end")
 
     async def _answer_call(self, tasks: TaskGroup, number: int, size: int, message: dict[str, Any]) -> None:
@@ -163,25 +166,25 @@ class Conversation:
                 del value
         except GuestError as error:
             reply = {"answer": number, "error": {"kind": error.kind, "message": error.message}}
-        except Exception as error:  # noqa: BLE001 - it is raised where the run is
+        except Exception as error:  # noqa: BLE001 - raised by `run`
             self._fail(error)
             tasks.cancel_scope.cancel()
             return
-        message.clear()  # the guest may take its time to read the answer
-        self._held -= size
+        message.clear()  # frees the arguments now: the guest may be slow to read the answer
+        self._pending_bytes -= size
         frame = self._encode_reply(number, reply)
-        if self._channel.waiting + len(frame) > self._limits.memory_bytes // _UNREAD:
+        if self._channel.unsent_bytes + len(frame) > self._limits.memory_bytes // _MEMORY_DIVISOR:
             self._fail(self._bridge.violation("it did not take the answers to its calls"))
             tasks.cancel_scope.cancel()
             return
         del reply
-        with suppress(OSError):  # the guest is gone, which whoever listens notices
+        with suppress(OSError):  # the guest is gone, which `_listen` notices
             await self._channel.send(frame)
         del self._calls[number]
 
     def _encode_reply(self, number: int, reply: dict[str, Any]) -> bytes:
         try:
-            return encode(reply, self._limits.memory_bytes // _UNREAD)
+            return encode(reply, self._limits.memory_bytes // _MEMORY_DIVISOR)
         except FrameError as error:
             payload = {"kind": "RuntimeError", "message": f"the result cannot be passed on: {error}"}
             return encode({"answer": number, "error": payload}, self._limits.memory_bytes)
@@ -209,7 +212,7 @@ def _read_reported_error(value: Any, limits: Limits) -> CodeError | LimitExceede
     if not isinstance(value, dict) or not isinstance(value.get("reason"), str):
         return None
     reason = _clean(value["reason"][:_MAX_REASON])
-    if isinstance(value.get("limit"), str) and value["limit"] in _ALLOWED:
+    if isinstance(value.get("limit"), str) and value["limit"] in _LIMIT_TEXTS:
         return _limit_error(value["limit"], reason, limits)
     trace = value.get("traceback")
     text = _clean(trace[:_MAX_TRACE]) if isinstance(trace, str) else ""
@@ -218,7 +221,7 @@ def _read_reported_error(value: Any, limits: Limits) -> CodeError | LimitExceede
 
 def _limit_error(name: str, reason: str, limits: Limits) -> LimitExceededError:
     """Return the error for a limit that a guest reports: the limit, and the reason of the guest."""
-    return LimitExceededError(name, f"{_ALLOWED[name].format(getattr(limits, name))} ({reason})")
+    return LimitExceededError(name, f"{_LIMIT_TEXTS[name].format(getattr(limits, name))} ({reason})")
 
 
 def _clean(text: str) -> str:

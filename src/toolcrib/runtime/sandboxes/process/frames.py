@@ -1,4 +1,4 @@
-"""Frames between host and guest: four bytes of length, big-endian, then that many bytes of JSON."""
+"""Frames between host and guest: a length of four bytes, big-endian, then JSON of that length."""
 
 import json
 import socket
@@ -9,11 +9,11 @@ import anyio.lowlevel
 
 from toolcrib.model.json_text import strict_json
 
-_HEADER = 4
+_HEADER_BYTES = 4
 _CHUNK = 1 << 18
-_LAST = b'{"done":'
+_RESULT_PREFIX = b'{"done":'
 _MAX_PARTS = 100_100
-"""How many brackets and commas a message may have outside of its texts: parsed, each takes much more room."""
+"""The most brackets and commas outside of strings: parsed, each takes far more memory than its one byte."""
 
 
 class FrameError(Exception):
@@ -35,19 +35,19 @@ def encode(message: dict[str, Any], limit: int) -> bytes:
         raise FrameError(f"it is not JSON: {error}") from error
     if len(data) > limit:
         raise FrameError(f"{len(data):,} bytes are more than the {limit:,} that pass at once")
-    return len(data).to_bytes(_HEADER, "big") + data
+    return len(data).to_bytes(_HEADER_BYTES, "big") + data
 
 
 class Decoder:
-    r"""Incremental decoder of frames; it buffers at most one frame of the limit and one chunk.
+    r"""Incremental decoder of frames; it buffers at most one frame and one chunk.
 
-    `limit` is for the message that carries the value, which comes once; every other is held to `short`.
+    `limit` is the size limit of the message with the value, which comes once; `short` is that of all others.
 
     >>> decoder = Decoder(100)
-    >>> decoder.add(b'\x00\x00\x00\x0a{"call":')
-    >>> decoder.take()
-    >>> decoder.add(b"1}")
-    >>> decoder.take()
+    >>> decoder.feed(b'\x00\x00\x00\x0a{"call":')
+    >>> decoder.take_message()
+    >>> decoder.feed(b"1}")
+    >>> decoder.take_message()
     ({'call': 1}, 10)
     """
 
@@ -57,38 +57,43 @@ class Decoder:
         self._buffer = bytearray()
 
     @property
-    def pending(self) -> int:
-        """The number of bytes that are buffered."""
+    def buffered_bytes(self) -> int:
+        """The number of buffered bytes."""
         return len(self._buffer)
 
-    def add(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         """Buffer received bytes."""
         self._buffer += data
 
-    def take(self) -> tuple[dict[str, Any], int] | None:
+    def take_message(self) -> tuple[dict[str, Any], int] | None:
         """Return the next message and its size; None if it is not complete.
 
         Raises:
             FrameError: it is not JSON, or too large.
         """
-        if len(self._buffer) < _HEADER:
+        if len(self._buffer) < _HEADER_BYTES:
             return None
-        size = int.from_bytes(self._buffer[:_HEADER], "big")
-        end = _HEADER + size
-        limit = self._limit if _LAST.startswith(self._buffer[_HEADER : _HEADER + len(_LAST)]) else self._short
+        size = int.from_bytes(self._buffer[:_HEADER_BYTES], "big")
+        end = _HEADER_BYTES + size
+        # The kind of message is read before its end has come: the guest must not make the host buffer more.
+        limit = (
+            self._limit
+            if _RESULT_PREFIX.startswith(self._buffer[_HEADER_BYTES : _HEADER_BYTES + len(_RESULT_PREFIX)])
+            else self._short
+        )
         if size > limit:
             raise FrameError(f"it announced a frame of {size:,} bytes, where {limit:,} are allowed")
         if len(self._buffer) < end:
             return None
-        data = self._buffer[_HEADER:end]
+        data = self._buffer[_HEADER_BYTES:end]
         del self._buffer[:end]
-        if not data.startswith(_LAST) and _count_parts(data) > _MAX_PARTS:
+        if not data.startswith(_RESULT_PREFIX) and _count_parts(data) > _MAX_PARTS:
             raise FrameError(f"it sent a frame of more than {_MAX_PARTS:,} parts")
         return _parse_message(data), size
 
 
 def _count_parts(data: bytearray) -> int:
-    """Return the number of brackets and commas; those inside strings are left out if it decides."""
+    """Return the number of brackets and commas; those in strings count only if there are few."""
     found = sum(map(data.count, (b"[", b"{", b",")))
     if found <= _MAX_PARTS:
         return found
@@ -117,32 +122,32 @@ class Channel:
         line.setblocking(False)  # noqa: FBT003 - the method has no other form
         self._line = line
         self._decoder = Decoder(limit)
-        self._turn = anyio.Lock(fast_acquire=True)
-        self._waiting = 0
+        self._send_lock = anyio.Lock(fast_acquire=True)
+        self._unsent_bytes = 0
 
-    def allow(self, limit: int, *, short: int) -> None:
+    def set_limits(self, limit: int, *, short: int) -> None:
         """Set the size limits of received messages; no part of one may have been received yet."""
         self._decoder = Decoder(limit, short=short)
 
     @property
-    def waiting(self) -> int:
+    def unsent_bytes(self) -> int:
         """The number of bytes still to be sent, because the guest reads slowly or not at all."""
-        return self._waiting
+        return self._unsent_bytes
 
     async def send(self, frame: bytes) -> None:
-        """Send one frame; frames of other tasks wait.
+        """Send one frame; frames of other tasks wait for it.
 
         Raises:
             OSError: the guest is gone.
         """
-        self._waiting += len(frame)
+        self._unsent_bytes += len(frame)
         try:
             await self._write_frame(frame)
         finally:
-            self._waiting -= len(frame)
+            self._unsent_bytes -= len(frame)
 
     async def _write_frame(self, frame: bytes) -> None:
-        async with self._turn:
+        async with self._send_lock:  # a frame may take several writes, which must not mix
             rest = memoryview(frame)
             while rest:
                 try:
@@ -156,17 +161,17 @@ class Channel:
         Raises:
             FrameError: the received bytes are no frame.
         """
-        while (message := self._decoder.take()) is None:
+        while (message := self._decoder.take_message()) is None:
             await anyio.wait_readable(self._line)
             data = self._receive_bytes()
-            if data == b"":  # in the middle of a frame, too: who is killed does not end it
+            if data == b"":  # also in the middle of a frame, where a killed guest stops
                 return None
-            self._decoder.add(data or b"")
-        await anyio.lowlevel.checkpoint()  # what came before is dealt with first, and others have their turn
+            self._decoder.feed(data or b"")
+        await anyio.lowlevel.checkpoint()  # lets the calls before it begin, and other tasks run
         return message
 
     def is_open(self) -> bool:
-        """Return whether the guest still holds its end, and has sent nothing unread."""
+        """Return whether the guest is connected and has sent nothing unread, as an idle guest must."""
         try:
             self._line.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -175,9 +180,9 @@ class Channel:
             pass
         return False
 
-    def rest(self) -> int:
-        """Return the number of bytes that were sent after the last received message."""
-        return self._decoder.pending + len(self._receive_bytes() or b"")
+    def count_unread_bytes(self) -> int:
+        """Return the number of bytes that follow the last received message."""
+        return self._decoder.buffered_bytes + len(self._receive_bytes() or b"")
 
     def _receive_bytes(self) -> bytes | None:
         """Return the available bytes: empty if the guest is gone, None if there are none yet."""

@@ -1,8 +1,15 @@
 """Pool of guests that are booted before they are needed; each serves one run.
 
-A guest is not killed while it boots, if possible: the program that sets up its isolation would leave behind a
-half-made process that nothing ends. If the run that waits for it is cancelled, it boots all the same, and is
-kept as an idle guest or ended then.
+A guest serves one run because nothing can undo what its code did to the interpreter. Booting one takes far
+longer than most code runs, so the pool keeps `keep` booted guests, and boots the next one shortly after it
+gave one away.
+
+A guest is not killed while it boots, if possible: the program that sets up its isolation would leave a
+half-made process behind that nothing ends. If the run that waits for a guest is cancelled, the boot goes on
+in its own task; the guest then becomes an idle one, or is disposed of.
+
+A slot of the semaphore belongs to a taken guest, from `take` to `give_back`. Guests that boot for the pool
+itself have none, so that they never delay a run.
 """
 
 from abc import ABC, abstractmethod
@@ -21,9 +28,9 @@ from toolcrib.runtime.sandboxes.process.child import Guest
 G = TypeVar("G", bound=Guest)
 S = TypeVar("S", bound=Hashable)
 
-_CLOSING_TIME = 30.0
-_PAUSE = 0.01
-"""Seconds before a guest is booted for one that was taken: the run that took it goes first."""
+_CLOSE_TIMEOUT = 30.0
+_REFILL_DELAY = 0.01
+"""Seconds before the next guest boots, so that the run that took one does not compete with it for the CPU."""
 
 
 class _Boot(Generic[G]):
@@ -40,8 +47,8 @@ class _Boot(Generic[G]):
 class GuestPool(Generic[G, S]):
     """Keeps booted guests, and limits how many are in use at once.
 
-    The size of a guest is what is fixed when it starts, such as its disk limit; idle guests have the size
-    that was requested last. Closing waits `patience` seconds for guests that boot.
+    The size of a guest is the settings that are fixed at its start, such as its disk limit; idle guests have
+    the size of the last request. Closing waits `patience` seconds for guests that boot.
     """
 
     def __init__(
@@ -61,7 +68,7 @@ class GuestPool(Generic[G, S]):
         self._patience = patience
         self._slots = anyio.Semaphore(most)
         self._idle: deque[tuple[S, G]] = deque()
-        self._given: set[G] = set()
+        self._taken: set[G] = set()
         self._boots: set[_Boot[G]] = set()
         self._refilling: Background | None = None
         self._disposals: set[Background] = set()
@@ -81,14 +88,14 @@ class GuestPool(Generic[G, S]):
         child = self._take_idle(size)
         if child is None:
             child = await self._start_guest(size, self._slots.release)
-        self._given.add(child)
-        self._begin_refill(_PAUSE)
+        self._taken.add(child)
+        self._begin_refill(_REFILL_DELAY)
         return child
 
     def give_back(self, child: G) -> None:
         """Kill a guest that was taken; it is cleaned up in the background."""
         child.kill()
-        self._given.discard(child)
+        self._taken.discard(child)
         self._slots.release()
         self._dispose(child)
 
@@ -101,16 +108,16 @@ class GuestPool(Generic[G, S]):
     async def close(self) -> None:
         """End every guest."""
         self._closed = True
-        with anyio.move_on_after(_CLOSING_TIME, shield=True):
+        with anyio.move_on_after(_CLOSE_TIMEOUT, shield=True):
             if self._refilling is not None:
                 await self._refilling.stop()
-            for child in self._given:  # whoever has it gives it back
+            for child in self._taken:  # its run then ends, and gives it back
                 child.evict()
             for _, child in self._idle:
                 self._dispose(child)
             self._idle.clear()
             await self._stop_boots()
-            while self._disposals or self._given:  # noqa: ASYNC110 - there is no event for it
+            while self._disposals or self._taken:  # noqa: ASYNC110 - sets have no event
                 await anyio.sleep(0.001)
 
     async def _stop_boots(self) -> None:
@@ -124,7 +131,7 @@ class GuestPool(Generic[G, S]):
     def _take_idle(self, size: S) -> G | None:
         for idle in [kept for kept in self._idle if kept[0] == size]:
             self._idle.remove(idle)
-            if not idle[1].ended() and idle[1].channel.is_open():
+            if not idle[1].has_ended() and idle[1].channel.is_open():
                 return idle[1]
             self._dispose(idle[1])
         return None
@@ -138,7 +145,7 @@ class GuestPool(Generic[G, S]):
             await boot.ended.wait()
         except BaseException:
             boot.wanted = False
-            if boot.child is not None:  # it was there, and whoever waited was cancelled first
+            if boot.child is not None:  # booted and cancelled at the same time
                 self._keep_idle(size, boot.child)
                 release()
             raise
@@ -153,7 +160,7 @@ class GuestPool(Generic[G, S]):
                 boot.child = child
             else:
                 self._keep_idle(size, child)
-        except Exception as error:  # noqa: BLE001 - it is raised where the guest is waited for
+        except Exception as error:  # noqa: BLE001 - raised by `_start_guest`
             boot.failure = error
         finally:
             if boot.child is None:
@@ -180,7 +187,7 @@ class GuestPool(Generic[G, S]):
             while self._needs_guests():
                 size = self._size
                 self._keep_idle(size, await self._start_guest(size, lambda: None))
-        except (RuntimeUnavailableError, OSError):  # a run that needs one raises it
+        except (RuntimeUnavailableError, OSError):  # the next run that needs a guest gets the error
             pass
         finally:
             self._refilling = None
@@ -234,7 +241,7 @@ class PooledSandbox(ABC, Generic[G, S]):
 
     @abstractmethod
     def _size(self, limits: Limits) -> S:
-        """Return the settings fixed at the start of a guest that keeps these limits."""
+        """Return the settings that are fixed at the start of a guest with these limits."""
 
     @abstractmethod
     async def _start(self, size: S) -> G:

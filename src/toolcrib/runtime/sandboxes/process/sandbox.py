@@ -1,4 +1,4 @@
-"""The `process` sandbox: full CPython, behind bubblewrap, one fresh interpreter for each run."""
+"""The `process` sandbox: CPython isolated by bubblewrap, one fresh interpreter for each run."""
 
 import base64
 import os
@@ -19,32 +19,34 @@ from toolcrib.runtime.sandboxes.process.conversation import MAX_CALL_BYTES, Conv
 from toolcrib.runtime.sandboxes.process.pool import PooledSandbox
 from toolcrib.runtime.sandboxes.process.wall import Wall, find_wall, interpreter
 
-_INTERPRETER = 32 << 20
-"""What an interpreter takes before it runs anything."""
-_ADDRESSES = 512 << 20
-"""How many addresses it reserves without using them, where a control group counts what it uses."""
-_BARE_ADDRESSES = 160 << 20
-_OWN_TASKS = 2
-"""The two processes that hold a guest's namespaces are counted with it."""
-_FILES = 128
-_STACK = 8 << 20
-_TASKS = 4096
+_INTERPRETER_BYTES = 32 << 20
+"""Memory of an interpreter before it runs any code, added to the limit of the code."""
+_SPARE_ADDRESSES = 512 << 20
+"""Address space that an interpreter reserves without using it, if a control group counts the used memory."""
+_SPARE_ADDRESSES_WITHOUT_CGROUP = 160 << 20
+"""The same if the address space is the only limit of memory, which must then be tighter."""
+_BUBBLEWRAP_TASKS = 2
+"""The two processes of bubblewrap are in the control group of the guest."""
+_OPEN_FILES = 128
+_STACK_BYTES = 8 << 20
+_MAX_TASKS = 4096
+"""RLIMIT_NPROC where it cannot be the limit of a guest, because it counts all tasks of a user."""
 _EXIT_TIMEOUT = 5.0
-"""Seconds that an interpreter may take to end, once it has closed its line."""
+"""Seconds that an interpreter has to exit, once it has closed its connection."""
 _MAX_BYTES = 1 << 46
-"""No machine has more: beyond it systems refuse limits, or take them for others."""
+"""More than any machine has. Larger limits are refused by some systems, or overflow there."""
 _MAX_SECONDS = 1e9
-_SHELL_SIGNALS = 128
-_TIME_IS_UP = {signal.SIGXCPU, signal.SIGKILL}
-_ROUGHLY = 2
-"""By how much the clock that ends a process may differ from the one that is read here: it counts in ticks."""
+_SHELL_SIGNAL_BASE = 128
+_CPU_LIMIT_SIGNALS = {signal.SIGXCPU, signal.SIGKILL}
+_CLOCK_TOLERANCE = 2
+"""Factor by which the clock of RLIMIT_CPU, which counts ticks, may differ from that of the control group."""
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT}
 
 
 class ProcessSandbox(PooledSandbox[Child, int]):
-    """Runs full CPython in namespaces of its own, without a network, as nobody.
+    """Runs CPython in its own namespaces, without a network, as the user nobody.
 
-    `warm` interpreters are kept booted; at most `concurrency` runs go on at once, and others wait.
+    `warm` interpreters are kept booted; at most `concurrency` runs at once, others wait.
     """
 
     kind: ClassVar[str] = "process"
@@ -54,7 +56,7 @@ class ProcessSandbox(PooledSandbox[Child, int]):
         self._wall: Wall | None = None
 
     def info(self) -> BackendInfo:
-        """Return whether it can run here, its walls, and what to install if it cannot."""
+        """Return whether it can run here, its layers of isolation, and what to install if it cannot."""
         try:
             wall = find_wall()
         except RuntimeUnavailableError as error:
@@ -79,7 +81,7 @@ class ProcessSandbox(PooledSandbox[Child, int]):
         return BackendInfo(kind=self.kind, readiness="beta", details=details)
 
     def enforces(self, limits: Limits) -> LimitsEnforced:  # noqa: ARG002 - the same whatever they are
-        """Return which limits are kept: all of them, but threads are only counted by a control group."""
+        """Return the enforced limits: all, but threads only with a control group."""
         try:
             pids = find_wall().cgroups.pids
         except RuntimeUnavailableError:
@@ -87,7 +89,7 @@ class ProcessSandbox(PooledSandbox[Child, int]):
         return LimitsEnforced(**{**dict.fromkeys(LimitsEnforced.model_fields, True), "pids": pids})
 
     async def run(self, job: Job, bridge: Bridge) -> Any:
-        """Run the code and return what it left in `__out`; see `Sandbox`."""
+        """Run the code and return the value of `__out`; see `Sandbox`."""
         wall = await self._find_wall()
         if job.profile == "hardened" and not wall.cgroups.memory:
             raise RuntimeUnavailableError(self.kind, "the 'hardened' profile needs a writable memory cgroup")
@@ -103,7 +105,7 @@ class ProcessSandbox(PooledSandbox[Child, int]):
         return min(limits.disk_bytes, _MAX_BYTES)
 
     async def _find_wall(self) -> Wall:
-        if self._wall is None:  # it is tried the first time, which takes a while
+        if self._wall is None:  # the first time it is tested, which takes a while
             self._wall = await anyio.to_thread.run_sync(find_wall)
         return self._wall
 
@@ -123,21 +125,26 @@ class ProcessSandbox(PooledSandbox[Child, int]):
 
     @staticmethod
     def _make_rlimits(wall: Wall, limits: Limits) -> dict[str, int]:
-        spare = _ADDRESSES if wall.cgroups.memory else _BARE_ADDRESSES
+        spare = _SPARE_ADDRESSES if wall.cgroups.memory else _SPARE_ADDRESSES_WITHOUT_CGROUP
         return {
             **process_limits(limits, spare),
-            "NOFILE": _FILES,
-            "NPROC": _TASKS if wall.bubblewrap.as_root or wall.cgroups.pids else limits.pids,
-            "STACK": _STACK,
+            "NOFILE": _OPEN_FILES,
+            "NPROC": _MAX_TASKS if wall.bubblewrap.as_root or wall.cgroups.pids else limits.pids,
+            "STACK": _STACK_BYTES,
         }
 
 
 def _set_cgroup_limits(child: Child, limits: Limits) -> None:
-    child.hold(min(limits.memory_bytes, _MAX_BYTES) + _INTERPRETER, limits.pids + _OWN_TASKS)
+    child.set_cgroup_limits(
+        min(limits.memory_bytes, _MAX_BYTES) + _INTERPRETER_BYTES, limits.pids + _BUBBLEWRAP_TASKS
+    )
 
 
 def process_limits(limits: Limits, spare: int) -> dict[str, int]:
-    """Return the rlimits of a guest; `spare` is address space beyond its memory, and `CPU` is in ms."""
+    """Return the rlimits of a guest, with `CPU` in milliseconds; `spare` is address space beyond its memory.
+
+    The guest adds the CPU time that its boot has used, and rounds up to whole seconds.
+    """
     return {
         "AS": min(limits.memory_bytes, _MAX_BYTES) + spare,
         "CPU": int(min(limits.cpu, _MAX_SECONDS) * 1000),
@@ -147,22 +154,22 @@ def process_limits(limits: Limits, spare: int) -> dict[str, int]:
 
 async def _explain_end(child: Guest, job: Job, bridge: Bridge, started: float) -> ToolcribError:
     """Return the error for a guest that ended without a result."""
-    gone = await child.gone(_EXIT_TIMEOUT)
+    gone = await child.wait_until_ended(_EXIT_TIMEOUT)
     if child.evicted:
         return RuntimeUnavailableError(child.kind, "it was closed while the code ran")
     if not gone:
-        return bridge.violation("the interpreter closed its line and went on without an answer")
+        return bridge.violation("the interpreter closed its connection and went on without a result")
     return _explain_exit(child, job.limits, bridge, perf_counter() - started)
 
 
 async def converse(child: Guest, job: Job, bridge: Bridge, rlimits: dict[str, int]) -> Any:
-    """Run a job in a booted guest, and return its value; its outputs go to the job's output.
+    """Run a job in a booted guest, and return its value; its outputs are copied to the job's output.
 
     Raises:
         CodeError: the code failed.
         LimitExceededError: it exceeded a limit.
         SandboxViolationError: it broke the rules, or died.
-        RuntimeUnavailableError: the sandbox was closed meanwhile.
+        RuntimeUnavailableError: the sandbox was closed during the run.
     """
     payload = {
         "code": job.code,
@@ -172,23 +179,23 @@ async def converse(child: Guest, job: Job, bridge: Bridge, rlimits: dict[str, in
         "output_bytes": job.limits.output_bytes,
         "call_bytes": MAX_CALL_BYTES,
     }
-    child.begin()
+    child.start_cpu_count()
     started = perf_counter()
     value: Any = None
     failure: Exception | None = None
     try:
         async with anyio.create_task_group() as readers:
-            readers.start_soon(child.read, "stdout", job.output)
-            readers.start_soon(child.read, "stderr", job.output)
+            readers.start_soon(child.copy_output, "stdout", job.output)
+            readers.start_soon(child.copy_output, "stderr", job.output)
             try:
                 value = await Conversation(child.channel, bridge, job.limits, stop=child.kill).run(payload)
             except GuestGoneError:
                 failure = await _explain_end(child, job, bridge, started)
-            except Exception as error:  # noqa: BLE001 - a task group would wrap it; it is raised below
+            except Exception as error:  # noqa: BLE001 - raised below, since a task group would wrap it
                 failure = error
             readers.cancel_scope.cancel()
     finally:
-        child.drain(job.output)
+        child.drain_outputs(job.output)
     if failure is not None:
         raise failure
     return value
@@ -199,30 +206,30 @@ def _explain_exit(
 ) -> LimitExceededError | SandboxViolationError:
     """Return the error for the exit of a guest: a limit that the kernel enforced, else a violation.
 
-    The kernel ends code whose CPU time is up by one signal, and by another a second later if the code ignores
-    that. Code can send itself either signal. So the signal counts only if a control group has counted enough
-    CPU time, or, without one, if enough time has passed.
+    At the limit of CPU time the kernel sends SIGXCPU, and SIGKILL a second later if the code ignores that.
+    But code can send itself either signal. So the signal counts only if the control group has counted enough
+    CPU time, or, without a group, if enough time has passed for all cores to have computed that long.
     """
-    if child.ran_out():
+    if child.ran_out_of_memory():
         return LimitExceededError("memory_bytes", f"the code used more than {limits.memory_bytes:,} bytes")
-    number, computed = _signal_of(child.returncode), child.computed()
-    if computed is None:
-        computed = elapsed * (os.cpu_count() or 1)
-    if number in _TIME_IS_UP and computed >= limits.cpu / _ROUGHLY:
+    number, cpu_seconds = _signal_of(child.returncode), child.cpu_seconds()
+    if cpu_seconds is None:
+        cpu_seconds = elapsed * (os.cpu_count() or 1)
+    if number in _CPU_LIMIT_SIGNALS and cpu_seconds >= limits.cpu / _CLOCK_TOLERANCE:
         return LimitExceededError("cpu", f"the code computed for more than {limits.cpu:g} s")
     if number in _CRASHES:
         message = "as it does when code recurses deeper than its stack or misuses memory"
         return bridge.violation(f"the interpreter crashed with {signal.Signals(number).name}, {message}")
     if number is not None:
         return bridge.violation(f"the interpreter was ended by signal {number}")
-    return bridge.violation(f"the interpreter ended without an answer, with status {child.returncode}")
+    return bridge.violation(f"the interpreter ended without a result, with status {child.returncode}")
 
 
 def _signal_of(status: int | None) -> int | None:
-    """Return the signal that ended a program; bubblewrap reports it as 128 plus its number."""
+    """Return the signal that ended a program; bubblewrap, like a shell, reports it as 128 plus its number."""
     if status is None:
         return None
     if status < 0:
         return -status
-    known = status - _SHELL_SIGNALS
+    known = status - _SHELL_SIGNAL_BASE
     return known if 0 < known < signal.NSIG else None

@@ -1,4 +1,4 @@
-"""Isolation of a CPython interpreter by bubblewrap: the files that it sees, and whether this works here."""
+"""Isolation of a CPython interpreter by bubblewrap: the visible files, and a test whether it works here."""
 
 import os
 import shutil
@@ -15,15 +15,17 @@ from toolcrib.isolation.bubblewrap import Bubblewrap, try_command
 from toolcrib.isolation.cgroup import Cgroups, find_cgroups
 from toolcrib.isolation.seccomp import INTERPRETER, compile_filter
 
-HOME = "/tmp"  # noqa: S108 - the guest's own, which is empty and vanishes with it
-_SYSTEM = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64")
-_EXTRAS = ("/usr/share/zoneinfo",)
+HOME = "/tmp"  # noqa: S108 - a tmpfs of the guest's own
+_LIBRARY_FOLDERS = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64")
+_EXTRA_FILES = ("/usr/share/zoneinfo",)
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+# isolated, without site-packages and bytecode files, unbuffered output
 _FLAGS = ("-I", "-S", "-B", "-u", "-X", "utf8")
 
 
 def interpreter() -> tuple[str, ...]:
     """Return the command of the interpreter that runs this program, without installed packages."""
+    # the base interpreter: the one of a virtual environment would look for its folder, which is not visible
     program = getattr(sys, "_base_executable", None) or sys.executable
     return (os.path.realpath(program), *_FLAGS)
 
@@ -34,21 +36,21 @@ class Wall:
 
     bubblewrap: Bubblewrap
     version: str
-    """Of bubblewrap."""
+    """The version of bubblewrap."""
     filter: bytes = field(repr=False)
-    """Which system calls pass, as the kernel takes it."""
+    """The compiled filter of system calls."""
     cgroups: Cgroups
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The names of its layers, outermost first."""
+        """The names of the layers of isolation, outermost first."""
         walls = ["namespaces", "read-only root", "no network", "unprivileged uid", "seccomp", "rlimits"]
         if os.geteuid() == 0 and not self.bubblewrap.as_root:
             walls.remove("unprivileged uid")
         return ("cgroup", *walls) if self.cgroups.memory else tuple(walls)
 
     def command(self, program: Sequence[str], *, disk: int) -> list[str]:
-        """Return the command that runs a program behind it; `disk` is the size of its temporary folder."""
+        """Return the command that runs an isolated program; `disk` is the size of its temporary folder."""
         home = ["--perms", "1777", "--size", str(disk), "--tmpfs", HOME] if disk else ["--dir", HOME]
         return self.bubblewrap.command(
             program,
@@ -59,8 +61,9 @@ class Wall:
 
 
 def _make_devices() -> Iterator[str]:
-    """Yield the options that make the few devices which an interpreter opens."""
+    """Yield the options for the few devices that an interpreter opens."""
     yield from ("--perms", "0755", "--dir", "/dev")
+    # bound one by one, because `--dev` of bubblewrap also mounts terminals and a writable /dev/shm
     for device in _DEVICES:
         yield from ("--dev-bind-try", device, device)
 
@@ -75,9 +78,9 @@ def _hide_packages() -> Iterator[str]:
 def _find_needed() -> tuple[Path, ...]:
     """Return the files and folders of the interpreter and its libraries."""
     prefix = Path(os.path.realpath(sys.base_exec_prefix))
-    folders = [Path(name) for name in _SYSTEM]
+    folders = [Path(name) for name in _LIBRARY_FOLDERS]
     folders += [prefix / "lib", prefix / "lib64", Path(os.path.realpath(sysconfig.get_path("stdlib")))]
-    folders += [Path(interpreter()[0]), *map(Path, _EXTRAS)]
+    folders += [Path(interpreter()[0]), *map(Path, _EXTRA_FILES)]
     found: list[Path] = []
     for path in dict.fromkeys(folders):
         if os.access(path, os.R_OK) and not any(path.is_relative_to(other) for other in found):
@@ -87,7 +90,7 @@ def _find_needed() -> tuple[Path, ...]:
 
 @cache
 def _find_packages() -> tuple[str, ...]:
-    """Return the folders of installed packages inside the visible ones."""
+    """Return the folders of installed packages inside the visible folders."""
     stdlib = Path(os.path.realpath(sysconfig.get_path("stdlib")))
     packages = [
         stdlib / "site-packages",
@@ -104,14 +107,14 @@ def _find_packages() -> tuple[str, ...]:
 
 
 def find_wall() -> Wall:
-    """Return the wall of this machine; it is tried once, and a failure is remembered too.
+    """Return the isolation of this machine; it is tested once, and a failure is remembered too.
 
     Raises:
-        RuntimeUnavailableError: there is none, and what to install.
+        RuntimeUnavailableError: there is none; the message says what to install.
     """
     try:
         found = _try_wall()
-    except OSError as error:  # it may go away, and is not remembered
+    except OSError as error:  # such as too many open files: may pass, so it is not remembered
         raise RuntimeUnavailableError("process", f"it cannot be tried here ({error})") from error
     if isinstance(found, str):
         raise RuntimeUnavailableError("process", found)
@@ -120,7 +123,7 @@ def find_wall() -> Wall:
 
 @cache
 def _try_wall() -> Wall | str:
-    """Return the wall, or the remedy if there is none."""
+    """Return the isolation, or the remedy if there is none."""
     if not sys.platform.startswith("linux"):
         return "it needs Linux; use the 'monty' backend here"
     program = shutil.which("bwrap")
@@ -133,6 +136,8 @@ def _try_wall() -> Wall | str:
     except RuntimeUnavailableError as error:
         return error.remedy
     version, cgroups, problem = try_command([program, "--version"])[1].split(), find_cgroups(), ""
+    # Root needs no user namespace, which some systems forbid; but in a container root may lack the rights to
+    # do without one, so both ways are tried.
     for as_root in [True, False] if os.geteuid() == 0 else [False]:
         wall = Wall(Bubblewrap(program, as_root), version[-1] if version else "", filtered, cgroups)
         works, problem = try_command(

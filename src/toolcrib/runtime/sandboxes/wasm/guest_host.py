@@ -1,6 +1,10 @@
-"""The child process that holds the engine: it runs one module, and passes on what it and the host write.
+"""Program of the child process with the WebAssembly engine: it runs one module and relays its frames.
 
-Its text follows that of the line and of a guest's system; in the module are `guest.py` and `guest_wasi.py`.
+Its text follows `guest_line.py` and `guest_system.py`; inside the module run `guest.py` and `guest_wasi.py`.
+
+WASI gives a guest only standard streams. So frames and printed text share standard output: each frame comes
+after a random mark of 16 bytes that this process gives the guest, and `_Splitter` separates them. Code that
+knows the mark can forge frames, as in every sandbox; the host trusts none.
 """
 
 import os
@@ -10,47 +14,50 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-if TYPE_CHECKING:  # in the text they stand above
+if TYPE_CHECKING:  # at run time these files come before this one in the same text
     from toolcrib.runtime.sandboxes.process.guest_line import _Line  # noqa: TC004 - as above
-    from toolcrib.runtime.sandboxes.process.guest_system import _boot, _limit  # noqa: TC004 - as above
+    from toolcrib.runtime.sandboxes.process.guest_system import (  # noqa: TC004 - as above
+        _drop_privileges,
+        _set_rlimits,
+    )
 
-_HEADER = 4
-_LOOK = 0.02
-"""Seconds between two looks at how long it has computed."""
+_HEADER_BYTES = 4
+_CPU_POLL_SECONDS = 0.02
 
 
 class _Splitter:
-    """Takes what a guest writes to its standard output: frames, each after a mark, and what it prints."""
+    """Splits the standard output of a guest into frames, each after a mark, and printed text."""
 
-    def __init__(self, mark: bytes, line: int, prints: int = 1) -> None:
+    def __init__(self, mark: bytes, line: int, stdout: int = 1) -> None:
         self._mark = mark
         self._line = line
-        self._prints = prints
+        self._stdout = stdout
         self._buffer = b""
         self._left = 0
+        """Bytes of the current frame that are still to come."""
 
     def __call__(self, data: bytes) -> None:
         self._buffer += data
         while self._buffer:
             if self._left:
-                self._pass_on(self._line, self._left)
+                self._write_to(self._line, self._left)
                 continue
             head, mark, frame = self._buffer.partition(self._mark)
-            printed = len(head) if mark else len(head) - self._begun(head)
+            printed = len(head) if mark else len(head) - self._count_partial_mark(head)
             if printed:
-                self._pass_on(self._prints, printed)
-            elif mark and len(frame) >= _HEADER:
-                self._left = _HEADER + int.from_bytes(frame[:_HEADER], "big")
+                self._write_to(self._stdout, printed)
+            elif mark and len(frame) >= _HEADER_BYTES:
+                self._left = _HEADER_BYTES + int.from_bytes(frame[:_HEADER_BYTES], "big")
                 self._buffer = frame
             else:
                 return
 
-    def _begun(self, text: bytes) -> int:
-        """Return how many bytes at the end of a text may be the beginning of a mark."""
+    def _count_partial_mark(self, text: bytes) -> int:
+        """Return the number of bytes at the end of a text that may be the beginning of a mark."""
         most = min(len(text), len(self._mark) - 1)
         return next((size for size in range(most, 0, -1) if self._mark.startswith(text[-size:])), 0)
 
-    def _pass_on(self, target: int, size: int) -> None:
+    def _write_to(self, target: int, size: int) -> None:
         part, self._buffer = self._buffer[:size], self._buffer[size:]
         if target == self._line:
             self._left -= len(part)
@@ -60,15 +67,17 @@ class _Splitter:
 
 
 class _Machine:
-    """An engine with one compiled module, and the one guest that runs in it."""
+    """A WebAssembly engine with one compiled module and its one guest."""
 
     def __init__(self, setup: dict[str, Any], line: int) -> None:
         sys.path.append(setup["packages"])
-        import wasmtime  # noqa: PLC0415 - it is found by the line above
+        import wasmtime  # noqa: PLC0415 - found by the line above
 
         self._wasmtime = wasmtime
         config = wasmtime.Config()
-        config.epoch_interruption = True
+        config.epoch_interruption = (
+            True  # checked at loops and calls, so that another thread can stop the code
+        )
         config.parallel_compilation = False
         self._engine = wasmtime.Engine(config)
         self._module = wasmtime.Module.deserialize_file(self._engine, setup["module"])
@@ -84,10 +93,10 @@ class _Machine:
         os.close(reading)
         _Line(line, self.answers).send({"mark": mark.hex()})
         self._store.set_wasi(wasi)
-        self._over = False
+        self._is_out_of_time = False
 
     def run(self) -> NoReturn:
-        """Run the module to its end, and end as it did."""
+        """Run the module to its end, and exit with its status."""
         linker = self._wasmtime.Linker(self._engine)
         linker.define_wasi()
         try:
@@ -96,21 +105,21 @@ class _Machine:
         except self._wasmtime.ExitTrap as error:
             os._exit(error.code)
         except (self._wasmtime.Trap, self._wasmtime.WasmtimeError):
-            if self._over:
-                os.kill(os.getpid(), signal.SIGXCPU)
+            if self._is_out_of_time:
+                os.kill(os.getpid(), signal.SIGXCPU)  # as the kernel would, so that the host reads both alike
             os.abort()
         os._exit(0)
 
     def stop_after(self, seconds: float) -> None:
-        """Interrupt the module when this process has computed for so many seconds from now."""
+        """Interrupt the module when this process has used so many seconds of CPU time from now on."""
         until = time.process_time() + seconds
         while time.process_time() < until:
-            time.sleep(_LOOK)
-        self._over = True
+            time.sleep(_CPU_POLL_SECONDS)
+        self._is_out_of_time = True
         self._engine.increment_epoch()
 
 
-def _copy(source: int, target: int) -> None:
+def _copy_bytes(source: int, target: int) -> None:
     while data := os.read(source, 1 << 16):
         rest = memoryview(data)
         while rest:
@@ -118,20 +127,22 @@ def _copy(source: int, target: int) -> None:
     os._exit(0)  # the host is gone
 
 
-def _begin(line: "_Line", machine: _Machine) -> None:
-    """Wait for the job, set its limits, and pass on everything from then on."""
-    message = line.wait()
+def _relay_job(line: "_Line", machine: _Machine) -> None:
+    """Wait for the job, set its limits, and relay it and all later messages to the guest."""
+    message = line.receive_message()
     limits = message["job"]["rlimits"]
-    _limit(limits)
+    _set_rlimits(limits)
     threading.Thread(target=machine.stop_after, args=(limits["CPU"] / 1000,), daemon=True).start()
     _Line(line.descriptor, machine.answers).send(message)
-    _copy(line.descriptor, machine.answers)
+    _copy_bytes(line.descriptor, machine.answers)
 
 
-def _hold() -> NoReturn:
+def _host_main() -> NoReturn:
     line = _Line(int(sys.argv.pop()))
-    setup = line.wait()
-    machine = _Machine(setup, line.descriptor)
-    _boot(setup)
-    threading.Thread(target=_begin, args=(line, machine), daemon=True).start()
+    setup = line.receive_message()
+    machine = _Machine(
+        setup, line.descriptor
+    )  # first, since the user nobody may not be allowed to read the module
+    _drop_privileges(setup)
+    threading.Thread(target=_relay_job, args=(line, machine), daemon=True).start()
     machine.run()

@@ -1,6 +1,7 @@
-"""The part of a guest that begins it in WebAssembly, where there are streams and a clock, and nothing else.
+"""Start of a guest in WebAssembly, where there are standard streams and a clock, and nothing else.
 
-It follows `guest.py` in the text that the interpreter is given.
+Its text follows `guest.py`. CPython runs `_stop_in_wasi` when the module is built; its memory is then saved,
+and every guest continues from there with `_main_in_wasi`.
 """
 
 import asyncio  # noqa: TID251 - the event loop of the guest's code
@@ -12,17 +13,17 @@ from collections.abc import Callable
 from os import _exit, write
 from typing import TYPE_CHECKING, Any, NoReturn
 
-if TYPE_CHECKING:  # in the text they stand above
-    from toolcrib.runtime.sandboxes.process.guest import _prepare, _serve  # noqa: TC004 - as above
+if TYPE_CHECKING:  # at run time these files come before this one in the same text
+    from toolcrib.runtime.sandboxes.process.guest import _preload_modules, _serve  # noqa: TC004 - as above
     from toolcrib.runtime.sandboxes.process.guest_line import _Line  # noqa: TC004 - as above
 
-_ANSWERS = 0
-_CALLS = 1
-_NEXT = b"_main_in_wasi()"
+_STDIN = 0
+_STDOUT = 1
+_NEXT_CODE = b"_main_in_wasi()"
 
 
-class _Waiting:
-    """Waits for the one descriptor that can be read, or for time to pass."""
+class _Poll:
+    """Waits for one descriptor or a timeout, as the selector of an event loop."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
@@ -34,7 +35,7 @@ class _Waiting:
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None and not self.watched:
-            timeout = 3600.0  # for nothing, until its time is up
+            timeout = 3600.0  # nothing can wake it; the host ends the run
         return self._poll.poll(None if timeout is None else timeout * 1000)
 
 
@@ -43,7 +44,7 @@ class _WasiLoop(asyncio.BaseEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self._selector = _Waiting()
+        self._selector = _Poll()
         self._reader: tuple[Callable[..., Any], tuple[Any, ...]] | None = None
 
     def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]
@@ -56,7 +57,7 @@ class _WasiLoop(asyncio.BaseEventLoop):
             self.call_soon(callback, *args)
 
     def _write_to_self(self) -> None:
-        """Wake nobody: there is no other thread."""
+        """Do nothing: without other threads the loop needs no wake-up."""
 
 
 class _WasiPolicy(asyncio.DefaultEventLoopPolicy):
@@ -64,20 +65,18 @@ class _WasiPolicy(asyncio.DefaultEventLoopPolicy):
 
 
 def _stop_in_wasi() -> NoReturn:
-    """Load what code often needs, and end: what is in memory then is what every guest begins with.
-
-    It writes at which address the text lies that goes on from here.
-    """
-    _prepare()
-    write(_CALLS, str(id(_NEXT) + bytes.__basicsize__ - 1).encode())
+    """Preload modules, write the address of the text to run next, and exit: then the memory is saved."""
+    _preload_modules()
+    # the characters of a bytes object follow its header, which includes the final zero byte
+    write(_STDOUT, str(id(_NEXT_CODE) + bytes.__basicsize__ - 1).encode())
     _exit(0)
 
 
 def _main_in_wasi() -> None:
-    random.seed()  # each guest has its own
-    logging._startTime = time.time()  # type: ignore[attr-defined]  # noqa: SLF001 - it was set when it was loaded
-    mark = _Line(_ANSWERS).wait()["mark"]
-    line = _Line(_ANSWERS, _CALLS, bytes.fromhex(mark))
+    random.seed()  # or every guest would draw the same numbers, from the state that was saved
+    logging._startTime = time.time()  # type: ignore[attr-defined]  # noqa: SLF001 - it was set when the module was built
+    mark = _Line(_STDIN).receive_message()["mark"]
+    line = _Line(_STDIN, _STDOUT, bytes.fromhex(mark))
     asyncio.set_event_loop_policy(_WasiPolicy())
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)

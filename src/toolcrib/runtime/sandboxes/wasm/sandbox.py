@@ -14,29 +14,29 @@ from toolcrib.isolation.seccomp import FILTER_REMEDY, INTERPRETER, find_filter
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.request import BackendInfo, Limits, LimitsEnforced
-from toolcrib.runtime.sandboxes.process.child import GUEST, Child, boot, guest_program, spawn
+from toolcrib.runtime.sandboxes.process.child import GUEST_FILES, Child, boot, guest_program, spawn
 from toolcrib.runtime.sandboxes.process.pool import PooledSandbox
 from toolcrib.runtime.sandboxes.process.sandbox import converse, process_limits
 from toolcrib.runtime.sandboxes.process.wall import interpreter
-from toolcrib.runtime.sandboxes.wasm.module import engine_version, find_module, library, packages
+from toolcrib.runtime.sandboxes.wasm.module import engine_folder, engine_version, find_module, library_folder
 
 _HERE = Path(__file__).parent
-_INTERPRETER = 32 << 20
-"""Bytes that the interpreter in the module takes before it runs anything."""
-_ENGINE = 160 << 20
-"""Bytes that the process around it takes."""
+_INTERPRETER_BYTES = 32 << 20
+"""Memory of the interpreter in the module before it runs any code."""
+_ENGINE_BYTES = 160 << 20
+"""Memory of the process around the module."""
 _ENGINE_TASKS = 64
-_MOST = (4 << 30) - (1 << 16)
-"""Bytes that a module can address."""
+_MAX_MODULE_BYTES = (4 << 30) - (1 << 16)
+"""Addresses have 32 bits; one page stays free."""
 
 
 class WasmSandbox(PooledSandbox[Child, int]):
-    """Runs CPython in WebAssembly, which has no way to name a file, a socket, a process or a thread.
+    """Runs CPython in WebAssembly, which has no files of the host, no sockets, processes or threads.
 
-    The engine is in a child process without rights, where a filter lets few system calls through. `warm`
-    instances are kept booted; at most `concurrency` runs go on at once, and others wait. `module` is what
-    `toolcrib sandbox build --backend wasm` makes, unless another is named: a file that such a build made,
-    under the same name (`python-ENGINE-MACHINE-DIGEST.cwasm`), with its folder `.lib` beside it.
+    The engine runs in a child process without privileges, where a filter allows few system calls. `warm`
+    instances are kept booted; at most `concurrency` runs at once, others wait. `module` is a file made by
+    `toolcrib sandbox build --backend wasm`, with its name (`python-ENGINE-MACHINE-DIGEST.cwasm`) and its
+    folder `.lib` beside it; None finds it in the data folder.
     """
 
     kind: ClassVar[str] = "wasm"
@@ -46,7 +46,7 @@ class WasmSandbox(PooledSandbox[Child, int]):
         super().__init__(warm=warm, concurrency=concurrency)
 
     def info(self) -> BackendInfo:
-        """Return whether it can run here, its walls, and what to do if it cannot."""
+        """Return whether it can run here, its layers of isolation, and what to install if it cannot."""
         try:
             module, _ = self._find_module()
         except RuntimeUnavailableError as error:
@@ -72,11 +72,11 @@ class WasmSandbox(PooledSandbox[Child, int]):
         return BackendInfo(kind=self.kind, readiness="beta", details=details)
 
     def enforces(self, limits: Limits) -> LimitsEnforced:  # noqa: ARG002 - the same whatever they are
-        """Return which limits are kept: all of them; it has no thread and no disk to limit."""
+        """Return the enforced limits: all of them; it has no threads and no disk."""
         return LimitsEnforced(**dict.fromkeys(LimitsEnforced.model_fields, True))
 
     async def run(self, job: Job, bridge: Bridge) -> Any:
-        """Run the code and return what it left in `__out`; see `Sandbox`."""
+        """Run the code and return the value of `__out`; see `Sandbox`."""
         pool = self._pool
         child = await pool.take(self._size(job.limits))
         try:
@@ -88,10 +88,10 @@ class WasmSandbox(PooledSandbox[Child, int]):
         return limits.memory_bytes
 
     def _find_module(self) -> tuple[Path, str]:
-        """Return the compiled module, and where the engine is installed."""
+        """Return the path of the compiled module, and the folder of the engine."""
         if sys.platform != "linux":
             raise RuntimeUnavailableError(self.kind, "it needs Linux; use the 'monty' backend here")
-        return find_module(self._module), packages()
+        return find_module(self._module), engine_folder()
 
     async def _start(self, size: int) -> Child:
         module, installed = self._find_module()
@@ -100,23 +100,23 @@ class WasmSandbox(PooledSandbox[Child, int]):
             child = spawn(
                 self.kind,
                 interpreter(),
-                program=guest_program((*GUEST[:2], _HERE / "guest_host.py"), "_hold"),
+                program=guest_program((*GUEST_FILES[:2], _HERE / "guest_host.py"), "_host_main"),
                 cgroup=cgroup,
             )
         except OSError as error:
             if cgroup is not None:
                 cgroup.remove()
             raise RuntimeUnavailableError(self.kind, f"a guest cannot be started ({error})") from error
-        child.hold(size + _INTERPRETER + _ENGINE, _ENGINE_TASKS)
+        child.set_cgroup_limits(size + _INTERPRETER_BYTES + _ENGINE_BYTES, _ENGINE_TASKS)
         filtered, user = find_filter(INTERPRETER), GUEST_UID if os.geteuid() == 0 else None
         return await boot(
             child,
             {
                 "packages": installed,
                 "module": str(module),
-                "library": str(library(module)),
-                "memory": min(size + _INTERPRETER, _MOST),
-                "mortal": True,
+                "library": str(library_folder(module)),
+                "memory": min(size + _INTERPRETER_BYTES, _MAX_MODULE_BYTES),
+                "die_with_parent": True,
                 "uid": user,
                 "gid": user,
                 "filter": base64.b64encode(filtered).decode() if filtered else None,
