@@ -17,7 +17,7 @@ from toolcrib.execution import Middleware, Observer, Policy, Principal
 from toolcrib.execution.audit import AuditStatus
 from toolcrib.gateway.addresses import EndpointAddress, Surface
 from toolcrib.gateway.app.connect import LoginPages
-from toolcrib.gateway.app.rules import AccessRules
+from toolcrib.gateway.app.guard import AccessRules
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints, Frontends
 from toolcrib.gateway.frontends.auto import AutoTools

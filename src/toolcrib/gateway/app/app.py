@@ -15,7 +15,7 @@ from toolcrib.execution.mcp.gateways import EXPOSE_ALL, EXPOSE_HEADER
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.app.asgi import CLOSE, OpenRequest, Receive, Scope, Send, reply, send_bytes
 from toolcrib.gateway.app.connect import CONNECT, LoginPages
-from toolcrib.gateway.app.rules import AccessRules
+from toolcrib.gateway.app.guard import AccessRules
 from toolcrib.gateway.app.sessions import SessionManager
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints
@@ -201,11 +201,13 @@ class HttpApp:
     async def _send_metadata(self, path: str, send: Send) -> None:
         """Send the protected resource metadata of an endpoint (RFC 9728)."""
         identities = self._gateway.rules().identities
-        base = urlsplit(identities.resource()).path.rstrip("/")
-        below = path.removeprefix(base).strip("/") if path.startswith(base) or not path else None
-        address = None if below is None else EndpointAddress.of_path(f"/mcp/{below}")
-        known = address is not None and self._gateway.endpoints.has(address)
-        found = identities.metadata(address) if address is not None and known else None
+        found = None
+        if identities is not None:
+            base = urlsplit(identities.resource()).path.rstrip("/")
+            below = path.removeprefix(base).strip("/") if path.startswith(base) or not path else None
+            address = None if below is None else EndpointAddress.of_path(f"/mcp/{below}")
+            if address is not None and self._gateway.endpoints.has(address):
+                found = identities.metadata(address)
         if found is None:
             await reply(send, 404, "nobody logs in here")
         else:
