@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -20,7 +21,6 @@ from opentelemetry import trace
 
 from toolcrib import __version__
 from toolcrib.concurrency.background import Loop
-from toolcrib.concurrency.lru import LruCache
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.gateway.frontends.shared.frontend import (
@@ -107,8 +107,7 @@ class McpEndpoint:
         self._changed = anyio.Event()
         self._is_noted = False
         self._loop: Loop | None = None
-        self._schemas: LruCache[int, tuple[Frontend, dict[str, dict[str, Any]]]] = LruCache(_MAX_SCHEMAS)
-        """Schemas of tools with arguments in headers, by the id of the frontend."""
+        self._find_marked_schemas = lru_cache(_MAX_SCHEMAS)(_marked_schemas)
         self._announced: dict[int, tuple[Frontend, tuple[ToolDefinition, ...]]] = {}
         """The tools last shown to clients, by the id of the frontend."""
         self._note_shown(frontend)
@@ -217,7 +216,7 @@ class McpEndpoint:
 
     async def _notify_changes(self) -> None:
         """Notify the clients whose visible tools or content have changed."""
-        self._schemas.clear()
+        self._find_marked_schemas.cache_clear()
         before, self._announced = self._announced, {}
         changes, self._content_changes = self._content_changes, {}
 
@@ -253,16 +252,7 @@ class McpEndpoint:
 
         A tool that is hidden from the principal of the request has none.
         """
-        frontend = self._frontend_seen_by(authenticated_principal())
-        key = id(frontend)  # unique while the frontend is stored
-        known = self._schemas.get(key)
-        if known is None:
-            tools = map(wire, frontend.tools())
-            schemas = {tool["name"]: tool["inputSchema"] for tool in tools}
-            headed = {name: schema for name, schema in schemas.items() if x_mcp_header_map(schema)}
-            known = frontend, headed
-            self._schemas.put(key, known)
-        return known[1].get(name)
+        return self._find_marked_schemas(self._frontend_seen_by(authenticated_principal())).get(name)
 
     async def _register_session(self, context: _Context, _: mcp_types.NotificationParams) -> None:
         connection = connection_of(context.session)
@@ -365,6 +355,12 @@ class McpEndpoint:
             authenticated_principal() is None and self._frontend_seen_by(client.principal) is self._frontend
         )
         return answer if is_same or "cacheScope" not in answer else answer | {"cacheScope": "private"}
+
+
+def _marked_schemas(frontend: Frontend) -> dict[str, dict[str, Any]]:
+    """Return the schemas of the tools with arguments in headers, by the names of the tools."""
+    schemas = {tool["name"]: tool["inputSchema"] for tool in map(wire, frontend.tools())}
+    return {name: schema for name, schema in schemas.items() if x_mcp_header_map(schema)}
 
 
 def _input_params(context: _Context, params: Any) -> mcp_types.InputResponseRequestParams | None:

@@ -217,7 +217,7 @@ async def call_tool(upstream: Upstream, call: Call) -> Raw:
         ToolError: as the contract of executors has it.
     """
     tool, is_reconnected = call.tool, False
-    async with upstream.slot(call.principal):
+    async with upstream.slot(call.context.principal):
         while True:
             try:
                 used, connection = await upstream.connect_for(call.context.client, call.deadline)

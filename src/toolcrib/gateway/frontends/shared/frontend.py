@@ -107,6 +107,10 @@ class Frontend(Protocol):
     answered with a failure that says why.
     """
 
+    def __hash__(self) -> int:
+        """Return its hash, which objects have of themselves: what is known of it is kept by it."""
+        ...
+
     def about(self) -> str:
         """Return what a model should know before it uses the tools."""
         ...
