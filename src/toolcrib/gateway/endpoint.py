@@ -21,11 +21,12 @@ from opentelemetry import trace
 
 from toolcrib import __version__
 from toolcrib.concurrency.background import Loop
+from toolcrib.concurrency.lru import LruCache
+from toolcrib.crib import Settings, View
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.gateway.frontends.shared.frontend import (
     Frontend,
-    FrontendOf,
     SettlingFrontend,
     StartedTask,
     ToolDefinition,
@@ -55,6 +56,8 @@ _NOTIFY_TIMEOUT = 5.0
 """Seconds that a client has to accept a notification."""
 _LIST_FRESH = 60_000
 """Milliseconds for which a client may cache a list; clients that listen are notified of changes."""
+_MAX_BY_RULES = 32
+"""Sets of rules whose frontends are cached."""
 _MAX_SCHEMAS = 64
 """Frontends whose schemas with arguments in headers are cached."""
 _Context = ServerRequestContext[Any, Any]
@@ -79,15 +82,19 @@ class McpEndpoint:
         middleware: Sequence[ServerMiddleware[Any]] = (),
         patience: float = _PATIENCE,
         max_held: int = MAX_HELD,
-        frontend_of: FrontendOf | None = None,
+        view: View | None = None,
+        make_frontend: Callable[[View], Frontend] | None = None,
         gateways: Callable[[], dict[str, dict[str, Any]]] = dict,
     ) -> None:
         """Create the server; `name` is of its address, `description` of its toolset.
 
-        `frontend_of` returns the frontend of a principal; without it, all use `frontend`. `gateways` returns
-        the ids of gateways to declare, by which nested gateways find cycles.
+        Where `view` has rules, each principal has a frontend that `make_frontend` makes of its own view; else
+        all use `frontend`. `gateways` returns the ids of gateways to declare, by which nested gateways find
+        cycles.
         """
-        self._frontend_of, self._gateways = frontend_of, gateways
+        self._view, self._make_frontend, self._gateways = view, make_frontend, gateways
+        self._by_rules: LruCache[str, tuple[Settings, Frontend]] = LruCache(_MAX_BY_RULES)
+        """Frontends of principals by the key of their rules, with the settings that they were made of."""
         self.name = name
         self.closed = anyio.Event()
         """Set when the endpoint is closed: its address refuses requests, and running ones may end."""
@@ -244,8 +251,16 @@ class McpEndpoint:
         return f"{self._description} {about}".strip()
 
     def _frontend_seen_by(self, principal: Principal | None) -> Frontend:
-        """Return the frontend of a principal."""
-        return self._frontend if self._frontend_of is None else self._frontend_of(principal, self._frontend)
+        """Return the frontend of a principal; principals with equal rules share one."""
+        rules = None if self._view is None else self._view.rules
+        if self._view is None or self._make_frontend is None or rules is None:
+            return self._frontend
+        key, settings = rules.grants(principal).key, self._view.settings
+        known = self._by_rules.get(key)
+        if known is None or known[0] is not settings:
+            known = settings, self._make_frontend(self._view.seen_by(principal or Principal()))
+            self._by_rules.put(key, known)
+        return known[1]
 
     def _header_schema(self, name: str) -> dict[str, Any] | None:
         """Return the schema of a tool with arguments in headers, which the SDK compares with the body.

@@ -213,6 +213,6 @@ async def test_replies_that_a_server_does_not_take_leave_connections_to_its_call
     with server.serving() as config:
         async with McpServers({"one": config}) as servers:
             assert (await call(servers, "questions")).structured == "here"
-            await until(lambda: server.open >= http_client.MAX_ASIDES)
+            await until(lambda: server.open >= http_client.MAX_NOTIFICATIONS)
             assert (await call(servers, "echo")).structured == "here"
-            assert server.most == http_client.MAX_ASIDES
+            assert server.most == http_client.MAX_NOTIFICATIONS

@@ -110,12 +110,13 @@ class Guard:
 
     def __init__(
         self,
-        app: App,
+        endpoints: App,
+        pages: App,
         current: Callable[[], AccessRules],
         on_limited: Callable[[str], object] = lambda _: None,
     ) -> None:
-        """Wrap an application; `current` returns the rules that hold now."""
-        self._app = app
+        """Guard the endpoints and all other pages; `current` returns the rules that hold now."""
+        self._endpoints, self._pages = endpoints, pages
         self._current = current
         self._on_limited = on_limited
         self._budget = ByteBudget()
@@ -177,7 +178,7 @@ class Guard:
                 self._budget.take(size)
             scope["toolcrib.body"] = request.body
             if request.address is None:
-                await self._app(scope, receive, request.send)
+                await self._pages(scope, receive, request.send)
             else:
                 await self._serve_endpoint(scope, receive, request)
         finally:
@@ -190,7 +191,7 @@ class Guard:
         self._open.add(request)
         try:
             with request.scope:
-                await self._app(scope, receive, request.send)
+                await self._endpoints(scope, receive, request.send)
         finally:
             request.is_answered = True
             if not request.scopes:

@@ -24,7 +24,7 @@ from toolcrib.execution.mcp import Prompt
 from toolcrib.execution.mcp.client_relay import APPS
 from toolcrib.execution.mcp.config import ContentChange, OnContent
 from toolcrib.execution.mcp.content import ContentKind
-from toolcrib.execution.mcp.tool_watcher import mend_name
+from toolcrib.execution.mcp.own_names import mend_name
 from toolcrib.execution.oauth.persons import login_reason
 from toolcrib.gateway.frontends.shared.naming import public_name, split_name
 from toolcrib.gateway.identity.principals import authenticated_principal

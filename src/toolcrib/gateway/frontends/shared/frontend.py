@@ -158,7 +158,3 @@ class TaskFrontend(Protocol):
         `finish` returns the result of the tool, or raises its error.
         """
         ...
-
-
-FrontendOf = Callable[[Principal | None, Frontend], Frontend]
-"""Returns the frontend of a principal, from the frontend for principals without restrictions."""
