@@ -38,7 +38,7 @@ from toolcrib.gateway.identity.principals import (
 )
 from toolcrib.gateway.limits import MAX_STREAMS
 from toolcrib.gateway.passing import PassOn, wire
-from toolcrib.gateway.request.client import RequestClient, set_log_level
+from toolcrib.gateway.request.client import ObtainLogin, RequestClient, set_log_level
 from toolcrib.gateway.request.confirmation_tokens import ConfirmationTokens
 from toolcrib.gateway.request.held import COMPOSED, MAX_HELD, TASK_AFTER, HeldCall, HeldCalls
 from toolcrib.gateway.resources.handlers import ContentHandlers, Declared
@@ -82,6 +82,7 @@ class McpEndpoint:
         middleware: Sequence[ServerMiddleware[Any]] = (),
         patience: float = _PATIENCE,
         max_held: int = MAX_HELD,
+        obtain_login: ObtainLogin | None = None,
         view: View | None = None,
         make_frontend: Callable[[View], Frontend] | None = None,
         gateways: Callable[[], dict[str, dict[str, Any]]] = dict,
@@ -104,7 +105,7 @@ class McpEndpoint:
         self._subscriptions = Subscriptions(self._content, self._bus)
         self._content_changes: dict[ContentChange, None] = {}
         security = security or RequestStateSecurity.ephemeral()
-        self._calls = HeldCalls(ConfirmationTokens(security.ttl), patience, max_held)
+        self._calls = HeldCalls(ConfirmationTokens(security.ttl), patience, max_held, obtain_login)
         self._tasks = TaskHandlers(self._content, self._calls, self._frontend_seen_by)
         self._sessions: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()
         self.connections: WeakValueDictionary[str, Connection] = WeakValueDictionary()

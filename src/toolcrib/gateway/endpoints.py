@@ -15,7 +15,7 @@ from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.frontends.shared.frontend import Frontend
-from toolcrib.gateway.request.login import LoginRequests
+from toolcrib.gateway.request.client import ObtainLogin
 from toolcrib.gateway.resources.handlers import ContentHandlers
 from toolcrib.gateway.results import KeptResults
 
@@ -37,7 +37,7 @@ class Endpoints:
         crib: Crib,
         frontends: Frontends,
         middleware: Sequence[ServerMiddleware[Any]] = (),
-        logins: LoginRequests | None = None,
+        obtain_login: ObtainLogin | None = None,
         *,
         expose: Expose | None = None,
         has_surfaces: bool = True,
@@ -48,11 +48,12 @@ class Endpoints:
             crib: what is served.
             frontends: creates the frontend of a view, by the `expose` of the given settings.
             middleware: wraps each request.
-            logins: requests missing logins of persons.
+            obtain_login: obtains a login of a person that a request needs.
             expose: replaces the `expose` of the settings.
             has_surfaces: whether addresses may choose the frontend.
         """
-        self._crib, self._frontends, self._middleware, self._logins = crib, frontends, middleware, logins
+        self._crib, self._frontends, self._middleware = crib, frontends, middleware
+        self._obtain_login = obtain_login
         self._expose, self._has_surfaces = expose, has_surfaces
         self._security = RequestStateSecurity.ephemeral()
         self._kept = KeptResults()
@@ -133,7 +134,8 @@ class Endpoints:
             frontend,
             name=address.name,
             description=description,
-            content=ContentHandlers(view, self._kept, self._logins),
+            content=ContentHandlers(view, self._kept),
+            obtain_login=self._obtain_login,
             view=view,
             make_frontend=partial(self._make_frontend, address),
             gateways=view.content.servers.declared_gateways,
