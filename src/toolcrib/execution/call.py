@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import Field
 
-from toolcrib.errors import PolicyDeniedError, ToolcribError
+from toolcrib.errors import LoginRequiredError, PolicyDeniedError, ToolcribError, ToolLoginRequiredError
 from toolcrib.execution.policy.rule import Effect, Rule
 from toolcrib.execution.principal import Principal, SubjectToken
 from toolcrib.model.backend import AnyBackend, ToolBackend
@@ -83,6 +83,13 @@ class CallClient(Protocol):
         """Answer its request with the question of a stateless server; return whether that is possible.
 
         It is where its request maps to one request to a server: the client repeats it with the responses.
+        """
+        ...
+
+    async def log_in(self, error: LoginRequiredError | ToolLoginRequiredError) -> bool:
+        """Have the person behind it log in to the server of an error, and return whether they did.
+
+        Otherwise the error has the address of the page for it, if there is one.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -21,11 +22,11 @@ from opentelemetry import trace
 from toolcrib import __version__
 from toolcrib.concurrency.background import Loop
 from toolcrib.concurrency.lru import LruCache
+from toolcrib.crib import Settings, View
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.gateway.frontends.shared.frontend import (
     Frontend,
-    FrontendOf,
     SettlingFrontend,
     StartedTask,
     ToolDefinition,
@@ -37,7 +38,7 @@ from toolcrib.gateway.identity.principals import (
 )
 from toolcrib.gateway.limits import MAX_STREAMS
 from toolcrib.gateway.passing import PassOn, wire
-from toolcrib.gateway.request.client import RequestClient, set_log_level
+from toolcrib.gateway.request.client import ObtainLogin, RequestClient, set_log_level
 from toolcrib.gateway.request.confirmation_tokens import ConfirmationTokens
 from toolcrib.gateway.request.held import COMPOSED, MAX_HELD, TASK_AFTER, HeldCall, HeldCalls
 from toolcrib.gateway.resources.handlers import ContentHandlers, Declared
@@ -55,6 +56,8 @@ _NOTIFY_TIMEOUT = 5.0
 """Seconds that a client has to accept a notification."""
 _LIST_FRESH = 60_000
 """Milliseconds for which a client may cache a list; clients that listen are notified of changes."""
+_MAX_BY_RULES = 32
+"""Sets of rules whose frontends are cached."""
 _MAX_SCHEMAS = 64
 """Frontends whose schemas with arguments in headers are cached."""
 _Context = ServerRequestContext[Any, Any]
@@ -79,15 +82,20 @@ class McpEndpoint:
         middleware: Sequence[ServerMiddleware[Any]] = (),
         patience: float = _PATIENCE,
         max_held: int = MAX_HELD,
-        frontend_of: FrontendOf | None = None,
+        obtain_login: ObtainLogin | None = None,
+        view: View | None = None,
+        make_frontend: Callable[[View], Frontend] | None = None,
         gateways: Callable[[], dict[str, dict[str, Any]]] = dict,
     ) -> None:
         """Create the server; `name` is of its address, `description` of its toolset.
 
-        `frontend_of` returns the frontend of a principal; without it, all use `frontend`. `gateways` returns
-        the ids of gateways to declare, by which nested gateways find cycles.
+        Where `view` has rules, each principal has a frontend that `make_frontend` makes of its own view; else
+        all use `frontend`. `gateways` returns the ids of gateways to declare, by which nested gateways find
+        cycles.
         """
-        self._frontend_of, self._gateways = frontend_of, gateways
+        self._view, self._make_frontend, self._gateways = view, make_frontend, gateways
+        self._by_rules: LruCache[str, tuple[Settings, Frontend]] = LruCache(_MAX_BY_RULES)
+        """Frontends of principals by the key of their rules, with the settings that they were made of."""
         self.name = name
         self.closed = anyio.Event()
         """Set when the endpoint is closed: its address refuses requests, and running ones may end."""
@@ -97,7 +105,7 @@ class McpEndpoint:
         self._subscriptions = Subscriptions(self._content, self._bus)
         self._content_changes: dict[ContentChange, None] = {}
         security = security or RequestStateSecurity.ephemeral()
-        self._calls = HeldCalls(ConfirmationTokens(security.ttl), patience, max_held)
+        self._calls = HeldCalls(ConfirmationTokens(security.ttl), patience, max_held, obtain_login)
         self._tasks = TaskHandlers(self._content, self._calls, self._frontend_seen_by)
         self._sessions: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()
         self.connections: WeakValueDictionary[str, Connection] = WeakValueDictionary()
@@ -107,8 +115,7 @@ class McpEndpoint:
         self._changed = anyio.Event()
         self._is_noted = False
         self._loop: Loop | None = None
-        self._schemas: LruCache[int, tuple[Frontend, dict[str, dict[str, Any]]]] = LruCache(_MAX_SCHEMAS)
-        """Schemas of tools with arguments in headers, by the id of the frontend."""
+        self._find_marked_schemas = lru_cache(_MAX_SCHEMAS)(_marked_schemas)
         self._announced: dict[int, tuple[Frontend, tuple[ToolDefinition, ...]]] = {}
         """The tools last shown to clients, by the id of the frontend."""
         self._note_shown(frontend)
@@ -217,7 +224,7 @@ class McpEndpoint:
 
     async def _notify_changes(self) -> None:
         """Notify the clients whose visible tools or content have changed."""
-        self._schemas.clear()
+        self._find_marked_schemas.cache_clear()
         before, self._announced = self._announced, {}
         changes, self._content_changes = self._content_changes, {}
 
@@ -245,24 +252,23 @@ class McpEndpoint:
         return f"{self._description} {about}".strip()
 
     def _frontend_seen_by(self, principal: Principal | None) -> Frontend:
-        """Return the frontend of a principal."""
-        return self._frontend if self._frontend_of is None else self._frontend_of(principal, self._frontend)
+        """Return the frontend of a principal; principals with equal rules share one."""
+        rules = None if self._view is None else self._view.rules
+        if self._view is None or self._make_frontend is None or rules is None:
+            return self._frontend
+        key, settings = rules.grants(principal).key, self._view.settings
+        known = self._by_rules.get(key)
+        if known is None or known[0] is not settings:
+            known = settings, self._make_frontend(self._view.seen_by(principal or Principal()))
+            self._by_rules.put(key, known)
+        return known[1]
 
     def _header_schema(self, name: str) -> dict[str, Any] | None:
         """Return the schema of a tool with arguments in headers, which the SDK compares with the body.
 
         A tool that is hidden from the principal of the request has none.
         """
-        frontend = self._frontend_seen_by(authenticated_principal())
-        key = id(frontend)  # unique while the frontend is stored
-        known = self._schemas.get(key)
-        if known is None:
-            tools = map(wire, frontend.tools())
-            schemas = {tool["name"]: tool["inputSchema"] for tool in tools}
-            headed = {name: schema for name, schema in schemas.items() if x_mcp_header_map(schema)}
-            known = frontend, headed
-            self._schemas.put(key, known)
-        return known[1].get(name)
+        return self._find_marked_schemas(self._frontend_seen_by(authenticated_principal())).get(name)
 
     async def _register_session(self, context: _Context, _: mcp_types.NotificationParams) -> None:
         connection = connection_of(context.session)
@@ -365,6 +371,12 @@ class McpEndpoint:
             authenticated_principal() is None and self._frontend_seen_by(client.principal) is self._frontend
         )
         return answer if is_same or "cacheScope" not in answer else answer | {"cacheScope": "private"}
+
+
+def _marked_schemas(frontend: Frontend) -> dict[str, dict[str, Any]]:
+    """Return the schemas of the tools with arguments in headers, by the names of the tools."""
+    schemas = {tool["name"]: tool["inputSchema"] for tool in map(wire, frontend.tools())}
+    return {name: schema for name, schema in schemas.items() if x_mcp_header_map(schema)}
 
 
 def _input_params(context: _Context, params: Any) -> mcp_types.InputResponseRequestParams | None:

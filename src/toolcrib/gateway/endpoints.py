@@ -1,6 +1,7 @@
 """The endpoints of a gateway: for all tools and for each toolset, with the frontend that each shows."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -8,15 +9,13 @@ from anyio.abc import TaskGroup
 from mcp.server.context import ServerMiddleware
 from mcp.server.request_state import RequestStateSecurity
 
-from toolcrib.concurrency.lru import LruCache
 from toolcrib.crib import Crib, GatewaySettings, Settings, ToolsetSettings, View
 from toolcrib.crib.config.gateway import Expose
-from toolcrib.execution import Principal
 from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.endpoint import McpEndpoint
-from toolcrib.gateway.frontends.shared.frontend import Frontend, FrontendOf
-from toolcrib.gateway.request.login import LoginRequests
+from toolcrib.gateway.frontends.shared.frontend import Frontend
+from toolcrib.gateway.request.client import ObtainLogin
 from toolcrib.gateway.resources.handlers import ContentHandlers
 from toolcrib.gateway.results import KeptResults
 
@@ -24,8 +23,6 @@ Frontends = Callable[[View, GatewaySettings, KeptResults], Frontend]
 """Creates the frontend of a view."""
 _Shown = tuple[GatewaySettings, ToolsetSettings | None, object]
 """The settings of the gateway, the toolset and the policy that an endpoint was created with."""
-_MAX_CACHED = 32
-"""Sets of rules whose frontends are cached."""
 
 
 class Endpoints:
@@ -40,7 +37,7 @@ class Endpoints:
         crib: Crib,
         frontends: Frontends,
         middleware: Sequence[ServerMiddleware[Any]] = (),
-        logins: LoginRequests | None = None,
+        obtain_login: ObtainLogin | None = None,
         *,
         expose: Expose | None = None,
         has_surfaces: bool = True,
@@ -51,11 +48,12 @@ class Endpoints:
             crib: what is served.
             frontends: creates the frontend of a view, by the `expose` of the given settings.
             middleware: wraps each request.
-            logins: requests missing logins of persons.
+            obtain_login: obtains a login of a person that a request needs.
             expose: replaces the `expose` of the settings.
             has_surfaces: whether addresses may choose the frontend.
         """
-        self._crib, self._frontends, self._middleware, self._logins = crib, frontends, middleware, logins
+        self._crib, self._frontends, self._middleware = crib, frontends, middleware
+        self._obtain_login = obtain_login
         self._expose, self._has_surfaces = expose, has_surfaces
         self._security = RequestStateSecurity.ephemeral()
         self._kept = KeptResults()
@@ -108,13 +106,17 @@ class Endpoints:
         if self._shown.get(address) == shown:
             return
         view = self._crib if toolset is None else self._crib.view(toolset)
-        frontend = self._frontends(view, self._settings_of(address, settings), self._kept)
+        frontend = self._make_frontend(address, view)
         description = "" if toolset is None else toolset.description
         if address in self._here:
             self._here[address].replace(frontend, description)
         else:
             self._here[address] = self._make_endpoint(address, view, frontend, description)
         self._shown[address] = shown
+
+    def _make_frontend(self, address: EndpointAddress, view: View) -> Frontend:
+        """Make what clients of an endpoint see of a view, by the settings that hold now."""
+        return self._frontends(view, self._settings_of(address, self._crib.settings), self._kept)
 
     def _settings_of(self, address: EndpointAddress, settings: Settings) -> GatewaySettings:
         """Return the settings of an endpoint, with the `expose` of its address."""
@@ -132,8 +134,10 @@ class Endpoints:
             frontend,
             name=address.name,
             description=description,
-            content=ContentHandlers(view, self._kept, self._logins),
-            frontend_of=self._frontends_by_rules(address, view),
+            content=ContentHandlers(view, self._kept),
+            obtain_login=self._obtain_login,
+            view=view,
+            make_frontend=partial(self._make_frontend, address),
             gateways=view.content.servers.declared_gateways,
             security=self._security,
             middleware=self._middleware,
@@ -141,24 +145,6 @@ class Endpoints:
         if self._tasks is not None:
             self._tasks.start_soon(_run_endpoint, endpoint)
         return endpoint
-
-    def _frontends_by_rules(self, address: EndpointAddress, view: View) -> FrontendOf:
-        """Return a function for the frontend of a principal; principals with equal rules share one."""
-        made: LruCache[str, tuple[Settings, Frontend]] = LruCache(_MAX_CACHED)
-
-        def find_frontend(principal: Principal | None, everything: Frontend) -> Frontend:
-            rules, settings = view.rules, view.settings
-            if rules is None:
-                return everything
-            key = rules.grants(principal).key
-            known = made.get(key)
-            if known is None or known[0] is not settings:
-                own = view.seen_by(principal or Principal())
-                known = settings, self._frontends(own, self._settings_of(address, settings), self._kept)
-                made.put(key, known)
-            return known[1]
-
-        return find_frontend
 
     async def run(self, started: anyio.Event) -> None:
         """Run all endpoints, which notify their clients of changes, until cancelled."""

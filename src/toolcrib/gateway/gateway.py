@@ -17,7 +17,7 @@ from toolcrib.execution import Middleware, Observer, Policy, Principal
 from toolcrib.execution.audit import AuditStatus
 from toolcrib.gateway.addresses import EndpointAddress, Surface
 from toolcrib.gateway.app.connect import LoginPages
-from toolcrib.gateway.app.rules import AccessRules
+from toolcrib.gateway.app.guard import AccessRules
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints, Frontends
 from toolcrib.gateway.frontends.auto import AutoTools
@@ -97,13 +97,10 @@ class Gateway:
         self._mark = mark_of(config) if isinstance(config, str | PathLike) else None
         self._address: str | None = None
         self.logins = LoginPages(lambda: self.crib.settings, self._browsers_address, environ)
-        middlewares, asking = middleware, LoginRequests(self.logins)
-        if isinstance(middleware, Sequence):  # the crib refuses anything else
-            middlewares = (*middleware, asking)
         self.crib = Crib(
             load(config),
             policy=policy,
-            middleware=middlewares,
+            middleware=middleware,
             observers=(self._metrics, *observers),
             environ=environ,
             on_input=relay_input,
@@ -121,7 +118,7 @@ class Gateway:
             self.crib,
             frontends or _make_frontend,
             (self._metrics, limits),
-            asking,
+            LoginRequests(self.logins).obtain,
             expose=expose,
             has_surfaces=frontends is None,
         )

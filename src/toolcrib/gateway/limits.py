@@ -9,6 +9,7 @@ import mcp_types
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import to_json
 
 from toolcrib.gateway.identity.principals import Account, account_of, principal_of
@@ -67,25 +68,29 @@ class ClientLimits:
         self._on_limited = on_limited
         self._in_flight: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
         self._streams: Counter[Account | None] = Counter()
-        self._budget = ByteBudget()
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Pass a message on, or refuse it."""
         if ctx.method in _STORED and len(to_json(ctx.params)) > MAX_ABOUT:
             raise self._refuse("client_info", f"{ctx.method!r} may say {MAX_ABOUT:,} bytes")
+        if ctx.method == _LISTEN:
+            return await self._pass_listen(ctx, call_next)
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:  # there is no session
+            return await call_next(ctx)
+        return await self._pass_in_session(ctx, call_next)
+
+    async def _pass_in_session(
+        self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
+    ) -> HandlerResult:
+        """Pass on a message of a session, if few enough of its requests wait for their answers."""
         connection = connection_of(ctx.session)
         waiting = self._in_flight.get(connection, 0)
         if waiting >= MAX_IN_FLIGHT:
             raise self._refuse("in_flight", f"{waiting} requests of this session are not answered yet")
-        size = 0 if ctx.request is None else len(ctx.request.scope.get("toolcrib.body", b""))
-        if size > LARGE_REQUEST and not self._budget.take(size):
-            raise self._refuse("request_bytes", "too many large requests run at once; try again later")
         self._in_flight[connection] = waiting + 1
         try:
-            return await (self._pass_listen(ctx, call_next) if ctx.method == _LISTEN else call_next(ctx))
+            return await call_next(ctx)
         finally:
-            if size > LARGE_REQUEST:
-                self._budget.give_back(size)
             self._in_flight[connection] -= 1
 
     async def _pass_listen(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:

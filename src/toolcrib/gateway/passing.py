@@ -49,7 +49,8 @@ class PassOn:
         """Answer a request whose result is relayed; pass any other on."""
         method, version = ctx.method, ctx.protocol_version
         handler = self._server.get_request_handler(method) if method in _RELAYED else None
-        if handler is None or not connection_of(ctx.session).initialize_accepted:
+        has_begun = version == _STATELESS or connection_of(ctx.session).initialize_accepted
+        if handler is None or not has_begun:
             given = await call_next(ctx)
             if method == "initialize" and isinstance(given, dict) and (extensions := self._extensions()):
                 return given | {"capabilities": given.get("capabilities", {}) | {"extensions": extensions}}

@@ -9,13 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laws import law
 
-from toolcrib.execution.mcp.tool_watcher import (
-    ToolListing,
-    all_definitions,
-    mend_name,
-    own_name,
-    read_definitions,
-)
+from toolcrib.execution.mcp.own_names import mend_name, own_name
+from toolcrib.execution.mcp.tool_watcher import ToolListing, all_definitions, read_definitions
 from toolcrib.model import McpBackend, Tool
 from toolcrib.model.toolid import name_fault
 

@@ -291,7 +291,9 @@ def test_settings_that_would_not_be_safe_are_refused(auth: dict[str, Any]) -> No
 def named(**more: Any) -> Identities:
     digest = hashlib.sha256(b"of-ann").hexdigest()
     settings = GatewaySettings(tokens={"ann": {"hash": f"sha256:{digest}", **more}})
-    return Identities.of(settings, "shared")
+    found = Identities.of(settings, "shared")
+    assert found is not None
+    return found
 
 
 async def test_a_named_token_names_its_owner_and_the_shared_one_nobody() -> None:
@@ -314,8 +316,8 @@ async def test_a_named_token_may_end_and_may_be_for_some_endpoints() -> None:
         assert (refusal.status, refusal.text) == (403, "the token 'ann' is for other endpoints: /mcp/office")
 
 
-async def test_without_any_setting_nobody_is_asked() -> None:
-    assert await Identities.of(GatewaySettings(), None).identify(None) is None
+def test_without_any_setting_nobody_is_asked() -> None:
+    assert Identities.of(GatewaySettings(), None) is None
 
 
 def test_clients_are_told_where_to_log_in() -> None:

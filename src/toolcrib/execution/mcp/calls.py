@@ -36,8 +36,8 @@ from toolcrib.execution.call import Answer, Call
 from toolcrib.execution.mcp.client_relay import LOG_LEVELS, TASKS, RelayedCall
 from toolcrib.execution.mcp.connection import Connection
 from toolcrib.execution.mcp.errors import call_failure, is_closed
+from toolcrib.execution.mcp.own_names import own_name
 from toolcrib.execution.mcp.results import TASK, describe_failure, result_size, result_value, task_ttl_ms
-from toolcrib.execution.mcp.tool_watcher import own_name
 from toolcrib.execution.mcp.upstream import Upstream
 from toolcrib.execution.oauth.persons import login_reason
 from toolcrib.model.tool import Tool
@@ -217,7 +217,7 @@ async def call_tool(upstream: Upstream, call: Call) -> Raw:
         ToolError: as the contract of executors has it.
     """
     tool, is_reconnected = call.tool, False
-    async with upstream.slot(call.principal):
+    async with upstream.slot(call.context.principal):
         while True:
             try:
                 used, connection = await upstream.connect_for(call.context.client, call.deadline)
@@ -243,9 +243,7 @@ async def _call_once(upstream: Upstream, connection: Connection, call: Call, too
     if ends < call.deadline:  # else the caller cancels it before
         scope = anyio.CancelScope(deadline=ends)
         running.pause = PausableDeadline(scope).pause
-    name = own_name(tool)
-    headers = connection.call_headers(name, tool.shared("input_schema"), call.args)
-    params = {"name": name, "arguments": call.args}
+    params, headers = connection.describe_call(tool, call.args)
     with scope or nullcontext():
         result = await send_request(upstream, connection, running, "tools/call", params, headers)
         if result.get("resultType") == TASK:

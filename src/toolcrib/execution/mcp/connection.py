@@ -33,6 +33,7 @@ from toolcrib.execution.mcp.config import ChangeKind, ServerConfig
 from toolcrib.execution.mcp.errors import is_lost_session
 from toolcrib.execution.mcp.gateways import CLIENT_NAME, declared_gateways
 from toolcrib.execution.mcp.negotiation import negotiate
+from toolcrib.execution.mcp.own_names import own_name
 from toolcrib.execution.mcp.transport.dispatcher import Dispatcher, OnAsked, TransportStreams
 from toolcrib.execution.mcp.transport.http import http_transport, sse_transport
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
@@ -40,6 +41,7 @@ from toolcrib.execution.mcp.transport.process import StderrTail
 from toolcrib.execution.mcp.transport.stdio import stdio_transport
 from toolcrib.execution.oauth.bearer import bearer_auth
 from toolcrib.execution.oauth.persons import Person
+from toolcrib.model.tool import Tool
 from toolcrib.redaction import KnownSecrets
 
 Streams = AbstractAsyncContextManager[TransportStreams]
@@ -151,7 +153,8 @@ class Connection:
             CLIENT_INFO_META_KEY: _CLIENT.model_dump(by_alias=True, mode="json", exclude_none=True),
             CLIENT_CAPABILITIES_META_KEY: _INPUT_CAPABILITIES if asks else {},
         }
-        self._header_maps: dict[str, tuple[Any, dict[tuple[str, ...], str]]] = {}
+        self._called: dict[str, _CalledTool] = {}
+        """The tools that were called, by name, as they were defined then."""
 
     @property
     def gone(self) -> bool:
@@ -190,14 +193,28 @@ class Connection:
             method, params, {"headers": sent_headers, "on_progress": on_progress}
         )
 
-    def call_headers(self, name: str, schema: dict[str, Any], args: dict[str, Any]) -> dict[str, str] | None:
-        """Return the HTTP headers of a call: the tool, and the arguments that its schema marks so."""
+    def describe_call(self, tool: Tool, args: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str] | None]:
+        """Return the parameters of a call, and its HTTP headers: the tool, and arguments that it marks so."""
+        called = self._called.get(tool.name)
+        if called is None or called.tool is not tool:
+            marked = x_mcp_header_map(tool.shared("input_schema")) if self.has_call_headers else {}
+            called = self._called[tool.name] = _CalledTool(tool, own_name(tool), marked)
+        params = {"name": called.name, "arguments": args}
         if not self.has_call_headers:
-            return None
-        known = self._header_maps.get(name)
-        if known is None or known[0] is not schema:
-            known = self._header_maps[name] = (schema, x_mcp_header_map(schema))
-        return {MCP_NAME_HEADER: encode_header_value(name)} | mcp_param_headers(known[1], args)
+            return params, None
+        headers = {MCP_NAME_HEADER: encode_header_value(called.name)}
+        return params, headers | mcp_param_headers(called.marked, args)
+
+
+@dataclass(frozen=True, slots=True)
+class _CalledTool:
+    """What every call of a tool says, while its definition stays the same."""
+
+    tool: Tool
+    name: str
+    """What its server calls it."""
+    marked: dict[tuple[str, ...], str]
+    """The headers of the arguments that its schema marks, by their paths."""
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ import logging
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from contextlib import nullcontext
 from contextvars import Context
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from toolcrib.errors import (
     MissingExtraError,
     NoBackendError,
     ServerUnavailableError,
+    ToolLoginRequiredError,
     ValidationError,
 )
 from toolcrib.execution.call import Answer, Call, CallContext
@@ -44,6 +46,7 @@ from toolcrib.model.tool import Tool
 from toolcrib.redaction import host_of
 
 if TYPE_CHECKING:
+    from toolcrib.execution.mcp.calls import Raw
     from toolcrib.execution.mcp.tool_watcher import ToolListWatcher
     from toolcrib.execution.mcp.upstream import Upstream
 
@@ -332,15 +335,32 @@ class McpServers:
                 measure(call.args)  # the SDK would send null for NaN, and a list for a set
         except ValidationError as error:
             raise InputValidationError(error.problems, tool_id=call.tool_id) from error
-        from toolcrib.execution.mcp.calls import call_tool, read_answer, unsent  # noqa: PLC0415 - needs the extra
+        from toolcrib.execution.mcp.calls import call_tool, read_answer  # noqa: PLC0415 - needs the extra
 
-        if upstream.is_personal:
+        result = await (
+            self._call_as_person(upstream, call) if upstream.is_personal else call_tool(upstream, call)
+        )
+        return read_answer(call, result, self.max_result_bytes)
+
+    async def _call_as_person(self, upstream: "Upstream", call: Call) -> "Raw":
+        """Return the raw result of a call with the account of its caller, who may have to log in first."""
+        from toolcrib.execution.mcp.calls import call_tool, unsent  # noqa: PLC0415 - needs the extra
+
+        async def attempt() -> "Raw":
             try:
-                upstream = self._persons.find(upstream.name, upstream.config, call.context)
+                own = self._persons.find(upstream.name, upstream.config, call.context)
             except ServerUnavailableError as error:
                 raise unsent(call, error) from error
-        result = await call_tool(upstream, call)
-        return read_answer(call, result, self.max_result_bytes)
+            return await call_tool(own, call)
+
+        try:
+            return await attempt()
+        except ToolLoginRequiredError as error:
+            client = call.context.client
+            with call.pause() if call.pause else nullcontext():
+                if client is None or not await client.log_in(error):
+                    raise
+        return await attempt()
 
     def _require_upstream(self, call: Call) -> "Upstream":
         absent = self.missing(call.backend)

@@ -1,10 +1,8 @@
 """Lists a server's tools, and keeps the list current while a connection lives."""
 
 import logging
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from time import monotonic
 from typing import Any
 
@@ -21,9 +19,9 @@ from toolcrib.execution.mcp.connection import Connection
 from toolcrib.execution.mcp.errors import reason_of
 from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness
 from toolcrib.execution.mcp.gateways import GatewayLoopError, declared_gateways
+from toolcrib.execution.mcp.own_names import OWN_NAME, mend_name
 from toolcrib.execution.mcp.transport.lines import MAX_LEVELS, TOO_DEEP
 from toolcrib.model.tool import Tool
-from toolcrib.model.toolid import MAX_NAME_LENGTH, name_fault
 from toolcrib.version import Version
 
 _MAX_PAGES = 1_000
@@ -32,13 +30,9 @@ _MAX_SIZE = 256 * 2**20
 """How many characters the definitions of one listing may have."""
 _SLICE = 0.01
 """Seconds that definitions are looked at before others have their turn in the loop."""
-OWN_NAME = "toolcrib.name"
-"""The key of `_meta` under which a tool of a mended name keeps what its server calls it."""
 
 Page = Callable[[str | None], Awaitable[dict[str, Any]]]
 """Asks a server for the page of its tools that a cursor stands for."""
-_FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")
-_DIGEST = 8
 _log = logging.getLogger(__name__)
 _GATHER = 0.05
 """Seconds to wait after a change for those that come with it."""
@@ -109,6 +103,7 @@ async def read_definitions(
     With `has_headers`, arguments are also sent in headers that their schema names, which must be valid.
 
     >>> import anyio
+    >>> from toolcrib.execution.mcp.own_names import own_name
     >>> definitions = [{"name": "a b", "inputSchema": {}}, {"name": "c"}]
     >>> catalogue = anyio.run(read_definitions, definitions, "files")
     >>> catalogue.tools[0].id.name, own_name(catalogue.tools[0])
@@ -165,30 +160,6 @@ def _is_version(version: Any) -> bool:
     except InvalidVersionError:
         return False
     return True
-
-
-def own_name(tool: Tool) -> str:
-    """Return what the server of a tool calls it."""
-    name = (tool.shared("meta") or {}).get(OWN_NAME)
-    return name if isinstance(name, str) and mend_name(name) == tool.name else tool.name
-
-
-def mend_name(name: str) -> str:
-    """Return a name that a tool id can carry: the same one, if it can.
-
-    A mended name ends in a hash of the whole one, so that two are never mended into the same, and the same
-    one always into the same.
-
-    >>> mend_name("create_issue")
-    'create_issue'
-    >>> mend_name("créer un ticket"), mend_name("créer/un/ticket")
-    ('cr_er_un_ticket-eebac1f5', 'cr_er_un_ticket-e86ec33e')
-    """
-    if not name_fault(name):
-        return name
-    digest = sha256(name.encode(errors="surrogatepass")).hexdigest()[:_DIGEST]
-    plain = _FOREIGN.sub("_", name)[: MAX_NAME_LENGTH - _DIGEST - 1]
-    return f"{plain}-{digest}"
 
 
 class _Round:

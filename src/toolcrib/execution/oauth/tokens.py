@@ -77,6 +77,8 @@ class ServerTokens:
         self._vault = vault
         self._server, self._url, self._owner = server, url, owner
         self._auth = auth
+        self._is_program = owner is None and auth.mode in {"client_credentials", "exchange"}
+        """Whether the program itself has the access, so that nobody logs in."""
         self._clock = clock
         self._lock = anyio.Lock()
         self._failure: tuple[float, str | None, RefusedError] | None = None
@@ -139,10 +141,6 @@ class ServerTokens:
         wanted = tuple(dict.fromkeys((*login.wanted_scopes, *scopes)))
         if wanted != login.wanted_scopes:
             await to_thread.run_sync(self._vault.put, login.replace(wanted_scopes=wanted))
-
-    @property
-    def _is_program(self) -> bool:
-        return self._owner is None and self._auth.mode in {"client_credentials", "exchange"}
 
     def _stored(self) -> StoredLogin | None:
         login = self._vault.get(self._server, self._url, self._owner)

@@ -95,7 +95,9 @@ class LoginVault:
         self.folder = data_folder(environ) / "vault"
         self.path = self.folder / "logins.json"
         self._stamp: tuple[int, int, int] | None = None
-        self._parse_document: dict[str, Any] = {}
+        self._document: dict[str, Any] = {}
+        self._entries: dict[str, str] = {}
+        """The sealed logins of the document, by id."""
         self._opened: dict[str, StoredLogin] = {}
         self._cipher: tuple[_KeySource, AESGCM, str] | None = None
 
@@ -106,6 +108,8 @@ class LoginVault:
             VaultError: it is sealed with another key, or cannot be read.
         """
         self._read()
+        if not self._entries:
+            return None
         name = login_id(server, url, owner)
         known = self._opened.get(name)
         if known is None and name in self._entries:
@@ -152,17 +156,13 @@ class LoginVault:
         self._change(lambda document: document["entries"].pop(name, None))
         return True
 
-    @property
-    def _entries(self) -> dict[str, str]:
-        return dict(self._parse_document.get("entries", {}))
-
     def _change(self, change: Callable[[dict[str, Any]], Any]) -> None:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_ours(self.folder)
             with lock_path(self.folder):
                 self._read()
-                document = {**self._parse_document, "version": _VERSION, "entries": self._entries}
+                document = {**self._document, "version": _VERSION, "entries": dict(self._entries)}
                 change(document)
                 content = json.dumps(document, indent=1).encode()
                 replace_file(self.path, content, rights=0o600, like=self.path)
@@ -191,20 +191,21 @@ class LoginVault:
                 self.path.replace(aside)
             _log.warning("the vault of logins was damaged, and is moved to %s; log in again", aside)
             stamp, document = None, {}
-        self._stamp, self._parse_document, self._opened = stamp, document, {}
+        self._stamp, self._document, self._opened = stamp, document, {}
+        self._entries = document.get("entries", {})
 
     def _require_key(self) -> tuple[_KeySource, AESGCM, str]:
         """Return the key of the file, which is made where nothing is sealed yet."""
         source, cipher, mark = self._key(make=not self._entries)
-        if self._entries and self._parse_document["key"] != mark:
-            advice = _ADVICE.get(self._parse_document.get("keyFrom", ""), _ADVICE["environment"])
+        if self._entries and self._document["key"] != mark:
+            advice = _ADVICE.get(self._document.get("keyFrom", ""), _ADVICE["environment"])
             reason = f"it is sealed with another key than that of the {source}; {advice}, or move it away"
             raise VaultError(str(self.path), f"{reason} and log in again")
         return source, cipher, mark
 
     def _unseal(self, name: str) -> StoredLogin:
         try:
-            raw = base64.b64decode(self._parse_document["entries"][name], validate=True)
+            raw = base64.b64decode(self._document["entries"][name], validate=True)
             cipher = self._require_key()[1]
             text = cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], name.encode())
             return StoredLogin.from_json(text)
@@ -232,7 +233,7 @@ class LoginVault:
             if file.exists():
                 _check_ours(self.folder)
                 return "file", _decode_key(_read_own_file(file))
-            made_before = self._parse_document.get("keyFrom") if self._entries else None
+            made_before = self._document.get("keyFrom") if self._entries else None
             in_file = made_before == "file"
             key = None if in_file else _read_keyring(str(self.folder), make=make and made_before is None)
             if key is not None:

@@ -15,7 +15,7 @@ from toolcrib.execution.mcp.gateways import EXPOSE_ALL, EXPOSE_HEADER
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.app.asgi import CLOSE, OpenRequest, Receive, Scope, Send, reply, send_bytes
 from toolcrib.gateway.app.connect import CONNECT, LoginPages
-from toolcrib.gateway.app.rules import AccessRules
+from toolcrib.gateway.app.guard import AccessRules
 from toolcrib.gateway.app.sessions import SessionManager
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints
@@ -89,17 +89,40 @@ class HttpApp:
 
     def __init__(self, gateway: Served, tasks: TaskGroup) -> None:
         self._gateway, self._tasks = gateway, tasks
-        self._managers: dict[McpEndpoint, SessionManager] = {}
+        self._managers: dict[EndpointAddress, SessionManager] = {}
+        """The session manager of each endpoint that was used; of a closed one, until it is used again."""
+        self._running: set[SessionManager] = set()
+        """All that run; the sessions of a closed endpoint continue until their calls have ended."""
         self._starting = anyio.Lock()
         self._closing = False
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+    async def answer_mcp(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request to an endpoint."""
+        request: OpenRequest = scope["toolcrib.request"]
+        address = request.address or EndpointAddress()
+        if self._closing and _starts_work(scope):
+            await reply(send, 503, "the gateway is stopping", CLOSE)
+            return
+        if address.surface is None and request.headers.get(_EXPOSE) == EXPOSE_ALL:
+            passthrough = EndpointAddress(address.toolset, EXPOSE_ALL)  # another toolcrib wants the tools
+            address = passthrough if self._gateway.endpoints.has(passthrough) else address
+        manager = self._managers.get(address)
+        if manager is None or manager.closed.is_set():
+            manager = await self._start_manager(address)
+        session = request.headers.get(_SESSION)
+        if session is not None and (manager is None or not manager.has(session)):
+            others = (each for each in self._running if each.address == address and each.has(session))
+            manager = next(others, manager)
+        if manager is None:
+            await reply(send, 404, f"there is no toolset {address.name[:100]!r} here")
+        else:
+            await manager.handle_request(scope, receive, send)
+
+    async def answer_page(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as of ASGI
+        """Answer a request to any other path."""
         path: str = scope["path"]
         request: OpenRequest = scope["toolcrib.request"]
-        if request.address is not None:
-            await self._answer_mcp(request.address, request, scope, receive, send)
-        elif scope["method"] not in {"GET", "HEAD"}:
+        if scope["method"] not in {"GET", "HEAD"}:
             await reply(send, 405, "only GET is answered here", [(b"allow", b"GET, HEAD")])
         elif path.startswith(CONNECT):
             await self._gateway.logins.answer(scope, send)
@@ -119,44 +142,31 @@ class HttpApp:
     async def wait_answered(self) -> None:
         """Refuse new requests, and wait until all others are answered, except subscription streams."""
         self._closing = True
-        for manager in list(self._managers.values()):
+        for manager in list(self._running):
             await manager.wait_answered()
 
     async def end(self) -> None:
         """End all sessions with their running requests."""
         self._closing = True
-        for manager in list(self._managers.values()):
+        for manager in list(self._running):
             await manager.end()
 
-    async def _answer_mcp(
-        self, address: EndpointAddress, request: OpenRequest, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        if self._closing and _starts_work(scope):
-            await reply(send, 503, "the gateway is stopping", CLOSE)
-            return
-        endpoints = self._gateway.endpoints
-        if address.surface is None and request.headers.get(_EXPOSE) == EXPOSE_ALL:
-            passthrough = EndpointAddress(address.toolset, EXPOSE_ALL)  # another toolcrib wants the tools
-            address = passthrough if endpoints.has(passthrough) else address
-        manager, session = None, request.headers.get(_SESSION, "")
-        for closing, each in self._managers.items():  # whose sessions continue until their calls have ended
-            if closing.closed.is_set() and closing.name == address.name and each.has(session):
-                manager = each
-        endpoint = endpoints.find(address) if manager is None else None
-        if endpoint is not None:
-            manager = self._managers.get(endpoint) or await self._start_manager(endpoint)
-        if manager is None:
-            await reply(send, 404, f"there is no toolset {address.name[:100]!r} here")
-        else:
-            await manager.handle_request(scope, receive, send)
-
-    async def _start_manager(self, endpoint: McpEndpoint) -> SessionManager:
+    async def _start_manager(self, address: EndpointAddress) -> SessionManager | None:
+        """Return the session manager of an endpoint, started if needed; None if there is no endpoint."""
         async with self._starting:
-            if endpoint not in self._managers:
-                self._managers[endpoint] = await self._tasks.start(self._run_manager, endpoint)
-            return self._managers[endpoint]
+            known = self._managers.get(address)
+            if known is not None and not known.closed.is_set():
+                return known
+            endpoint = self._gateway.endpoints.find(address)
+            if endpoint is None:
+                return None
+            manager: SessionManager = await self._tasks.start(self._run_manager, address, endpoint)
+            self._managers[address] = manager
+            return manager
 
-    async def _run_manager(self, endpoint: McpEndpoint, *, task_status: TaskStatus[SessionManager]) -> None:
+    async def _run_manager(
+        self, address: EndpointAddress, endpoint: McpEndpoint, *, task_status: TaskStatus[SessionManager]
+    ) -> None:
         """Run the sessions of an endpoint until it is closed, and until its running requests have ended."""
         settings = self._gateway.settings
         manager = SessionManager(
@@ -165,8 +175,10 @@ class HttpApp:
             session_idle_timeout=settings.session_timeout,
             max_sessions=settings.sessions,
         )
+        manager.address, manager.closed = address, endpoint.closed
         manager.on_limited, manager.connections = self._gateway.limited, endpoint.connections
         manager.on_request = endpoint.refresh_principal
+        self._running.add(manager)
         try:
             async with manager.run():
                 task_status.started(manager)
@@ -174,7 +186,9 @@ class HttpApp:
                 await manager.wait_answered(settings.shutdown_timeout)
                 await manager.end()
         finally:
-            self._managers.pop(endpoint, None)
+            self._running.discard(manager)
+            if self._managers.get(address) is manager:
+                del self._managers[address]
 
     async def _send_readiness(self, request: OpenRequest, scope: Scope, send: Send) -> None:
         missing = self._gateway.unready()
@@ -201,11 +215,13 @@ class HttpApp:
     async def _send_metadata(self, path: str, send: Send) -> None:
         """Send the protected resource metadata of an endpoint (RFC 9728)."""
         identities = self._gateway.rules().identities
-        base = urlsplit(identities.resource()).path.rstrip("/")
-        below = path.removeprefix(base).strip("/") if path.startswith(base) or not path else None
-        address = None if below is None else EndpointAddress.of_path(f"/mcp/{below}")
-        known = address is not None and self._gateway.endpoints.has(address)
-        found = identities.metadata(address) if address is not None and known else None
+        found = None
+        if identities is not None:
+            base = urlsplit(identities.resource()).path.rstrip("/")
+            below = path.removeprefix(base).strip("/") if path.startswith(base) or not path else None
+            address = None if below is None else EndpointAddress.of_path(f"/mcp/{below}")
+            if address is not None and self._gateway.endpoints.has(address):
+                found = identities.metadata(address)
         if found is None:
             await reply(send, 404, "nobody logs in here")
         else:

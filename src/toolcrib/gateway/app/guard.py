@@ -1,17 +1,22 @@
 """Checks every HTTP request before it is served: host, origin, token, size."""
 
+import ipaddress
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import urlsplit
 
 import anyio
 from mcp.server.auth.middleware.auth_context import auth_context_var
 
+from toolcrib.crib.config.gateway import GatewaySettings, own_names
 from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp.gateways import EXPOSE_HEADER
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.app.asgi import CLOSE, TOO_LARGE, App, Headers, OpenRequest, Receive, Scope, Send, reply
 from toolcrib.gateway.app.connect import CONNECT
-from toolcrib.gateway.app.rules import AccessRules
-from toolcrib.gateway.identity.identities import METADATA, Refusal
+from toolcrib.gateway.identity.identities import METADATA, Identities, Refusal
 from toolcrib.gateway.identity.principals import known_user
 from toolcrib.gateway.limits import LARGE_REQUEST, ByteBudget
 
@@ -39,6 +44,65 @@ _RECHECK = 1.0
 """Seconds between two checks of the tokens of requests that are being answered."""
 _DIGITS = 20
 """More digits than any real size has."""
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:/@?#\s]+))(?::(\d{1,5}))?")
+_ORIGIN = re.compile(r"(https?)://(.+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRules:
+    """The access rules of some settings; created once for each version of them."""
+
+    settings: GatewaySettings
+    hosts: frozenset[str]
+    """Allowed host names, without a port, or with the only one that is allowed."""
+    origins: frozenset[str]
+    any_origin: bool
+    identities: Identities | None
+    """Identifies principals by their tokens; None if requests need none."""
+
+    @classmethod
+    def of(
+        cls,
+        settings: GatewaySettings,
+        token: str | None,
+        bound: str = "127.0.0.1",
+        former: "AccessRules | None" = None,
+    ) -> Self:
+        """Return the rules of settings for an address; keys that the former rules fetched are kept."""
+        own = () if bound in {"0.0.0.0", "::", ""} else (bound,)  # noqa: S104 - compared, not bound to
+        public = urlsplit(settings.public_url or "").hostname
+        named = (*own, *own_names(bound), *settings.allowed_hosts, *((public,) if public else ()))
+        hosts = {*_LOCAL, *(name.lower().strip("[]") for name in named)}
+        origins = {origin.lower().rstrip("/") for origin in settings.allowed_origins}
+        identities = Identities.of(settings, token, None if former is None else former.identities)
+        return cls(settings, frozenset(hosts), frozenset(origins), "*" in origins, identities)
+
+    def allows_host(self, header: str | None, at: str | None = None) -> bool:
+        """Return whether a `Host` header is allowed on a connection to the address `at`.
+
+        The address itself is allowed: a web page that rebinds DNS would send the name of its own site.
+        """
+        if header is None:
+            return False
+        found = _AUTHORITY.fullmatch(header.lower())
+        if found is None:
+            return False
+        name = found[1] or found[2]
+        return (
+            name in self.hosts
+            or header.lower() in self.hosts
+            or (at is not None and _is_same_address(name, at))
+        )
+
+    def allows_origin(self, header: str) -> bool:
+        """Return whether the web page of an `Origin` header may call."""
+        origin = header.lower().rstrip("/")
+        if self.any_origin or origin in self.origins:
+            return True
+        found = _ORIGIN.fullmatch(origin)
+        authority = None if found is None else _AUTHORITY.fullmatch(found[2])
+        return authority is not None and (authority[1] or authority[2]) in _LOCAL
 
 
 class Guard:
@@ -46,12 +110,13 @@ class Guard:
 
     def __init__(
         self,
-        app: App,
+        endpoints: App,
+        pages: App,
         current: Callable[[], AccessRules],
         on_limited: Callable[[str], object] = lambda _: None,
     ) -> None:
-        """Wrap an application; `current` returns the rules that hold now."""
-        self._app = app
+        """Guard the endpoints and all other pages; `current` returns the rules that hold now."""
+        self._endpoints, self._pages = endpoints, pages
         self._current = current
         self._on_limited = on_limited
         self._budget = ByteBudget()
@@ -90,20 +155,9 @@ class Guard:
             await _send_preflight(request.send)
             return False
         request.address = EndpointAddress.of_path(scope["path"])
-        address = request.address or EndpointAddress()
-        try:
-            principal = await rules.identities.identify(headers.get(b"authorization"), address)
-        except Refusal as stranger:
-            scope["toolcrib.known"] = False
-            if scope["path"] in _OPEN or scope["path"].startswith(_OPEN_BELOW):
-                return True
-            where = rules.identities.metadata_address(address)
-            await _refuse(request, stranger.status, stranger.text, _challenge_headers(stranger, where))
-            return False
+        if rules.identities is not None:
+            return await _authenticate(scope, request, rules.identities)
         scope["toolcrib.known"] = True
-        if principal is not None:
-            request.principal, scope["user"] = principal, known_user(principal)
-            request.subject_token = rules.identities.subject_token(principal, headers[b"authorization"])
         return True
 
     async def _serve(self, scope: Scope, receive: Receive, request: OpenRequest, limit: int) -> None:
@@ -124,7 +178,7 @@ class Guard:
                 self._budget.take(size)
             scope["toolcrib.body"] = request.body
             if request.address is None:
-                await self._app(scope, receive, request.send)
+                await self._pages(scope, receive, request.send)
             else:
                 await self._serve_endpoint(scope, receive, request)
         finally:
@@ -137,7 +191,7 @@ class Guard:
         self._open.add(request)
         try:
             with request.scope:
-                await self._app(scope, receive, request.send)
+                await self._endpoints(scope, receive, request.send)
         finally:
             request.is_answered = True
             if not request.scopes:
@@ -174,14 +228,34 @@ class Guard:
             return None
 
 
+async def _authenticate(scope: Scope, request: OpenRequest, identities: Identities) -> bool:
+    """Store the principal of a request's token; return False if the request was refused for it."""
+    address = request.address or EndpointAddress()
+    try:
+        principal = await identities.identify(request.authorization, address)
+    except Refusal as stranger:
+        scope["toolcrib.known"] = False
+        if scope["path"] in _OPEN or scope["path"].startswith(_OPEN_BELOW):
+            return True
+        where = identities.metadata_address(address)
+        await _refuse(request, stranger.status, stranger.text, _challenge_headers(stranger, where))
+        return False
+    scope["toolcrib.known"] = True
+    if principal is not None:
+        request.principal, scope["user"] = principal, known_user(principal)
+        request.subject_token = identities.subject_token(principal, request.headers[b"authorization"])
+    return True
+
+
 async def _is_accepted(request: OpenRequest, rules: AccessRules | None) -> bool:
     """Return whether a request would be admitted now, and a subscription as the same principal."""
     if rules is None:
         return False
+    principal = None
     try:
-        principal = await rules.identities.identify(
-            request.authorization, request.address or EndpointAddress()
-        )
+        if rules.identities is not None:
+            address = request.address or EndpointAddress()
+            principal = await rules.identities.identify(request.authorization, address)
     except Refusal as refusal:
         return refusal.status not in {401, 403}  # an issuer that cannot be asked revokes nothing
     return principal == request.principal or not request.is_subscription
@@ -260,3 +334,16 @@ async def _send_preflight(send: Send) -> None:
     ]
     await send({"type": "http.response.start", "status": 204, "headers": allowed})
     await send({"type": "http.response.body", "body": b""})
+
+
+def _is_same_address(name: str, address: str) -> bool:
+    """Return whether a name is the same IP address as another, in any notation.
+
+    >>> _is_same_address("192.0.2.2", "::ffff:192.0.2.2"), _is_same_address("example.com", "192.0.2.2")
+    (True, False)
+    """
+    try:
+        first, second = (ipaddress.ip_address(each) for each in (name, address))
+    except ValueError:
+        return False
+    return first == second or getattr(second, "ipv4_mapped", None) == first

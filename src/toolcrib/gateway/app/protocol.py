@@ -313,6 +313,8 @@ class CoalescingTransport:
     def __init__(self, transport: Any, loop: Any) -> None:
         self._transport, self._loop = transport, loop
         self._held = b""
+        self._flushing: Any = None
+        """Callback of the event loop that sends what is held; None while nothing is."""
         self.is_closing = transport.is_closing
 
     def __getattr__(self, name: str) -> Any:
@@ -322,6 +324,9 @@ class CoalescingTransport:
     def write(self, data: bytes) -> None:
         """Send the data with what was held; hold it if nothing was."""
         held, self._held = self._held, b""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
         if len(data) > _SMALL:
             self._transport.write(held)
             self._transport.write(data)
@@ -329,7 +334,7 @@ class CoalescingTransport:
             self._transport.write(held + data)
         else:
             self._held = data
-            self._loop.call_soon(self._flush)
+            self._flushing = self._loop.call_soon(self._flush)
 
     def close(self) -> None:
         """Close the transport after it has sent what is held."""
@@ -342,6 +347,6 @@ class CoalescingTransport:
         return size + len(self._held)
 
     def _flush(self) -> None:
-        held, self._held = self._held, b""
+        held, self._held, self._flushing = self._held, b"", None
         if held and not self._transport.is_closing():
             self._transport.write(held)

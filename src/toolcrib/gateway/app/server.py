@@ -96,7 +96,7 @@ async def serve(
     try:
         async with anyio.create_task_group() as tasks:
             site = HttpApp(gateway, tasks)
-            guard = Guard(site, gateway.rules, gateway.limited)
+            guard = Guard(site.answer_mcp, site.answer_page, gateway.rules, gateway.limited)
             server = _Server(_make_config(guard, gateway))
             try:
                 await tasks.start(server.run_on, listener)

@@ -48,6 +48,7 @@ from starlette.types import Scope
 from toolcrib.concurrency.background import Background
 from toolcrib.concurrency.in_flight import InFlight
 from toolcrib.execution import Principal
+from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.app.asgi import (
     PING,
     STREAM,
@@ -73,6 +74,10 @@ _ENDED = ErrorData(code=CONNECTION_CLOSED, message="the session ended before the
 class SessionManager(SessionManagerBase):
     """Session manager that answers calls without a stream as plain JSON."""
 
+    address = EndpointAddress()
+    """The address of the endpoint."""
+    closed: anyio.Event
+    """Set when the endpoint is closed."""
     patience = 5.0
     """Silent seconds after which a call gets a stream as its response, and then a sign of life."""
     on_limited: Callable[[str], object] = staticmethod(lambda _: None)

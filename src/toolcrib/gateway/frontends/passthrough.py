@@ -11,7 +11,7 @@ from toolcrib.crib import Settings, View
 from toolcrib.crib.config.gateway import GatewaySettings
 from toolcrib.errors import InvalidToolIdError, ToolExecutionError, ToolNotFoundError
 from toolcrib.execution import Principal
-from toolcrib.execution.mcp.tool_watcher import OWN_NAME, mend_name, own_name
+from toolcrib.execution.mcp.own_names import OWN_NAME, mend_name, own_name
 from toolcrib.gateway.frontends.shared.failures import describe_error, no_such_tool
 from toolcrib.gateway.frontends.shared.frontend import CallingClient, InputNeeded
 from toolcrib.gateway.frontends.shared.naming import hashed_name, public_name, split_name

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -43,7 +43,7 @@ class Refusal(Exception):  # noqa: N818 - it is an answer to a client, not an er
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """The credentials that a gateway accepts: one shared token, named tokens, and tokens of an issuer."""
+    """The credentials that a gateway asks for: one shared token, named tokens, and tokens of an issuer."""
 
     token: bytes | None = None
     """The shared token, which identifies nobody."""
@@ -52,32 +52,29 @@ class Identities:
     auth: AuthSettings | None = None
     keys: SigningKeys | None = None
     clock: Callable[[], float] = time.time
-    asks: bool = field(init=False)
-    """Whether clients need a token."""
-
-    def __post_init__(self) -> None:
-        asks = self.token is not None or self.named is not None or self.auth is not None
-        object.__setattr__(self, "asks", asks)
 
     @classmethod
     def of(
         cls, settings: GatewaySettings, token: str | None, former: "Identities | None" = None
-    ) -> "Identities":
-        """Return the credentials of settings; keys that a former object fetched are kept if they hold."""
+    ) -> "Identities | None":
+        """Return the credentials of settings; None if clients need none.
+
+        Keys that a former object fetched are kept if they hold.
+        """
         auth = settings.auth
+        if token is None and settings.tokens is None and auth is None:
+            return None
         keys = former.keys if former is not None and former.auth == auth else None
         if auth is not None and keys is None:
             keys = SigningKeys(auth)
         return cls(None if token is None else token.encode(), settings.tokens, auth, keys)
 
     async def identify(self, header: str | None, address: EndpointAddress = _EVERYTHING) -> Principal | None:
-        """Return the principal of an `Authorization` header at an endpoint; None if it cannot be known.
+        """Return the principal of an `Authorization` header at an endpoint; None for the shared token.
 
         Raises:
             Refusal: the header is not accepted.
         """
-        if not self.asks:
-            return None
         scheme, _, given = (header or "").partition(" ")
         given = given.strip()
         if header is None or scheme.lower() != "bearer" or not given:

@@ -53,20 +53,20 @@ def authenticated_principal() -> Principal | None:
 
 def principal_of(context: ServerRequestContext[Any, Any]) -> Principal:
     """Return the principal of a request; without a token, and on a pipe, it has the client's own name."""
-    request = context.request
     opened = open_request(context)
     if opened is not None and opened.principal is not None:
         return opened.principal
     params = context.session.client_params
-    client = _client_named("" if params is None else params.client_info.name[:_MAX_NAME])
-    return local_user(client) if request is None else Principal(client=client)
+    name = "" if params is None else params.client_info.name[:_MAX_NAME]
+    return _principal_named(name, is_local=context.request is None)
 
 
 @lru_cache(maxsize=1_000)
-def _client_named(name: str) -> str:
-    """Return the client of a principal, by its self-declared name."""
+def _principal_named(name: str, *, is_local: bool) -> Principal:
+    """Return the principal of a client by its self-declared name; on a pipe it acts for the local user."""
     shown = " ".join(HIDDEN.sub("", name).split())
-    return f"mcp:{shown}" if shown else "mcp"
+    client = f"mcp:{shown}" if shown else "mcp"
+    return local_user(client) if is_local else Principal(client=client)
 
 
 def reader_of(principal: Principal | None) -> Principal | None:

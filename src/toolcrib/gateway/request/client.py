@@ -17,7 +17,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 from pydantic import ValidationError as PydanticError
 
-from toolcrib.errors import LimitExceededError, ToolExecutionError
+from toolcrib.errors import (
+    LimitExceededError,
+    LoginRequiredError,
+    ToolExecutionError,
+    ToolLoginRequiredError,
+)
 from toolcrib.errors.base import shown
 from toolcrib.execution.call import Approval, Call, CallContext, PageNotifier
 from toolcrib.execution.mcp.client_relay import APPS, LOG_LEVELS, TASKS
@@ -47,6 +52,9 @@ _FIELD = "confirm"
 _REQUEST: TypeAdapter[mcp_types.InputRequest] = TypeAdapter(mcp_types.InputRequest)
 Ask = Callable[[Mapping[str, mcp_types.InputRequest]], Awaitable[dict[str, dict[str, Any]]]]
 """Asks a client of the stateless era while its call is held; returns its responses by key."""
+LoginError = LoginRequiredError | ToolLoginRequiredError
+ObtainLogin = Callable[["RequestClient", LoginError], Awaitable[bool]]
+"""Obtains the login that an error asks for; returns whether there is one now."""
 _NOBODY_IS_ASKED = Approval()
 _LEVEL = "toolcrib.log_level"
 _PEER = "toolcrib.peer"
@@ -69,6 +77,7 @@ class RequestClient:
         "_given",
         "_is_away",
         "_mark",
+        "_obtain_login",
         "_params",
         "_patience",
         "_session",
@@ -100,9 +109,10 @@ class RequestClient:
         patience: float,
         *,
         is_single: bool = False,
+        obtain_login: ObtainLogin | None = None,
     ) -> None:
         """Wrap a request of the SDK; `patience` is how many seconds to wait for an answer."""
-        self._params = params
+        self._params, self._obtain_login = params, obtain_login
         self.come_back(context)
         self._tokens, self._patience, self._mark = tokens, patience, object()
         self._asked: dict[str, str] | None = None
@@ -272,6 +282,10 @@ class RequestClient:
         if not self._session.can_send_request:
             raise LookupError(", ".join(request.method for request in requests.values()))
         return {key: await self._send_request(request) for key, request in requests.items()}
+
+    async def log_in(self, error: LoginError) -> bool:
+        """Have its user log in to the server of an error, and return whether they did."""
+        return self._obtain_login is not None and await self._obtain_login(self, error)
 
     @property
     def can_open_links(self) -> bool:

@@ -33,7 +33,7 @@ from toolcrib.gateway.frontends.shared.frontend import InputNeeded
 from toolcrib.gateway.identity.principals import account_of
 from toolcrib.gateway.limits import share_of
 from toolcrib.gateway.passing import wire
-from toolcrib.gateway.request.client import RequestClient
+from toolcrib.gateway.request.client import ObtainLogin, RequestClient
 from toolcrib.gateway.request.confirmation_tokens import ConfirmationTokens
 from toolcrib.gateway.request.input import limit_error, result_of
 
@@ -50,9 +50,16 @@ _Context = ServerRequestContext[Any, Any]
 class HeldCalls:
     """Answers requests during which servers may ask for input, for clients of both eras."""
 
-    def __init__(self, tokens: ConfirmationTokens, patience: float, max_held: int = MAX_HELD) -> None:
+    def __init__(
+        self,
+        tokens: ConfirmationTokens,
+        patience: float,
+        max_held: int = MAX_HELD,
+        obtain_login: ObtainLogin | None = None,
+    ) -> None:
         """Hold at most `max_held` calls; each waits `patience` seconds for an answer."""
         self._tokens, self._patience, self._max_held = tokens, patience, max_held
+        self._obtain_login = obtain_login
         self._held: dict[str, HeldCall] = {}
         self._calls: set[HeldCall] = set()
 
@@ -112,7 +119,14 @@ class HeldCalls:
         stateless server is relayed.
         """
         params = params or mcp_types.InputResponseRequestParams()
-        return RequestClient(context, params, self._tokens, self._patience, is_single=is_single)
+        return RequestClient(
+            context,
+            params,
+            self._tokens,
+            self._patience,
+            is_single=is_single,
+            obtain_login=self._obtain_login,
+        )
 
     def _resume_held(
         self, key: str, context: _Context, params: mcp_types.InputResponseRequestParams

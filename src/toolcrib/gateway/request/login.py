@@ -1,71 +1,37 @@
 """Asks the user of a client to log in to a server, and continues the request afterwards."""
 
 import secrets
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
-from typing import TypeVar
 
 import anyio
 import mcp_types
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from toolcrib.errors import LoginRequiredError, ToolLoginRequiredError, Unconfirmed
-from toolcrib.execution import Principal
-from toolcrib.execution.call import Answer, Call, CallClient
-from toolcrib.execution.protocols import Next
+from toolcrib.errors import Unconfirmed
 from toolcrib.gateway.app.connect import LoginLink, LoginPages
-from toolcrib.gateway.request.client import RequestClient
+from toolcrib.gateway.request.client import LoginError, RequestClient
 
 _PATIENCE = 300.0
 """Seconds that a call waits for a login."""
 _KEY = "login"
-T = TypeVar("T")
 
 
 class LoginRequests:
-    """Middleware that requests a missing login by URL elicitation.
+    """Requests missing logins by URL elicitation.
 
-    Calls of one person that need the same login share one question. If the client cannot ask, or its user
-    does not log in, the call fails with the URL of the page, which the user can still open.
+    Requests of one person that need the same login share one question. If the client cannot ask, or its user
+    does not log in, the request fails with the URL of the page, which the user can still open.
     """
 
     def __init__(self, links: LoginPages, *, patience: float = _PATIENCE) -> None:
         self._links, self._patience = links, patience
 
-    async def __call__(self, call: Call, go_on: Next, /) -> Answer:
-        """Run a call, and once more after a login."""
-        try:
-            return await go_on(call)
-        except ToolLoginRequiredError as error:
-            client = call.context.client
-            with call.pause() if call.pause else nullcontext():
-                if not await self._obtain_login(error, call.principal, client):
-                    raise
-        return await go_on(call)
-
-    async def retry_after_login(self, ask: Callable[[], Awaitable[T]], client: RequestClient) -> T:
-        """Send a request for anything but a tool, and once more after a login."""
-        try:
-            return await ask()
-        except LoginRequiredError as error:
-            if not await self._obtain_login(error, client.principal, client):
-                raise
-        return await ask()
-
-    async def _obtain_login(
-        self,
-        error: LoginRequiredError | ToolLoginRequiredError,
-        principal: Principal | None,
-        client: CallClient | None,
-    ) -> bool:
-        """Request a login; return False if there was none, with the URL of the page in the error."""
-        link = self._links.link(principal, error.server)
+    async def obtain(self, client: RequestClient, error: LoginError) -> bool:
+        """Obtain the login of an error; return False if there is none, with the URL of the page in it."""
+        link = self._links.link(client.principal, error.server)
         if link is None:
             return False
         error.url = link.url
-        if not isinstance(client, RequestClient):
-            return False
         if not await self._wait_for_login(error.server, link, client):
             return False
         error.answer = link.login.answer

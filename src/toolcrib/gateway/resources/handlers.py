@@ -24,14 +24,13 @@ from toolcrib.execution.mcp import Prompt
 from toolcrib.execution.mcp.client_relay import APPS
 from toolcrib.execution.mcp.config import ContentChange, OnContent
 from toolcrib.execution.mcp.content import ContentKind
-from toolcrib.execution.mcp.tool_watcher import mend_name
+from toolcrib.execution.mcp.own_names import mend_name
 from toolcrib.execution.oauth.persons import login_reason
 from toolcrib.gateway.frontends.shared.naming import public_name, split_name
 from toolcrib.gateway.identity.principals import authenticated_principal
 from toolcrib.gateway.passing import foreign_meta
 from toolcrib.gateway.request.client import RequestClient
 from toolcrib.gateway.request.input import passed_error
-from toolcrib.gateway.request.login import LoginRequests
 from toolcrib.gateway.resources.addresses import (
     addressed,
     is_page,
@@ -81,13 +80,9 @@ class ContentHandlers:
     read.
     """
 
-    def __init__(
-        self, view: View | None = None, kept: KeptResults | None = None, logins: LoginRequests | None = None
-    ) -> None:
-        """Serve a view; `logins` requests missing logins of persons."""
+    def __init__(self, view: View | None = None, kept: KeptResults | None = None) -> None:
         self._view = view
         self._kept = kept
-        self._logins = logins
 
     def declared(self, principal: Principal | None) -> Declared:
         """Return the capabilities to declare to the clients of a principal."""
@@ -367,10 +362,17 @@ class ContentHandlers:
         return {**answer, "_meta": foreign_meta(answer)} if "_meta" in answer else answer
 
     async def _ask_with_login(self, client: RequestClient, ask: Callable[[], Awaitable[_Item]]) -> _Item:
-        """Send a request to a server, requesting a missing login of the person first."""
-        if self._logins is None:
-            return await translate_errors(ask, client.principal)
-        return await translate_errors(partial(self._logins.retry_after_login, ask, client), client.principal)
+        """Send a request to a server, and once more after a missing login of the person."""
+
+        async def ask_logged_in() -> _Item:
+            try:
+                return await ask()
+            except LoginRequiredError as error:
+                if not await client.log_in(error):
+                    raise
+            return await ask()
+
+        return await translate_errors(ask_logged_in, client.principal)
 
     def _read_kept(self, uri: str, principal: Principal | None) -> dict[str, Any]:
         found = None if self._kept is None else self._kept.read(uri, principal)

@@ -69,8 +69,10 @@ class RunHandlers:
         pages = result_server(self._view.settings, ran.backend)
         raw = ran.mcp_result if isinstance(ran.mcp_result, Mapping) else {}
         is_own = raw.get("structuredContent") is None
-        value = place_blocks(pages, ran.structured) if is_own else ran.structured
-        blocks = place_blocks(pages, _select_blocks(raw, ran.structured, is_own=is_own))
+        value, blocks = ran.structured, _select_blocks(raw, ran.structured, is_own=is_own)
+        if pages is not None:
+            value = place_blocks(pages, value) if is_own else value
+            blocks = place_blocks(pages, blocks)
         payload: dict[str, Any] = {
             "structured": _replace_by_pointers(value, blocks) if is_own and blocks else value,
             "toolId": str(ran.tool.id),

@@ -107,6 +107,10 @@ class Frontend(Protocol):
     answered with a failure that says why.
     """
 
+    def __hash__(self) -> int:
+        """Return its hash, which objects have of themselves: what is known of it is kept by it."""
+        ...
+
     def about(self) -> str:
         """Return what a model should know before it uses the tools."""
         ...
@@ -154,7 +158,3 @@ class TaskFrontend(Protocol):
         `finish` returns the result of the tool, or raises its error.
         """
         ...
-
-
-FrontendOf = Callable[[Principal | None, Frontend], Frontend]
-"""Returns the frontend of a principal, from the frontend for principals without restrictions."""
