@@ -87,8 +87,8 @@ class HostProxy:
         """
         self._server = server
         self._allowed = allowed
-        named = [*(host.name for host in allowed if host.is_address), *trusted]
-        self._addresses = Addresses(allow_private=named, lookup=lookup)
+        self._trusted = trusted
+        self._lookup = lookup
         self._refused: set[str] = set()
 
     async def serve(self, listener: SocketListener) -> None:
@@ -139,13 +139,14 @@ class HostProxy:
                 name, port, f"it may not be reached; add {_shown(name, port)!r} to its `network`"
             )
             raise _RefusedError("403 Forbidden", f"{name!r:.200} is not among the hosts that may be reached")
+        named = [each.name for each in self._allowed if each.is_address and each.covers(each.name, port)]
+        judge = Addresses(allow_private=[*named, *self._trusted], lookup=self._lookup)
         try:
             with anyio.fail_after(_CONNECT_SECONDS):
-                addresses = await self._addresses.resolve(name, port)
+                addresses = await judge.resolve(name, port)
         except AddressRefusedError as error:
-            reason = (
-                f"it has a private address; add that address to its `network`, if it is meant ({error.kind})"
-            )
+            shown = error.address or name
+            reason = f"{shown!r:.200} is a {error.kind} address; add it to its `network` if it is meant"
             self._log_refusal(name, port, reason)
             raise _RefusedError("403 Forbidden", f"{name!r:.200} has a {error.kind} address") from error
         except (OSError, TimeoutError) as error:

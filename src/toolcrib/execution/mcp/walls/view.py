@@ -11,7 +11,7 @@ from pathlib import Path
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.transport.environment import certificate_files, walled_environment
-from toolcrib.execution.mcp.walls.programs import SYSTEM, interpreter_files, is_below, program_files
+from toolcrib.execution.mcp.walls.programs import SYSTEM, absolute, interpreter_files, is_below, program_files
 from toolcrib.paths import data_folder
 
 MEMORY = 4 << 30
@@ -69,7 +69,7 @@ class View:
 def make_view(
     config: ServerConfig, program: Path, *, name: str, path: str, folder: Path, launcher: str
 ) -> View:
-    """Return what a server sees; its home is made where it has none yet.
+    """Return what a server sees; nothing is made.
 
     Args:
         config: Its settings, with variables filled in.
@@ -80,9 +80,9 @@ def make_view(
         launcher: The interpreter that runs the launcher.
 
     Raises:
-        ServerUnavailableError: a path that it may read or write is not there, or its home cannot be made.
+        ServerUnavailableError: a path that it may read or write is not there.
     """
-    home = _make_home(name, config)
+    home = server_folder(name, config) / "home"
     shares = config.network == "all"
     environment = walled_environment(os.environ, config.env, config.inherit, home=str(home), network=shares)
     needed = [*program_files(program, config.args, path, folder), *interpreter_files(launcher)]
@@ -108,14 +108,17 @@ def server_folder(name: str, config: ServerConfig) -> Path:
     return data_folder() / "servers" / f"{_FOREIGN.sub('-', name)[:40]}-{digest}"
 
 
-def _make_home(name: str, config: ServerConfig) -> Path:
-    home = server_folder(name, config) / "home"
+def make_home(name: str, home: Path) -> None:
+    """Make the home of a server, where it has none yet.
+
+    Raises:
+        ServerUnavailableError: it cannot be made.
+    """
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         reason = f"its own home {str(home)!r} cannot be made: {error.strerror}; set TOOLCRIB_HOME"
         raise ServerUnavailableError(name, reason) from error
-    return home
 
 
 def _system_files(*, shares: bool) -> Iterator[Path]:
@@ -147,7 +150,7 @@ def _drop_inner(places: list[Path]) -> Iterator[Path]:
 
 def _named_paths(name: str, key: str, paths: tuple[str, ...]) -> Iterator[Path]:
     for written in paths:
-        place = Path(os.path.normpath(Path(written).expanduser()))
+        place = absolute(written)
         if not place.exists():
             reason = f"{written!r} is not there, which it may {key}; make it, or mend {key!r}"
             raise ServerUnavailableError(name, reason)

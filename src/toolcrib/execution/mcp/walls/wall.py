@@ -18,7 +18,7 @@ import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import anyio
@@ -33,9 +33,9 @@ from toolcrib.execution.mcp.walls.bubblewrap import BubblewrapWall, find_bubblew
 from toolcrib.execution.mcp.walls.docker import DockerWall, find_docker
 from toolcrib.execution.mcp.walls.hosts import AllowedHost, parse_host
 from toolcrib.execution.mcp.walls.packages import Fetch, plan_fetch
-from toolcrib.execution.mcp.walls.programs import find_program
+from toolcrib.execution.mcp.walls.programs import absolute, find_program
 from toolcrib.execution.mcp.walls.proxy import PORT, HostProxy, proxy_environment
-from toolcrib.execution.mcp.walls.view import make_view, server_folder
+from toolcrib.execution.mcp.walls.view import View, make_home, make_view, server_folder
 from toolcrib.isolation.scratch import private_folder
 from toolcrib.paths import locked
 
@@ -124,6 +124,30 @@ class _Plan:
         """The variables that the server gets from its settings and from our environment."""
         return walled_environment(os.environ, self.config.env, self.config.inherit, home="", network=False)
 
+    def make_view(self) -> View:
+        """Return what the server sees.
+
+        Raises:
+            ServerUnavailableError: a path that it may read or write is not there.
+        """
+        return make_view(
+            self.config,
+            self.program,
+            name=self.name,
+            path=self.path,
+            folder=self.folder,
+            launcher=_interpreter(),
+        )
+
+
+def look_ahead(name: str, config: ServerConfig) -> View:
+    """Return what a server would see, without starting it.
+
+    Raises:
+        ServerUnavailableError: its wall cannot be put up here, and what to do about it.
+    """
+    return _make_plan(config, name, config).make_view()
+
 
 def _make_plan(config: ServerConfig, name: str, written: ServerConfig) -> _Plan:
     """Find the program of a server, and what this machine offers for its wall.
@@ -132,7 +156,7 @@ def _make_plan(config: ServerConfig, name: str, written: ServerConfig) -> _Plan:
         ServerUnavailableError: one of them is missing.
     """
     path = config.env.get("PATH") or os.environ.get("PATH", os.defpath)
-    folder = Path(os.path.abspath(os.path.expanduser(config.cwd or ".")))  # noqa: PTH100, PTH111 - as it starts
+    folder = absolute(config.cwd or ".")
     program = find_program(config.command or "", path, folder)
     if program is None or not folder.is_dir():
         reason = why_not_started(FileNotFoundError(), config.command or "", str(folder), written)
@@ -148,18 +172,9 @@ def _make_plan(config: ServerConfig, name: str, written: ServerConfig) -> _Plan:
 @asynccontextmanager
 async def _build(plan: _Plan, proxy: HostProxy | None, more: Mapping[str, str]) -> AsyncGenerator[Wall, None]:
     """Put up a wall; `more` are variables that the settings may override."""
-    interpreter, shares = _interpreter(), plan.config.network == "all"
-    view = await to_thread.run_sync(
-        partial(
-            make_view,
-            plan.config,
-            plan.program,
-            name=plan.name,
-            path=plan.path,
-            folder=plan.folder,
-            launcher=interpreter,
-        )
-    )
+    shares = plan.config.network == "all"
+    view = await to_thread.run_sync(plan.make_view)
+    make_home(plan.name, view.home)
     view = view.with_variables({**more, **(proxy_environment() if proxy else {})})
     with ExitStack() as stack:
         listener, place = stack.enter_context(_listening(plan.name))
@@ -170,7 +185,7 @@ async def _build(plan: _Plan, proxy: HostProxy | None, more: Mapping[str, str]) 
             "apart": shares,
             "stays": plan.kind.stays,
         }
-        launcher = [interpreter, *_FLAGS, "-c", _launcher(), json.dumps(settings)]
+        launcher = [_interpreter(), *_FLAGS, "-c", _launcher(), json.dumps(settings)]
         command = [*launcher, str(plan.program), *plan.config.args]
         async with plan.kind.launch(view, command, shares_network=shares, line=(place, _LINE)) as launch:
             with closing(Wall(launch, listener, proxy)) as wall:
