@@ -67,10 +67,10 @@ def _propose_walls(settings: Settings) -> Iterator[Finding]:
         if server.command and server.sandbox is None and not server.disabled and not is_contained(server)
     )
     if bare and sys.platform == "linux":
-        message = f"without a wall, with all rights of this user: {', '.join(bare)}"
+        message = f"servers without one, with all rights of this user: {', '.join(bare)}"
         first = "" if shutil.which("bwrap") else "apt install bubblewrap; "
         remedy = f"{first}sandbox = 'bubblewrap' for each, with what it may read, write and reach"
-        yield hint("servers", message, remedy)
+        yield hint("walls", message, remedy)
 
 
 def check_server(
