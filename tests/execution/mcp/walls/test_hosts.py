@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolcrib.execution.mcp.walls.hosts import parse_host, plain_name
+from toolcrib.execution.mcp.walls.hosts import forwards_of, parse_host, plain_name
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,28 @@ def test_what_is_no_host_is_refused_with_what_would_be_one(text: str, reason: st
 )
 def test_a_host_covers_itself_and_no_other(written: str, host: str, port: int, covered: bool) -> None:
     assert parse_host(written).covers(plain_name(host), port) is covered
+
+
+def test_a_name_has_an_address_of_its_own_for_each_of_its_ports() -> None:
+    written = [
+        "a.example",
+        "b.example:5432",
+        "b.example:22",
+        "*.c.example",
+        "10.0.0.7:80",
+        "127.0.0.1:8000",
+        "::1",
+    ]
+    assert [(each.address, each.port, each.name) for each in forwards_of([*map(parse_host, written)])] == [
+        ("127.77.0.1", 80, "a.example"),
+        ("127.77.0.1", 443, "a.example"),
+        ("127.77.0.2", 5432, "b.example"),
+        ("127.77.0.2", 22, "b.example"),
+        ("127.0.0.1", 8000, "127.0.0.1"),
+    ]
+
+
+def test_so_many_names_have_an_address_as_sockets_can_be_sent_at_once() -> None:
+    found = forwards_of([parse_host(f"h{number}.example:80") for number in range(300)])
+    assert len(found) == len({each.address for each in found}) == 200
+    assert all(0 < int(part) < 255 for part in [each.address.rpartition(".")[2] for each in found])

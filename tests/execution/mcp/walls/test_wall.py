@@ -11,6 +11,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import anyio
 import pytest
 from ears import Ears
 from execution.mcp.walls.walled import attempt, intruder
@@ -147,7 +148,8 @@ def test_a_named_host_is_reached_by_the_proxy_and_nothing_else(
     )
     with SyncCrib({"mcpServers": {"it": settings}}) as crib:
         assert attempt(crib, fetch(f"http://127.0.0.1:{web}/")) == {"got": "hello from outside"}
-        assert "refused" in attempt(crib, direct(web))
+        assert attempt(crib, direct(web)) == {"got": "connected"}
+        assert "refused" in attempt(crib, direct(9))
         for address in ("http://localhost:9/", f"http://127.0.0.2:{web}/", "http://1.1.1.1/"):
             assert "403" in attempt(crib, fetch(address))["refused"]
         assert attempt(crib, fetch(f"http://127.0.0.1:{web}/")) == {"got": "hello from outside"}
@@ -155,6 +157,34 @@ def test_a_named_host_is_reached_by_the_proxy_and_nothing_else(
     assert len(told) == 3
     assert "is a loopback address; add it" in told[0]
     assert told[2].endswith("add '1.1.1.1' to its `network`")
+
+
+def test_a_name_is_reached_without_a_proxy_at_its_ports_alone(
+    kind: str, web: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = anyio.getaddrinfo
+
+    async def look_up(host: str, *args: Any, **options: Any) -> Any:
+        return await usual("127.0.0.1" if host.endswith(".example") else host, *args, **options)
+
+    monkeypatch.setattr(anyio, "getaddrinfo", look_up)
+    network = [f"shop.example:{web}", "closed.example", f"127.0.0.1:{web}"]
+    code = f"""
+        import os, socket, urllib.request
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
+        got = [direct.open("http://shop.example:{web}/", timeout=20).read().decode()]
+        for port in (80, 443):  # it is found there, and closed, because nobody listens outside
+            with socket.create_connection(("closed.example", port), 20) as end:
+                got.append(end.recv(1).decode())
+        try:
+            socket.create_connection(("closed.example", 81), 3)
+        except OSError as error:
+            got.append(error.strerror)
+        got.append([line.split()[1].strip("0") for line in open("/proc/self/status") if line.startswith("Cap")])
+    """
+    with SyncCrib({"mcpServers": {"it": intruder(kind, network=network)}}) as crib:
+        found = attempt(crib, dedent(code))
+    assert found == {"got": ["hello from outside", "", "", "Connection refused", [""] * 5]}
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
