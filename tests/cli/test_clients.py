@@ -337,3 +337,40 @@ def test_export_says_which_clients_pass_on_nothing(toolcrib: Any) -> None:
         toolcrib("export", "--to", "claude-desktop").stderr
     )
     assert "environment" not in toolcrib("export", "--to", "claude").stderr
+
+
+@pytest.mark.usefixtures("needs_bubblewrap")
+def test_imported_servers_get_a_wall_where_they_have_none(toolcrib: Any, user: Path, home: Path) -> None:
+    data = user / "notes.db"
+    data.touch()
+    servers = {
+        "bare": {"command": "/bin/true", "args": ["--db", str(data)]},
+        "contained": {"command": "docker", "args": ["run", "-i", "mcp/time"]},
+        "reached": {"url": "http://127.0.0.1:1/mcp"},
+        "of-vscode": {"command": "/bin/true", "sandbox": {"network": {"allowedDomains": []}}},
+        "walled": {"command": "/bin/true", "sandbox": "docker"},
+    }
+    put(user / ".cursor" / "mcp.json", {"mcpServers": servers})
+    shown = toolcrib("import", "cursor", "--sandbox", "bubblewrap", "--dry-run")
+    assert 'sandbox = "bubblewrap"' in shown.stdout
+    assert not home.exists()
+    made = toolcrib("import", "cursor", "--sandbox", "bubblewrap")
+    taken = load("toolcrib.toml").servers
+    assert {name: server.sandbox for name, server in taken.items()} == {
+        "bare": "bubblewrap",
+        "contained": None,
+        "reached": None,
+        "of-vscode": "bubblewrap",
+        "walled": "docker",
+    }
+    assert f"'bare' does not see {data} behind its wall; name it in read or write" in made.stderr
+    assert "'contained' has no wall: it starts a container, which is one" in made.stderr
+    assert "we do not read 'vscode.sandbox'" in made.stderr
+    plain = toolcrib("import", "cursor", "--force")
+    assert "behind its wall" not in plain.stderr
+
+
+def test_export_says_that_a_server_loses_its_wall(toolcrib: Any) -> None:
+    Path("toolcrib.toml").write_text('[servers.it]\ncommand = "true"\nsandbox = "bubblewrap"\n')
+    made = toolcrib("export", "--to", "cursor")
+    assert "Cursor starts it without its wall, with all rights of the user" in made.stderr

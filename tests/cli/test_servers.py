@@ -407,3 +407,49 @@ def test_a_server_is_added_with_the_variables_that_it_inherits(toolcrib: Any) ->
     toolcrib("remove", "b")
     assert 'inherit = ["UV_*"] # ours' in Path("toolcrib.toml").read_text()
     assert toolcrib("remove", "inherit").exit_code == 3
+
+
+@pytest.mark.usefixtures("needs_bubblewrap")
+def test_a_server_is_added_behind_a_wall(toolcrib: Any) -> None:
+    Path("data").mkdir()
+    walls = [
+        "--sandbox",
+        "bubblewrap",
+        "--read",
+        "data",
+        "--write",
+        "~/x",
+        "--network",
+        "a.example",
+        "--network",
+        "b",
+    ]
+    toolcrib("add", "it", "--no-check", *walls, "--", "true")
+    server = load("toolcrib.toml").servers["it"]
+    assert (server.sandbox, server.network) == ("bubblewrap", ("a.example", "b"))
+    assert (server.read, server.write) == ((str(Path.cwd() / "data"),), ("~/x",))
+    toolcrib("add", "all", "--no-check", "--sandbox", "docker", "--network", "all", "--", "true")
+    assert load("toolcrib.toml").servers["all"].network == "all"
+    command = ["--", sys.executable, str(Path(launch.__file__).with_name("intruder.py"))]
+    made = toolcrib("add", "works", "--sandbox", "bubblewrap", *command)
+    assert (made.exit_code, made.stdout.splitlines()[-1]) == (0, "it works: 1 tool")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--read", "x", "--", "true"], "add --sandbox"),
+        (["--sandbox", "firejail", "--", "true"], "'firejail' is not one of"),
+        (["--sandbox", "docker", "--url", "http://127.0.0.1:1/mcp"], "are for a command that is started"),
+        (
+            ["--sandbox", "docker", "--network", "all", "--network", "a", "--", "true"],
+            "--network all stands alone",
+        ),
+        (["--sandbox", "docker", "--network", "http://a", "--", "true"], "write its host alone"),
+    ],
+)
+def test_a_wall_that_cannot_be_is_not_added(toolcrib: Any, args: list[str], message: str) -> None:
+    made = toolcrib("add", "it", "--no-check", *args)
+    assert made.exit_code != 0
+    assert message in made.stderr
+    assert not Path("toolcrib.toml").exists()

@@ -474,3 +474,40 @@ async def test_an_audit_with_missing_calls_or_a_pipe_that_nobody_reads_is_told(t
     os.mkfifo(pipe)
     found = await offline({"store": "memory", "audit": {"path": str(pipe)}})
     assert said(found, "audit") == [f"nobody reads {pipe}"]
+
+
+async def test_servers_without_a_wall_are_named_as_a_hint_with_what_to_do() -> None:
+    servers = {
+        "bare": {"command": "true"},
+        "contained": {"command": "docker", "args": ["run", "-i", "mcp/time"]},
+        "reached": {"url": "http://127.0.0.1:1/mcp"},
+        "walled": {"command": "true", "sandbox": "bubblewrap"},
+        "off": {"command": "true", "disabled": True},
+    }
+    found = await offline({"mcpServers": servers})
+    (shown,) = [each for each in found.findings if each.subject == "walls"]
+    assert (shown.severity, shown.what) == ("ok", "servers without one, with all rights of this user: bare")
+    assert "sandbox = 'bubblewrap'" in shown.remedy
+
+
+async def test_a_wall_that_cannot_stand_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    server = {"command": "/bin/true", "sandbox": "bubblewrap", "read": [str(gone)]}
+    found = await offline({"mcpServers": {"it": server}})
+    assert said(found, "server 'it'", "error") == [
+        f"{str(gone)!r} is not there, which it may read; make it, or mend 'read'"
+    ]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = await offline({"mcpServers": {"it": server}})
+    assert "install it: apt install bubblewrap" in said(found, "server 'it'", "error")[0]
+
+
+@pytest.mark.usefixtures("needs_bubblewrap")
+async def test_what_a_server_cannot_see_behind_its_wall_is_told(tmp_path: Path) -> None:
+    data = tmp_path / "notes.db"
+    data.touch()
+    server = {"command": "/bin/true", "args": ["--db", str(data), "-v", "words"], "sandbox": "bubblewrap"}
+    found = await offline({"mcpServers": {"it": server}})
+    assert said(found, "server 'it'", "warning") == [f"it does not see {data}"]
+    seen = await offline({"mcpServers": {"it": {**server, "write": [str(tmp_path)]}}})
+    assert said(seen, "server 'it'", "warning") == []

@@ -20,6 +20,13 @@ TRY_TIMEOUT = 20.0
 """Time limit in seconds of `try_command`."""
 _KERNEL = tuple(f"/proc/{name}" for name in ("bus", "fs", "irq", "sys", "sysrq-trigger"))
 """Where root writes to the kernel, without any capability."""
+_DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
+_DEVICE_LINKS = {
+    "/dev/fd": "/proc/self/fd",
+    "/dev/stdin": "/proc/self/fd/0",
+    "/dev/stdout": "/proc/self/fd/1",
+    "/dev/stderr": "/proc/self/fd/2",
+}
 _UNSHARED = ("pid", "ipc", "uts", "cgroup-try")
 _CHANGE_USER = ("CAP_SETUID", "CAP_SETGID")
 """Capabilities that a program started by root keeps until it has become another user."""
@@ -70,7 +77,13 @@ class Bubblewrap:
 
 
 def server_options(
-    mounts: Sequence[str], *, environment: Mapping[str, str], folder: str, network: bool, filter_fd: int
+    mounts: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    folder: str,
+    network: bool,
+    filter_fd: int,
+    listens: bool = False,
 ) -> list[str]:
     """Return the options for a program that keeps its user, so that this user owns the files which it writes.
 
@@ -83,12 +96,23 @@ def server_options(
         folder: Where it starts.
         network: Whether it shares the network of this machine; else it has a loopback of its own.
         filter_fd: The descriptor that the filter of system calls is read from.
+        listens: Whether it begins with the capability to listen at any port of its network, and to give that
+            up for good. Then it has no pseudoterminals: for them bubblewrap would put it into a second user
+            namespace, which does not own the network.
     """
     user = ["--unshare-user", "--uid", str(os.getuid()), "--gid", str(os.getgid())]
+    devices = ["--dev", "/dev"]
+    if listens:
+        user += ["--cap-add", "CAP_NET_BIND_SERVICE", "--cap-add", "CAP_SETPCAP"]
+        devices = [
+            *("--dir", "/dev", *(word for path in _DEVICES for word in ("--dev-bind-try", path, path))),
+            *(word for link, target in _DEVICE_LINKS.items() for word in ("--symlink", target, link)),
+            *("--perms", "1777", "--tmpfs", "/dev/shm"),  # noqa: S108 - its own
+        ]
     proc = ["--proc", "/proc", *(option for path in _KERNEL for option in ("--ro-bind-try", path, path))]
     variables = [option for pair in environment.items() for option in ("--setenv", *pair)]
     return [
-        *(*_isolate(network=network), *user, "--seccomp", str(filter_fd), *proc, "--dev", "/dev"),
+        *(*_isolate(network=network), *user, "--seccomp", str(filter_fd), *proc, *devices),
         *(*mounts, "--remount-ro", "/", "--chdir", folder, *variables),
     ]
 

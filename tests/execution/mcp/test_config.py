@@ -204,3 +204,56 @@ def test_a_connection_is_not_for_more_calls_at_once_than_its_pool_was_made_for()
     assert not known.replace(max_concurrency=3).reaches_as(known)
     started = ServerConfig(command="x", max_concurrency=2)
     assert started.replace(max_concurrency=3).reaches_as(started)
+
+
+def test_a_wall_says_what_is_read_written_and_reached() -> None:
+    config = ServerConfig(
+        command="x",
+        sandbox="bubblewrap",
+        read=["/data", "~/notes", "${FOLDER}"],
+        write=["/out"],
+        network=["api.example.com", "*.example.org", "10.0.0.7:80", "${HOST}"],
+    )
+    assert ServerConfig.from_json(config.to_json()) == config
+    filled = config.expanded({"FOLDER": "/srv", "HOST": "a.example"})
+    assert (filled.read, filled.network[-1]) == (("/data", "~/notes", "/srv"), "a.example")
+    assert ServerConfig(command="x").network == ServerConfig(command="x", sandbox="docker").network == "none"
+    assert not config.reaches_as(config.replace(write=["/other"]))
+    assert not config.reaches_as(config.replace(sandbox="docker"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"sandbox": "firejail"}, "/sandbox: "),
+        ({"read": ["/data"]}, "/read: is for a server behind a wall; add sandbox = 'bubblewrap' or 'docker'"),
+        ({"network": "all"}, "/network: is for a server behind a wall"),
+        ({"sandbox": "docker", "read": ["data"]}, "/read/0: 'data' is relative; write it from '/' or '~' on"),
+        ({"sandbox": "docker", "write": ["./data"]}, "/write/0: './data' is relative"),
+        ({"sandbox": "docker", "read": ["/"]}, "/read/0: is the root of all files, which leaves no wall"),
+        ({"sandbox": "docker", "read": [""]}, "/read/0: must not be empty"),
+        ({"sandbox": "docker", "network": "some"}, "/network: must be 'none', 'all' or a list of hosts"),
+        ({"sandbox": "docker", "network": {"a": 1}}, "/network: must be 'none', 'all' or a list of hosts"),
+        (
+            {"sandbox": "docker", "network": ["https://a.example"]},
+            "/network: 'https://a.example' is an address of",
+        ),
+        (
+            {"sandbox": "docker", "network": ["a.example:x"]},
+            "/network: 'a.example:x' has no port after its colon",
+        ),
+    ],
+)
+def test_a_wall_that_cannot_stand_is_refused(settings: dict[str, Any], told: str) -> None:
+    assert told in refusal(command="x", **settings)
+
+
+@pytest.mark.parametrize("settings", [{"sandbox": "docker"}, {"read": ["/data"]}, {"network": "all"}])
+def test_a_server_that_is_reached_has_no_wall(settings: dict[str, Any]) -> None:
+    assert "is for a server that a 'command' starts" in refusal(url="http://localhost:1/mcp", **settings)
+
+
+def test_a_variable_that_makes_a_path_relative_is_refused() -> None:
+    config = ServerConfig(command="x", sandbox="docker", read=["${FOLDER}"])
+    with pytest.raises(ConfigError, match="'data' is relative"):
+        config.expanded({"FOLDER": "data"})

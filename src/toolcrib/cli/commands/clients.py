@@ -17,12 +17,23 @@ from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
     from toolcrib.crib import Settings
-    from toolcrib.execution.mcp.config import ServerConfig
+    from toolcrib.execution.mcp.config import Sandbox, ServerConfig
     from toolcrib.setup.installing.clients import Client, Scope
     from toolcrib.setup.installing.imports import Found, Merge
 
 _CLIENTS = "The clients are claude, claude-desktop, cursor, vscode, windsurf, gemini, codex, zed and cline."
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+
+
+@dataclass(frozen=True, slots=True)
+class _ImportAsked:
+    """The options of `import` beside the client."""
+
+    force: bool
+    user: bool
+    inherit: tuple[str, ...]
+    sandbox: "Sandbox | None"
+    dry_run: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,56 +99,62 @@ def _read_source(source: str) -> "Found":
 @click.option(
     "--inherit", multiple=True, metavar="NAME", help="Variables that they inherit: 'AWS_*', or '*' for all."
 )
+@click.option(
+    "--sandbox",
+    type=click.Choice(["bubblewrap", "docker"]),
+    help="The wall that those are started behind which have none.",
+)
 @_DRY_RUN
 @common
 @click.pass_obj
-def import_(
-    state: State,
-    source: str | None,
-    force: bool,  # noqa: FBT001 - click gives them by name
-    user: bool,  # noqa: FBT001
-    inherit: tuple[str, ...],
-    dry_run: bool,  # noqa: FBT001
-) -> None:
+def import_(state: State, /, source: str | None, **options: Any) -> None:
     """Take over the servers of an MCP client.
 
     It is named, or a file of it is. A server whose name stands for another one in our configuration is
     reported and left out. The client's own file stays as it is, and toolcrib itself is never taken over.
 
     Some clients give servers their whole environment, and toolcrib only a part of it: --inherit names
-    variables that they get besides.
+    variables that they get besides. With --sandbox they are started behind a wall: paths in their settings
+    that they cannot see there are told.
 
     Examples:
       toolcrib import cursor --dry-run
       toolcrib import claude --inherit '*'
+      toolcrib import cursor --sandbox bubblewrap
       toolcrib import ~/Downloads/mcp.json
     """
     from toolcrib.setup.installing.imports import (  # noqa: PLC0415 - not needed to ask for help
         ENVIRONMENT_NOTE,
+        add_wall,
         merge,
         renamed,
+        wall_notes,
     )
 
+    asked = _ImportAsked(**options)
     if source is None:
         raise click.UsageError(f"say from which client, or from which file; {_find_clients()}")
     found = _read_source(source)
     servers = {
-        name: server.replace(inherit=(*server.inherit, *inherit)) if inherit and server.command else server
+        name: server.replace(inherit=(*server.inherit, *asked.inherit)) if server.command else server
         for name, server in found.servers.items()
     }
-    merged = merge(own_file(state, user=user), servers, force=force)
-    notes = [each for each in found.notes if not (inherit and each.endswith(ENVIRONMENT_NOTE))]
+    notes = [each for each in found.notes if not (asked.inherit and each.endswith(ENVIRONMENT_NOTE))]
+    if asked.sandbox is not None:
+        servers = {name: add_wall(server, asked.sandbox) for name, server in servers.items()}
+        notes += list(wall_notes(servers))
+    merged = merge(own_file(state, user=asked.user), servers, force=asked.force)
     facts = {"from": [str(path) for path in found.files], **_merge_facts(merged)}
     facts["renamed"] = renamed(found, merged.servers)
     if merged.servers:
-        facts |= carry_out(merged.edit, dry_run=dry_run, notes=notes)
+        facts |= carry_out(merged.edit, dry_run=asked.dry_run, notes=notes)
     else:  # a file that is not there is not made to hold nothing
-        facts |= {"file": str(merged.edit.path), "changed": False, "dryRun": dry_run, "notes": notes}
+        facts |= {"file": str(merged.edit.path), "changed": False, "dryRun": asked.dry_run, "notes": notes}
         facts["reason"] = _why_none_imported(found, merged)
     if state.json:
         show_json(facts)
         return
-    _print_merge(merged, facts, dry_run=dry_run)
+    _print_merge(merged, facts, dry_run=asked.dry_run)
     tell_notes(facts)
     _print_problems(facts, merged.edit.path)
 

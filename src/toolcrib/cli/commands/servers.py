@@ -39,6 +39,10 @@ class _Asked:
     inherit: tuple[str, ...]
     header: tuple[str, ...]
     cwd: str | None
+    sandbox: str | None
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+    network: tuple[str, ...]
     transport: str | None
     required: bool
     disabled: bool
@@ -88,6 +92,19 @@ def _parse_pairs(option: str, sign: str, given: tuple[str, ...]) -> dict[str, st
     return pairs
 
 
+def absolute_paths(paths: tuple[str, ...]) -> list[str]:
+    """Return paths as a configuration has them: relative ones begin in this folder."""
+    return [path if path.startswith(("~", "$")) else str(Path(path).absolute()) for path in paths]
+
+
+def _parse_network(given: tuple[str, ...]) -> str | list[str] | None:
+    """Return what a server may reach, as a configuration has it."""
+    words = {"none", "all"}.intersection(given)
+    if words and len(given) > 1:
+        raise click.BadParameter(f"--network {words.pop()} stands alone; hosts are given one by one")
+    return (given[0] if words else list(given)) if given else None
+
+
 def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
     """Return a server as the command line describes it."""
     url = asked.url
@@ -98,15 +115,19 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
     if asked.base_url or asked.secret or asked.allow_private:
         raise click.UsageError("--base-url, --secret and --allow-private are for --openapi")
     env, headers = _parse_pairs("--env", "=", asked.env), _parse_pairs("--header", ":", asked.header)
-    if url and (env or asked.cwd or asked.inherit):
-        started = "--env, --inherit and --cwd are for a command that is started"
+    if url and (env or asked.cwd or asked.inherit or asked.sandbox):
+        started = "--env, --inherit, --cwd and --sandbox are for a command that is started"
         raise click.UsageError(f"{started}; --header is for a --url")
+    if (asked.read or asked.write or asked.network) and not asked.sandbox:
+        raise click.UsageError("--read, --write and --network are for a server behind a wall: add --sandbox")
     if headers and not url:
         raise click.UsageError("--header is for a --url; --env gives variables to a command")
     entry: dict[str, Any] = {"url": url} if url else {"command": command[0], "args": list(command[1:])}
     if asked.transport:
         entry["transport"] = asked.transport
     entry |= {"env": env, "inherit": list(asked.inherit), "headers": headers, "cwd": asked.cwd}
+    entry |= {"sandbox": asked.sandbox, "network": _parse_network(asked.network)}
+    entry |= {"read": absolute_paths(asked.read), "write": absolute_paths(asked.write)}
     entry |= {"required": asked.required, "disabled": asked.disabled}
     return {key: value for key, value in entry.items() if value}
 
@@ -133,6 +154,14 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
 )
 @click.option("--header", multiple=True, metavar="'NAME: VALUE'", help="A header for it; '${VAR}' likewise.")
 @click.option("--cwd", metavar="FOLDER", help="Where it runs, instead of the folder of the file.")
+@click.option(
+    "--sandbox", type=click.Choice(["bubblewrap", "docker"]), help="The wall that it is started behind."
+)
+@click.option("--read", multiple=True, metavar="PATH", help="What it may read behind its wall.")
+@click.option("--write", multiple=True, metavar="PATH", help="What it may write there, too.")
+@click.option(
+    "--network", multiple=True, metavar="none|all|HOST", help="What it may reach; nothing without this."
+)
 @click.option("--transport", type=click.Choice(["stdio", "http", "sse"]), help="How it is spoken to.")
 @click.option("--required", is_flag=True, help="Let nothing be well without it: /ready says no.")
 @click.option("--disabled", is_flag=True, help="Write it down, and leave it switched off.")
@@ -157,8 +186,12 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
     beside the configuration. A document that is given as --url, or in place of the command, is recognised;
     --transport says that it is an MCP server after all.
 
+    Behind a wall (--sandbox) a server sees programs and its own packages, and nothing of the user; --read,
+    --write and --network open what it needs.
+
     Examples:
       toolcrib add time -- uvx mcp-server-time
+      toolcrib add notes --sandbox bubblewrap --write ~/notes -- npx -y notes-server ~/notes
       toolcrib add github --url https://api.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
       toolcrib add shop --openapi https://shop.example.com/openapi.json --secret api_key='${SHOP_KEY}'
     """
@@ -241,8 +274,8 @@ def _add_api(path: Path, name: str, document: "ApiDocument", asked: _Asked) -> d
     """Write an API into a configuration, with its document where that was downloaded; return its summary."""
     from toolcrib.setup.openapi import add_api  # noqa: PLC0415 - not needed to ask for help
 
-    if asked.env or asked.header or asked.cwd or asked.transport or asked.disabled:
-        reason = "--env, --header, --cwd, --transport and --disabled are for MCP servers"
+    if asked.env or asked.header or asked.cwd or asked.sandbox or asked.transport or asked.disabled:
+        reason = "--env, --header, --cwd, --sandbox, --transport and --disabled are for MCP servers"
         raise click.UsageError(f"{reason}; --secret fills a security scheme of an API")
     made = add_api(
         path,

@@ -128,6 +128,8 @@ def plain_server(server: Any) -> Any:
             made |= {"command": path} | {key: more[key] for key in ("args", "env") if more.get(key)}
         case [str() as program, *args] if not made.get("args"):
             made |= {"command": program, "args": args}
+    if isinstance(made.get("sandbox"), Mapping):  # VS Code has settings of its own under our name
+        made["vscode.sandbox"] = made.pop("sandbox")
     if made.get("enabled") is False:
         made.setdefault("disabled", True)
     return made

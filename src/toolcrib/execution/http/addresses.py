@@ -41,10 +41,12 @@ _LOW_32 = 0xFFFF_FFFF
 class AddressRefusedError(Exception):
     """A host that no request may leave for; it is turned into the error of the call that asked."""
 
-    def __init__(self, message: str, kind: str = "malformed") -> None:
+    def __init__(self, message: str, kind: str = "malformed", address: str = "") -> None:
         super().__init__(message)
         self.kind = kind
         """What kind of address it has, such as `private`."""
+        self.address = address
+        """The first of its addresses."""
 
 
 async def look_up(host: str, port: int) -> list[str]:
@@ -91,7 +93,9 @@ class Addresses:
         if not allowed:
             kind = next((fault for fault in faults.values() if fault), "unknown")
             raise AddressRefusedError(
-                f"{name!r:.200} has a {kind} address; name it in allow_private to allow it", kind
+                f"{name!r:.200} has a {kind} address; name it in allow_private to allow it",
+                kind,
+                found[0],
             )
         return allowed
 

@@ -60,6 +60,7 @@ from toolcrib.execution.mcp.tool_watcher import ToolListing, ToolListWatcher
 from toolcrib.execution.mcp.transport.environment import describe_withheld
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
 from toolcrib.execution.mcp.transport.process import StderrTail
+from toolcrib.execution.mcp.walls.advice import describe_hidden
 from toolcrib.execution.oauth.persons import Person
 from toolcrib.execution.principal import Principal, slot_owner
 from toolcrib.execution.variables import has_variables
@@ -444,7 +445,7 @@ class Upstream:
             reason = (
                 self._late_reason()
                 if failure is None
-                else self._add_withheld_variables(reason_of(failure, self._secrets))
+                else self._add_what_it_missed(reason_of(failure, self._secrets))
             )
             self._health.failed(reason, needs_login=wanted)
             reason = self._health.last_error or ""
@@ -614,11 +615,15 @@ class Upstream:
         self.running.log(params, modern=connection is not None and connection.modern)
 
     def _late_reason(self) -> str:
-        return self._add_withheld_variables(f"it did not start within {self.config.start_timeout:g} s")
+        return self._add_what_it_missed(f"it did not start within {self.config.start_timeout:g} s")
 
-    def _add_withheld_variables(self, reason: str) -> str:
-        """Return why a start failed, with the variables that the process may have missed."""
+    def _add_what_it_missed(self, reason: str) -> str:
+        """Return why a start failed, with the variables and files that the process may have missed."""
         if self._stderr.pid is None:  # there was no process
             return reason
-        withheld = describe_withheld(os.environ, self.config, self._stderr.text())
-        return f"{reason}; {withheld}" if withheld else reason
+        stderr = self._stderr.text()
+        withheld = describe_withheld(os.environ, self.config, stderr)
+        hidden = ""
+        with suppress(ConfigError):  # which is the reason by itself
+            hidden = describe_hidden(self.name, self.config.expanded(self._environ), stderr)
+        return "; ".join(filter(None, (reason, withheld, hidden)))

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -12,11 +13,12 @@ from toolcrib.crib.compose import can_do_without, make_embedder
 from toolcrib.crib.config.gateway import is_loopback, token_of
 from toolcrib.crib.config.sections import SERVER_KEYS, THEIRS
 from toolcrib.crib.config.settings import Settings
-from toolcrib.errors import ConfigError, EmbeddingError, MissingExtraError
+from toolcrib.errors import ConfigError, EmbeddingError, MissingExtraError, ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.walls.advice import check_wall, is_contained
 from toolcrib.execution.variables import has_variables
 from toolcrib.model.suggest import did_you_mean, nearest
-from toolcrib.setup.doctor.findings import Finding, error, good, warning
+from toolcrib.setup.doctor.findings import Finding, error, good, hint, warning
 from toolcrib.setup.installing.clients import is_toolcrib
 
 _INSTALLS = {
@@ -46,6 +48,7 @@ def check_servers(settings: Settings) -> Iterator[Finding]:
         yield warning(
             "servers", "there are no servers and no APIs", "there is nothing to find or run", remedy
         )
+    yield from _propose_walls(settings)
     alike: dict[str, list[str]] = defaultdict(list)
     for name in [*settings.servers, *settings.openapi]:
         alike[_NOT_IDENTIFIER.sub("_", name).lower()].append(name)
@@ -54,6 +57,20 @@ def check_servers(settings: Settings) -> Iterator[Finding]:
             listed = ", ".join(map(repr, names))
             why = "code reaches a namespace by one Python name, and people mistake one for the other"
             yield warning("servers", f"the names {listed} are nearly the same", why, "rename one of them")
+
+
+def _propose_walls(settings: Settings) -> Iterator[Finding]:
+    """Yield the servers that have all rights of the user, and what would keep them in."""
+    bare = sorted(
+        name
+        for name, server in settings.servers.items()
+        if server.command and server.sandbox is None and not server.disabled and not is_contained(server)
+    )
+    if bare and sys.platform == "linux":
+        message = f"servers without one, with all rights of this user: {', '.join(bare)}"
+        first = "" if shutil.which("bwrap") else "apt install bubblewrap; "
+        remedy = f"{first}sandbox = 'bubblewrap' for each, with what it may read, write and reach"
+        yield hint("walls", message, remedy)
 
 
 def check_server(
@@ -78,7 +95,25 @@ def check_server(
         return
     if meant.cwd and not Path(meant.cwd).expanduser().is_dir():
         yield error(subject, f"its folder {meant.cwd!r} is not there", "", "make the folder, or mend `cwd`")
-    yield from _check_command(subject, meant, environ)
+    failed = False
+    for found in _check_command(subject, meant, environ):
+        failed = True
+        yield found
+    if meant.sandbox is not None and not failed:
+        yield from _check_wall(name, meant)
+
+
+def _check_wall(name: str, server: ServerConfig) -> Iterator[Finding]:
+    """Yield why the wall of a server cannot be put up, and what in its settings the server cannot see."""
+    subject = f"server {name!r}"
+    try:
+        hidden = check_wall(name, server)
+    except ServerUnavailableError as failure:
+        yield error(subject, failure.reason, f"it does not start without its wall, {server.sandbox!r}")
+        return
+    if hidden:
+        why = "its settings name that, and its wall hides it"
+        yield warning(subject, f"it does not see {', '.join(hidden)}", why, "name it in `read` or `write`")
 
 
 def _check_keys(subject: str, server: ServerConfig) -> Iterator[Finding]:

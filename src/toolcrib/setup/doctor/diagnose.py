@@ -48,6 +48,7 @@ _OnServer = Callable[[str], None]
 _TELL = "tell whoever makes the server; the other tools work"
 _REMEDIES = (
     ("it did not get ", "give it these variables with `inherit`, or start it by hand to see what it says"),
+    ("behind its wall it does not see", "name these paths in `read` or `write` of the server"),
     ("certificate", "install the certificate of its authority, or mend the address; SSL_CERT_FILE names one"),
     ("needs a login", "log in, with the command that it names; --device is for machines without a browser"),
     ("log in again", "log in, with the command that it names; --device is for machines without a browser"),

@@ -78,6 +78,11 @@ def warning(subject: str, what: str, why: str = "", remedy: str = "", **details:
     return _make_finding("warning", subject, (what, why, remedy), details)
 
 
+def hint(subject: str, what: str, remedy: str) -> Finding:
+    """Return a finding about something that works, and could be better."""
+    return _make_finding("ok", subject, (what, "", remedy), {})
+
+
 def good(subject: str, what: str, **details: Any) -> Finding:
     """Return a finding about something that works."""
     return _make_finding("ok", subject, (what, "", ""), details)

@@ -183,6 +183,8 @@ def shape(client: Client, server: ServerConfig) -> tuple[dict[str, Any] | None, 
     if server.inherit and not client.passes_environment:
         names = ", ".join(server.inherit)
         notes = (*notes, f"{client.title} does not pass on its environment: write {names} into its `env`")
+    if server.sandbox:
+        notes = (*notes, f"{client.title} starts it without its wall, with all rights of the user")
     return entry, notes
 
 

@@ -1,8 +1,10 @@
 """Read the servers of other MCP clients, and take them over into a configuration of ours."""
 
 import json
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,9 @@ from toolcrib.crib.config.dialects import RawConfig, named_servers, read_client
 from toolcrib.crib.config.files import load, load_text, own_cwd
 from toolcrib.crib.config.reading import is_toml, read_text
 from toolcrib.crib.config.sections import Place, at, section_of, servers_in
-from toolcrib.errors import ConfigError, Problem
-from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.errors import ConfigError, Problem, ServerUnavailableError
+from toolcrib.execution.mcp.config import Sandbox, ServerConfig
+from toolcrib.execution.mcp.walls.advice import check_wall, is_contained
 from toolcrib.setup.editing.edit import Edit
 from toolcrib.setup.editing.servers import document_of, edit_servers, find_server, own_entry
 from toolcrib.setup.installing.clients import CLIENTS, ITSELF, Client, is_toolcrib
@@ -197,7 +200,10 @@ def written(server: ServerConfig) -> dict[str, Any]:
     if server.transport == "sse":
         entry["transport"] = "sse"
     optional: dict[str, Any] = {"env": dict(server.env), "inherit": list(server.inherit)}
-    optional |= {"headers": dict(server.headers), "cwd": server.cwd}
+    optional |= {"headers": dict(server.headers), "cwd": server.cwd, "sandbox": server.sandbox}
+    optional |= {"read": list(server.read), "write": list(server.write)}
+    if server.network != "none":
+        optional["network"] = server.network if server.network == "all" else list(server.network)
     optional |= {"required": server.required, "disabled": server.disabled}
     entry |= {key: value for key, value in optional.items() if value}
     usual = ServerConfig.model_fields
@@ -278,6 +284,25 @@ def renamed(found: Found, taken: Iterable[str]) -> dict[str, str]:
 def rename_note(written: str, name: str) -> str:
     """Return the note about a server that has another name here."""
     return f"{written!r} is {name!r} here: the ids of its tools begin with that, and allow fewer characters"
+
+
+def add_wall(server: ServerConfig, sandbox: Sandbox) -> ServerConfig:
+    """Return a server behind a wall, where it is started and has none."""
+    if server.command is None or server.sandbox is not None or is_contained(server):
+        return server
+    return server.replace(sandbox=sandbox)
+
+
+def wall_notes(servers: Mapping[str, ServerConfig]) -> Iterator[str]:
+    """Yield the notes about servers that have no wall, or cannot see behind it what their settings name."""
+    for name, server in servers.items():
+        if server.command is not None and server.sandbox is None:
+            yield f"{name!r} has no wall: it starts a container, which is one"
+        elif server.sandbox is not None:
+            with suppress(ConfigError, ServerUnavailableError):  # the doctor says what is wrong with it
+                if hidden := check_wall(name, server.expanded(os.environ)):
+                    seen = f"{name!r} does not see {', '.join(hidden)} behind its wall"
+                    yield f"{seen}; name it in read or write"
 
 
 def lost_note(name: str, keys: tuple[str, ...]) -> str:

@@ -158,7 +158,26 @@ NETWORK = (
         "network", "sockets of the host of a machine", _SOCKETS.format(arguments="40, socket.SOCK_STREAM, 0")
     ),
     _made("network", "messages of the kernel", _SOCKETS.format(arguments="16, socket.SOCK_RAW, 15")),
-    _made("network", "the proxy of another", _CONNECT.format(host="127.0.0.1", port=3128)),
+    _made(
+        "network",
+        "TCP to a program of this machine by the proxy",
+        """
+        import socket
+        with socket.create_connection(("127.0.0.1", 3128), 3) as end:
+            end.sendall(b"CONNECT localhost:$PORT HTTP/1.1\\r\\n\\r\\n")
+            got = end.recv(100).decode()
+        """,
+        lambda got: got.startswith("HTTP/1.1 403 "),
+    ),
+    _made(
+        "network",
+        "TCP to a program of this machine by a name",
+        """
+        import socket
+        with socket.create_connection(("localhost", $PORT), 3) as end:
+            got = "connected"
+        """,
+    ),
 )
 PROCESSES = (
     _made(

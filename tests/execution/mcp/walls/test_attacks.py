@@ -45,8 +45,10 @@ def _address() -> str:
         return str(end.getsockname()[0])
 
 
-@pytest.fixture(scope="module")
-def target(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+@pytest.fixture(scope="module", params=["nothing", "named hosts"])
+def target(
+    kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Target]:
     base = tmp_path_factory.mktemp("wall")
     home, shared, drop, outside, data = (
         base / name for name in ("home", "shared", "drop", "outside", "data")
@@ -86,6 +88,9 @@ def target(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targ
             "sandbox": kind,
             "read": [str(shared)],
             "write": [str(drop)],
+            "network": "none"
+            if request.param == "nothing"
+            else ["localhost", "*.example.com", "127.0.0.1:9"],
         }
         with SyncCrib({"mcpServers": {"it": server}}) as crib:
             yield Target(crib, ears, places)

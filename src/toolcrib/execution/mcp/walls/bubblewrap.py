@@ -18,7 +18,7 @@ import anyio
 
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.execution.mcp.transport.process import Launch
-from toolcrib.execution.mcp.walls.view import MEMORY, SCRATCH, TASKS, View
+from toolcrib.execution.mcp.walls.view import MEMORY, SCRATCH, TASKS, Reach, View
 from toolcrib.isolation.bubblewrap import server_options, try_command
 from toolcrib.isolation.cgroup import Cgroup, Cgroups, find_cgroups
 from toolcrib.isolation.seccomp import SERVER, compile_filter
@@ -52,14 +52,14 @@ class BubblewrapWall:
 
     @asynccontextmanager
     async def launch(
-        self, view: View, command: Sequence[str], *, shares_network: bool, line: tuple[Path, str]
+        self, view: View, command: Sequence[str], *, network: Reach, line: tuple[Path, str]
     ) -> AsyncGenerator[Launch, None]:
         """Give the way to start a program behind a wall; afterwards nothing of it is left.
 
         Args:
             view: What it sees.
             command: The program and its arguments.
-            shares_network: Whether it has the network of this machine, else one of its own.
+            network: What it reaches.
             line: A folder of this machine with a socket, and where it is inside.
         """
         cgroup = self.cgroups.make()
@@ -74,7 +74,8 @@ class BubblewrapWall:
                     mounts,
                     environment=view.environment,
                     folder=str(view.folder),
-                    network=shares_network,
+                    network=network == "all",
+                    listens=network == "hosts",
                     filter_fd=int(files.add(self.filter)),
                 )
                 given = files.add(b"".join(os.fsencode(option) + b"\0" for option in options))

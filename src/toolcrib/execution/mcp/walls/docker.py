@@ -28,7 +28,7 @@ from anyio import to_thread
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.execution.mcp.transport.process import Launch
 from toolcrib.execution.mcp.walls.programs import SYSTEM
-from toolcrib.execution.mcp.walls.view import MEMORY, SCRATCH, TASKS, View
+from toolcrib.execution.mcp.walls.view import MEMORY, SCRATCH, TASKS, Reach, View
 from toolcrib.isolation.owner import is_gone, own_mark
 from toolcrib.isolation.seccomp import SERVER, docker_profile
 
@@ -67,14 +67,14 @@ class DockerWall:
 
     @asynccontextmanager
     async def launch(
-        self, view: View, command: Sequence[str], *, shares_network: bool, line: tuple[Path, str]
+        self, view: View, command: Sequence[str], *, network: Reach, line: tuple[Path, str]
     ) -> AsyncGenerator[Launch, None]:
         """Give the way to start a program in a container; afterwards nothing of it is left.
 
         Args:
             view: What it sees.
             command: The program and its arguments.
-            shares_network: Whether it reaches every network by that of Docker; else it has a loopback alone.
+            network: What it reaches: all is the network of Docker.
             line: A folder of this machine with a socket, and where it is inside.
         """
         name = f"{_IMAGE}-{own_mark() or os.getpid()}-{next(_NUMBERS)}"
@@ -86,7 +86,9 @@ class DockerWall:
             *("--cap-drop=ALL", "--security-opt=no-new-privileges", f"--pids-limit={TASKS}"),
             f"--security-opt=seccomp={_write_profile(line[0])}",
             *(f"--memory={MEMORY}", f"--memory-swap={MEMORY}", f"--workdir={view.folder}"),
-            f"--network={'bridge' if shares_network else 'none'}",
+            f"--network={'bridge' if network == 'all' else 'none'}",
+            *(["--sysctl=net.ipv4.ip_unprivileged_port_start=0"] if network == "hosts" else []),
+            *(f"--add-host={host}:{address}" for host, address in view.hosts.items()),
             f"--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777,size={SCRATCH}",
             *(f"--mount={each}" for each in self._mounts(view, line)),
             *passed,

@@ -1,6 +1,7 @@
 """The hosts that a server behind a wall may reach: names, all below a name, and addresses."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -8,6 +9,10 @@ from toolcrib.execution.http.addresses import is_odd_number
 
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _MAX_PORT = 65535
+PORT = 3128
+"""Where a server finds the proxy, on the loopback of its own network."""
+_MAX_FORWARDS = 200
+"""So many sockets can be sent at once, and some more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,40 @@ def parse_host(text: str) -> AllowedHost:
     if not name or not all(map(_LABEL.fullmatch, name.split("."))):
         raise ValueError(f"{text!r:.80} is no host; write a name, '*.' and a name, or an address")
     return AllowedHost(f"*.{name}" if host.startswith("*.") else name, port)
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """An address inside the wall that is forwarded to a named host."""
+
+    address: str
+    port: int
+    name: str
+    """The host, which is reached at the same port."""
+
+
+def forwards_of(hosts: Sequence[AllowedHost]) -> list[Forward]:
+    """Return what is forwarded to hosts: a name has an address of its own, for programs that use no proxy.
+
+    Names below a name, and addresses of others than this machine, have none: they are reached by the proxy.
+
+    >>> forwards_of([parse_host("db.example.com:5432")])
+    [Forward(address='127.77.0.1', port=5432, name='db.example.com')]
+    """
+    found: dict[tuple[str, int], Forward] = {}
+    addresses: dict[str, str] = {}
+    for host in hosts:
+        ports = (80, 443) if host.port is None else (host.port,)
+        if host.is_address and (host.port is None or not host.name.startswith("127.")):
+            continue
+        if host.name.startswith("*."):
+            continue
+        number = len(addresses)
+        own = host.name if host.is_address else f"127.77.{number // 250}.{number % 250 + 1}"
+        address = addresses.setdefault(host.name, own)
+        found |= {(address, port): Forward(address, port, host.name) for port in ports}
+    free = [each for each in found.values() if (each.address, each.port) != ("127.0.0.1", PORT)]
+    return free[:_MAX_FORWARDS]
 
 
 def plain_name(host: str) -> str:

@@ -5,8 +5,9 @@ argument, as JSON; the command of the server follows.
 
 - `limits`: rlimits by name. They are set here because that of processes counts within the user namespace.
 - `line`: a socket of toolcrib's.
-- `port`: where the server finds its proxy. A socket belongs to the network in which it is made: so the
-  listener is made here and sent to toolcrib, and nothing inside takes part in what passes.
+- `listen`: addresses and ports at which the server finds its proxy and named hosts. A socket belongs to the
+  network in which it is made: so listeners are made here and sent to toolcrib, and nothing inside takes part
+  in what passes. For ports below 1024 the launcher has a capability, which it gives up then.
 - `apart`: on the network of the machine, abstract sockets of others are out of reach (from Linux 6.12 on).
 - `stays`: it does not become the server but starts it, and ends all when the line is closed: then toolcrib is
   gone. It is the first process of a container, which ends with it, and which nothing inside can kill.
@@ -18,6 +19,7 @@ import os
 import resource
 import signal
 import socket
+import struct
 import sys
 import threading
 from contextlib import suppress
@@ -27,6 +29,12 @@ _LANDLOCK_CREATE = 444
 _LANDLOCK_RESTRICT = 446
 _SCOPE_ABSTRACT_SOCKETS = 1
 _NO_DUMP = 4
+_DROP_BOUNDING = 24
+_AMBIENT = 47
+_CLEAR_ALL = 4
+_BIND_SERVICE = 10
+_SET_CAPABILITIES = 8
+_CAPABILITY_VERSION = 0x20080522
 _NO_NEW_PRIVILEGES = 38
 _NOT_FOUND = 127
 _SIGNALS = 128
@@ -41,13 +49,25 @@ def _set_limits(limits: dict[str, int]) -> None:
 
 
 def _open_line(settings: dict[str, Any]) -> socket.socket:
-    """Connect to toolcrib, and send it the listener of the proxy."""
+    """Connect to toolcrib, and send it the listeners at which the server finds named hosts."""
     line = socket.socket(socket.AF_UNIX)
     line.connect(settings["line"])
-    if settings["port"]:
-        with socket.create_server(("127.0.0.1", settings["port"])) as listener:
-            socket.send_fds(line, [b"+"], [listener.fileno()])
+    listeners = [socket.create_server((address, port)) for address, port in settings["listen"]]
+    if listeners:
+        socket.send_fds(line, [b"+"], [listener.fileno() for listener in listeners])
+    for listener in listeners:
+        listener.close()
     return line
+
+
+def _drop_capabilities() -> None:
+    """Give up the capability to listen, and that to give up one for good."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for number in (_BIND_SERVICE, _SET_CAPABILITIES):
+        libc.prctl(_DROP_BOUNDING, number, 0, 0, 0)
+    libc.prctl(_AMBIENT, _CLEAR_ALL, 0, 0, 0)
+    if libc.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)):
+        raise OSError(ctypes.get_errno(), "capset")
 
 
 def _set_apart() -> None:
@@ -105,6 +125,7 @@ def _main() -> None:
     settings, command = json.loads(sys.argv[1]), sys.argv[2:]
     _set_limits(settings["limits"])
     line = _open_line(settings)
+    _drop_capabilities()
     if settings["apart"]:
         _set_apart()
     if settings["stays"]:

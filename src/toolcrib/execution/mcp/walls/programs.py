@@ -33,10 +33,15 @@ _SHARED = 2
 """Folders of so many parts are those of everybody."""
 
 
+def absolute(path: str, folder: Path | str = "") -> Path:
+    """Return a path with `~` filled in, from a folder on or else from that of this process; links stay."""
+    return Path(os.path.abspath(os.path.join(folder, os.path.expanduser(path))))  # noqa: PTH100, PTH111, PTH118 - a Path raises where there is no home, and follows links
+
+
 def find_program(command: str, path: str, folder: Path) -> Path | None:
     """Return where a command is; None if it is nowhere."""
     if os.sep in command:
-        found = folder / Path(command).expanduser()
+        found = absolute(command, folder)
         return found if os.access(found, os.X_OK) and found.is_file() else None
     where = shutil.which(command, path=path)
     return None if where is None else Path(where).absolute()
@@ -142,7 +147,7 @@ def _files_of_arguments(name: str, args: Sequence[str], folder: Path) -> Iterato
     if not _INTERPRETER.fullmatch(name):
         return
     script = next((word for word in args if not word.startswith("-")), "")
-    place = Path(os.path.normpath(folder / script))
+    place = absolute(script, folder)
     if script and place.is_file() and "-m" not in args[: args.index(script)]:
         yield from _files_of_script(place)
 
@@ -164,7 +169,7 @@ def _files_of_script(script: Path) -> Iterator[Path]:
 
 def _is_shared(folder: Path) -> bool:
     """Return whether a folder holds the home of the user, or is one such as `/tmp` or `/etc`."""
-    home = os.path.expanduser("~")  # noqa: PTH111 - a Path raises where there is none
+    home = absolute("~")
     return len(folder.parts) <= _SHARED or any(
         Path(each).is_relative_to(folder) for each in (home, os.path.realpath(home))
     )

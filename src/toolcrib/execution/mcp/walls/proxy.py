@@ -3,7 +3,8 @@
 It is an HTTP proxy: `CONNECT` for what is encrypted, and requests with a whole address for what is not. Of
 the second kind each has a connection of its own, so that none can follow to another host. Names are looked up
 here, and a private address is refused where only a name was allowed: or the owner of a name could have it
-lead anywhere in the user's network.
+lead anywhere in the user's network. Programs that use no proxy find a named host at an address inside, which
+is forwarded by the same rules.
 """
 
 import logging
@@ -16,10 +17,8 @@ from anyio.abc import ByteStream, SocketListener, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from toolcrib.execution.http.addresses import Addresses, AddressRefusedError, Lookup
-from toolcrib.execution.mcp.walls.hosts import AllowedHost, plain_name
+from toolcrib.execution.mcp.walls.hosts import PORT, AllowedHost, Forward, plain_name
 
-PORT = 3128
-"""Where the server finds it, on the loopback of its own network."""
 _ADDRESS = f"http://127.0.0.1:{PORT}"
 _HEAD_BYTES = 64 << 10
 _HEAD_SECONDS = 30.0
@@ -87,45 +86,49 @@ class HostProxy:
         """
         self._server = server
         self._allowed = allowed
-        named = [*(host.name for host in allowed if host.is_address), *trusted]
-        self._addresses = Addresses(allow_private=named, lookup=lookup)
+        self._trusted = trusted
+        self._lookup = lookup
         self._refused: set[str] = set()
+        self._slots = anyio.Semaphore(_MAX_CONNECTIONS)
 
-    async def serve(self, listener: SocketListener) -> None:
-        """Pass on what comes in, until cancelled."""
-        slots = anyio.Semaphore(_MAX_CONNECTIONS)
+    async def serve(self, listener: SocketListener, forward: Forward | None = None) -> None:
+        """Pass on what comes in, until cancelled: requests to a proxy, or all that is for one host."""
 
         async def handle(client: SocketStream) -> None:
-            async with slots:
+            async with self._slots, client:
                 with suppress(*_GONE):
-                    await self._handle(client)
+                    await (self._handle(client) if forward is None else self._pass_through(client, forward))
 
         async with listener:
             await listener.serve(handle)
 
+    async def _pass_through(self, client: SocketStream, forward: Forward) -> None:
+        """Connect the client to one host; a refusal is in the log, and the connection is closed."""
+        with suppress(_RefusedError):
+            async with await self._connect(forward.name, forward.port) as upstream:
+                await _relay(client, upstream)
+
     async def _handle(self, client: SocketStream) -> None:
         """Read a request, and connect the client to the host, or answer why not."""
-        async with client:
-            reader = BufferedByteReceiveStream(client)
-            try:
-                with anyio.fail_after(_HEAD_SECONDS):
-                    head = await reader.receive_until(b"\r\n\r\n", _HEAD_BYTES)
-                host, port, first = _read_request(head)
-                upstream = await self._connect(host, port)
-            except TimeoutError:
-                await _answer(client, "408 Request Timeout", "the request was not complete in time")
-            except anyio.DelimiterNotFound:
-                await _answer(
-                    client, "431 Request Header Fields Too Large", "the head of the request is too long"
-                )
-            except _RefusedError as error:
-                await _answer(client, error.status, error.reason)
-            else:
-                async with upstream:
-                    await (client.send(b"HTTP/1.1 200 OK\r\n\r\n") if first is None else upstream.send(first))
-                    if reader.buffer:
-                        await upstream.send(reader.buffer)
-                    await _relay(client, upstream)
+        reader = BufferedByteReceiveStream(client)
+        try:
+            with anyio.fail_after(_HEAD_SECONDS):
+                head = await reader.receive_until(b"\r\n\r\n", _HEAD_BYTES)
+            host, port, first = _read_request(head)
+            upstream = await self._connect(host, port)
+        except TimeoutError:
+            await _answer(client, "408 Request Timeout", "the request was not complete in time")
+        except anyio.DelimiterNotFound:
+            status = "431 Request Header Fields Too Large"
+            await _answer(client, status, "the head of the request is too long")
+        except _RefusedError as error:
+            await _answer(client, error.status, error.reason)
+        else:
+            async with upstream:
+                await (client.send(b"HTTP/1.1 200 OK\r\n\r\n") if first is None else upstream.send(first))
+                if reader.buffer:
+                    await upstream.send(reader.buffer)
+                await _relay(client, upstream)
 
     async def _connect(self, host: str, port: int) -> SocketStream:
         """Return a connection to a host.
@@ -139,13 +142,14 @@ class HostProxy:
                 name, port, f"it may not be reached; add {_shown(name, port)!r} to its `network`"
             )
             raise _RefusedError("403 Forbidden", f"{name!r:.200} is not among the hosts that may be reached")
+        named = [each.name for each in self._allowed if each.is_address and each.covers(each.name, port)]
+        judge = Addresses(allow_private=[*named, *self._trusted], lookup=self._lookup)
         try:
             with anyio.fail_after(_CONNECT_SECONDS):
-                addresses = await self._addresses.resolve(name, port)
+                addresses = await judge.resolve(name, port)
         except AddressRefusedError as error:
-            reason = (
-                f"it has a private address; add that address to its `network`, if it is meant ({error.kind})"
-            )
+            shown = error.address or name
+            reason = f"{shown!r:.200} is a {error.kind} address; add it to its `network` if it is meant"
             self._log_refusal(name, port, reason)
             raise _RefusedError("403 Forbidden", f"{name!r:.200} has a {error.kind} address") from error
         except (OSError, TimeoutError) as error:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.transport.environment import certificate_files, walled_environment
-from toolcrib.execution.mcp.walls.programs import SYSTEM, interpreter_files, is_below, program_files
+from toolcrib.execution.mcp.walls.programs import SYSTEM, absolute, interpreter_files, is_below, program_files
 from toolcrib.paths import data_folder
 
 MEMORY = 4 << 30
@@ -29,6 +30,8 @@ _ETC = (
 """What programs read of /etc, and says nothing of users."""
 _NETWORK_ETC = ("gai.conf", "host.conf", "hosts", "resolv.conf")
 """How to find hosts, where the network of the machine is shared."""
+Reach = Literal["none", "hosts", "all"]
+"""What a server reaches: nothing, named hosts alone, or all."""
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]+")
 _LOOPBACK = "127.0.0.1 localhost\n::1 localhost\n"
 
@@ -54,6 +57,8 @@ class View:
     """Links of the root, such as `/bin` to `usr/bin`."""
     texts: Mapping[Path, str]
     """Small files that are made for it, with what they say."""
+    hosts: Mapping[str, str]
+    """The addresses of names that it knows."""
     home: Path
     """Its own home, which stays from one start to the next."""
     folder: Path
@@ -66,38 +71,59 @@ class View:
         return replace(self, environment={**variables, **self.environment})
 
 
-def make_view(
-    config: ServerConfig, program: Path, *, name: str, path: str, folder: Path, launcher: str
-) -> View:
-    """Return what a server sees; its home is made where it has none yet.
+@dataclass(frozen=True, slots=True)
+class WalledStart:
+    """A server that is to be started behind a wall."""
+
+    name: str
+    """What it is called."""
+    config: ServerConfig
+    """Its settings, with variables filled in."""
+    program: Path
+    """Where its program is."""
+    path: str
+    """The variable `PATH` that it gets."""
+    folder: Path
+    """Where it would start without a wall."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that it gets from its settings and from our environment."""
+        return walled_environment(os.environ, self.config.env, self.config.inherit, home="", network=False)
+
+
+def make_view(start: WalledStart, launcher: str, hosts: Mapping[str, str]) -> View:
+    """Return what a server sees; nothing is made.
 
     Args:
-        config: Its settings, with variables filled in.
-        program: Where its program is.
-        name: What it is called.
-        path: The variable `PATH` that it gets.
-        folder: Where it would start without a wall.
+        start: The server.
         launcher: The interpreter that runs the launcher.
+        hosts: The addresses of names that it knows.
 
     Raises:
-        ServerUnavailableError: a path that it may read or write is not there, or its home cannot be made.
+        ServerUnavailableError: a path that it may read or write is not there.
     """
-    home = _make_home(name, config)
+    name, config = start.name, start.config
+    home = server_folder(name, config) / "home"
     shares = config.network == "all"
     environment = walled_environment(os.environ, config.env, config.inherit, home=str(home), network=shares)
-    needed = [*program_files(program, config.args, path, folder), *interpreter_files(launcher)]
-    needed += [Path(file) for file in certificate_files(environment) if Path(file).exists()]
-    mounts = {place: Mount(place, place) for place in _drop_inner([*_system_files(shares=shares), *needed])}
+    needed = program_files(start.program, config.args, start.path, start.folder)
+    needed += [*interpreter_files(launcher), *map(Path, certificate_files(environment))]
+    visible = [place for place in needed if place.exists()]
+    mounts = {place: Mount(place, place) for place in _drop_inner([*_system_files(shares=shares), *visible])}
     mounts |= {place: Mount(place, place) for place in _named_paths(name, "read", config.read)}
-    mounts |= {place: Mount(place, place, True) for place in _named_paths(name, "write", config.write)}  # noqa: FBT003
+    mounts |= {
+        place: Mount(place, place, is_writable=True) for place in _named_paths(name, "write", config.write)
+    }
     mounts[home] = Mount(home, home, is_writable=True)
-    is_there = is_below(folder, [each for each in mounts if each.is_dir()])
+    is_there = is_below(start.folder, [each for each in mounts if each.is_dir()])
     return View(
         mounts=tuple(mounts[place] for place in sorted(mounts, key=lambda each: each.parts)),
         links={link: str(link.readlink()) for link in map(Path, SYSTEM) if link.is_symlink()},
-        texts=_own_texts(home, shares=shares),
+        texts=_own_texts(home, None if shares else hosts),
+        hosts=hosts,
         home=home,
-        folder=folder if is_there else home,
+        folder=start.folder if is_there else home,
         environment=environment,
     )
 
@@ -108,14 +134,17 @@ def server_folder(name: str, config: ServerConfig) -> Path:
     return data_folder() / "servers" / f"{_FOREIGN.sub('-', name)[:40]}-{digest}"
 
 
-def _make_home(name: str, config: ServerConfig) -> Path:
-    home = server_folder(name, config) / "home"
+def make_home(name: str, home: Path) -> None:
+    """Make the home of a server, where it has none yet.
+
+    Raises:
+        ServerUnavailableError: it cannot be made.
+    """
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         reason = f"its own home {str(home)!r} cannot be made: {error.strerror}; set TOOLCRIB_HOME"
         raise ServerUnavailableError(name, reason) from error
-    return home
 
 
 def _system_files(*, shares: bool) -> Iterator[Path]:
@@ -126,14 +155,17 @@ def _system_files(*, shares: bool) -> Iterator[Path]:
             yield place
 
 
-def _own_texts(home: Path, *, shares: bool) -> dict[Path, str]:
-    """Return the files that say who the user is, and, without the network of the machine, who the host is."""
+def _own_texts(home: Path, hosts: Mapping[str, str] | None) -> dict[Path, str]:
+    """Return the files that say who the user is and, in a network of its own, which hosts there are."""
     user, group = os.getuid(), os.getgid()
     texts = {
         Path("/etc/passwd"): f"server:x:{user}:{group}::{home}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
         Path("/etc/group"): f"server:x:{group}:\nnogroup:x:65534:\n",
     }
-    return texts if shares else {**texts, Path("/etc/hosts"): _LOOPBACK}
+    if hosts is None:
+        return texts
+    lines = "".join(f"{address} {name}\n" for name, address in hosts.items())
+    return {**texts, Path("/etc/hosts"): f"{_LOOPBACK}{lines}"}
 
 
 def _drop_inner(places: list[Path]) -> Iterator[Path]:
@@ -147,7 +179,7 @@ def _drop_inner(places: list[Path]) -> Iterator[Path]:
 
 def _named_paths(name: str, key: str, paths: tuple[str, ...]) -> Iterator[Path]:
     for written in paths:
-        place = Path(os.path.normpath(Path(written).expanduser()))
+        place = absolute(written)
         if not place.exists():
             reason = f"{written!r} is not there, which it may {key}; make it, or mend {key!r}"
             raise ServerUnavailableError(name, reason)

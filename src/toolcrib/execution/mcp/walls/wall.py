@@ -17,8 +17,8 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass
-from functools import cache, partial
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import anyio
@@ -27,15 +27,14 @@ from anyio.abc import SocketListener
 
 from toolcrib.errors import RuntimeUnavailableError, ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.transport.environment import walled_environment
 from toolcrib.execution.mcp.transport.process import Launch, StderrTail, why_not_started
 from toolcrib.execution.mcp.walls.bubblewrap import BubblewrapWall, find_bubblewrap
 from toolcrib.execution.mcp.walls.docker import DockerWall, find_docker
-from toolcrib.execution.mcp.walls.hosts import AllowedHost, parse_host
+from toolcrib.execution.mcp.walls.hosts import PORT, AllowedHost, Forward, forwards_of, parse_host
 from toolcrib.execution.mcp.walls.packages import Fetch, plan_fetch
-from toolcrib.execution.mcp.walls.programs import find_program
-from toolcrib.execution.mcp.walls.proxy import PORT, HostProxy, proxy_environment
-from toolcrib.execution.mcp.walls.view import make_view, server_folder
+from toolcrib.execution.mcp.walls.programs import absolute, find_program
+from toolcrib.execution.mcp.walls.proxy import HostProxy, proxy_environment
+from toolcrib.execution.mcp.walls.view import Reach, View, WalledStart, make_home, make_view, server_folder
 from toolcrib.isolation.scratch import private_folder
 from toolcrib.paths import lock_path
 
@@ -49,14 +48,36 @@ _FETCHING_SECONDS = 600.0
 _log = logging.getLogger(__name__)
 
 
+Kind = BubblewrapWall | DockerWall
+"""What a wall is made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class _HostAccess:
+    """How a server reaches named hosts: by a proxy, and by addresses that are forwarded."""
+
+    proxy: HostProxy
+    forwards: Sequence[Forward]
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The addresses at which the server finds names."""
+        return {each.name: each.address for each in self.forwards if each.name != each.address}
+
+    @property
+    def listened(self) -> list[tuple[str, int]]:
+        """The addresses and ports inside, that of the proxy first."""
+        return [("127.0.0.1", PORT), *((each.address, each.port) for each in self.forwards)]
+
+
 class Wall:
     """A server's wall, for as long as its connection lasts."""
 
-    def __init__(self, launch: Launch, listener: socket.socket, proxy: HostProxy | None) -> None:
+    def __init__(self, launch: Launch, listener: socket.socket, access: _HostAccess | None) -> None:
         self.launch = launch
         """How the server is started behind it."""
         self._listener = listener
-        self._proxy = proxy
+        self._access = access
         self._line: socket.socket | None = None
 
     async def serve(self) -> None:
@@ -65,11 +86,13 @@ class Wall:
         self._line, _ = self._listener.accept()
         self._listener.close()  # there is nobody else to listen for
         self._line.setblocking(False)  # noqa: FBT003 - the method has no other form
-        if self._proxy is not None:
+        if self._access is not None:
             await anyio.wait_readable(self._line)
-            _, descriptors, *_ = socket.recv_fds(self._line, 1, 1)
-            if descriptors:  # else the launcher is gone, which the end of the process shows
-                await self._proxy.serve(await SocketListener.from_socket(descriptors[0]))
+            _, descriptors, *_ = socket.recv_fds(self._line, 1, 1 + len(self._access.forwards))
+            async with anyio.create_task_group() as tasks:  # without any, the launcher is gone, as will show
+                for descriptor, forward in zip(descriptors, (None, *self._access.forwards), strict=False):
+                    listener = await SocketListener.from_socket(descriptor)
+                    tasks.start_soon(self._access.proxy.serve, listener, forward)
 
     def close(self) -> None:
         """Close the line, which ends a server whose launcher stays."""
@@ -96,43 +119,35 @@ async def open_wall(
     if config.sandbox is None:
         yield None
         return
-    plan = await to_thread.run_sync(_make_plan, config, name, written or config)
+    start, kind = await to_thread.run_sync(_prepare, config, name, written or config)
     hosts = () if isinstance(config.network, str) else tuple(map(parse_host, config.network))
     await _check_hosts(name, hosts)
-    fetch = None if config.network == "all" else plan_fetch(plan.program.name, config.args, plan.variables)
+    fetch = None if config.network == "all" else plan_fetch(start.program.name, config.args, start.variables)
     if fetch is not None:
-        await _fetch_packages(plan, fetch, hosts)
-    async with _build(
-        plan, HostProxy(name, hosts) if hosts else None, fetch.offline if fetch else {}
-    ) as wall:
+        await _fetch_packages(start, kind, fetch, hosts)
+    access = _HostAccess(HostProxy(name, hosts), forwards_of(hosts)) if hosts else None
+    async with _build(start, kind, access, fetch.offline if fetch else {}) as wall:
         yield wall
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What is needed to put up the wall of a server."""
+def look_ahead(name: str, config: ServerConfig) -> View:
+    """Return what a server would see, without starting it.
 
-    name: str
-    config: ServerConfig
-    kind: BubblewrapWall | DockerWall
-    program: Path
-    path: str
-    folder: Path
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The variables that the server gets from its settings and from our environment."""
-        return walled_environment(os.environ, self.config.env, self.config.inherit, home="", network=False)
+    Raises:
+        ServerUnavailableError: its wall cannot be put up here, and what to do about it.
+    """
+    start, _ = _prepare(config, name, config)
+    return make_view(start, _interpreter(), {})
 
 
-def _make_plan(config: ServerConfig, name: str, written: ServerConfig) -> _Plan:
+def _prepare(config: ServerConfig, name: str, written: ServerConfig) -> tuple[WalledStart, Kind]:
     """Find the program of a server, and what this machine offers for its wall.
 
     Raises:
         ServerUnavailableError: one of them is missing.
     """
     path = config.env.get("PATH") or os.environ.get("PATH", os.defpath)
-    folder = Path(os.path.abspath(os.path.expanduser(config.cwd or ".")))  # noqa: PTH100, PTH111 - as it starts
+    folder = absolute(config.cwd or ".")
     program = find_program(config.command or "", path, folder)
     if program is None or not folder.is_dir():
         reason = why_not_started(FileNotFoundError(), config.command or "", str(folder), written)
@@ -142,62 +157,54 @@ def _make_plan(config: ServerConfig, name: str, written: ServerConfig) -> _Plan:
     except RuntimeUnavailableError as error:
         reason = f"its sandbox {config.sandbox!r} is not available here: {error.remedy}"
         raise ServerUnavailableError(name, reason) from error
-    return _Plan(name, config, kind, program, path, folder)
+    return WalledStart(name, config, program, path, folder), kind
 
 
 @asynccontextmanager
-async def _build(plan: _Plan, proxy: HostProxy | None, more: Mapping[str, str]) -> AsyncGenerator[Wall, None]:
+async def _build(
+    start: WalledStart, kind: Kind, access: _HostAccess | None, more: Mapping[str, str]
+) -> AsyncGenerator[Wall, None]:
     """Put up a wall; `more` are variables that the settings may override."""
-    interpreter, shares = _interpreter(), plan.config.network == "all"
-    view = await to_thread.run_sync(
-        partial(
-            make_view,
-            plan.config,
-            plan.program,
-            name=plan.name,
-            path=plan.path,
-            folder=plan.folder,
-            launcher=interpreter,
-        )
-    )
-    view = view.with_variables({**more, **(proxy_environment() if proxy else {})})
+    reach: Reach = "hosts" if access else "all" if start.config.network == "all" else "none"
+    view = await to_thread.run_sync(make_view, start, _interpreter(), access.names if access else {})
+    make_home(start.name, view.home)
+    view = view.with_variables({**more, **(proxy_environment() if access else {})})
     with ExitStack() as stack:
-        listener, place = stack.enter_context(_listening(plan.name))
+        listener, place = stack.enter_context(_listening(start.name))
         settings = {
-            "limits": plan.kind.limits,
+            "limits": kind.limits,
             "line": f"{_LINE}/{_SOCKET}",
-            "port": PORT if proxy else 0,
-            "apart": shares,
-            "stays": plan.kind.stays,
+            "listen": access.listened if access else [],
+            "apart": reach == "all",
+            "stays": kind.stays,
         }
-        launcher = [interpreter, *_FLAGS, "-c", _launcher(), json.dumps(settings)]
-        command = [*launcher, str(plan.program), *plan.config.args]
-        async with plan.kind.launch(view, command, shares_network=shares, line=(place, _LINE)) as launch:
-            with closing(Wall(launch, listener, proxy)) as wall:
+        launcher = [_interpreter(), *_FLAGS, "-c", _launcher(), json.dumps(settings)]
+        command = [*launcher, str(start.program), *start.config.args]
+        async with kind.launch(view, command, network=reach, line=(place, _LINE)) as launch:
+            with closing(Wall(launch, listener, access)) as wall:
                 yield wall
 
 
-async def _fetch_packages(plan: _Plan, fetch: Fetch, hosts: Sequence[AllowedHost]) -> None:
+async def _fetch_packages(start: WalledStart, kind: Kind, fetch: Fetch, hosts: Sequence[AllowedHost]) -> None:
     """Fetch the packages of a server, where that is due, behind a wall that shows nothing of the user.
 
     Raises:
         ServerUnavailableError: they cannot be fetched, and never were.
     """
-    mark = server_folder(plan.name, plan.config) / "fetched.json"
+    mark = server_folder(start.name, start.config) / "fetched.json"
     if not fetch.is_due(mark):
         return
-    config = plan.config.replace(
-        args=fetch.args, env=fetch.environment(plan.variables), inherit=(), read=(), write=(), network="none"
-    )
-    bare = _Plan(plan.name, config, plan.kind, plan.program, plan.path, plan.folder)
+    env = fetch.environment(start.variables)
+    changes = {"args": fetch.args, "env": env, "inherit": (), "read": (), "write": (), "network": "none"}
+    bare = replace(start, config=start.config.replace(**changes))
     registries = [*map(parse_host, fetch.hosts), *hosts]
-    proxy = HostProxy(plan.name, registries, trusted=fetch.hosts)
+    access = _HostAccess(HostProxy(start.name, registries, trusted=fetch.hosts), forwards_of(registries))
     mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with ExitStack() as stack:
         await to_thread.run_sync(stack.enter_context, lock_path(mark.parent, within=_FETCHING_SECONDS))
         if not fetch.is_due(mark):  # another process was faster
             return
-        async with _build(bare, proxy, {}) as wall, anyio.create_task_group() as tasks:
+        async with _build(bare, kind, access, {}) as wall, anyio.create_task_group() as tasks:
             tasks.start_soon(wall.serve)
             launch = wall.launch
             ended = await anyio.run_process(
@@ -213,10 +220,10 @@ async def _fetch_packages(plan: _Plan, fetch: Fetch, hosts: Sequence[AllowedHost
             return
     tail = StderrTail(max_lines=3)
     tail.feed(ended.stdout + ended.stderr)
-    reason = f"{plan.program.name} could not fetch its package: {tail.text()}"
+    reason = f"{start.program.name} could not fetch its package: {tail.text()}"
     if not fetch.was_done(mark):
-        raise ServerUnavailableError(plan.name, reason)
-    _log.warning("server %r starts with the package that it has: %s", plan.name, reason)
+        raise ServerUnavailableError(start.name, reason)
+    _log.warning("server %r starts with the package that it has: %s", start.name, reason)
 
 
 async def _check_hosts(name: str, hosts: Sequence[AllowedHost]) -> None:
