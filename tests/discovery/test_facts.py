@@ -52,18 +52,18 @@ def tool(meta: dict[str, Any] | None = None, **fields: Any) -> Tool:
     ],
 )
 def test_a_short_text_is_one_line_that_ends_with_a_word(text: str, limit: int, line: str) -> None:
-    assert facts.short(text, limit) == line
+    assert facts.shorten(text, limit) == line
 
 
 @given(st.text(), st.integers(0, 40))
 def test_a_short_text_is_never_longer_than_asked(text: str, limit: int) -> None:
-    line = facts.short(text, limit)
+    line = facts.shorten(text, limit)
     assert len(line) <= limit
     assert line == " ".join(line.split())
 
 
 def test_a_long_text_is_not_read_to_its_end() -> None:
-    assert facts.short("word " * 4_000_000, 12) == "word word…"
+    assert facts.shorten("word " * 4_000_000, 12) == "word word…"
 
 
 @pytest.mark.parametrize(

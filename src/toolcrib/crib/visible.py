@@ -146,7 +146,7 @@ class VisibleTools:
         """The part of the engine's present index; entering a crib may replace that index."""
         whole = self._engine.discovery.index
         if self._cached_part is None or self._cached_part.whole is not whole:
-            docs = self._engine.discovery.docs.apart(DocumentedTools(self))
+            docs = self._engine.discovery.docs.with_own_observations(DocumentedTools(self))
             index = whole.view(self._scope, self._admission)
             self._cached_part = _Part(whole, index, docs, ShapeLearning(docs))
         return self._cached_part

@@ -1,7 +1,8 @@
-"""Facts of a tool beside its schema, from its description, from `_meta` and from fields beside those of MCP.
+"""Facts about a tool beside its schema: summary, category, modes, aliases, examples, deprecation, security.
 
-They are anybody's JSON: what is not of the expected kind is passed over. In `_meta` each key is also read as
-`toolcrib/<key>`, which wins. Everything returned is bounded, whatever the tool says.
+They come from the description, from `_meta` and from fields that MCP does not define. These are untrusted
+JSON: values of unexpected types are ignored, and everything returned is limited in length. In `_meta` a key
+may also be written `toolcrib/<key>`, which takes precedence.
 """
 
 import re
@@ -25,11 +26,11 @@ _MAX_SECURITY = 200
 _WORD = re.compile(r"\S+")
 ELLIPSIS = "…"
 _MAX_CLUSTER = 32
-"""How far to step back for a whole character; what is longer was not made to be read."""
-_JOINER = "\u200d"
-_MAX_NOTICE = 5_000
-"""How many characters of a text are searched for a notice of deprecation."""
-_NOTICE = re.compile(
+"""The maximum number of code points of a displayed character; longer clusters are cut inside."""
+_ZERO_WIDTH_JOINER = "\u200d"
+_MAX_NOTICE_TEXT = 5_000
+"""The maximum number of characters searched for a deprecation notice."""
+_DEPRECATION_NOTICE = re.compile(
     # at the beginning of a text, a line, a sentence or an emphasised phrase: "DEPRECATED: use ..."
     r"(?:^|\n|[.!?]\s|\*\*|__)[\W_]{0,12}deprecated"
     r"(?:\s*(?:[\])*_:.,;!\u2013\u2014-]|$)|\s+(?:and|as|by|in|please|since|use)\b)"
@@ -42,10 +43,10 @@ _NOTICE = re.compile(
 )
 
 
-def short(text: str, limit: int) -> str:
-    """Return text on one line of at most `limit` characters, cut after a word where that is possible.
+def shorten(text: str, limit: int) -> str:
+    """Return a text on one line of at most `limit` characters, cut after a word if possible.
 
-    >>> short("Create   an issue in   a repository.", 24)
+    >>> shorten("Create   an issue in   a repository.", 24)
     'Create an issue in a…'
     """
     line = _one_line(text, limit)
@@ -54,13 +55,14 @@ def short(text: str, limit: int) -> str:
     clipped = cut(line, limit)
     kept = clipped.removesuffix(ELLIPSIS)
     if not line.startswith(" ", len(kept)):
+        # Not if it would lose more than half of the line, as with a URL at the end.
         whole_words = kept[: kept.rfind(" ") + 1]
         kept = whole_words if len(whole_words) * 2 > limit else kept
     return kept.rstrip(" ,;:") + ELLIPSIS if clipped else ""
 
 
 def _one_line(text: str, limit: int) -> str:
-    """Return as many words of a text as it takes to fill a line, parted by single spaces."""
+    """Return the first words of a text, enough to fill a line, separated by single spaces."""
     words: list[str] = []
     length = -1
     for match in _WORD.finditer(text):
@@ -72,51 +74,51 @@ def _one_line(text: str, limit: int) -> str:
 
 
 def summary_text(tool: Tool, limit: int) -> str:
-    """Return what a tool is for, in at most `limit` characters.
+    """Return a summary of a tool in at most `limit` characters.
 
-    That is `_meta.summary`, else the description, else a title.
+    It is `_meta.summary`, else the description, else a title.
     """
     annotated = tool.annotations.title if tool.annotations else None
-    candidates = (_read_field(tool, "summary", _text), tool.description, tool.title, annotated)
-    shortened = (short(text, limit) for text in candidates if text)
+    candidates = (_read_field(tool, "summary", _read_text), tool.description, tool.title, annotated)
+    shortened = (shorten(text, limit) for text in candidates if text)
     return next(filter(None, shortened), "")
 
 
 def category(tool: Tool) -> str | None:
-    """Return the category that `_meta` names."""
-    found = _read_field(tool, "category", _text)
-    return short(found, _MAX_LABEL) if found else None
+    """Return the category in `_meta`; None if there is none."""
+    found = _read_field(tool, "category", _read_text)
+    return shorten(found, _MAX_LABEL) if found else None
 
 
 def input_modes(tool: Tool) -> tuple[str, ...]:
-    """Return the kinds of content a tool takes, such as `text` or `image/png`."""
-    return _labels(tool, "inputModes")
+    """Return the kinds of content that a tool takes, such as `text` or `image/png`."""
+    return _read_labels(tool, "inputModes")
 
 
 def output_modes(tool: Tool) -> tuple[str, ...]:
-    """Return the kinds of content a tool gives back."""
-    return _labels(tool, "outputModes")
+    """Return the kinds of content that a tool returns."""
+    return _read_labels(tool, "outputModes")
 
 
 def aliases(tool: Tool) -> tuple[str, ...]:
-    """Return the other names that a tool goes by."""
-    return _labels(tool, "aliases")
+    """Return the aliases of a tool."""
+    return _read_labels(tool, "aliases")
 
 
 def examples_of(tool: Tool) -> tuple[str, ...]:
-    """Return questions that a tool answers, as its maker wrote them."""
+    """Return the example questions in the definition of a tool."""
     found = (
-        *(_read_field(tool, "examples", _texts) or ()),
-        *(_read_field(tool, "exampleQueries", _texts) or ()),
+        *(_read_field(tool, "examples", _read_texts) or ()),
+        *(_read_field(tool, "exampleQueries", _read_texts) or ()),
     )
     return _distinct(found, _MAX_QUESTION)
 
 
 def is_deprecated(tool: Tool) -> bool:
-    """Return whether a tool says that it should no longer be used.
+    """Return whether a tool is marked as deprecated.
 
-    That is `deprecated` in `_meta` under any prefix, among the annotations, beside the fields of MCP, in the
-    input schema or among the tags, or a notice in title, summary or description.
+    It is, with `deprecated` in `_meta` (under any prefix), in the annotations, in a field that MCP does not
+    define, in the input schema or among the tags, or with a notice in title, summary or description.
 
     >>> is_deprecated(Tool(name="a", description="Reads. DEPRECATED: Use b.", input_schema={}))
     True
@@ -130,24 +132,25 @@ def is_deprecated(tool: Tool) -> bool:
     stated += (beside.get("deprecated"), beside.get("deprecatedHint"))
     if any(value is True or (isinstance(value, str | dict) and value) for value in stated):
         return True
-    texts = (tool.description, title_of(tool), _read_field(tool, "summary", _text))
+    texts = (tool.description, title_of(tool), _read_field(tool, "summary", _read_text))
     return any(
-        "deprecated" in text[:_MAX_NOTICE].lower() and _NOTICE.search(text[:_MAX_NOTICE])
+        "deprecated" in text[:_MAX_NOTICE_TEXT].lower()
+        and _DEPRECATION_NOTICE.search(text[:_MAX_NOTICE_TEXT])
         for text in texts
         if text
     )
 
 
 def security_summary(tool: Tool) -> str | None:
-    """Return the names of the security schemes that a tool asks for: `apiKey, oauth`."""
-    names = _read_field(tool, "securityRequirements", _required) or _read_field(
-        tool, "securitySchemes", _keys
+    """Return the names of the security schemes that a tool needs, such as `apiKey, oauth`."""
+    names = _read_field(tool, "securityRequirements", _read_requirements) or _read_field(
+        tool, "securitySchemes", _read_keys
     )
     return cut(", ".join(sorted(set(names))), _MAX_SECURITY) if names else None
 
 
 def _read_field(tool: Tool, key: str, read: Callable[[Any], T]) -> T | None:
-    """Return what `_meta`, or else a field that MCP does not know, says under a key, if it can be read."""
+    """Return the value of a key in `_meta`, or else in a field beside those of MCP; None if unreadable."""
     meta, beside = tool.shared("meta") or {}, tool.__pydantic_extra__ or {}
     if not meta and not beside:
         return None
@@ -155,67 +158,67 @@ def _read_field(tool: Tool, key: str, read: Callable[[Any], T]) -> T | None:
     return next(filter(None, map(read, found)), None)
 
 
-def _text(value: Any) -> str:
+def _read_text(value: Any) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def _texts(value: Any) -> list[str]:
+def _read_texts(value: Any) -> list[str]:
     if not isinstance(value, list):
         return []
-    return [text for member in value if (text := _text(member))]
+    return [text for member in value if (text := _read_text(member))]
 
 
-def _keys(value: Any) -> list[str]:
-    return [text for key in value if (text := _text(key))] if isinstance(value, dict) else []
+def _read_keys(value: Any) -> list[str]:
+    return [text for key in value if (text := _read_text(key))] if isinstance(value, dict) else []
 
 
-def _required(value: Any) -> list[str]:
-    return [name for need in value for name in _keys(need)] if isinstance(value, list) else []
+def _read_requirements(value: Any) -> list[str]:
+    return [name for need in value for name in _read_keys(need)] if isinstance(value, list) else []
 
 
-def _labels(tool: Tool, key: str) -> tuple[str, ...]:
-    return _distinct(_read_field(tool, key, _texts) or (), _MAX_LABEL)
+def _read_labels(tool: Tool, key: str) -> tuple[str, ...]:
+    return _distinct(_read_field(tool, key, _read_texts) or (), _MAX_LABEL)
 
 
 def _distinct(texts: Iterable[str], limit: int) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(short(text, limit) for text in texts))[:_MAX_LISTED]
+    return tuple(dict.fromkeys(shorten(text, limit) for text in texts))[:_MAX_LISTED]
 
 
 def cut(text: str, limit: int) -> str:
-    """Return text of at most `limit` characters, ending in an ellipsis where some is missing.
+    """Cut a text to at most `limit` characters, with an ellipsis at the end if it was longer.
 
     >>> cut("Create an issue", 9)
     'Create a…'
-    >>> cut("cafe\u0301s", 5)  # the accent is not parted from its letter
+    >>> cut("cafe\u0301s", 5)  # the accent is not separated from its letter
     'caf…'
     """
     if len(text) <= limit:
         return text
     if limit < 1:
         return ""
-    return text[: _boundary(text, limit - 1)] + ELLIPSIS
+    return text[: _cut_position(text, limit - 1)] + ELLIPSIS
 
 
-def _boundary(text: str, end: int) -> int:
-    """Return the last place at or before `end` where no character is parted."""
+def _cut_position(text: str, end: int) -> int:
+    """Return the last position at or before `end` that is not inside a displayed character."""
     for place in range(end, max(0, end - _MAX_CLUSTER), -1):
-        if not _parts(text, place):
+        if not _splits_character(text, place):
             return place
     return end if end > _MAX_CLUSTER else 0
 
 
-def _parts(text: str, place: int) -> bool:
-    """Return whether a cut before `place` parts one character."""
+def _splits_character(text: str, place: int) -> bool:
+    """Return whether a cut before `place` splits a displayed character (a grapheme cluster)."""
     before, after = text[place - 1], text[place]
     if after.isascii():
         return before == "\r" and after == "\n"
     if _is_flag_half(after) and _is_flag_half(before):
         return _count_flag_halves(text, place) % 2 == 1
-    return _JOINER in {before, after} or _extends(after)
+    return _ZERO_WIDTH_JOINER in {before, after} or _is_combining(after)
 
 
-def _extends(char: str) -> bool:
-    """Return whether a character only changes the one before it."""
+def _is_combining(char: str) -> bool:
+    """Return whether a code point modifies the character before it."""
     return (
         unicodedata.category(char).startswith("M")
         or "\U0001f3fb" <= char <= "\U0001f3ff"  # skin tones
@@ -229,7 +232,7 @@ def _is_flag_half(char: str) -> bool:
 
 
 def _count_flag_halves(text: str, place: int) -> int:
-    """Return how many letters of flags stand right before a place, as far as it matters."""
+    """Return the number of regional indicators right before a position, up to `_MAX_CLUSTER`."""
     start = place
     while start > max(0, place - _MAX_CLUSTER) and _is_flag_half(text[start - 1]):
         start -= 1
@@ -237,7 +240,7 @@ def _count_flag_halves(text: str, place: int) -> int:
 
 
 def summarize(tool: Tool) -> Summary:
-    """Return a tool at a glance.
+    """Return the summary record of a tool.
 
     >>> summarize(Tool(name="add", description="Add numbers.", input_schema={})).short_description
     'Add numbers.'
@@ -258,7 +261,7 @@ def summarize(tool: Tool) -> Summary:
 
 
 def document_of(tool: Tool, examples: Iterable[str] = ()) -> Document:
-    """Return a tool, and the questions that it is known to answer, as a document with its text built.
+    """Return the texts of a tool and its example questions as a document to embed.
 
     >>> document_of(Tool(name="add", description="Adds.", tags=["sum"], input_schema={})).text
     'add Adds. sum'
@@ -280,20 +283,20 @@ def document_of(tool: Tool, examples: Iterable[str] = ()) -> Document:
 
 
 def title_of(tool: Tool) -> str | None:
-    """Return the title for people, of the tool or of its annotations."""
-    return _text(tool.title) or _text(tool.annotations and tool.annotations.title) or None
+    """Return the title of a tool, or else that of its annotations."""
+    return _read_text(tool.title) or _read_text(tool.annotations and tool.annotations.title) or None
 
 
 def own_summary(tool: Tool) -> str:
-    """Return the summary, where it says something that title and description do not."""
-    stated = _read_field(tool, "summary", _text)
+    """Return the summary in `_meta`; empty if title or description contain it."""
+    stated = _read_field(tool, "summary", _read_text)
     if not stated:
         return ""
-    summary = short(stated, _MAX_SUMMARY)
+    summary = shorten(stated, _MAX_SUMMARY)
     known = " ".join(f"{title_of(tool) or ''} {tool.description or ''}".split())
     return "" if summary[:-1] in known else summary
 
 
 def modes(tool: Tool) -> tuple[str, ...]:
-    """Return the kinds of content that a tool takes or gives back, each once."""
+    """Return the kinds of content that a tool takes or returns, without duplicates."""
     return tuple(dict.fromkeys((*input_modes(tool), *output_modes(tool))))

@@ -1,7 +1,7 @@
-"""Every error toolcrib raises on purpose, in one tree under `ToolcribError`.
+"""Errors that toolcrib raises on purpose, in one tree under `ToolcribError`.
 
-Each leaf also subclasses the builtin a caller would guess, carries its facts as attributes, and builds its
-own message from them: what was wrong, then what to do.
+Each class also subclasses the most similar builtin exception, has its facts as attributes, and builds its
+message from them: the problem first, then the remedy.
 
     ToolcribError
     ├── InvalidVersionError, InvalidConstraintError, InvalidToolError, InvalidToolIdError,

@@ -1,4 +1,4 @@
-"""The root of the tree, and the problem that many errors are made of."""
+"""Base class of all errors, the record of a problem, and helpers for messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from typing import Any
 from toolcrib.errors.text import truncate
 
 MAX_MESSAGE = 500
-"""How many characters the message of a problem has."""
+"""The maximum length of the message of a problem, in characters."""
 MAX_PROBLEMS = 32
-"""How many problems one error lists."""
+"""The maximum number of problems in one error."""
 _SHOWN = 120
 
 
@@ -17,7 +17,7 @@ class ToolcribError(Exception):
     """Base of every error that toolcrib raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Facts are keyword arguments, which the default pickling of exceptions would lose.
+        # The default pickling of exceptions calls the class with `args` alone, without keyword arguments.
         return _rebuild, (type(self), self.args, self.__dict__.copy())
 
 
@@ -37,7 +37,7 @@ def shown(value: object) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number of things: `1 tool`, `2,000 tools`.
+    """Return a number with a noun, in the plural if needed: `1 tool`, `2,000 tools`.
 
     >>> counted(1, "tool"), counted(2000, "tool")
     ('1 tool', '2,000 tools')
@@ -46,21 +46,21 @@ def counted(count: int, noun: str) -> str:
 
 
 def either(options: Sequence[str]) -> str:
-    """Return options as a sentence offers them: `'a', 'b' or 'c'`."""
+    """Join options for a sentence: `'a', 'b' or 'c'`."""
     quoted = [repr(option) for option in options]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a value."""
+    """One problem with a value."""
 
     path: str
-    """Where, as a JSON Pointer into the value; empty for the value itself."""
+    """The place as a JSON Pointer into the value; empty for the value itself."""
     keyword: str
-    """The schema keyword, or the rule, that refused it."""
+    """The schema keyword or the rule that the value violates."""
     message: str
-    """What is wrong and what would be right, in one sentence of at most `MAX_MESSAGE` characters."""
+    """The problem and the remedy, in one sentence of at most `MAX_MESSAGE` characters."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message

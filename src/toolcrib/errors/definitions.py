@@ -1,4 +1,4 @@
-"""Errors in definitions: versions, tools, schemas and values."""
+"""Errors about definitions: versions, tools, schemas and values."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ class InvalidVersionError(ToolcribError, ValueError):
     """Text that is not a SemVer 2.0.0 version."""
 
     text: object
-    """The text that was given."""
+    """The invalid text."""
     reason: str
-    """Why it is not a version."""
+    """The reason, and the remedy."""
 
     def __str__(self) -> str:
         return f"invalid version {shown(self.text)}: {self.reason}"
@@ -23,9 +23,9 @@ class InvalidConstraintError(ToolcribError, ValueError):
     """Text that is not a version constraint, or a window that no version can satisfy."""
 
     text: object
-    """The text that was given."""
+    """The invalid text."""
     reason: str
-    """Why it is not a constraint."""
+    """The reason, and the remedy."""
 
     def __str__(self) -> str:
         return f"invalid constraint {shown(self.text)}: {self.reason}"
@@ -36,11 +36,11 @@ class InvalidToolError(ToolcribError, ValueError):
     """An invalid tool definition, or record about a tool, with up to `MAX_PROBLEMS` problems found in it."""
 
     problems: tuple[Problem, ...]
-    """Everything wrong with it, at most `MAX_PROBLEMS`."""
+    """All problems, at most `MAX_PROBLEMS`."""
     name: object = None
-    """The name that the definition gives, where it gives one."""
+    """The name in the definition; None if it has none."""
     record: str = "tool"
-    """The kind of record that was refused."""
+    """The kind of record."""
 
     def __str__(self) -> str:
         named = "" if self.name is None else f" {shown(self.name)}"
@@ -52,9 +52,9 @@ class InvalidToolIdError(ToolcribError, ValueError):
     """Text that is not `name`, `namespace:name` or `namespace:name:version`."""
 
     text: object
-    """The text that was given."""
+    """The invalid text."""
     reason: str
-    """Why it is not an id."""
+    """The reason, and the remedy."""
 
     def __str__(self) -> str:
         return f"invalid tool id {shown(self.text)}: {self.reason}"
@@ -62,10 +62,10 @@ class InvalidToolIdError(ToolcribError, ValueError):
 
 @dataclass(eq=False)
 class InvalidBackendError(ToolcribError, ValueError):
-    """A backend binding that says too little or names an unknown kind."""
+    """A backend that is incomplete or of an unknown kind."""
 
     reason: str
-    """What is missing or unknown."""
+    """The missing or unknown part."""
 
     def __str__(self) -> str:
         return f"invalid backend: {self.reason}"
@@ -76,7 +76,7 @@ class ArgsTooLargeError(ToolcribError, ValueError):
     """Example arguments that are too deep or too many to show."""
 
     reason: str
-    """Which example, and how deep or large its arguments are."""
+    """The example, with the depth and the size of its arguments."""
 
     def __str__(self) -> str:
         return f"example arguments are too large: {self.reason}"
@@ -87,7 +87,7 @@ class InvalidCursorError(ToolcribError, ValueError):
     """A page cursor that was not issued for this query, these filters and this index version."""
 
     reason: str
-    """Why the cursor does not fit."""
+    """The reason why the cursor is refused."""
 
     def __str__(self) -> str:
         return f"invalid cursor: {self.reason}; ask again without a cursor"
@@ -95,14 +95,14 @@ class InvalidCursorError(ToolcribError, ValueError):
 
 @dataclass(eq=False)
 class NoCompatibleVersionError(ToolcribError, LookupError):
-    """No version on offer is acceptable."""
+    """No available version is acceptable."""
 
     component: str
-    """What a version was sought of."""
+    """The component."""
     available: tuple[str, ...]
-    """The versions on offer."""
+    """The available versions."""
     wanted: str
-    """The versions that would do."""
+    """The acceptable versions."""
 
     def __str__(self) -> str:
         offered = ", ".join(self.available) if self.available else "none"
@@ -111,14 +111,14 @@ class NoCompatibleVersionError(ToolcribError, LookupError):
 
 @dataclass(eq=False)
 class ToolNotFoundError(ToolcribError, LookupError):
-    """No tool answers to this reference."""
+    """No tool matches a reference."""
 
     ref: str
-    """The reference that was looked up."""
+    """The reference."""
     suggestions: tuple[str, ...] = ()
-    """Ids that are spelt alike, the nearest first."""
+    """Similar ids, the most similar first."""
     reason: str = ""
-    """Why not, where there is more to say."""
+    """Further explanation; may be empty."""
 
     def __str__(self) -> str:
         reason = f"; {self.reason}" if self.reason else ""
@@ -127,12 +127,12 @@ class ToolNotFoundError(ToolcribError, LookupError):
 
 @dataclass(eq=False)
 class ResourceNotFoundError(ToolcribError, LookupError):
-    """No server here has a resource of this address."""
+    """No server has a resource with this URI."""
 
     uri: str
-    """The address that was asked for."""
+    """The URI."""
     suggestions: tuple[str, ...] = ()
-    """Addresses that may have been meant."""
+    """Similar URIs."""
 
     def __str__(self) -> str:
         return f"no resource {shown(self.uri)}{_hint(self.suggestions)}"
@@ -140,14 +140,14 @@ class ResourceNotFoundError(ToolcribError, LookupError):
 
 @dataclass(eq=False)
 class PromptNotFoundError(ToolcribError, LookupError):
-    """No server here has a prompt of this name."""
+    """No server has a prompt of this name."""
 
     ref: str
-    """The name that was asked for."""
+    """The name."""
     suggestions: tuple[str, ...] = ()
-    """Names that may have been meant."""
+    """Similar names."""
     reason: str = ""
-    """Why not, where there is more to say."""
+    """Further explanation; may be empty."""
 
     def __str__(self) -> str:
         reason = f"; {self.reason}" if self.reason else ""
@@ -163,9 +163,9 @@ class InvalidSchemaError(ToolcribError, ValueError):
     """A schema that cannot be used, with every problem found in it."""
 
     reason: str
-    """Why the schema cannot be used."""
+    """The reason why the schema cannot be used."""
     problems: tuple[Problem, ...] = ()
-    """Where in the schema, at most `MAX_PROBLEMS`."""
+    """The problems with their places, at most `MAX_PROBLEMS`."""
 
     def __str__(self) -> str:
         details = f": {'; '.join(map(str, self.problems))}" if self.problems else ""
@@ -184,12 +184,12 @@ class ExternalRefError(InvalidSchemaError):
 
 @dataclass(eq=False)
 class UnknownMetaSchemaError(UnsupportedDialectError, ExternalRefError):
-    """A `$schema` that names somebody's own meta-schema, which is not among the preloaded documents."""
+    """A `$schema` that names a custom meta-schema which is not among the preloaded documents."""
 
 
 @dataclass(eq=False)
 class SchemaTooComplexError(InvalidSchemaError):
-    """A schema that could take longer, or go deeper, than any honest one needs."""
+    """A schema whose validation could take too long or recurse too deep."""
 
 
 @dataclass(eq=False)
@@ -197,9 +197,9 @@ class ValidationError(ToolcribError, ValueError):
     """A value that does not fit its schema, with every problem found in it, up to `MAX_PROBLEMS`."""
 
     problems: tuple[Problem, ...]
-    """Everything wrong with the value, at most `MAX_PROBLEMS`."""
+    """All problems, at most `MAX_PROBLEMS`."""
     text: str = ""
-    """The message, where it is not the list of the problems."""
+    """The message, if it is not the list of the problems."""
 
     def __str__(self) -> str:
         return self.text or "; ".join(map(str, self.problems))
@@ -207,14 +207,14 @@ class ValidationError(ToolcribError, ValueError):
 
 @dataclass(eq=False)
 class ConversionError(ToolcribError, ValueError):
-    """A definition, call or result that an adapter cannot translate."""
+    """A definition, call or result that an adapter cannot convert."""
 
     reason: str
-    """Why it cannot be translated."""
+    """The reason why it cannot be converted."""
     adapter: str
-    """The adapter that was asked."""
+    """The name of the adapter."""
     direction: str
-    """Which translation failed, such as `to_canonical`."""
+    """The method that failed, such as `to_canonical`."""
 
     def __str__(self) -> str:
         return f"{self.adapter}, {self.direction}: {self.reason}"

@@ -1,4 +1,4 @@
-"""Errors of durable runs, and of making a chain of one."""
+"""Errors of durable runs, and of converting code to a chain."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from toolcrib.errors.base import ToolcribError
 
 @dataclass(eq=False)
 class RunNotFoundError(ToolcribError, LookupError):
-    """There is no such durable run, or it is somebody else's."""
+    """The durable run does not exist, or belongs to another principal."""
 
     run_id: str
-    """The id that was asked for."""
+    """The id of the run."""
     where: str = ""
-    """The file that it was looked for in, where there is one; each configuration has its own."""
+    """The file that was searched, if there is one; each configuration has its own."""
 
     def __str__(self) -> str:
         if not self.where:
@@ -29,9 +29,9 @@ class RunStateError(ToolcribError, RuntimeError):
     """A durable run that cannot be resumed: it is running, or it has failed."""
 
     run_id: str
-    """The run."""
+    """The id of the run."""
     reason: str
-    """What its state is."""
+    """Its state."""
 
     def __str__(self) -> str:
         return f"run {self.run_id!r} cannot be resumed: {self.reason}"
@@ -39,12 +39,12 @@ class RunStateError(ToolcribError, RuntimeError):
 
 @dataclass(eq=False)
 class SnapshotError(ToolcribError, ValueError):
-    """What is stored of a durable run cannot be trusted or read: changed, of another key, or too old."""
+    """A stored durable run that cannot be trusted or read: modified, signed by another key, or too old."""
 
     run_id: str
-    """The run."""
+    """The id of the run."""
     reason: str
-    """What is wrong with it."""
+    """The reason why it is refused."""
 
     def __str__(self) -> str:
         return f"what is stored of run {self.run_id!r} is refused: {self.reason}"
@@ -52,17 +52,17 @@ class SnapshotError(ToolcribError, ValueError):
 
 @dataclass(eq=False)
 class CallUncertainError(ToolcribError, RuntimeError):
-    """Calls of a durable run that were begun and whose answers were not recorded: they may have run."""
+    """Calls of a durable run that were begun, but whose results were not recorded: they may have run."""
 
     run_id: str
-    """The run, which is as it was."""
+    """The id of the run, whose state is unchanged."""
     calls: Mapping[str, str]
-    """The tools, by the key of the call."""
+    """The ids of the tools, by the key of the call."""
     remedy: str = field(
         default="repeat=True to make it again, or with answers={key: value} to go on with that answer",
         kw_only=True,
     )
-    """What to resume it with, in the words of whoever resumed it."""
+    """The arguments to resume the run with, in the syntax of the interface that was used."""
 
     def __str__(self) -> str:
         named = ", ".join(f"call {key} of {tool_id!r}" for key, tool_id in self.calls.items())
@@ -74,12 +74,12 @@ class CallUncertainError(ToolcribError, RuntimeError):
 
 @dataclass(eq=False)
 class NotStraightLineError(ToolcribError, ValueError):
-    """Code that a chain cannot express: it does more than call one tool after another."""
+    """Code that cannot be converted to a chain: it does more than call one tool after another."""
 
     reason: str
-    """What the chain cannot express."""
+    """The part that a chain cannot express."""
     line: int
-    """The line of the code, the first being 1."""
+    """The line of the code, from 1."""
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.reason}"

@@ -1,4 +1,4 @@
-"""Explains an error to a model, a client or a log: a code, a sentence, and its facts."""
+"""Errors as JSON for models, clients and logs: a code, a message and facts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -69,13 +69,13 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
     (InvalidToolIdError, "validation_input"),
     (ValueError, "validation_input"),
 )
-"""The first class that an error belongs to gives its code; the leaves stand before what they descend from."""
+"""The codes of errors; the first class that matches decides, so subclasses come before their bases."""
 
 
 def explain(error: ToolcribError) -> dict[str, Any]:
-    """Return an error as JSON: `code`, `message`, `retryable`, and what else is known of it.
+    """Return an error as JSON: `code`, `message`, `retryable`, and its facts.
 
-    The last lines that a server wrote to its standard error are left out: clients and models see this.
+    The standard error of a server is left out, since it may contain secrets and clients and models see this.
 
     >>> from toolcrib.errors import ToolNotFoundError
     >>> explain(ToolNotFoundError("github:create_isue", ("github:create_issue",)))["code"]
@@ -84,25 +84,29 @@ def explain(error: ToolcribError) -> dict[str, Any]:
     message = str(error)
     if isinstance(error, ServerUnavailableError) and error.stderr:
         message = str(replace(error, stderr=""))
-    payload: dict[str, Any] = {"code": _code(error), "message": message, "retryable": _is_retryable(error)}
+    payload: dict[str, Any] = {
+        "code": _find_code(error),
+        "message": message,
+        "retryable": _is_retryable(error),
+    }
     if isinstance(error, ToolError):
         payload |= {"tool_id": error.tool_id, "op": error.op}
     elif isinstance(error, ToolNotFoundError):
         payload |= {"tool_id": error.ref, "op": "resolve"}
     elif isinstance(error, ChainError):
         payload["step_index"] = error.step_index
-    details = _details(error)
+    details = _collect_details(error)
     return payload | {"details": details} if details else payload
 
 
-def _code(error: BaseException) -> str:
-    if isinstance(error, InvalidChainError):  # none of its steps failed: it is what was asked that is wrong
-        return "validation_input" if error.__cause__ is None else _code(error.__cause__)
+def _find_code(error: BaseException) -> str:
+    if isinstance(error, InvalidChainError):  # no step failed; the chain itself is invalid
+        return "validation_input" if error.__cause__ is None else _find_code(error.__cause__)
     return next((code for kind, code in _CODES if isinstance(error, kind)), "internal")
 
 
 def _is_retryable(error: ToolcribError) -> bool:
-    """Return whether the same call may well succeed if it is made again."""
+    """Return whether the same call may succeed if it is repeated."""
     cause: BaseException | None = error
     if isinstance(error, ChainError):
         if _has_run(error.results):
@@ -116,13 +120,13 @@ def _is_retryable(error: ToolcribError) -> bool:
 
 
 def _has_run(results: Sequence[Any]) -> bool:
-    """Return whether anything of a chain ran but for the call that failed, as the last of its results."""
+    """Return whether any step of a chain ran besides the one that failed, the last of the results."""
     begun = [result for result in results if not getattr(result, "skipped", False)]
     return len(begun) > 1 or any(_has_run(getattr(result, "parts", ())) for result in begun)
 
 
-def _own_facts(error: ToolcribError) -> dict[str, Any]:
-    """Return what errors of one kind know beside the others."""
+def _specific_facts(error: ToolcribError) -> dict[str, Any]:
+    """Return the facts that only errors of one class have."""
     match error:
         case LoginRequiredError() | ToolLoginRequiredError():
             facts = {"login": error.server, "url": error.url, "answer": error.answer}
@@ -141,7 +145,7 @@ def _own_facts(error: ToolcribError) -> dict[str, Any]:
             return {}
 
 
-def _details(error: ToolcribError) -> dict[str, Any]:
+def _collect_details(error: ToolcribError) -> dict[str, Any]:
     details: dict[str, Any] = {}
     problems: tuple[Problem, ...] = getattr(error, "problems", ())
     if problems:
@@ -153,7 +157,7 @@ def _details(error: ToolcribError) -> dict[str, Any]:
         details["suggestions"] = list(error.suggestions)
     if isinstance(error, ToolError) and error.backend:
         details["backend"] = error.backend
-    details |= _own_facts(error)
+    details |= _specific_facts(error)
     ran = getattr(getattr(error, "result", None), "tool_calls", None)
     if ran is not None:
         details["tool_calls"] = len(ran)

@@ -7,10 +7,13 @@ from toolcrib.errors.base import Problem, ToolcribError
 from toolcrib.errors.definitions import ValidationError
 
 Op = Literal["resolve", "select_backend", "policy", "validate_input", "execute", "validate_output", "stream"]
-"""What was being done to a tool when it failed."""
+"""The step of a tool call that failed."""
 Unconfirmed = Literal["declined", "dismissed", "unanswered"]
-"""How a question to a person ended, if not with a yes: they said no, the client closed the question without
-an answer, as one does that runs without a user, or no answer came in time."""
+"""The outcome of a question to a person that was not confirmed.
+
+`declined`: the person said no. `dismissed`: the client closed the question without an answer, as clients
+without a user do. `unanswered`: no answer came in time.
+"""
 _LOGIN_ANSWERS: dict[Unconfirmed | None, str] = {
     None: "",
     "declined": "; the user was asked, and declined to log in",
@@ -21,16 +24,16 @@ _LOGIN_ANSWERS: dict[Unconfirmed | None, str] = {
 
 @dataclass(eq=False, kw_only=True)
 class ToolError(ToolcribError):
-    """A tool that could not be run, and where on its way it failed."""
+    """A tool call that failed, with the step that failed."""
 
     tool_id: str
     """The id of the tool, or the reference to it."""
     op: Op
-    """What was being done when it failed."""
+    """The step that failed."""
     backend: str | None = None
-    """`kind:name` of the backend, once one was selected."""
+    """`kind:name` of the backend; None if none was selected yet."""
     reason: str = ""
-    """Why, where there is more to say."""
+    """Further explanation; may be empty."""
 
     def __str__(self) -> str:
         backend = f" on {self.backend}" if self.backend else ""
@@ -63,7 +66,7 @@ class OutputValidationError(ToolError, ValidationError):
 
     op: Op = "validate_output"
     result: Any = None
-    """What the tool gave, so that nothing is lost."""
+    """The invalid result, so that it is not lost."""
 
     def __str__(self) -> str:
         return f"{self.tool_id}: the result does not fit the output schema: {ValidationError.__str__(self)}"
@@ -75,7 +78,7 @@ class ToolExecutionError(ToolError):
 
     op: Op = "execute"
     result: Any = None
-    """The raw result that carried the error, where there was one."""
+    """The raw result with the error; None if there was none."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -84,7 +87,7 @@ class ToolTimeoutError(ToolError, TimeoutError):
 
     op: Op = "execute"
     timeout: float
-    """The seconds that it had."""
+    """The deadline, in seconds."""
 
     def __str__(self) -> str:
         return f"{self.tool_id} did not finish within {self.timeout:g} s"
@@ -92,7 +95,7 @@ class ToolTimeoutError(ToolError, TimeoutError):
 
 @dataclass(eq=False, kw_only=True)
 class ToolCancelledError(ToolError):
-    """The caller gave up before the tool finished."""
+    """The caller cancelled the call before the tool finished."""
 
     op: Op = "execute"
 
@@ -102,11 +105,11 @@ class ToolCancelledError(ToolError):
 
 @dataclass(eq=False, kw_only=True)
 class BackendUnavailableError(ToolError, ConnectionError):
-    """The backend could not be reached, or went away."""
+    """The backend could not be reached, or the connection was lost."""
 
     op: Op = "execute"
     sent: bool = True
-    """Whether the call may have reached it; only one that certainly did not is safe to repeat anywhere."""
+    """Whether the call may have reached the backend; if it did not, it is safe to repeat."""
 
     def __str__(self) -> str:
         backend = self.backend or "its backend"
@@ -115,14 +118,14 @@ class BackendUnavailableError(ToolError, ConnectionError):
 
 @dataclass(eq=False, kw_only=True)
 class ToolLoginRequiredError(BackendUnavailableError):
-    """The server of a tool wants a login, of everybody or of whoever calls; the tool was not run."""
+    """The server of a tool requires a login, shared or of the caller; the tool was not run."""
 
     server: str
     """The name of the server in the configuration."""
     url: str | None = None
-    """Where whoever calls can log in with a browser, where there is such a page; it is for them alone."""
+    """The page where the caller, and nobody else, can log in with a browser; None if there is none."""
     answer: Unconfirmed | None = None
-    """How the question to log in ended; None where nobody was asked."""
+    """The outcome of the question to log in; None if nobody was asked."""
     sent: bool = False
 
     def __str__(self) -> str:
@@ -143,13 +146,13 @@ class StreamNotSupportedError(ToolError):
 
 @dataclass(eq=False, kw_only=True)
 class PolicyDeniedError(ToolError, PermissionError):
-    """The policy refused this call; or, where `op` is `execute`, it would have gone where it may not."""
+    """The policy refused a call; if `op` is `execute`, its destination was not allowed."""
 
     op: Op = "policy"
     rule: str | None = None
-    """The name of the rule that refused it, where a rule did."""
+    """The name of the rule that refused it; None if no rule did."""
     answer: Unconfirmed | None = None
-    """How the question to a person ended; None where nobody was asked."""
+    """The outcome of the question to a person; None if nobody was asked."""
 
     def __str__(self) -> str:
         message = "was not sent" if self.op == "execute" else "was refused by the policy"
@@ -160,16 +163,16 @@ class PolicyDeniedError(ToolError, PermissionError):
 
 @dataclass(eq=False)
 class ChainError(ToolcribError):
-    """A step of a chain failed; the results of the steps before it are kept."""
+    """A step of a chain failed; the error has the results of the steps before it."""
 
     step_index: int
-    """Its place in the chain, the first being 0, as in references and problems."""
+    """The index of the step, from 0, as in references and problems."""
     results: tuple[Any, ...]
     """The results of the steps that ran."""
     reason: str
-    """Why the step failed."""
+    """The reason why the step failed."""
     step_id: str | None = field(default=None, kw_only=True)
-    """The id of the step, where it has one."""
+    """The id of the step; None if it has none."""
 
     def __str__(self) -> str:
         place = f"/{self.step_index}"
@@ -179,10 +182,10 @@ class ChainError(ToolcribError):
 
 @dataclass(eq=False, kw_only=True)
 class InvalidChainError(ChainError, ValidationError):
-    """A chain that cannot work, with every problem found in it; none of its steps was run."""
+    """An invalid chain, with every problem found in it; none of its steps was run."""
 
     step_index: int = 0
-    """The first step that something is wrong with."""
+    """The index of the first step with a problem."""
     results: tuple[Any, ...] = ()
     reason: str = ""
 
@@ -197,9 +200,9 @@ class ServerUnavailableError(ToolcribError, ConnectionError):
     server: str
     """The name of the server in the configuration."""
     reason: str
-    """Why it is unavailable."""
+    """The reason why it is unavailable."""
     stderr: str = ""
-    """The last lines that it wrote to its standard error."""
+    """The last lines of its standard error."""
 
     def __str__(self) -> str:
         last = f"; its stderr ends with: {self.stderr}" if self.stderr else ""
@@ -208,12 +211,12 @@ class ServerUnavailableError(ToolcribError, ConnectionError):
 
 @dataclass(eq=False)
 class LoginRequiredError(ServerUnavailableError):
-    """An MCP server that wants a login, and has none, or one that has ended."""
+    """An MCP server that requires a login; there is none, or it has expired."""
 
     url: str | None = None
-    """Where whoever asks can log in with a browser, where there is such a page; it is for them alone."""
+    """The page where the caller, and nobody else, can log in with a browser; None if there is none."""
     answer: Unconfirmed | None = None
-    """How the question to log in ended; None where nobody was asked."""
+    """The outcome of the question to log in; None if nobody was asked."""
 
     def __str__(self) -> str:
         where = f"; log in at {self.url} and ask again" if self.url else ""
@@ -227,7 +230,7 @@ class LoginError(ToolcribError, PermissionError):
     server: str
     """The name of the server in the configuration."""
     reason: str
-    """Why."""
+    """The reason for the failure."""
 
     def __str__(self) -> str:
         return f"no login to server {self.server!r}: {self.reason}"
@@ -235,16 +238,16 @@ class LoginError(ToolcribError, PermissionError):
 
 @dataclass(eq=False)
 class RequestRefusedError(ToolcribError):
-    """An MCP server that refused a request other than the call of a tool, or answered it with nonsense."""
+    """An MCP server that refused a request other than a tool call, or gave a malformed answer."""
 
     server: str
-    """The server, by its name in the configuration."""
+    """The name of the server in the configuration."""
     method: str
     """The method of MCP, such as `resources/read`."""
     reason: str
-    """Why, in the server's words."""
+    """The server's reason."""
     code: int | None = None
-    """The JSON-RPC code of the refusal, where it is one."""
+    """The JSON-RPC error code; None if there was none."""
 
     def __str__(self) -> str:
         return f"server {self.server!r} refused {self.method}: {self.reason}"
@@ -252,10 +255,10 @@ class RequestRefusedError(ToolcribError):
 
 @dataclass(eq=False)
 class CribStateError(ToolcribError, RuntimeError):
-    """A crib that is not open, or not any more, or already."""
+    """A crib in the wrong state: not open, closed, or already open."""
 
     reason: str
-    """What the state is, and what to do."""
+    """The state, and the remedy."""
 
     def __str__(self) -> str:
         return self.reason
@@ -266,9 +269,9 @@ class ConfigError(ToolcribError, ValueError):
     """A configuration that cannot be used, with every problem found in it."""
 
     source: str
-    """The file, or what stands for one."""
+    """The file, or another description of the source."""
     problems: tuple[Problem, ...]
-    """Everything wrong with the configuration, at most `MAX_PROBLEMS`."""
+    """All problems, at most `MAX_PROBLEMS`."""
 
     def __str__(self) -> str:
         return f"{self.source}: {'; '.join(map(str, self.problems))}"
@@ -276,16 +279,16 @@ class ConfigError(ToolcribError, ValueError):
 
 @dataclass(eq=False)
 class RuntimeUnavailableError(ToolcribError):
-    """A sandbox that this machine cannot offer, and what to install; or one that is busy."""
+    """A sandbox that is not available on this machine, or is busy."""
 
     kind: str
     """The kind of sandbox."""
     remedy: str
-    """What to install or change."""
+    """The package to install or the setting to change."""
     retry_after: float | None = field(default=None, kw_only=True)
-    """In how many seconds to try again, where it is busy; None where that would not help."""
+    """Seconds after which to try again, if it is busy; None if that would not help."""
     where: str = field(default="here", kw_only=True)
-    """For what it is unavailable, where it is not for all code on this machine."""
+    """The scope in which it is unavailable; by default all code on this machine."""
 
     def __str__(self) -> str:
         if self.retry_after is not None:
@@ -295,12 +298,12 @@ class RuntimeUnavailableError(ToolcribError):
 
 @dataclass(eq=False)
 class SandboxViolationError(ToolcribError):
-    """The guest broke the protocol or tried a wall."""
+    """Guest code broke the protocol of its sandbox or tried to escape."""
 
     reason: str
-    """What the guest did."""
+    """The violation."""
     result: Any = field(default=None, kw_only=True, repr=False)
-    """The `ExecuteResult` of what there was until then."""
+    """The `ExecuteResult` up to then."""
 
     def __str__(self) -> str:
         return f"the code was stopped: {self.reason}"
@@ -308,14 +311,14 @@ class SandboxViolationError(ToolcribError):
 
 @dataclass(eq=False)
 class LimitExceededError(ToolcribError):
-    """The code used more than it was given."""
+    """The code exceeded a limit."""
 
     limit: str
     """A field of `Limits`; `timeout` for the deadline, `lookups` for searches and descriptions."""
     reason: str
-    """How much was allowed, and what exceeded it."""
+    """The allowed amount, and the excess."""
     result: Any = field(default=None, kw_only=True, repr=False)
-    """The `ExecuteResult` of what there was until then."""
+    """The `ExecuteResult` up to then."""
 
     def __str__(self) -> str:
         return f"limit {self.limit!r} exceeded: {self.reason}"
@@ -323,20 +326,20 @@ class LimitExceededError(ToolcribError):
 
 @dataclass(eq=False)
 class CodeError(ToolcribError):
-    """The guest's own mistake, and where in its code."""
+    """An error in the guest code, with its place."""
 
     reason: str
     """The message of the error in the code."""
     line: int | None = None
-    """The line of the code, the first being 1, where known."""
+    """The line of the code, from 1; None if unknown."""
     column: int | None = None
-    """The column in that line, where known."""
+    """The column in that line; None if unknown."""
     traceback: str = ""
-    """The traceback of the code, where it has one."""
+    """The traceback of the code; may be empty."""
     unsupported: bool = field(default=False, kw_only=True)
-    """Whether the sandbox's language lacks what the code uses; another sandbox may have it."""
+    """Whether the code uses a feature that this sandbox lacks, and another one may have."""
     result: Any = field(default=None, kw_only=True, repr=False)
-    """The `ExecuteResult` of what there was until then."""
+    """The `ExecuteResult` up to then."""
 
     def __str__(self) -> str:
         return self.reason if self.line is None else f"line {self.line}: {self.reason}"
@@ -344,12 +347,12 @@ class CodeError(ToolcribError):
 
 @dataclass(eq=False)
 class StoreError(ToolcribError, OSError):
-    """A store that cannot be opened, read or written, or a value that it cannot keep."""
+    """A store that cannot be opened, read or written, or a value that it cannot store."""
 
     path: str
-    """The file, or the name of a store that is none."""
+    """The file, or the name of a store that is not a file."""
     reason: str
-    """What could not be done."""
+    """The reason, and the remedy."""
 
     def __str__(self) -> str:
         return f"store {self.path!r}: {self.reason}"
@@ -357,7 +360,7 @@ class StoreError(ToolcribError, OSError):
 
 @dataclass(eq=False)
 class VaultError(StoreError):
-    """The vault of credentials, where it is damaged or cannot be opened."""
+    """The vault of credentials is damaged or cannot be opened."""
 
     def __str__(self) -> str:
         return f"vault {self.path!r}: {self.reason}"
@@ -365,14 +368,14 @@ class VaultError(StoreError):
 
 @dataclass(eq=False)
 class EmbeddingError(ToolcribError, RuntimeError):
-    """A model that cannot be read or reached, that gave no vectors, or gave something else."""
+    """An embedding model that cannot be read or reached, or does not return vectors."""
 
     reason: str
-    """What went wrong."""
+    """The reason, and the remedy."""
     model: str = ""
-    """The folder of the model, or its name and address, where known."""
+    """The folder of the model, or its name and address; may be empty."""
     status: int | None = None
-    """The HTTP status of the answer, where there was one."""
+    """The HTTP status of the answer; None if there was none."""
 
     def __str__(self) -> str:
         return f"embedding{' with ' if self.model else ''}{self.model} failed: {self.reason}"
@@ -383,7 +386,7 @@ class MissingExtraError(ToolcribError, ImportError):
     """A feature whose optional dependencies are not installed."""
 
     feature: str
-    """What needs the extra."""
+    """The feature that needs the extra."""
     extra: str
     """The extra to install."""
 
@@ -398,9 +401,9 @@ class UnsupportedPackageError(MissingExtraError):
     package: str
     """The dependency."""
     installed: str
-    """The version that is there."""
+    """The installed version."""
     supported: str
-    """The versions that work."""
+    """The supported versions."""
 
     def __str__(self) -> str:
         wanted = f"{self.package}{self.supported}, and {self.installed} is installed"

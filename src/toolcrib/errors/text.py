@@ -1,8 +1,8 @@
-"""Cutting text to a length, for messages and lists."""
+"""Truncation of texts for messages and lists."""
 
 
 def truncate(text: str, limit: int, mark: str = "…") -> str:
-    """Return the first `limit` characters of a text, followed by a mark where there are more.
+    """Return the first `limit` characters of a text, followed by a mark if there are more.
 
     >>> truncate("Create an issue", 6), truncate("Create", 6)
     ('Create…', 'Create')
@@ -11,7 +11,7 @@ def truncate(text: str, limit: int, mark: str = "…") -> str:
 
 
 def fit(text: str, limit: int) -> str:
-    """Return a text in at most `limit` characters; the last is an ellipsis where some are missing.
+    """Return a text in at most `limit` characters; the last one is an ellipsis if it was cut.
 
     >>> fit("Create an issue", 7), fit("Create", 7)
     ('Create…', 'Create')

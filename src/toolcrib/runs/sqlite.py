@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from toolcrib.discovery.store.connection import CLOSED, connect, explained, transaction
-from toolcrib.discovery.store.sqlite import prepare
+from toolcrib.discovery.store.connection import CLOSED, connect, explain_errors, transaction
+from toolcrib.discovery.store.sqlite import migrate
 from toolcrib.errors import StoreError
 from toolcrib.runs.store import NO_OUTCOMES, OPEN, Lease, NewCall, StoredCall, StoredRun, lease_error
 
@@ -105,14 +105,14 @@ class SqliteRunStore:
             self._path.touch(mode=0o600)
         except OSError as error:
             raise StoreError(str(self._path), f"it cannot be made ({error.strerror or error})") from error
-        with explained(self._path, timeout):
+        with explain_errors(self._path, timeout):
             self._connection = connect(self._path, "rwc", timeout, self._prepare)
             self._quick = connect(self._path, "rw", 0.0, _disable_checkpoints)
         self._quick_lock = threading.Lock()
         self._quick_writes = 0
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        prepare(connection, self._path, _MIGRATIONS)
+        migrate(connection, self._path, _MIGRATIONS)
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
 
     def begin(self, run: StoredRun) -> None:
@@ -221,7 +221,7 @@ class SqliteRunStore:
         try:
             if self._closed:
                 raise StoreError(str(self._path), CLOSED)
-            with explained(self._path, self._timeout):
+            with explain_errors(self._path, self._timeout):
                 yield self._connection
         finally:
             self._lock.release()

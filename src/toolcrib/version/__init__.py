@@ -1,7 +1,4 @@
-"""Versions, the constraints they satisfy, and the windows of versions that work together.
-
-Follows SemVer 2.0.0 for versions and npm for constraints. It compares and chooses; it fetches nothing.
-"""
+"""Versions (SemVer 2.0.0), version constraints (npm's ranges), and matrices of compatible versions."""
 
 from toolcrib.version.constraint import Constraint
 from toolcrib.version.matrix import Matrix, Verdict

@@ -1,4 +1,10 @@
-"""A constraint: which versions will do, in npm's range grammar."""
+"""Version constraints in npm's range grammar.
+
+A text is parsed to alternatives of terms (`~1.2`, `1.x`, `1 - 2`). These are *desugared*, as npm's
+documentation calls it, to comparators (`>=1.2.0 <1.3.0-0`) with the operators `<`, `<=`, `>`, `>=` and `=`
+alone, and only those are compared with a version. The results must equal those of npm's `semver` package,
+also in its odd cases.
+"""
 
 import operator
 import re
@@ -16,13 +22,13 @@ from toolcrib.version.semver import (
     Version,
     as_version,
     number_fault,
-    shown,
+    quote,
     version_fault,
 )
 
 MAX_CONSTRAINT_LENGTH: Final = 1024
-"""The longest constraint that is read, in characters."""
-# What JavaScript calls white space.
+"""The maximum length of a constraint, in characters."""
+# White space as JavaScript defines it, and therefore npm; it is not the same as Python's.
 _SPACES = re.compile(r"[\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]+")
 _XR = rf"(?:{NUMBER}|[xX*])"
 _PARTIAL = rf"v?({_XR})(?:\.({_XR})(?:\.({_XR})(?:-({PRERELEASE}))?)?)?(?:\+{BUILD})?"
@@ -47,14 +53,14 @@ _FAULTS = tuple(
         (r"[~^<>= v]*([0-9xX*]+\.){3}", "has more than three numbers"),
     )
 )
-_FULL = re.compile(r"[~^<>= ]*(v?[0-9]+\.[0-9]+\.[0-9]+[-+].*)")
-_TESTS: Final = MappingProxyType(
+_FULL_VERSION = re.compile(r"[~^<>= ]*(v?[0-9]+\.[0-9]+\.[0-9]+[-+].*)")
+_COMPARISONS: Final = MappingProxyType(
     {"": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 )
 
 
 class Partial(NamedTuple):
-    """A version of which the last numbers may be left open: `1.2.3-rc.1`, `1.2`, `1.x`, `*`."""
+    """A version whose last numbers may be missing or wildcards: `1.2.3-rc.1`, `1.2`, `1.x`, `*`."""
 
     major: int | None = None
     minor: int | None = None
@@ -63,7 +69,7 @@ class Partial(NamedTuple):
 
 
 class Simple(NamedTuple):
-    """One operator and what it applies to; no operator is the empty text."""
+    """An operator, which may be empty, and the partial version that it applies to."""
 
     operator: str
     partial: Partial
@@ -80,10 +86,10 @@ Term = Simple | Hyphen
 
 
 def parse_terms(text: str) -> Iterator[tuple[Term, ...]]:
-    """Yield the terms of each alternative: what stands between `||`.
+    """Parse a constraint; yield the terms of each alternative, which are separated by `||`.
 
     Raises:
-        InvalidConstraintError: When the text is outside the grammar, saying what to change.
+        InvalidConstraintError: the text is not in the grammar; with the remedy.
     """
     if not isinstance(text, str):
         reason = f"a constraint is text such as '^1.2', not {type(text).__name__}"
@@ -94,7 +100,7 @@ def parse_terms(text: str) -> Iterator[tuple[Term, ...]]:
     for alternative in _SPACES.sub(" ", text).split("||"):
         terms = alternative.strip(" ")
         if match := _HYPHEN.fullmatch(terms):
-            yield (Hyphen(_partial(*match.groups()[:4]), _partial(*match.groups()[4:])),)
+            yield (Hyphen(_make_partial(*match.groups()[:4]), _make_partial(*match.groups()[4:])),)
         else:
             yield tuple(_simple_terms(text, terms))
 
@@ -104,17 +110,17 @@ def _simple_terms(text: str, terms: str) -> Iterator[Simple]:
     while position < len(terms):
         match = _SIMPLE.match(terms, position)
         if match is None:
-            raise InvalidConstraintError(text, _fault(terms[position:]))
+            raise InvalidConstraintError(text, _explain_fault(terms[position:]))
         operator, *numbers, prerelease = match.groups()
-        if operator not in {"~", "~>", "^"} and _names_a_number_after_a_wildcard(numbers):
-            reason = f"{shown(match[0])} has a number after a wildcard; end there, as in '1.x'"
+        if operator not in {"~", "~>", "^"} and _has_number_after_wildcard(numbers):
+            reason = f"{quote(match[0])} has a number after a wildcard; end there, as in '1.x'"
             raise InvalidConstraintError(text, reason)
-        yield Simple(operator or "", _partial(*numbers, prerelease))
+        yield Simple(operator or "", _make_partial(*numbers, prerelease))
         position = match.end() + 1
 
 
-def _partial(*groups: str | None) -> Partial:
-    """Return the numbers before the first wildcard, and the prerelease of a full version."""
+def _make_partial(*groups: str | None) -> Partial:
+    """Make a partial of the numbers before the first wildcard, with the prerelease if all are given."""
     numbers = [int(text) for text in takewhile(_is_number, groups[:3]) if text]
     major, minor, patch = [*numbers, None, None, None][:3]
     return Partial(major, minor, patch, "" if patch is None else groups[3] or "")
@@ -124,28 +130,28 @@ def _is_number(text: str | None) -> bool:
     return text is not None and text.isdigit()
 
 
-def _names_a_number_after_a_wildcard(numbers: list[str | None]) -> bool:
+def _has_number_after_wildcard(numbers: list[str | None]) -> bool:
     given = [number.isdigit() for number in numbers if number is not None]
     return given != sorted(given, reverse=True)
 
 
-def _fault(rest: str) -> str:
-    """Say what is wrong with the first term of a text that is not one, and what to do."""
+def _explain_fault(rest: str) -> str:
+    """Return the reason why a text does not begin with a term, and the remedy."""
     match = _PIECE.match(rest)
     piece = match[0] if match else rest
     for pattern, reason in _FAULTS:
         if pattern.match(piece):
-            return f"{shown(piece)} {reason}"
-    if (full := _FULL.fullmatch(piece)) and (fault := version_fault(full[1])):
-        return f"in {shown(piece)}, {fault}"
+            return f"{quote(piece)} {reason}"
+    if (full := _FULL_VERSION.fullmatch(piece)) and (fault := version_fault(full[1])):
+        return f"in {quote(piece)}, {fault}"
     for number in piece.lstrip("~^<>= v").split("."):
         if number.isdigit() == bool(number) and (fault := number_fault(number)):
-            return f"in {shown(piece)}, {fault}"
-    return f"{shown(piece)} is neither a version nor a range; write one such as '^1.2', or '*' for any"
+            return f"in {quote(piece)}, {fault}"
+    return f"{quote(piece)} is neither a version nor a range; write one such as '^1.2', or '*' for any"
 
 
 class Comparator(NamedTuple):
-    """One bound on a version; no operator means exactly this version."""
+    """A bound on versions; without an operator, exactly this version."""
 
     operator: str
     version: Version
@@ -154,89 +160,89 @@ class Comparator(NamedTuple):
         return f"{self.operator}{self.version}"
 
     def admits(self, version: Version) -> bool:
-        """Tell whether the version is on the right side of this bound, by precedence alone."""
-        return bool(_TESTS[self.operator](version, self.version))
+        """Return whether a version is within this bound, by precedence alone."""
+        return bool(_COMPARISONS[self.operator](version, self.version))
 
 
 Comparators = tuple[Comparator, ...]
-"""Bounds that must all hold; none of them admits everything."""
+"""Bounds that must all hold; an empty tuple admits every version."""
 
 _NOTHING: Final = Comparator("<", Version(0, 0, 0, "0"))
 
 
 def desugar(alternatives: Iterable[Iterable[Term]], *, include_prerelease: bool) -> tuple[Comparators, ...]:
-    """Return the comparators of each alternative, without those that say nothing.
+    """Return the comparators of each alternative, without redundant ones.
 
-    With `include_prerelease` a bound that was left open starts at the first prerelease, `-0`.
+    With `include_prerelease`, a missing lower bound starts at the first prerelease, `-0`.
     """
     floor = "0" if include_prerelease else ""
     everything = Comparator(">=", Version(0, 0, 0, floor))
-    found = [_join(terms, floor, everything) for terms in alternatives]
+    found = [_conjoin(terms, floor, everything) for terms in alternatives]
     possible = [comparators for comparators in found if comparators != (_NOTHING,)]
     if not possible:
         return (found[0],)
     return ((),) if () in possible else tuple(possible)
 
 
-def _join(terms: Iterable[Term], floor: str, everything: Comparator) -> Comparators:
-    comparators = [comparator for term in terms for comparator in _bounds(term, floor)]
+def _conjoin(terms: Iterable[Term], floor: str, everything: Comparator) -> Comparators:
+    comparators = [comparator for term in terms for comparator in _bounds_of(term, floor)]
     if _NOTHING in comparators:
         return (_NOTHING,)
     return tuple(dict.fromkeys(item for item in comparators if item != everything))
 
 
-def _bounds(term: Term, floor: str) -> Iterator[Comparator]:
+def _bounds_of(term: Term, floor: str) -> Iterator[Comparator]:
     if isinstance(term, Hyphen):
-        return _hyphen(term, floor)
+        return _hyphen_bounds(term, floor)
     if term.partial.major is None:
         return iter([_NOTHING] if term.operator in {"<", ">"} else [])
     if term.operator in {"~", "~>"}:
-        return _between(term.partial, floor, _next_tilde(term.partial))
+        return _range_from(term.partial, floor, _end_of_tilde(term.partial))
     if term.operator == "^":
-        return _between(term.partial, floor, _next_caret(term.partial))
-    return _primitive(term, floor)
+        return _range_from(term.partial, floor, _end_of_caret(term.partial))
+    return _primitive_bounds(term, floor)
 
 
-def _hyphen(term: Hyphen, floor: str) -> Iterator[Comparator]:
+def _hyphen_bounds(term: Hyphen, floor: str) -> Iterator[Comparator]:
     low, high = term
     if low.major is not None:
         yield Comparator(">=", _lowest(low._replace(prerelease=low.prerelease or floor), floor))
     if high.major is None:
         return
     if high.patch is None or (floor and not high.prerelease):
-        yield Comparator("<", _next(high))
+        yield Comparator("<", _first_after(high))
     else:
         yield Comparator("<=", _lowest(high, floor))
 
 
-def _primitive(term: Simple, floor: str) -> Iterator[Comparator]:
-    """Yield the bounds of `>`, `>=`, `<`, `<=`, `=` or no operator at all."""
+def _primitive_bounds(term: Simple, floor: str) -> Iterator[Comparator]:
+    """Yield the bounds of a term with `>`, `>=`, `<`, `<=`, `=` or no operator."""
     sign, partial = term
     if partial.patch is not None:
         yield Comparator("" if sign == "=" else sign, _lowest(partial, floor))
     elif sign in {"", "="}:
-        yield from _between(partial, floor, _next(partial))
+        yield from _range_from(partial, floor, _first_after(partial))
     elif sign == ">":
-        yield Comparator(">=", _next(partial, floor))
+        yield Comparator(">=", _first_after(partial, floor))
     elif sign == ">=":
         yield Comparator(">=", _lowest(partial, floor))
     else:
-        yield Comparator("<", _next(partial) if sign == "<=" else _lowest(partial, "0"))
+        yield Comparator("<", _first_after(partial) if sign == "<=" else _lowest(partial, "0"))
 
 
-def _between(partial: Partial, floor: str, end: Version) -> Iterator[Comparator]:
+def _range_from(partial: Partial, floor: str, end: Version) -> Iterator[Comparator]:
     yield Comparator(">=", _lowest(partial, floor))
     yield Comparator("<", end)
 
 
 def _lowest(partial: Partial, floor: str) -> Version:
-    """Return the lowest version that a partial stands for; a full one stands for itself."""
+    """Return the lowest version that a partial includes."""
     prerelease = floor if partial.patch is None else partial.prerelease
     return Version(partial.major or 0, partial.minor or 0, partial.patch or 0, prerelease)
 
 
-def _next(partial: Partial, prerelease: str = "0") -> Version:
-    """Return the first version after all that a partial stands for."""
+def _first_after(partial: Partial, prerelease: str = "0") -> Version:
+    """Return the first version after all that a partial includes."""
     major, minor, patch, _ = partial
     if minor is None:
         return Version((major or 0) + 1, 0, 0, prerelease)
@@ -245,22 +251,22 @@ def _next(partial: Partial, prerelease: str = "0") -> Version:
     return Version(major or 0, minor, patch + 1, prerelease)
 
 
-def _next_tilde(partial: Partial) -> Version:
-    """Return where `~` ends: before the next minor, or the next major where no minor is given."""
-    return _next(Partial(partial.major, partial.minor))
+def _end_of_tilde(partial: Partial) -> Version:
+    """Return the end of a `~` range: the next minor version, or the next major if no minor is given."""
+    return _first_after(Partial(partial.major, partial.minor))
 
 
-def _next_caret(partial: Partial) -> Version:
-    """Return where `^` ends: before the leftmost number that is not zero would change."""
+def _end_of_caret(partial: Partial) -> Version:
+    """Return the end of a `^` range: the next version that changes the leftmost non-zero number."""
     major, minor, patch, _ = partial
     if major or minor is None:
-        return _next(Partial(major))
-    return _next(Partial(major, minor) if minor or patch is None else partial)
+        return _first_after(Partial(major))
+    return _first_after(Partial(major, minor) if minor or patch is None else partial)
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A set of versions, written as an npm range; equal when the canonical forms are.
+    """A version constraint, written as an npm range; equal if the canonical forms are equal.
 
     >>> constraint = Constraint.parse("^1.2 || 3.x")
     >>> "1.9.0" in constraint, "2.0.0" in constraint
@@ -269,7 +275,7 @@ class Constraint:
     '>=1.2.0 <2.0.0-0||>=3.0.0 <4.0.0-0'
 
     Raises:
-        InvalidConstraintError: When the text is not a range, saying what to change.
+        InvalidConstraintError: the text is not a range; with the remedy.
     """
 
     text: str = field(compare=False)
@@ -303,22 +309,22 @@ class Constraint:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the constraint that a text spells; nothing at all means any version.
+        """Parse a constraint; an empty text means any version.
 
         >>> str(Constraint.parse("~1.2.3")), str(Constraint.parse(""))
         ('>=1.2.3 <1.3.0-0', '*')
 
         Raises:
-            InvalidConstraintError: When the text is not an npm range, saying what to change.
+            InvalidConstraintError: the text is not an npm range; with the remedy.
         """
         return cls(text)
 
     def check(self, version: Version | str, include_prerelease: bool = False) -> bool:  # noqa: FBT001, FBT002
-        """Tell whether a version satisfies the constraint.
+        """Return whether a version satisfies the constraint.
 
-        A prerelease satisfies it only where the constraint names a prerelease of the same
-        major.minor.patch: whoever asks for `^1.2.3-rc.1` has opted in to 1.2.3's, not to 1.3.0's.
-        With `include_prerelease` prereleases count like any other version.
+        A prerelease satisfies it only if the constraint names a prerelease of the same major.minor.patch:
+        `^1.2.3-rc.1` opts in to the prereleases of 1.2.3, not to those of 1.3.0. With `include_prerelease`
+        they count like any other version.
 
         >>> constraint = Constraint.parse("^1.2.3-rc.1")
         >>> constraint.check("1.2.3-rc.2"), constraint.check("1.3.0-rc.1")
@@ -327,19 +333,19 @@ class Constraint:
         True
 
         Raises:
-            InvalidVersionError: When a text is not a version.
+            InvalidVersionError: the text is not a version.
         """
         version = as_version(version)
         alternatives = self._with_prereleases if include_prerelease else self._alternatives
         opted_in = include_prerelease or not version.prerelease
         return any(
             all(comparator.admits(version) for comparator in comparators)
-            and (opted_in or _names_a_prerelease_of(version, comparators))
+            and (opted_in or _opts_in_to_prerelease(version, comparators))
             for comparators in alternatives
         )
 
 
-def _names_a_prerelease_of(version: Version, comparators: Comparators) -> bool:
+def _opts_in_to_prerelease(version: Version, comparators: Comparators) -> bool:
     release = (version.major, version.minor, version.patch)
     return any(
         bound.prerelease and (bound.major, bound.minor, bound.patch) == release for _, bound in comparators

@@ -1,4 +1,4 @@
-"""Which versions of which component work here, and which of those on offer to take."""
+"""Compatibility matrix: windows of acceptable versions for each component."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from toolcrib.version.semver import Version, as_version
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a matrix says of one version; true when the version is acceptable."""
+    """Result of checking a version; true if the version is acceptable."""
 
     ok: bool
     """Whether the version is acceptable."""
     deprecated: bool = False
-    """Acceptable, but on its way out."""
+    """Whether it is acceptable but deprecated."""
     message: str = ""
-    """Why not, or what to know; empty when there is nothing to say."""
+    """The reason for the refusal, or a note on the version; may be empty."""
 
     def __bool__(self) -> bool:
         return self.ok
@@ -39,11 +39,10 @@ class _Window:
 
 
 class Matrix:
-    """Windows of acceptable versions per component; safe to share between threads.
+    """Windows of acceptable versions for each component; thread-safe.
 
-    Windows of one component are alternatives: a version is acceptable when any of them holds it.
-    They compare by precedence alone, prereleases included. A component without windows is
-    unknown, and any version of it will do.
+    A version is acceptable if any window of its component contains it. Versions are compared by precedence
+    alone, prereleases included. Of a component without windows, any version is acceptable.
 
     >>> matrix = Matrix().add("api", "1.0.0", "1.9.9", deprecated=True).add("api", "3.0.0")
     >>> matrix.check("api", "3.1.0")
@@ -65,13 +64,13 @@ class Matrix:
         deprecated: bool = False,
         message: str = "",
     ) -> Self:
-        """Accept the versions from `minimum` to `maximum`, both included, and return the matrix.
+        """Accept the versions from `minimum` to `maximum`, both included; return the matrix.
 
-        The message is shown to whoever checks a version in this window.
+        The message is part of the verdict on every version in this window.
 
         Raises:
-            InvalidVersionError: When a text is not a version.
-            InvalidConstraintError: When the minimum is above the maximum.
+            InvalidVersionError: a text is not a version.
+            InvalidConstraintError: the minimum is above the maximum.
         """
         low = as_version(minimum)
         high = None if maximum is None else as_version(maximum)
@@ -83,50 +82,52 @@ class Matrix:
         return self
 
     def check(self, component: str, version: Version | str) -> Verdict:
-        """Return whether a version of a component is acceptable, and what to tell its user.
+        """Check a version of a component.
 
         Raises:
-            InvalidVersionError: When a text is not a version.
+            InvalidVersionError: the text is not a version.
         """
-        return _judge(component, as_version(version), self._windows.get(component, ()))
+        return _check_windows(component, as_version(version), self._windows.get(component, ()))
 
     def negotiate(self, component: str, available: Iterable[Version | str]) -> Version:
-        """Return the highest acceptable version on offer, a deprecated one only for want of others.
+        """Return the highest acceptable version available; a deprecated one only if there is no other.
 
         >>> matrix = Matrix().add("api", "1.0.0").add("db", "2.0.0", "2.9.9")
         >>> str(matrix.negotiate("db", ["1.4.0", "2.3.0", "2.10.0"]))
         '2.3.0'
 
         Raises:
-            InvalidVersionError: When a text is not a version.
-            NoCompatibleVersionError: When none is acceptable, or none is on offer.
+            InvalidVersionError: a text is not a version.
+            NoCompatibleVersionError: no version is acceptable, or none is available.
         """
         windows = self._windows.get(component, ())
         offered = [as_version(version) for version in available]
-        judged = [(_judge(component, version, windows), version) for version in offered]
+        judged = [(_check_windows(component, version, windows), version) for version in offered]
         acceptable = [(not verdict.deprecated, version) for verdict, version in judged if verdict.ok]
         if not acceptable:
-            raise NoCompatibleVersionError(component, tuple(map(str, offered)), _wanted(windows))
+            raise NoCompatibleVersionError(component, tuple(map(str, offered)), _describe_windows(windows))
         return max(acceptable)[1]
 
 
-def _judge(component: str, version: Version, windows: tuple[_Window, ...]) -> Verdict:
+def _check_windows(component: str, version: Version, windows: tuple[_Window, ...]) -> Verdict:
     if not windows:
         return Verdict(ok=True)
     matching = [window for window in windows if version in window]
     if not matching:
-        return Verdict(ok=False, message=f"{component} {version} is not supported; use {_wanted(windows)}")
+        return Verdict(
+            ok=False, message=f"{component} {version} is not supported; use {_describe_windows(windows)}"
+        )
     window = min(matching, key=lambda window: window.deprecated)
     if not window.deprecated:
         return Verdict(ok=True, message=window.message)
-    message = window.message or f"{component} {version} is deprecated; {_advice(windows)}"
+    message = window.message or f"{component} {version} is deprecated; {_suggest_replacement(windows)}"
     return Verdict(ok=True, deprecated=True, message=message)
 
 
-def _advice(windows: tuple[_Window, ...]) -> str:
+def _suggest_replacement(windows: tuple[_Window, ...]) -> str:
     current = tuple(window for window in windows if not window.deprecated)
-    return f"use {_wanted(current)}" if current else "plan to replace it"
+    return f"use {_describe_windows(current)}" if current else "plan to replace it"
 
 
-def _wanted(windows: tuple[_Window, ...]) -> str:
+def _describe_windows(windows: tuple[_Window, ...]) -> str:
     return " or ".join(map(str, windows)) if windows else "any version"

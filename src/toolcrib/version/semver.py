@@ -1,4 +1,4 @@
-"""A version: strict SemVer 2.0.0, ordered by precedence."""
+"""Versions by SemVer 2.0.0 (strict), ordered by precedence."""
 
 import re
 from dataclasses import dataclass, field
@@ -8,22 +8,22 @@ from toolcrib.errors import InvalidVersionError
 from toolcrib.errors.text import truncate
 
 MAX_VERSION_LENGTH: Final = 256
-"""The longest version text that is read, in characters."""
+"""The maximum length of a version, in characters."""
 
 NUMBER: Final = r"(?:0|[1-9][0-9]*)"
 """The pattern of a number without leading zeros."""
 _PRERELEASE_PART = rf"(?:{NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
 PRERELEASE: Final = rf"{_PRERELEASE_PART}(?:\.{_PRERELEASE_PART})*"
-"""The pattern of what stands between `-` and `+`."""
+"""The pattern of the prerelease, after `-`."""
 BUILD: Final = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
-"""The pattern of what stands after `+`."""
+"""The pattern of the build metadata, after `+`."""
 
 _VERSION = re.compile(rf"v?({NUMBER})\.({NUMBER})\.({NUMBER})(?:-({PRERELEASE}))?(?:\+({BUILD}))?")
 _PART = re.compile(r"[0-9A-Za-z-]+")
 _DIGITS = re.compile(r"[0-9]+")
-_RUN_ON = re.compile(r"(v?[0-9]+\.[0-9]+\.[0-9]+)([A-Za-z][0-9A-Za-z.-]*)")
-_TOO_BIG = 10**MAX_VERSION_LENGTH
-_SHOWN = 40
+_MISSING_DASH = re.compile(r"(v?[0-9]+\.[0-9]+\.[0-9]+)([A-Za-z][0-9A-Za-z.-]*)")
+_NUMBER_LIMIT = 10**MAX_VERSION_LENGTH
+_MAX_SHOWN = 40
 
 _Rank = tuple[int, int, str]
 _Key = tuple[int, int, int, bool, tuple[_Rank, ...]]
@@ -31,21 +31,21 @@ _Key = tuple[int, int, int, bool, tuple[_Rank, ...]]
 
 @dataclass(frozen=True, order=True, slots=True)
 class Version:
-    """A SemVer 2.0.0 version; build metadata takes no part in comparing, `==` or hashing.
+    """A SemVer 2.0.0 version; build metadata is ignored by comparisons, `==` and hashing.
 
     >>> Version.parse("1.0.0-rc.2") < Version.parse("1.0.0-rc.10") < Version.parse("1.0.0")
     True
 
     Raises:
-        InvalidVersionError: When a number is negative or no int, or a text is not SemVer.
+        InvalidVersionError: a number is negative or not an int, or a text is not SemVer.
     """
 
     major: int = field(compare=False)
-    """Rises with incompatible changes."""
+    """Increased by incompatible changes."""
     minor: int = field(compare=False)
-    """Rises with compatible additions."""
+    """Increased by compatible additions."""
     patch: int = field(compare=False)
-    """Rises with compatible fixes."""
+    """Increased by compatible fixes."""
     prerelease: str = field(default="", compare=False)
     """Dot-separated identifiers such as `rc.1`; empty for a release."""
     build: str = field(default="", compare=False)
@@ -59,7 +59,7 @@ class Version:
         _check_identifiers("build", self.build)
         if len(str(self)) > MAX_VERSION_LENGTH:
             raise InvalidVersionError(str(self), _length_fault(len(str(self))))
-        identifiers = tuple(map(_rank, self.prerelease.split("."))) if self.prerelease else ()
+        identifiers = tuple(map(_sort_key, self.prerelease.split("."))) if self.prerelease else ()
         key = (self.major, self.minor, self.patch, not self.prerelease, identifiers)
         object.__setattr__(self, "_key", key)
 
@@ -70,13 +70,13 @@ class Version:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the version that a text spells, with or without a leading `v`.
+        """Parse a version, with or without a leading `v`.
 
         >>> str(Version.parse("v1.2.3-rc.1+b5"))
         '1.2.3-rc.1+b5'
 
         Raises:
-            InvalidVersionError: When the text is not strict SemVer 2.0.0, saying what to change.
+            InvalidVersionError: the text is not strict SemVer 2.0.0; with the remedy.
         """
         if not isinstance(text, str):
             raise InvalidVersionError(text, f"a version is text such as '1.2.3', not {type(text).__name__}")
@@ -87,9 +87,9 @@ class Version:
         return cls(int(major), int(minor), int(patch), prerelease, build)
 
     def compatible_with(self, other: "Version | str") -> bool:
-        """Tell whether this version can stand in for another: same major, not older.
+        """Return whether this version can replace another: it has the same major, and is not older.
 
-        While the major is 0 every minor may break, so the minor must be the same too.
+        With major 0, every minor version may be incompatible, so the minor must be the same too.
 
         >>> Version.parse("1.4.0").compatible_with("1.2.3")
         True
@@ -102,7 +102,7 @@ class Version:
 
 
 def compare(a: Version | str, b: Version | str) -> Literal[-1, 0, 1]:
-    """Return -1, 0 or 1 as `a` is older than, as old as or newer than `b`.
+    """Return -1, 0 or 1 if `a` is older than, equal to or newer than `b`.
 
     >>> compare("1.0.0-alpha.9", "1.0.0-alpha.10")
     -1
@@ -114,12 +114,12 @@ def compare(a: Version | str, b: Version | str) -> Literal[-1, 0, 1]:
 
 
 def as_version(version: Version | str) -> Version:
-    """Return a version as it is, and a text parsed."""
+    """Return a version unchanged, or parse a text."""
     return version if isinstance(version, Version) else Version.parse(version)
 
 
 def version_fault(text: str) -> str:
-    """Say what in particular keeps a text from being a version, and what to do, or nothing."""
+    """Return the reason why a text is not a version, and the remedy; empty if it is one."""
     rest, plus, build = text.removeprefix("v").partition("+")
     core, dash, prerelease = rest.partition("-")
     return (
@@ -131,7 +131,7 @@ def version_fault(text: str) -> str:
 
 
 def _outer_fault(text: str) -> str:
-    """Say what is wrong with a text at first sight, or nothing."""
+    """Return the fault in a text as a whole, such as surrounding spaces; empty if there is none."""
     if not text:
         return "it is empty; write a version such as '1.2.3'"
     if len(text) > MAX_VERSION_LENGTH:
@@ -142,25 +142,25 @@ def _outer_fault(text: str) -> str:
         return "write the prefix as a lower-case 'v', or leave it out"
     if text[0] in "=<>^~":
         return "a version has no operator; write the version alone, or parse a Constraint"
-    run_on = _RUN_ON.fullmatch(text)
-    return f"it lacks a '-' before its prerelease; write {shown('-'.join(run_on.groups()))}" if run_on else ""
+    run_on = _MISSING_DASH.fullmatch(text)
+    return f"it lacks a '-' before its prerelease; write {quote('-'.join(run_on.groups()))}" if run_on else ""
 
 
 def number_fault(text: str) -> str:
-    """Say what is wrong with a text that should be a number, or nothing."""
+    """Return the fault in a text that should be a number; empty if there is none."""
     if not _DIGITS.fullmatch(text):
-        return f"{shown(text)} is not a number" if text else "a number is missing"
+        return f"{quote(text)} is not a number" if text else "a number is missing"
     if text.startswith("0") and text != "0":
-        return f"{shown(text)} has a leading zero; write {shown(text.lstrip('0') or '0')}"
+        return f"{quote(text)} has a leading zero; write {quote(text.lstrip('0') or '0')}"
     return ""
 
 
-def shown(text: str) -> str:
-    """Return the repr of a text, cut to what a sentence can carry."""
-    return repr(truncate(text, _SHOWN))
+def quote(text: str) -> str:
+    """Return the repr of a text, cut to a length that fits a sentence."""
+    return repr(truncate(text, _MAX_SHOWN))
 
 
-def _rank(identifier: str) -> _Rank:
+def _sort_key(identifier: str) -> _Rank:
     """Return the sort key of a prerelease identifier: numbers first, by value, then text by ASCII."""
     return (0, int(identifier), "") if identifier.isdigit() else (1, 0, identifier)
 
@@ -168,7 +168,7 @@ def _rank(identifier: str) -> _Rank:
 def _check_number(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidVersionError(value, f"{name} must be an int, not {type(value).__name__}")
-    if abs(value) >= _TOO_BIG:  # Python refuses to print some of these in decimal
+    if abs(value) >= _NUMBER_LIMIT:  # hex, because Python refuses to print very large integers in decimal
         raise InvalidVersionError(hex(value), f"{name} has more than {MAX_VERSION_LENGTH} digits")
     if value < 0:
         raise InvalidVersionError(value, f"{name} must be zero or more")
@@ -182,24 +182,24 @@ def _check_identifiers(name: str, value: object) -> None:
 
 
 def _core_fault(core: str) -> str:
-    """Say what is wrong with `major.minor.patch`, or nothing."""
+    """Return the fault in `major.minor.patch`; empty if there is none."""
     numbers = core.split(".")
     if fault := next(filter(None, map(number_fault, numbers)), ""):
         return fault if "write" in fault else f"{fault}; a version is MAJOR.MINOR.PATCH"
     if len(numbers) > 3:  # noqa: PLR2004 - MAJOR.MINOR.PATCH
-        return f"it has {len(numbers)} numbers where SemVer has three; write {shown('.'.join(numbers[:3]))}"
+        return f"it has {len(numbers)} numbers where SemVer has three; write {quote('.'.join(numbers[:3]))}"
     if len(numbers) < 3:  # noqa: PLR2004
-        return f"it is partial; write {shown('.'.join([*numbers, '0', '0'][:3]))}"
+        return f"it is partial; write {quote('.'.join([*numbers, '0', '0'][:3]))}"
     return ""
 
 
 def _identifiers_fault(name: str, text: str) -> str:
-    """Say what is wrong with a prerelease or with build metadata, or nothing."""
+    """Return the fault in a prerelease or in build metadata; empty if there is none."""
     for part in text.split("."):
         if not part:
             return f"the {name} has an empty identifier; remove the extra '.', '-' or '+'"
         if not _PART.fullmatch(part):
-            return f"the {name} identifier {shown(part)} may contain only ASCII letters, digits and '-'"
+            return f"the {name} identifier {quote(part)} may contain only ASCII letters, digits and '-'"
         if name == "prerelease" and _DIGITS.fullmatch(part) and number_fault(part):
             return f"the {name} identifier {number_fault(part)}"
     return ""

@@ -123,7 +123,7 @@ def test_a_change_that_no_store_can_keep_is_refused_at_once() -> None:
 def test_closing_tells_what_was_not_written(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(queued, "_CLOSING_TIME", 0.05)
+    monkeypatch.setattr(queued, "_CLOSE_TIMEOUT", 0.05)
     inner = Failing()
     store = QueuedStore(inner)
     store.write([stored("a"), stored("b")])

@@ -62,7 +62,7 @@ def verdict(validator: DefaultValidator, schema: Any, data: Any) -> bool | Toolc
         valid = False
     except ToolcribError as error:
         return error
-    assert validator.compiled(schema).fits(data) is valid
+    assert validator.compile(schema).is_valid(data) is valid
     return valid
 
 

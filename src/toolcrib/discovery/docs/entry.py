@@ -1,4 +1,4 @@
-"""Documentation written for a tool, checked and cut to the lengths that are shown."""
+"""Documentation that a person wrote for a tool, validated and cut to the lengths that are shown."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,74 +13,73 @@ from toolcrib.model.docs import ToolDoc, ToolExample
 from toolcrib.model.record import Record, Text
 
 MAX_SUMMARY = 200
-"""At how many characters the summary of a tool is cut."""
+"""Characters after which the summary of a tool is cut."""
 MAX_NOTES = 2000
-"""At how many characters the notes on a tool are cut."""
+"""Characters after which the notes on a tool are cut."""
 MAX_EXAMPLE_DESCRIPTION = 300
-"""At how many characters the description of an example is cut."""
+"""Characters after which the description of an example is cut."""
 MAX_RESULT_HINT = 200
-"""At how many characters the hint at the result of an example is cut."""
+"""Characters after which the result hint of an example is cut."""
 MAX_ARGS_DEPTH = 5
-"""How many objects and arrays deep the arguments of an example may be, themselves included."""
+"""The maximum nesting of objects and arrays in the arguments of an example, themselves included."""
 MAX_ARGS_SIZE = 50
-"""How many members the objects and arrays in the arguments of an example may have together."""
-_COUNTED = 1_000
-"""How far the depth and the size of arguments are counted."""
+"""The maximum number of members of all objects and arrays in the arguments of an example together."""
+_MAX_COUNTED = 1_000
+"""Depth and size of arguments are counted up to this number."""
 _FIELDS = ("summary", "notes", "examples", "external_refs")
 
 
 class DocEntry(Record):
-    """What somebody wrote about a tool."""
+    """Written documentation of a tool."""
 
     summary: Text | None = None
-    """What the tool is for, in `MAX_SUMMARY` characters."""
+    """The purpose of the tool, at most `MAX_SUMMARY` characters."""
     notes: Text | None = None
-    """When to use it, and what to look out for, in `MAX_NOTES` characters."""
+    """When to use the tool, and its pitfalls, at most `MAX_NOTES` characters."""
     examples: tuple[ToolExample, ...] = ()
-    """Worked calls."""
+    """Example calls."""
     external_refs: tuple[Text, ...] = ()
-    """Where more can be read."""
+    """Links to more documentation."""
 
     @field_validator("examples", mode="before")
     @classmethod
-    def _are_several(cls, examples: Any) -> Any:
-        if isinstance(examples, Record):  # which pydantic would take for a list of its fields
+    def _check_is_list(cls, examples: Any) -> Any:
+        if isinstance(examples, Record):  # pydantic would iterate it, as a list of its fields
             raise PydanticCustomError("tuple_type", "must be an array")
         return examples
 
     @classmethod
     def of(cls, doc: "DocEntry | ToolDoc | Mapping[str, Any] | None" = None, /, **fields: Any) -> "DocEntry":
-        """Return an entry fit to be shown: longer texts are cut, and nothing is shared with what was given.
+        """Return a validated copy, with long texts cut.
 
-        It is given as an entry, as a store's answer about another tool, as a dict, by fields, or by fields
-        that replace those of another entry.
+        `doc` is an entry, a `ToolDoc` or a dict; fields given by name replace those of `doc`.
 
         >>> DocEntry.of({"summary": "Create an issue."}, notes="Needs a token.").notes
         'Needs a token.'
 
         Raises:
-            InvalidToolError: with every problem found.
+            InvalidToolError: it is malformed; with every problem found.
             ArgsTooLargeError: the arguments of an example are too deep or too many to show.
         """
-        given = {**_fields(doc), **fields}
+        given = {**_fields_of(doc), **fields}
         if _is_series(given.get("examples")):
             given["examples"] = tuple(given["examples"])
             _check_args(given["examples"])
         entry = cls(**given)
         return cls.of_checked(
-            summary=_cut(entry.summary, MAX_SUMMARY),
-            notes=_cut(entry.notes, MAX_NOTES),
+            summary=_cut_or_none(entry.summary, MAX_SUMMARY),
+            notes=_cut_or_none(entry.notes, MAX_NOTES),
             examples=tuple(map(_shorten_example, entry.examples)),
             external_refs=entry.external_refs,
         )
 
     def over(self, other: "DocEntry") -> "DocEntry":
-        """Return the entry with what it does not say itself taken from another."""
+        """Return this entry, with empty fields taken from another."""
         return DocEntry.of_checked(**{name: getattr(self, name) or getattr(other, name) for name in _FIELDS})
 
 
-def _fields(doc: Any) -> dict[str, Any]:
-    """Return the fields of whatever a doc was given as."""
+def _fields_of(doc: Any) -> dict[str, Any]:
+    """Return the fields of documentation in any of the accepted forms."""
     if doc is None:
         return {}
     if isinstance(doc, DocEntry | ToolDoc):
@@ -98,15 +97,15 @@ def _fields(doc: Any) -> dict[str, Any]:
     return dict(doc)
 
 
-def _cut(text: str | None, limit: int) -> str | None:
+def _cut_or_none(text: str | None, limit: int) -> str | None:
     return cut(text, limit) if text and not text.isspace() else None
 
 
 def _shorten_example(example: ToolExample) -> ToolExample:
-    """Return an example of one's own, within the lengths that are shown."""
+    """Return a copy of an example with long texts cut."""
     cuts = {
-        "description": _cut(example.description, MAX_EXAMPLE_DESCRIPTION),
-        "result_hint": _cut(example.result_hint, MAX_RESULT_HINT),
+        "description": _cut_or_none(example.description, MAX_EXAMPLE_DESCRIPTION),
+        "result_hint": _cut_or_none(example.result_hint, MAX_RESULT_HINT),
     }
     return example.model_copy(update=cuts)
 
@@ -116,35 +115,37 @@ def _is_series(value: Any) -> bool:
 
 
 def _check_args(examples: tuple[Any, ...]) -> None:
-    """Raise if the arguments of an example are too large; what is no example is left to the record."""
-    faults = [fault for index, example in enumerate(examples) if (fault := _fault(index, example))]
+    """Raise if the arguments of an example are too large; malformed examples are left to pydantic."""
+    faults = [
+        fault for index, example in enumerate(examples) if (fault := _explain_too_large(index, example))
+    ]
     if faults:
         raise ArgsTooLargeError("; ".join(faults[:MAX_PROBLEMS]))
 
 
-def _fault(index: int, example: Any) -> str:
-    """Return why an example is too large, or nothing if it is not."""
+def _explain_too_large(index: int, example: Any) -> str:
+    """Return the reason why an example is too large; empty if it is not."""
     is_map = isinstance(example, Mapping)
     args, title = (example.get(key) if is_map else getattr(example, key, None) for key in ("args", "title"))
-    depth, size = _extent(args)
+    depth, size = _measure_args(args)
     if depth <= MAX_ARGS_DEPTH and size <= MAX_ARGS_SIZE:
         return ""
     named = f" ({shown(title)})" if title else ""
     return (
-        f"example {index}{named} has depth {_count(depth)} (at most {MAX_ARGS_DEPTH} is shown) "
-        f"and size {_count(size)} (at most {MAX_ARGS_SIZE})"
+        f"example {index}{named} has depth {_format_count(depth)} (at most {MAX_ARGS_DEPTH} is shown) "
+        f"and size {_format_count(size)} (at most {MAX_ARGS_SIZE})"
     )
 
 
-def _count(number: int) -> str:
-    return str(number) if number < _COUNTED else f"{_COUNTED} or more"
+def _format_count(number: int) -> str:
+    return str(number) if number < _MAX_COUNTED else f"{_MAX_COUNTED} or more"
 
 
-def _extent(args: Any) -> tuple[int, int]:
-    """Return how many levels deep arguments are, and how many members they have on all levels."""
+def _measure_args(args: Any) -> tuple[int, int]:
+    """Return the depth of arguments, and the number of members on all levels."""
     depth = size = 0
     level = [args] if isinstance(args, dict | list) else []
-    while level and depth < _COUNTED and size < _COUNTED:
+    while level and depth < _MAX_COUNTED and size < _MAX_COUNTED:
         depth += 1
         size += sum(map(len, level))
         members = (

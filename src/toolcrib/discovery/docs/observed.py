@@ -1,4 +1,9 @@
-"""Output shapes learnt from a tool's results; values are never kept."""
+"""Inference of output schemas from the results of tools; values are never stored.
+
+A shape must be the same in whatever order results arrive and shapes are merged, since several processes may
+share a catalogue. So every limit is monotonic: an object with too many names becomes a map for good, and a
+shape that weighs too much loses its deepest level for good.
+"""
 
 import re
 from collections.abc import Mapping
@@ -12,11 +17,11 @@ from toolcrib.model.plain import measure
 from toolcrib.model.record import Record
 
 MAX_DEPTH: Final = 6
-"""How many levels of objects and arrays are distinguished."""
+"""The maximum number of levels of objects and arrays in a shape."""
 MAX_NAMES: Final = 100
-"""How many names an object may have before it is a map."""
+"""An object with more names than this is treated as a map, whose keys are data."""
 MAX_WEIGHT: Final = 10_000
-"""How many parts a shape may have before its deepest ones are dropped."""
+"""The maximum number of parts of a shape; beyond it the deepest level is dropped."""
 _KINDS: Final[Mapping[type, str]] = {
     dict: "object",
     list: "array",
@@ -30,35 +35,35 @@ KINDS: Final = tuple(_KINDS.values())
 _NAME: Final = re.compile(r"[@$]?[^\W\d][\w$-]{0,63}")
 _MAX_DIGITS: Final = 3
 MAX_OBSERVED = 50_000
-"""How many values, containers included, a result may hold to be learnt from: some 30 ms of looking."""
+"""The maximum number of values, containers included, of a result that is learnt from: about 30 ms of CPU."""
 _MAX_LEVELS = 256
 _Kind = Literal["object", "array", "string", "integer", "number", "boolean", "null"]
 _Count = Annotated[int, Field(ge=0)]
 MAX_PROPERTIES: Final = 50
-"""How many properties of one object are listed."""
+"""The maximum number of properties of one object in the schema."""
 MAX_NODES: Final = 1_000
-"""How many subschemas are written; what lies deeper is left open."""
+"""The maximum number of subschemas in the schema; deeper levels are left open."""
 
 
 class Shape:
-    """What was seen in one place: of which types, and in objects and arrays which shapes."""
+    """The types seen at one place of a JSON value, with the shapes of members and items."""
 
     __slots__ = ("is_map", "items", "kinds", "named", "objects", "rest")
 
     def __init__(self) -> None:
         self.kinds: set[str] = set()
         self.objects = 0
-        """How many of the values were objects."""
+        """The number of objects among the values."""
         self.named: dict[str, tuple[int, Shape]] = {}
-        """How many of the objects had each name, and what was there."""
+        """For each name, the number of objects that had it, and the shape of its values."""
         self.rest: Shape | None = None
-        """What objects had under keys that are data rather than names."""
+        """The shape of the values under keys that are data rather than names."""
         self.is_map = False
-        """Whether there were so many names that all of them are data."""
+        """Whether there were so many names that all keys count as data."""
         self.items: Shape | None = None
 
     def add(self, value: Any, depth: int) -> None:
-        """Take in a JSON value, down to a depth."""
+        """Add a JSON value, down to a depth."""
         self.kinds.add(_KINDS[type(value)])
         if type(value) is dict:
             self.objects += 1
@@ -81,10 +86,10 @@ class Shape:
                 known = (0, Shape())
             known[1].add(member, depth - 1)
             named[key] = known[0] + 1, known[1]
-        self._bound()
+        self._limit_names()
 
     def join(self, other: Self, depth: int) -> None:
-        """Take in all that another shape has seen, down to a depth; the other is not changed."""
+        """Merge another shape into this one, down to a depth; the other is not changed."""
         self.kinds |= other.kinds
         self.objects += other.objects
         if depth <= 0:
@@ -100,9 +105,9 @@ class Shape:
         if other.items:
             self.items = self.items or Shape()
             self.items.join(other.items, depth - 1)
-        self._bound(depth)
+        self._limit_names(depth)
 
-    def _bound(self, depth: int = MAX_DEPTH) -> None:
+    def _limit_names(self, depth: int = MAX_DEPTH) -> None:
         """Become a map if there are too many names."""
         self.is_map |= len(self.named) > MAX_NAMES
         if self.is_map and self.named:
@@ -112,15 +117,15 @@ class Shape:
             self.named = {}
 
     def to_depth(self, depth: int) -> "Shape":
-        """Return a copy that tells nothing below a depth."""
+        """Return a copy, cut at a depth."""
         copied = Shape()
         copied.join(self, depth)
         return copied
 
     def weight(self, depth: int) -> int:
-        """Return a measure of how large this is down to a depth; no join makes it smaller.
+        """Return the size of the shape down to a depth; it never decreases when shapes are joined.
 
-        That is the number of shapes in it, but that a map weighs as much as the names it may stand for.
+        It is the number of shapes inside, except that a map weighs as much as the names that it may replace.
         """
         if depth <= 0:
             return 1
@@ -131,33 +136,33 @@ class Shape:
 
 
 def _is_name(key: str) -> bool:
-    """Return whether a key looks chosen by a programmer, and not like an address, a number or a file."""
+    """Return whether a key looks like a name in a program, not like an address, a number or a file."""
     return bool(_NAME.fullmatch(key)) and sum(map(str.isdigit, key)) <= _MAX_DIGITS
 
 
-class _Place(Record):
-    """A shape as it is written."""
+class _WrittenShape(Record):
+    """The JSON form of a shape."""
 
     kinds: tuple[_Kind, ...] = ()
     objects: _Count = 0
-    named: dict[str, tuple[_Count, "_Place"]] = Field(default_factory=dict)
-    rest: "_Place | None" = None
+    named: dict[str, tuple[_Count, "_WrittenShape"]] = Field(default_factory=dict)
+    rest: "_WrittenShape | None" = None
     is_map: bool = False
-    items: "_Place | None" = None
+    items: "_WrittenShape | None" = None
 
 
-class _Written(Record):
+class _WrittenObservation(Record):
     observed: _Count
     depth: Annotated[int, Field(ge=0, le=MAX_DEPTH)]
-    shape: _Place
+    shape: _WrittenShape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedShape:
-    """What some JSON values have in common; it does not change, and no value can be recovered from it.
+    """The common shape of some JSON values; immutable, and without the values themselves.
 
-    The same values give the same shape in whatever order they come, and each of them fits its JSON Schema.
-    Keys that look like data, such as numbers, addresses and file names, are not kept either.
+    The same values give the same shape in any order, and each of them is valid against its JSON Schema. Keys
+    that look like data, such as numbers, addresses and file names, are not stored either.
 
     >>> one, other = ObservedShape.of({"id": 1, "name": "a"}), ObservedShape.of({"id": 2})
     >>> one.merge(other).json_schema()["required"]
@@ -165,18 +170,18 @@ class ObservedShape:
     """
 
     observed: int = 0
-    """How many values it was learnt from."""
+    """The number of values it was learnt from."""
     shape: Shape = field(default_factory=Shape, repr=False)
-    """Not to be changed."""
+    """The shape; must not be modified."""
     depth: int = MAX_DEPTH
-    """How many levels of objects and arrays are kept."""
+    """The number of levels of objects and arrays in it."""
 
     @classmethod
     def of(cls, value: Any) -> "ObservedShape":
         """Return the shape of one value.
 
         Raises:
-            ValidationError: it is not plain JSON, or too large to look at.
+            ValidationError: the value is not plain JSON, or too large.
         """
         nodes, *_ = measure(value, max_depth=_MAX_LEVELS)
         if nodes > MAX_OBSERVED:
@@ -184,40 +189,42 @@ class ObservedShape:
             raise ValidationError((Problem("", "size", message),))
         shape = Shape()
         shape.add(value, MAX_DEPTH)
-        return cls._limit(1, shape, MAX_DEPTH)
+        return cls._limit_weight(1, shape, MAX_DEPTH)
 
     def merge(self, other: "ObservedShape") -> "ObservedShape":
-        """Return the shape of the values of both."""
+        """Return the shape of the values of both together."""
         depth = min(self.depth, other.depth)
         shape = self.shape.to_depth(depth)
         shape.join(other.shape, depth)
-        return self._limit(self.observed + other.observed, shape, depth)
+        return self._limit_weight(self.observed + other.observed, shape, depth)
 
     @classmethod
-    def _limit(cls, observed: int, shape: Shape, count: int) -> "ObservedShape":
-        """Return a shape cut to the depth to which it is not too large."""
+    def _limit_weight(cls, observed: int, shape: Shape, count: int) -> "ObservedShape":
+        """Cut a shape at the greatest depth at which it is not too large."""
         depth = count
         while shape.weight(depth) > MAX_WEIGHT:
             depth -= 1
         return cls(observed, shape if depth == count else shape.to_depth(depth), depth)
 
     def json_schema(self) -> dict[str, Any]:
-        """Return a JSON Schema, of bounded size, that every value seen fits; anything does where none was."""
+        """Return a JSON Schema, limited in size, of all values seen; `{}` if there were none."""
         return shape_schema(self.shape, self.depth) if self.observed else {}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON form, from which learning can go on."""
+        """Return the JSON form, from which `from_json` restores the shape."""
         return {"observed": self.observed, "depth": self.depth, "shape": _shape_to_json(self.shape)}
 
     @classmethod
     def from_json(cls, source: str | bytes | bytearray | dict[str, Any]) -> "ObservedShape":
-        """Return the shape that was once written.
+        """Restore a shape from its JSON form.
 
         Raises:
-            InvalidToolError: it is no such shape.
+            InvalidToolError: it is malformed.
         """
-        read = _Written.from_json(source)
-        return cls._limit(read.observed, _shape(read.shape, read.depth).to_depth(read.depth), read.depth)
+        read = _WrittenObservation.from_json(source)
+        return cls._limit_weight(
+            read.observed, _read_shape(read.shape, read.depth).to_depth(read.depth), read.depth
+        )
 
 
 def _shape_to_json(shape: Shape) -> dict[str, Any]:
@@ -235,35 +242,35 @@ def _shape_to_json(shape: Shape) -> dict[str, Any]:
     return data
 
 
-def _shape(place: _Place, depth: int) -> Shape:
+def _read_shape(place: _WrittenShape, depth: int) -> Shape:
     shape = Shape()
     shape.kinds, shape.objects, shape.is_map = set(place.kinds), place.objects, place.is_map
     if depth > 0:
         shape.named = {
-            name: (count, _shape(inner, depth - 1)) for name, (count, inner) in place.named.items()
+            name: (count, _read_shape(inner, depth - 1)) for name, (count, inner) in place.named.items()
         }
-        shape.rest = _shape(place.rest, depth - 1) if place.rest else None
-        shape.items = _shape(place.items, depth - 1) if place.items else None
+        shape.rest = _read_shape(place.rest, depth - 1) if place.rest else None
+        shape.items = _read_shape(place.items, depth - 1) if place.items else None
     return shape
 
 
 def shape_schema(shape: Shape, depth: int) -> dict[str, Any]:
-    """Return the schema of a shape, in the same words for the same shape.
+    """Return the JSON Schema of a shape; the same shape always gives the same schema.
 
-    An object whose names are too many to list is described by those that most objects have, or, where each
-    object has others, as a map.
+    An object with too many names to list is described by those that most objects have, or as a map if every
+    object has different ones.
     """
-    while depth > 0 and _count(shape, depth) > MAX_NODES:
+    while depth > 0 and _count_nodes(shape, depth) > MAX_NODES:
         depth -= 1
     return _schema(shape, depth)
 
 
-def _count(shape: Shape, depth: int) -> int:
+def _count_nodes(shape: Shape, depth: int) -> int:
     if depth <= 0:
         return 1
     inner = [member for _, member in shape.named.values()]
     inner += [member for member in (shape.rest, shape.items) if member]
-    return 1 + sum(_count(member, depth - 1) for member in inner)
+    return 1 + sum(_count_nodes(member, depth - 1) for member in inner)
 
 
 def _schema(shape: Shape, depth: int) -> dict[str, Any]:
@@ -273,14 +280,14 @@ def _schema(shape: Shape, depth: int) -> dict[str, Any]:
     if depth <= 0:
         return schema
     if shape.named or shape.rest:
-        schema |= _members(shape, depth)
+        schema |= _members_schema(shape, depth)
     if shape.items:
         schema["items"] = _schema(shape.items, depth - 1)
     return schema
 
 
-def _members(shape: Shape, depth: int) -> dict[str, Any]:
-    listed = _list_types(shape)
+def _members_schema(shape: Shape, depth: int) -> dict[str, Any]:
+    listed = _list_names(shape)
     rest = shape.rest.to_depth(depth - 1) if shape.rest else Shape()
     for name in shape.named.keys() - listed:
         rest.join(shape.named[name][1], depth - 1)
@@ -294,8 +301,8 @@ def _members(shape: Shape, depth: int) -> dict[str, Any]:
     return members
 
 
-def _list_types(shape: Shape) -> list[str]:
-    """Return the names worth listing, in order."""
+def _list_names(shape: Shape) -> list[str]:
+    """Return the names to list as properties, sorted."""
     counts = {name: count for name, (count, _) in shape.named.items()}
     if len(counts) <= MAX_PROPERTIES:
         return sorted(counts)

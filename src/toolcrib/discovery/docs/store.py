@@ -1,4 +1,4 @@
-"""The documentation of many tools, at the depth asked for."""
+"""Store of the documentation of tools, and descriptions of tools in three levels of detail."""
 
 from collections.abc import Iterable, Mapping
 from copy import copy
@@ -10,8 +10,8 @@ from typing import Any, Literal
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.discovery import facts
 from toolcrib.discovery.docs.entry import MAX_SUMMARY, DocEntry
-from toolcrib.discovery.docs.glance import schema_info
 from toolcrib.discovery.docs.observed import ObservedShape
+from toolcrib.discovery.docs.schema_summary import schema_info
 from toolcrib.discovery.kept import TextCollection, Texts
 from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.errors import InvalidToolIdError, Problem, ToolNotFoundError, ValidationError
@@ -23,28 +23,28 @@ from toolcrib.model.suggest import did_you_mean, nearest
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
 
-_MAX_GLANCES = 2048
+_MAX_SCHEMA_INFOS = 2048
 _MAX_SUGGESTIONS = 3
 DetailName = Literal["summary", "schema", "full"]
 """A `DetailLevel` as text."""
 
 
 class DetailLevel(StrEnum):
-    """How much of a tool is described; each level says what the one before it does, and more.
+    """Level of detail of a description; each level contains the one before it.
 
     >>> DetailLevel("schema")
     <DetailLevel.SCHEMA: 'schema'>
 
     Raises:
-        ValidationError: it is no level, with the nearest one.
+        ValidationError: the text is not a level; with the most similar one.
     """
 
     SUMMARY = "summary"
-    """What the tool is for, with its modes, security summary and annotations where it has them."""
+    """The purpose of the tool, with its modes, security summary and annotations if it has any."""
     SCHEMA = "schema"
-    """How it is called: the definition, and its arguments at a glance."""
+    """The definition, and a summary of its arguments too."""
     FULL = "full"
-    """All there is: notes, examples and references too."""
+    """Notes, examples and references too."""
 
     @classmethod
     def _missing_(cls, value: object) -> None:
@@ -55,18 +55,18 @@ class DetailLevel(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What a reference means."""
+class _Resolved:
+    """A resolved reference to a tool."""
 
     ref: str
     key: str | None
-    """None for a reference that is no id, such as one with a constraint."""
+    """The canonical key; None for a reference that is not an id, such as one with a constraint."""
     tool: Tool | None = None
     error: ToolNotFoundError | None = None
-    """Why there is no tool, where somebody was asked."""
+    """The error of the resolver; None if it found the tool or there is no resolver."""
 
-    def places(self) -> list[str]:
-        """Return the keys under which documentation may stand, the most exact one first."""
+    def doc_keys(self) -> list[str]:
+        """Return the keys of documentation that applies, the most exact one first."""
         exact = [key_of(self.tool.id)] if self.tool else []
         asked = [self.key] if self.key else []
         is_any_version_meant = self.tool is not None or self.error is None
@@ -75,12 +75,12 @@ class _Found:
 
 
 class DocStore:
-    """Documentation by tool id, and the description of a tool at each level.
+    """Documentation by tool id, and descriptions of tools in three levels of detail.
 
-    An id is text or a `ToolId`; `git:log:v1.2.0` and `git:log:1.2.0` are one. Documentation of `git:log` is
-    that of all its versions, except where a version has its own. Tools come from the resolver:
-    an id without a version, or with a constraint, means what it resolves to. What is registered and what is
-    returned shares nothing with the store. Every method may be called from any thread.
+    An id is text or a `ToolId`; `git:log:v1.2.0` and `git:log:1.2.0` are the same. Documentation of `git:log`
+    applies to all its versions, unless a version has its own. Definitions come from the resolver, which also
+    resolves ids without a version or with a constraint. Records are copied when they are registered and
+    returned. Every method may be called from any thread.
 
     >>> docs = DocStore()
     >>> docs.register_doc("git:log", summary="Show the history.", notes="Newest first.")
@@ -95,33 +95,34 @@ class DocStore:
         max_examples: int | None = 10,
         texts: Texts | None = None,
     ) -> None:
-        """Read what `texts` has kept, if given, and keep what is registered there.
+        """Open the documentation that is persisted in `texts`, or an empty store in memory.
 
         Raises:
-            StoreError: what was kept cannot be read.
+            StoreError: the persisted documentation cannot be read.
             ValidationError: `max_examples` is negative.
         """
         self._resolver = resolver
-        self._max_examples = _checked_count("max_examples", max_examples)
-        self._kept = TextCollection(texts, "docs")
-        self._entries = self._kept.load(DocEntry.from_json)
-        self._learnt = Learnt(texts)
-        self._glances: LruCache[str, tuple[Tool, SchemaInfo]] = LruCache(_MAX_GLANCES)
+        self._max_examples = _check_count("max_examples", max_examples)
+        self._texts = TextCollection(texts, "docs")
+        self._entries = self._texts.load(DocEntry.from_json)
+        self._observed = ObservedShapes(texts)
+        self._schema_infos: LruCache[str, tuple[Tool, SchemaInfo]] = LruCache(_MAX_SCHEMA_INFOS)
         self._lock = Lock()
 
-    def through(self, resolver: Resolver) -> "DocStore":
-        """Return the same documentation, of the tools that another resolver knows."""
+    def with_resolver(self, resolver: Resolver) -> "DocStore":
+        """Return a store that shares this documentation, with tools of another resolver."""
         other = copy(self)
         other._resolver = resolver  # noqa: SLF001 - of its own kind
         return other
 
-    def apart(self, resolver: Resolver) -> "DocStore":
-        """Return the same, but for what tools give back: that is learnt there anew, and is not kept.
+    def with_own_observations(self, resolver: Resolver) -> "DocStore":
+        """Return a store that shares this documentation, but learns output shapes for itself, in memory only.
 
-        Names of results may be data of whoever asked for them.
+        Names in results may be private data of the principal of the call, so one principal must not see
+        shapes that were learnt from results of another.
         """
-        other = self.through(resolver)
-        other._learnt = Learnt(None)  # noqa: SLF001 - of its own kind
+        other = self.with_resolver(resolver)
+        other._observed = ObservedShapes(None)  # noqa: SLF001 - of its own kind
         return other
 
     def register_doc(
@@ -130,55 +131,55 @@ class DocStore:
         doc: DocEntry | ToolDoc | Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> None:
-        """Keep documentation of a tool, in place of any before; the tool need not exist yet.
+        """Set the documentation of a tool, replacing any before; the tool need not exist yet.
 
-        It is given as a `DocEntry`, as a `ToolDoc`, as a dict, or by its fields `summary`, `notes`,
-        `examples` and `external_refs`. Longer texts are cut.
+        It is a `DocEntry`, a `ToolDoc`, a dict, or the fields `summary`, `notes`, `examples` and
+        `external_refs`. Longer texts are cut.
 
         Raises:
-            InvalidToolIdError: the id is none.
-            InvalidToolError: the documentation is none, with every problem found; nothing is changed.
+            InvalidToolIdError: the id is malformed.
+            InvalidToolError: the documentation is malformed; with every problem, and nothing is changed.
             ArgsTooLargeError: the arguments of an example are too deep or too many; nothing is changed.
         """
         key, entry = key_of(tool_id), DocEntry.of(doc, **fields)
         with self._lock:
-            self._put(key, entry)
+            self._save_entry(key, entry)
 
     def register_examples(
         self, tool_id: str | ToolId, examples: Iterable[ToolExample | Mapping[str, Any]]
     ) -> None:
-        """Keep examples of a tool, in place of those before; its other documentation stays.
+        """Set the examples of a tool, replacing those before; its other documentation stays.
 
         Raises:
-            InvalidToolIdError: the id is none.
-            InvalidToolError: an example is none, with every problem found; nothing is changed.
+            InvalidToolIdError: the id is malformed.
+            InvalidToolError: an example is malformed; with every problem, and nothing is changed.
             ArgsTooLargeError: the arguments of an example are too deep or too many; nothing is changed.
         """
         key, given = key_of(tool_id), DocEntry.of(examples=examples)
         with self._lock:
             entry = self._entries.get(key) or DocEntry()
-            self._put(key, entry.model_copy(update={"examples": given.examples}))
+            self._save_entry(key, entry.model_copy(update={"examples": given.examples}))
 
-    def _put(self, key: str, entry: DocEntry) -> None:
-        self._kept.put(key, entry.to_json())
+    def _save_entry(self, key: str, entry: DocEntry) -> None:
+        self._texts.put(key, entry.to_json())
         self._entries[key] = entry
 
     def forget(self, tool_id: str | ToolId) -> None:
-        """Forget the documentation of precisely this id, and what was observed; it need not be known."""
+        """Delete the documentation of exactly this id and its observed output; it need not exist."""
         key = key_of(tool_id)
         with self._lock:
             if key in self._entries:
-                self._kept.delete(key)
+                self._texts.delete(key)
                 del self._entries[key]
-        self._glances.pop(key)
-        self._learnt.forget(key)
+        self._schema_infos.pop(key)
+        self._observed.forget(key)
 
     def observe(self, tool_id: str | ToolId, result: Any) -> bool:
-        """Learn from a result what a tool gives back; the result itself is not kept.
+        """Learn the output shape of a tool from a result; the result itself is not stored.
 
         Returns:
-            Whether there was anything to learn: not from a tool that is unknown or declares its output
-            schema, nor from a result that is not plain JSON or too large to look at.
+            False if nothing was learnt: the tool is unknown or declares an output schema, or the result is
+            not plain JSON or too large.
         """
         found = self._find(tool_id)
         if found.error or (found.tool and found.tool.output_schema is not None):
@@ -187,58 +188,58 @@ class DocStore:
             shape = ObservedShape.of(result)
         except ValidationError:
             return False
-        self._learnt.add(found.places()[0], shape)
+        self._observed.add(found.doc_keys()[0], shape)
         return True
 
     def flush(self) -> None:
-        """Write to `texts` what was observed since it was last written; call it before leaving."""
-        self._learnt.flush()
+        """Persist the shapes that were learnt since the last write; call it before the process ends."""
+        self._observed.flush()
 
     def describe(
         self, tool_id: str | ToolId, level: DetailLevel | DetailName = DetailLevel.SUMMARY
     ) -> ToolDoc:
-        """Return what is known of a tool, at the depth asked for.
+        """Describe a tool at a level of detail.
 
         Raises:
-            ValidationError: there is no such level, with the nearest one.
-            InvalidToolIdError: the id is none.
-            ToolNotFoundError: there is no such tool, with suggestions; the summary of a tool that is only
-                documented is returned, and no more.
+            ValidationError: there is no such level; with the most similar one.
+            InvalidToolIdError: the id is malformed.
+            ToolNotFoundError: there is no such tool; with suggestions. A tool that is only documented has a
+                summary, and raises this at the other levels.
         """
         level = DetailLevel(level)
         found = self._find(tool_id)
-        entry = self._entry(found)
+        entry = self._merge_entries(found)
         if found.tool is None:
-            return self._described_only(found, entry, level)
-        fields = _facts(found.tool) | {"summary": _summary(entry, found.tool)}
+            return self._describe_without_tool(found, entry, level)
+        fields = _tool_facts(found.tool) | {"summary": _summary(entry, found.tool)}
         if level is not DetailLevel.SUMMARY:
-            fields |= self._definition(found.tool, found.places()[0])
+            fields |= self._definition(found.tool, found.doc_keys()[0])
         if level is DetailLevel.FULL and entry is not None:
             examples = self._limit_examples(entry, None)
             fields |= {"notes": entry.notes, "examples": examples, "external_refs": entry.external_refs}
         return ToolDoc.of_checked(**fields)
 
     def examples(self, tool_id: str | ToolId, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - the word for it
-        """Return the examples of a tool, at most `max` of them and never more than the store shows.
+        """Return the examples of a tool, at most `max` and at most the limit of the store.
 
         Raises:
             ValidationError: `max` is negative.
-            InvalidToolIdError: the id is none.
+            InvalidToolIdError: the id is malformed.
             ToolNotFoundError: there is neither such a tool nor documentation of it.
         """
-        limit = _checked_count("max", max)
+        limit = _check_count("max", max)
         found = self._find(tool_id)
-        entry = self._entry(found)
+        entry = self._merge_entries(found)
         if entry is None and found.tool is None:
-            raise self._missing(found)
+            raise self._not_found_error(found)
         return self._limit_examples(entry or DocEntry(), limit)
 
     def _limit_examples(self, entry: DocEntry, limit: int | None) -> tuple[ToolExample, ...]:
         limits = [count for count in (limit, self._max_examples) if count is not None]
         return entry.examples[: min(limits, default=None)]
 
-    def _find(self, tool_id: str | ToolId) -> _Found:
-        """Return what a reference means; a tool that is not there is not an error yet."""
+    def _find(self, tool_id: str | ToolId) -> _Resolved:
+        """Resolve a reference; a missing tool is noted, not raised, since documentation may exist."""
         key = None
         try:
             key = key_of(tool_id)
@@ -247,15 +248,15 @@ class DocStore:
                 raise
         ref = str(tool_id)
         if self._resolver is None:
-            return _Found(ref, key)
+            return _Resolved(ref, key)
         try:
-            return _Found(ref, key, self._resolver.resolve(tool_id))
+            return _Resolved(ref, key, self._resolver.resolve(tool_id))
         except ToolNotFoundError as error:
-            return _Found(ref, key, error=error)
+            return _Resolved(ref, key, error=error)
 
-    def _entry(self, found: _Found) -> DocEntry | None:
-        """Return the documentation of a tool: each field from the most exact id that has it."""
-        parts = [entry for key in found.places() if (entry := self._entries.get(key))]
+    def _merge_entries(self, found: _Resolved) -> DocEntry | None:
+        """Return the documentation of a tool, each field from the most exact id that has it."""
+        parts = [entry for key in found.doc_keys() if (entry := self._entries.get(key))]
         if not parts:
             return None
         first, *others = parts
@@ -263,17 +264,17 @@ class DocStore:
             first = first.over(other)
         return first
 
-    def _described_only(self, found: _Found, entry: DocEntry | None, level: DetailLevel) -> ToolDoc:
-        """Return what is known without the tool."""
+    def _describe_without_tool(self, found: _Resolved, entry: DocEntry | None, level: DetailLevel) -> ToolDoc:
+        """Return the description of a tool that is documented but not registered."""
         if entry is None:
-            raise self._missing(found)
+            raise self._not_found_error(found)
         if level is not DetailLevel.SUMMARY:
             reason = "only documentation is registered for it; register the tool, or ask for the summary"
             suggestions = found.error.suggestions if found.error else ()
             raise ToolNotFoundError(found.ref, suggestions, reason) from found.error
         return ToolDoc.of_checked(summary=_summary(entry, None))
 
-    def _missing(self, found: _Found) -> ToolNotFoundError:
+    def _not_found_error(self, found: _Resolved) -> ToolNotFoundError:
         if found.error is not None:
             return found.error
         key = found.key or ""
@@ -283,19 +284,19 @@ class DocStore:
         return ToolNotFoundError(found.ref, tuple(versions[:_MAX_SUGGESTIONS] or ([close] if close else [])))
 
     def _definition(self, tool: Tool, key: str) -> dict[str, Any]:
-        """Return what tells how a tool is called, and what it gives back."""
-        observed = self._learnt.of(key) if tool.shared("output_schema") is None else None
-        return {"tool": tool, "schema_info": self._glance(tool, key), "observed_output": observed}
+        """Return the fields of the level `schema`."""
+        observed = self._observed.of(key) if tool.shared("output_schema") is None else None
+        return {"tool": tool, "schema_info": self._schema_info_of(tool, key), "observed_output": observed}
 
-    def _glance(self, tool: Tool, key: str) -> SchemaInfo:
-        known, info = self._glances.get(key) or (None, None)
+    def _schema_info_of(self, tool: Tool, key: str) -> SchemaInfo:
+        known, info = self._schema_infos.get(key) or (None, None)
         if known is not tool or info is None:
             info = schema_info(tool.shared("input_schema"))
-            self._glances.put(key, (tool, info))
+            self._schema_infos.put(key, (tool, info))
         return info
 
 
-def _facts(tool: Tool) -> dict[str, Any]:
+def _tool_facts(tool: Tool) -> dict[str, Any]:
     return {
         "input_modes": facts.input_modes(tool),
         "output_modes": facts.output_modes(tool),
@@ -305,12 +306,12 @@ def _facts(tool: Tool) -> dict[str, Any]:
 
 
 def _summary(entry: DocEntry | None, tool: Tool | None) -> str:
-    """Return what was written, else what the tool says of itself, else how the notes begin."""
+    """Return the written summary, else that of the tool, else the beginning of the notes."""
     own_words = facts.summary_text(tool, MAX_SUMMARY) if tool else ""
-    return (entry and entry.summary) or own_words or facts.short((entry and entry.notes) or "", MAX_SUMMARY)
+    return (entry and entry.summary) or own_words or facts.shorten((entry and entry.notes) or "", MAX_SUMMARY)
 
 
-def _checked_count(name: str, count: Any) -> int | None:
+def _check_count(name: str, count: Any) -> int | None:
     if count is None or (type(count) is int and count >= 0):
         return count
     message = f"{name} must be a whole number from 0, or None, not {shown(count)}"
@@ -318,55 +319,57 @@ def _checked_count(name: str, count: Any) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _ObservedTool:
     shape: ObservedShape
     schema: dict[str, Any]
     saved: int
-    """How many results the written form speaks of."""
+    """The number of results in the persisted form."""
 
 
-class Learnt:
-    """What tools have been seen to give back, by key. Every method may be called from any thread.
+class ObservedShapes:
+    """Output shapes of tools, by key. Every method may be called from any thread.
 
-    A shape is written when its schema changes or the number of results has doubled, so that a busy tool does
-    not write on every call; `flush` writes the rest.
+    A shape is persisted when its schema changes or the number of results has doubled, so that a busy tool
+    does not cause a write on every call; `flush` writes the rest.
     """
 
     def __init__(self, texts: Texts | None) -> None:
-        self._kept = TextCollection(texts, "observed")
+        self._texts = TextCollection(texts, "observed")
         self._lock = Lock()
-        read = self._kept.load(ObservedShape.from_json)
-        self._seen = {key: _Seen(shape, shape.json_schema(), shape.observed) for key, shape in read.items()}
+        read = self._texts.load(ObservedShape.from_json)
+        self._seen = {
+            key: _ObservedTool(shape, shape.json_schema(), shape.observed) for key, shape in read.items()
+        }
 
     def add(self, key: str, shape: ObservedShape) -> None:
-        """Learn from one more result."""
+        """Merge the shape of one more result."""
         with self._lock:
-            before = self._seen.get(key) or _Seen(ObservedShape(), {}, 0)
+            before = self._seen.get(key) or _ObservedTool(ObservedShape(), {}, 0)
             merged = before.shape.merge(shape)
             schema = merged.json_schema()
             is_due = schema != before.schema or merged.observed >= 2 * before.saved
             if is_due:
-                self._kept.put(key, merged.to_json())
-            self._seen[key] = _Seen(merged, schema, merged.observed if is_due else before.saved)
+                self._texts.put(key, merged.to_json())
+            self._seen[key] = _ObservedTool(merged, schema, merged.observed if is_due else before.saved)
 
     def of(self, key: str) -> ObservedOutput | None:
-        """Return what was learnt, if anything was."""
+        """Return the observed output of a tool; None if there is none."""
         seen = self._seen.get(key)
         if seen is None:
             return None
         return ObservedOutput.of_checked(observed=seen.shape.observed, json_schema=copy_json(seen.schema))
 
     def forget(self, key: str) -> None:
-        """Unlearn a tool."""
+        """Delete the shape of a tool."""
         with self._lock:
             if key in self._seen:
-                self._kept.delete(key)
+                self._texts.delete(key)
                 del self._seen[key]
 
     def flush(self) -> None:
-        """Write what is not written yet."""
+        """Persist the shapes that are not up to date."""
         with self._lock:
             for key, seen in self._seen.items():
                 if seen.saved != seen.shape.observed:
-                    self._kept.put(key, seen.shape.to_json())
-                    self._seen[key] = _Seen(seen.shape, seen.schema, seen.shape.observed)
+                    self._texts.put(key, seen.shape.to_json())
+                    self._seen[key] = _ObservedTool(seen.shape, seen.schema, seen.shape.observed)

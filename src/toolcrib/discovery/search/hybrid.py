@@ -213,7 +213,7 @@ class HybridSearcher:
                 if vector is not None:
                     asked = _Question(query, vector, limit, among, exclude, within)
                     with self._lock:
-                        found = self._meaning.consult(partial(self._search, asked))
+                        found = self._meaning.read_vectors(partial(self._search, asked))
                     if found is not None:
                         return found
             except (EmbeddingError, StoreError) as error:
@@ -234,11 +234,11 @@ class HybridSearcher:
             return _features(lexical, candidates, documents, vector)
 
         with self._lock:
-            return self._meaning.consult(gather)
+            return self._meaning.read_vectors(gather)
 
     def _search(self, asked: "_Question", documents: DocumentVectors) -> Ranking | None:
         limit, among, exclude, within = asked.limit, asked.among, asked.exclude, asked.within
-        near = documents.near(asked.vector, _CANDIDATES_EACH, among, exclude, roughly=True)
+        near = documents.nearest(asked.vector, _CANDIDATES_EACH, among, exclude, approximate=True)
         if not near.found:
             return None
         # With few tools near, only those that share a word or reach the floor are results. With many, a long
@@ -247,7 +247,7 @@ class HybridSearcher:
         first, left = dict(near.found), {}
         if limit > _CANDIDATES_EACH:
             count = near.total if few else limit
-            left = dict(documents.near(asked.vector, count, among, exclude).found)
+            left = dict(documents.nearest(asked.vector, count, among, exclude).found)
         listed = list(first | left)
         lexical = self._words.score_query(
             asked.query, limit=_CANDIDATES_EACH, among=among, exclude=exclude, others=listed, within=within
@@ -290,7 +290,7 @@ class HybridSearcher:
                 confidence_by_both(
                     matched=lexical.matched(words),
                     coverage=lexical.coverage(words),
-                    meaning=self._meaning.exponent(cosine),
+                    meaning=self._meaning.log_odds(cosine),
                 )
                 for words, cosine in zip(candidates.words.tolist(), candidates.cosines.tolist(), strict=True)
             ]

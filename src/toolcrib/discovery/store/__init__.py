@@ -1,6 +1,6 @@
-"""Where the catalogue is kept: in memory, or in one file that survives restarts and crashes.
+"""Stores of the catalogue: in memory, or in one SQLite file that survives restarts and crashes.
 
-A store keeps rows and reads none of them: definitions go in and come out as text.
+A store does not interpret its rows: definitions are written and read as text.
 """
 
 from toolcrib.discovery.store.memory import MemoryStore

@@ -1,4 +1,8 @@
-"""A batch as a store takes it: read to its end, and every value one that any engine can keep."""
+"""Validation of batches before they are written to a store.
+
+Iterables are read completely first, so that an error in the middle of one writes nothing, and texts are
+limited to those that every database can store.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,14 +11,14 @@ from toolcrib.errors import StoreError
 from toolcrib.errors.base import shown
 
 MAX_COUNT = 2**31 - 1
-"""The largest count that a store takes at once."""
+"""The largest count that a store accepts at once."""
 
 
-def checked_tools(path: str, tools: Iterable[StoredTool]) -> dict[str, StoredTool]:
-    """Return tools by id.
+def check_tools(path: str, tools: Iterable[StoredTool]) -> dict[str, StoredTool]:
+    """Check tools, and return them by id.
 
     Raises:
-        StoreError: a text of one cannot be kept.
+        StoreError: a text of a tool cannot be stored.
     """
     batch = {}
     for tool in tools:
@@ -31,11 +35,11 @@ def checked_tools(path: str, tools: Iterable[StoredTool]) -> dict[str, StoredToo
     return batch
 
 
-def checked_ids(path: str, ids: Iterable[str]) -> set[str]:
-    """Return ids, hashes or kinds.
+def check_ids(path: str, ids: Iterable[str]) -> set[str]:
+    """Check ids, hashes or kinds, and return them as a set.
 
     Raises:
-        StoreError: one cannot be kept, or it is one text rather than several.
+        StoreError: one cannot be stored, or a single text was given instead of several.
     """
     if isinstance(ids, str):
         raise StoreError(path, f"{shown(ids)} is one text; give a list of texts")
@@ -46,11 +50,11 @@ def checked_ids(path: str, ids: Iterable[str]) -> set[str]:
     return batch
 
 
-def checked_texts(path: str, texts: Mapping[str, str]) -> dict[str, str]:
-    """Return texts by id.
+def check_texts(path: str, texts: Mapping[str, str]) -> dict[str, str]:
+    """Check texts by id, and return a copy.
 
     Raises:
-        StoreError: one cannot be kept.
+        StoreError: one cannot be stored.
     """
     batch = dict(texts)
     for name, text in batch.items():
@@ -59,11 +63,11 @@ def checked_texts(path: str, texts: Mapping[str, str]) -> dict[str, str]:
     return batch
 
 
-def checked_values(path: str, values: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return values by content hash.
+def check_values(path: str, values: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Check values by content hash, and return a copy.
 
     Raises:
-        StoreError: a value is not bytes, or a hash cannot be kept.
+        StoreError: a value is not bytes, or a hash cannot be stored.
     """
     batch = dict(values)
     for name, value in batch.items():
@@ -73,11 +77,11 @@ def checked_values(path: str, values: Mapping[str, bytes]) -> dict[str, bytes]:
     return batch
 
 
-def checked_counts(path: str, counts: Mapping[str, int]) -> dict[str, int]:
-    """Return counts by tool id.
+def check_counts(path: str, counts: Mapping[str, int]) -> dict[str, int]:
+    """Check counts by tool id, and return a copy.
 
     Raises:
-        StoreError: a count is no number from 0 to 2,147,483,647, or an id cannot be kept.
+        StoreError: a count is not a number from 0 to 2,147,483,647, or an id cannot be stored.
     """
     batch = dict(counts)
     for name, count in batch.items():
@@ -93,7 +97,7 @@ def _is_count(value: object) -> bool:
 
 
 def _check(path: str, text: object) -> None:
-    """Refuse what is not text, and text that not every engine can keep."""
+    """Refuse values that are not text, and text that not every database can store."""
     if not isinstance(text, str):
         raise StoreError(path, f"{shown(text)} is not text; give a str")
     if "\0" in text:

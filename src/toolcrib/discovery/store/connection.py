@@ -1,4 +1,4 @@
-"""How a SQLite file is opened and written as a whole, and how its failures are reported."""
+"""SQLite connections and transactions, and explanations of SQLite's errors."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -9,27 +9,27 @@ from typing import Any, Literal
 from toolcrib.errors import StoreError
 
 CLOSED = "it is closed; open it again"
-_DAMAGED = "it is damaged; put back a copy, or move the file away, so that the catalogue is built anew"
+_DAMAGED_REASON = "it is damaged; put back a copy, or move the file away, so that the catalogue is built anew"
 _REASONS = {
     sqlite3.SQLITE_NOTADB: "it is not a toolcrib store; choose another path, or move the file away",
-    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_CORRUPT: _DAMAGED_REASON,
     sqlite3.SQLITE_FULL: "the disk is full; free some space and try again",
     sqlite3.SQLITE_READONLY: "it or its folder may not be written; allow it, or choose another path",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that its folder is there and may be written",
     sqlite3.SQLITE_IOERR: "the disk failed; check that it has free space and is well, and try again",
     sqlite3.SQLITE_TOOBIG: "a value is too large for one row; make it smaller",
 }
-"""What went wrong and what to do, by SQLite's primary result code."""
-_DAMAGES = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR}
-"""The codes of a file that is no database, or not a whole one, or lacks a table."""
+"""The reason and the remedy, by SQLite's primary result code."""
+_DAMAGE_CODES = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR}
+"""The codes of a file that is not a database, is damaged, or lacks a table."""
 
 
 def connect(
     path: Path, mode: Literal["rw", "rwc"], timeout: float, first: Callable[[sqlite3.Connection], Any]
 ) -> sqlite3.Connection:
-    """Return a connection for any thread, once `first` was done with it; what fails is closed.
+    """Open a connection that any thread may use, and call `first` with it; if that fails, close it.
 
-    It begins no transaction by itself, and waits for other writers for `timeout` seconds.
+    The connection begins no transaction by itself, and waits `timeout` seconds for other writers.
     """
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode={mode}",
@@ -50,7 +50,8 @@ def connect(
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Keep everything that is written inside, or nothing; other writers wait from its beginning."""
+    """Run the body as one transaction, committed at the end or rolled back on an exception."""
+    # IMMEDIATE takes the write lock now: a lock taken at the first write could fail without waiting.
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield connection
@@ -61,19 +62,19 @@ def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def explained(path: Path, timeout: float) -> Iterator[None]:
-    """Raise SQLite's errors as a `StoreError` that says what to do."""
+def explain_errors(path: Path, timeout: float) -> Iterator[None]:
+    """Turn SQLite's errors into a `StoreError` with a remedy."""
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # damage may hit what SQLite says of it, too
-        raise StoreError(str(path), _reason(error, timeout)) from error
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # in a damaged file, even messages may not decode
+        raise StoreError(str(path), _explain(error, timeout)) from error
 
 
-def _reason(error: sqlite3.Error | UnicodeDecodeError, timeout: float) -> str:
-    """Return what went wrong and what to do."""
+def _explain(error: sqlite3.Error | UnicodeDecodeError, timeout: float) -> str:
+    """Return the reason of an error and the remedy."""
     code = getattr(error, "sqlite_errorcode", None)
-    if code is None:  # Python's own complaint about what it read: the text is none
-        return f"{_DAMAGED} ({error})"
+    if code is None:  # raised by Python: a stored text is not UTF-8
+        return f"{_DAMAGED_REASON} ({error})"
     primary = code & 0xFF
     if primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL}:
         return f"another process has been writing it for {timeout:g} s; try again, or allow a longer timeout"
@@ -82,19 +83,19 @@ def _reason(error: sqlite3.Error | UnicodeDecodeError, timeout: float) -> str:
 
 
 def is_damage(error: StoreError) -> bool:
-    """Return whether a file of our own failed since it is damaged, which no other try will mend."""
+    """Return whether an error says that the file is damaged, so that trying again cannot help."""
     cause = error.__cause__
     code = getattr(cause, "sqlite_errorcode", None)
     if code is None:
         return isinstance(cause, sqlite3.OperationalError | UnicodeDecodeError)
-    return code & 0xFF in _DAMAGES
+    return code & 0xFF in _DAMAGE_CODES
 
 
 def set_aside(path: Path) -> Path:
-    """Move a damaged file and what SQLite keeps beside it out of the way, and return where it is now.
+    """Rename a damaged file, with its `-wal` and `-shm` files, and return the new path.
 
     Raises:
-        StoreError: it cannot be moved.
+        StoreError: the file cannot be renamed.
     """
     aside = path.with_name(f"{path.name}.damaged")
     try:

@@ -1,4 +1,4 @@
-"""A store that lasts as long as the process."""
+"""Store in memory, which lasts as long as the process."""
 
 import threading
 from collections import Counter
@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Self, TypeVar
 
 from toolcrib.discovery.store.batch import (
-    checked_counts,
-    checked_ids,
-    checked_texts,
-    checked_tools,
-    checked_values,
+    check_counts,
+    check_ids,
+    check_texts,
+    check_tools,
+    check_values,
 )
 from toolcrib.discovery.store.protocol import StoredTool
 from toolcrib.errors import StoreError
@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 
 class MemoryStore:
-    """Keeps everything in dictionaries; the contract is that of `Store`.
+    """A `Store` in dictionaries.
 
     >>> with MemoryStore() as store:
     ...     store.write_texts("docs", {"shop:find": '{"summary":"Finds a part."}'})
@@ -38,56 +38,56 @@ class MemoryStore:
         self._usage: Counter[str] = Counter()
 
     def tools(self) -> Iterator[StoredTool]:
-        """Return the tools, by id."""
-        with self._open():
+        """Return the tools, sorted by id."""
+        with self._lock_open_store():
             tools = dict(self._tools)
-        return self._each(tools[name] for name in sorted(tools))
+        return self._iterate_while_open(tools[name] for name in sorted(tools))
 
     def write(self, put: Iterable[StoredTool] = (), delete: Iterable[str] = ()) -> None:
-        """Keep tools and forget others, as one batch."""
-        added, removed = checked_tools(_PATH, put), checked_ids(_PATH, delete)
-        with self._open():
+        """Put and delete tools, as one batch."""
+        added, removed = check_tools(_PATH, put), check_ids(_PATH, delete)
+        with self._lock_open_store():
             for name in removed:
                 self._tools.pop(name, None)
             self._tools.update(added)
 
     def texts(self, collection: str) -> Iterator[tuple[str, str]]:
-        """Return the ids and texts of a collection, by id."""
-        checked_ids(_PATH, [collection])
-        with self._open():
+        """Return the ids and texts of a collection, sorted by id."""
+        check_ids(_PATH, [collection])
+        with self._lock_open_store():
             texts = {name: text for (group, name), text in self._texts.items() if group == collection}
-        return self._each(sorted(texts.items()))
+        return self._iterate_while_open(sorted(texts.items()))
 
     def write_texts(
         self, collection: str, put: Mapping[str, str] | None = None, delete: Iterable[str] = ()
     ) -> None:
-        """Keep texts in a collection and forget others, as one batch."""
-        checked_ids(_PATH, [collection])
-        added, removed = checked_texts(_PATH, put or {}), checked_ids(_PATH, delete)
-        with self._open():
+        """Put and delete texts of a collection, as one batch."""
+        check_ids(_PATH, [collection])
+        added, removed = check_texts(_PATH, put or {}), check_ids(_PATH, delete)
+        with self._lock_open_store():
             for name in removed:
                 self._texts.pop((collection, name), None)
             self._texts.update({(collection, name): text for name, text in added.items()})
 
     def derived(self, kind: str, hashes: Collection[str]) -> dict[str, bytes]:
-        """Return what was saved of a kind for these content hashes."""
-        checked_ids(_PATH, [kind])
-        wanted = checked_ids(_PATH, hashes)
-        with self._open():
+        """Return the derived values of a kind for these content hashes."""
+        check_ids(_PATH, [kind])
+        wanted = check_ids(_PATH, hashes)
+        with self._lock_open_store():
             return {name: self._derived[kind, name] for name in wanted if (kind, name) in self._derived}
 
     def save_derived(self, kind: str, values: Mapping[str, bytes]) -> None:
-        """Keep values of a kind by content hash."""
-        checked_ids(_PATH, [kind])
-        batch = checked_values(_PATH, values)
-        with self._open():
+        """Save derived values of a kind by content hash."""
+        check_ids(_PATH, [kind])
+        batch = check_values(_PATH, values)
+        with self._lock_open_store():
             self._derived.update({(kind, name): value for name, value in batch.items()})
 
     def prune_derived(self, keep: Collection[str], *, kinds: Collection[str] | None = None) -> int:
-        """Forget the values of all other content hashes, and of all other kinds where kinds are given."""
-        kept = checked_ids(_PATH, keep)
-        kept_kinds = None if kinds is None else checked_ids(_PATH, kinds)
-        with self._open():
+        """Delete the values of all other content hashes, and of all other kinds if kinds are given."""
+        kept = check_ids(_PATH, keep)
+        kept_kinds = None if kinds is None else check_ids(_PATH, kinds)
+        with self._lock_open_store():
             before = len(self._derived)
             self._derived = {
                 (kind, name): value
@@ -97,18 +97,18 @@ class MemoryStore:
             return before - len(self._derived)
 
     def usage(self) -> dict[str, int]:
-        """Return how often each tool was used."""
-        with self._open():
+        """Return the number of uses of each tool."""
+        with self._lock_open_store():
             return dict(self._usage)
 
     def count_usage(self, counts: Mapping[str, int]) -> None:
-        """Add to how often tools were used."""
-        batch = checked_counts(_PATH, counts)
-        with self._open():
+        """Add to the numbers of uses."""
+        batch = check_counts(_PATH, counts)
+        with self._lock_open_store():
             self._usage.update(batch)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Drop everything; later calls raise."""
         with self._lock:
             self._closed = True
             self._tools, self._texts, self._derived, self._usage = {}, {}, {}, Counter()
@@ -120,14 +120,14 @@ class MemoryStore:
         self.close()
 
     @contextmanager
-    def _open(self) -> Iterator[None]:
-        """Hold the lock of a store that is not closed."""
+    def _lock_open_store(self) -> Iterator[None]:
+        """Hold the lock; raise if the store is closed."""
         with self._lock:
             self._check_open()
             yield
 
-    def _each(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Return items for as long as the store is open."""
+    def _iterate_while_open(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yield items; raise if the store is closed before the last one."""
         for item in items:
             self._check_open()
             yield item

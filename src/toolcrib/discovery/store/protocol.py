@@ -1,4 +1,4 @@
-"""The store protocol: what is kept, and what is promised."""
+"""The `Store` protocol."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,88 +7,88 @@ from typing import Protocol, Self, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class StoredTool:
-    """A tool as it is kept: texts that the store hands back as they came."""
+    """A row of the table of tools: texts that the store returns unchanged."""
 
     id: str
     """The id of the tool."""
     definition: str
     """The definition, as the text of a JSON object."""
     backends: str
-    """Where the tool runs, as the text of a JSON array."""
+    """The backends, as the text of a JSON array."""
     facets: str
-    """What filters ask for, as the text of a JSON array, so that no definition need be parsed."""
+    """The facets for filters, as the text of a JSON array, so that filters need not parse the definition."""
     examples: str
-    """Questions that the tool answers, as the text of a JSON array."""
+    """Example questions, as the text of a JSON array."""
     content_hash: str
-    """The digest under which what is derived from the tool is kept."""
+    """The digest of the content, under which derived values are stored."""
 
 
 @runtime_checkable
 class Store(Protocol):
-    """Keeps tools, texts, what was derived from tools, and how often they were used.
+    """Storage of tools, texts, values derived from tools, and counts of uses.
 
-    Every method may be called from any thread at any time. A write is one batch: all of it is kept when the
-    method returns, none of it when the method raises, and a reader sees all of it or none. A batch is read
-    to its end before anything is written; within it an id that is deleted and put is put, and of two values
-    for one id the last counts. To delete what is not there is no error.
+    Every method may be called from any thread at any time. A write is one atomic batch: stored completely
+    when the method returns, not at all when it raises, and readers see all of it or nothing. An iterable is
+    read completely before anything is written. Within a batch, an id that is both deleted and put is put,
+    and the last of several values for one id counts. Deleting an unknown id is no error.
 
-    An iterator gives the store as it was when the method was called, in the order of the ids' code points;
-    it neither waits for a writer nor holds one up, for as long as it is kept.
+    An iterator yields the store as it was when the method was called, sorted by the code points of the ids.
+    It neither waits for writers nor blocks them, however long it is held.
 
     Ids, hashes, kinds and texts are any text without NUL characters and lone surrogates. JSON is such a text
-    when it was written with `ensure_ascii`, as `json.dumps` does.
+    if it was written with `ensure_ascii`, the default of `json.dumps`.
 
-    Whatever goes wrong is a `StoreError`: a value that cannot be kept, a disk that is full, a store that is
-    closed. An iterator that is not at its end when its store is closed raises it too.
+    Every failure is a `StoreError`: a value that cannot be stored, a full disk, a closed store. An iterator
+    raises it too if the store is closed before its end.
     """
 
     def tools(self) -> Iterator[StoredTool]:
-        """Return the tools, by id."""
+        """Return the tools, sorted by id."""
         ...
 
     def write(self, put: Iterable[StoredTool] = (), delete: Iterable[str] = ()) -> None:
-        """Keep tools, in place of those with the same ids, and forget the tools with the deleted ids.
+        """Put tools, replacing those with the same ids, and delete others.
 
-        Texts, derived values and counts are not touched: a tool that comes back finds its own.
+        Texts, derived values and counts are not touched, in case the tool is registered again.
         """
         ...
 
     def texts(self, collection: str) -> Iterator[tuple[str, str]]:
-        """Return the ids and texts of a collection, by id; one that nothing was written to is empty."""
+        """Return the ids and texts of a collection, sorted by id; an unknown collection is empty."""
         ...
 
     def write_texts(
         self, collection: str, put: Mapping[str, str] | None = None, delete: Iterable[str] = ()
     ) -> None:
-        """Keep texts in a collection, in place of those with the same ids, and forget the deleted ones."""
+        """Put texts in a collection, replacing those with the same ids, and delete others."""
         ...
 
     def derived(self, kind: str, hashes: Collection[str]) -> dict[str, bytes]:
-        """Return what was saved of a kind for these content hashes, by hash; what is unknown is left out."""
+        """Return the derived values of a kind by content hash; unknown hashes are left out."""
         ...
 
     def save_derived(self, kind: str, values: Mapping[str, bytes]) -> None:
-        """Keep values of a kind by content hash."""
+        """Save derived values of a kind by content hash."""
         ...
 
     def prune_derived(self, keep: Collection[str], *, kinds: Collection[str] | None = None) -> int:
-        """Forget the values of all other content hashes, and of all other kinds where kinds are given.
+        """Delete the values of all other content hashes, and of all other kinds if kinds are given.
 
         Returns:
-            How many values were forgotten.
+            The number of deleted values.
         """
         ...
 
     def usage(self) -> dict[str, int]:
-        """Return how often each tool was used, by tool id."""
+        """Return the number of uses of each tool, by tool id."""
         ...
 
     def count_usage(self, counts: Mapping[str, int]) -> None:
-        """Add to how often tools were used; each count is from 0 to 2,147,483,647."""
+        """Add to the numbers of uses; each count is from 0 to 2,147,483,647."""
         ...
 
     def close(self) -> None:
-        """Let go of what the store holds; a second time does nothing."""
+        """Release the resources of the store; a second call does nothing."""
         ...
 
     def __enter__(self) -> Self: ...

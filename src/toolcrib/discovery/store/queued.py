@@ -1,4 +1,9 @@
-"""A store that is written by a thread of its own, so that a change of the catalogue waits for no file."""
+"""Write-behind queue in front of a store, so that changes of the catalogue do not wait for a file.
+
+Changes go to `_waiting`. The writer thread moves them to `_writing` and writes them outside the lock. If that
+fails, those not written go back below newer changes of the same rows, and the thread tries again. Reads merge
+`_writing` and `_waiting` over the store, so that a write is visible at once.
+"""
 
 import atexit
 import logging
@@ -13,11 +18,11 @@ from typing import Any, Self, TypeVar
 
 from toolcrib.discovery.store.batch import (
     MAX_COUNT,
-    checked_counts,
-    checked_ids,
-    checked_texts,
-    checked_tools,
-    checked_values,
+    check_counts,
+    check_ids,
+    check_texts,
+    check_tools,
+    check_values,
 )
 from toolcrib.discovery.store.connection import CLOSED
 from toolcrib.discovery.store.protocol import Store, StoredTool
@@ -26,38 +31,38 @@ from toolcrib.model.record import Record
 
 _LOG = logging.getLogger("toolcrib.crib.catalogue")
 _MAX_BYTES = 128 << 20
-"""How many bytes may wait before a further change is given up; the last one that fits may be of any size."""
-_ROW = 100
-"""What a change takes in memory beside its texts, in bytes."""
-_RETRY = 1.0
-"""Seconds between two attempts to write a file that could not be written."""
-_UNREADABLE = 30.0
-"""For how many seconds a file that could not be read is not asked again for what can be computed."""
-_IDLE = 5.0
-"""After how many seconds without a change the thread ends."""
-_CLOSING_TIME = 5.0
-"""For how many seconds `close` waits until everything is written."""
-_AT_EXIT = 2.0
-"""For how many seconds a process that ends without closing the store does."""
+"""While more bytes than this wait, further changes are dropped; a single change may be of any size."""
+_ROW_OVERHEAD = 100
+"""Estimated memory of a change beside its texts, in bytes."""
+_RETRY_INTERVAL = 1.0
+"""Seconds between two attempts to write."""
+_READ_RETRY_INTERVAL = 30.0
+"""Seconds without reads of derived values, which can be computed, after a failed read."""
+_IDLE_TIMEOUT = 5.0
+"""Seconds without a change after which the thread ends."""
+_CLOSE_TIMEOUT = 5.0
+"""Seconds that `close` waits until everything is written."""
+_EXIT_TIMEOUT = 2.0
+"""Seconds that the end of the process waits, if the store was not closed."""
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
 
 
 class StoreStatus(Record):
-    """How the file of the catalogue is doing."""
+    """State of the writes to the catalogue's file."""
 
     waiting: int = 0
-    """How many changes are yet to be written."""
+    """The number of changes that are not written yet."""
     lost: int = 0
-    """How many changes were given up, since too many waited."""
+    """The number of changes that were dropped because too many waited."""
     fault: str | None = None
-    """Why changes cannot be written at this moment; None while they can."""
+    """The reason why writing fails at present; None if it does not."""
 
 
 @dataclass(slots=True)
 class _Changes:
-    """Changes that wait; of several changes of one row the last counts."""
+    """Queued changes, by row; only the last change of a row is kept."""
 
     tools: dict[str, StoredTool | None] = field(default_factory=dict)
     texts: dict[tuple[str, str], str | None] = field(default_factory=dict)
@@ -76,13 +81,13 @@ class _Changes:
         self.bytes += _size(value)
 
     def count(self, counts: Mapping[str, int]) -> None:
-        """Add to how often tools were used."""
+        """Add to the numbers of uses."""
         before = len(self.usage)
         self.usage.update(counts)
-        self.bytes += _ROW * (len(self.usage) - before)
+        self.bytes += _ROW_OVERHEAD * (len(self.usage) - before)
 
     def put_before(self, earlier: "_Changes") -> None:
-        """Add changes that were made before these."""
+        """Merge changes that were made before these, and must not replace them."""
         for mine, others in (
             (self.tools, earlier.tools),
             (self.texts, earlier.texts),
@@ -95,38 +100,42 @@ class _Changes:
         self.count(earlier.usage)
 
 
-def _merge(
+def _apply_changes(
     stored: Iterable[tuple[str, Item]], changes: Mapping[str, Item | None]
 ) -> Iterator[tuple[str, Item]]:
-    """Return rows in the order of their ids, as changes make them."""
+    """Merge changes into sorted rows, keeping the order."""
     added = [(name, value) for name in sorted(changes) if (value := changes[name]) is not None]
     kept = ((name, value) for name, value in stored if name not in changes)
     return merge(kept, added, key=itemgetter(0))
 
 
 def _size(value: StoredTool | str | bytes | None) -> int:
-    """Return about how many bytes a change takes."""
+    """Return the approximate memory of a change, in bytes."""
     if isinstance(value, StoredTool):
-        return _ROW + len(value.definition) + len(value.backends) + len(value.facets) + len(value.examples)
-    return _ROW + (0 if value is None else len(value))
+        return (
+            _ROW_OVERHEAD
+            + len(value.definition)
+            + len(value.backends)
+            + len(value.facets)
+            + len(value.examples)
+        )
+    return _ROW_OVERHEAD + (0 if value is None else len(value))
 
 
 class QueuedStore:
-    """Keeps what another store keeps, and writes it in a thread; the contract is that of `Store`.
+    """A `Store` that writes to another store in a thread; reads include changes that are still queued.
 
-    A write returns at once, and is in the store a moment later. A store that cannot be written, such as a
-    file that another process holds, is tried again until it can; meanwhile changes wait in memory, of each
-    row the last one, and `status` says so. While more than 128 MiB wait, further changes are given up,
-    counted and logged: the file is then stale until the tools in question are listed again. `close` waits a
-    few seconds for what is left, and logs how much was not written.
+    A write returns at once. If the store cannot be written, for example because another process has locked
+    the file, the thread tries again until it can; meanwhile the last change of each row is kept in memory,
+    and `status` has the reason. While more than 128 MiB wait, further changes are dropped, counted and
+    logged; the file is then out of date until these tools are listed again. `close` waits a few seconds for
+    the rest, and logs how much was not written.
 
-    Tools are written before texts: texts say which server the tools are from.
-
-    Reading sees what waits.
+    Tools are written before texts, because texts record which server the tools are from.
     """
 
     def __init__(self, store: Store, *, owned: bool = True, max_bytes: int = _MAX_BYTES) -> None:
-        """Queue what is written to a store, which is closed with this one where it is `owned`."""
+        """Queue writes to a store, which is closed together with this one if it is `owned`."""
         self._store, self._owned, self._max_bytes = store, owned, max_bytes
         self._path = str(getattr(store, "path", "memory"))
         self._changed = Condition()
@@ -140,54 +149,54 @@ class QueuedStore:
 
     @property
     def path(self) -> Any:
-        """Where the file is; None where there is none."""
+        """The path of the file; None if there is none."""
         return getattr(self._store, "path", None)
 
     @property
     def status(self) -> StoreStatus:
-        """How it is doing."""
+        """The state of the writes."""
         with self._changed:
             waiting = len(self._waiting) + len(self._writing)
             return StoreStatus.of_checked(waiting=waiting, lost=self._lost, fault=self._fault)
 
     def tools(self) -> Iterator[StoredTool]:
-        """Return the tools, by id."""
+        """Return the tools, sorted by id."""
         changes = self._snapshot(lambda each: each.tools)
         stored = ((tool.id, tool) for tool in self._store.tools())
-        return (tool for _, tool in self._each(_merge(stored, changes)))
+        return (tool for _, tool in self._iterate_while_open(_apply_changes(stored, changes)))
 
     def write(self, put: Iterable[StoredTool] = (), delete: Iterable[str] = ()) -> None:
-        """Have tools kept and others forgotten."""
-        added, removed = checked_tools(self._path, put), checked_ids(self._path, delete)
+        """Queue the put and the delete of tools."""
+        added, removed = check_tools(self._path, put), check_ids(self._path, delete)
         changes = dict.fromkeys(removed) | added
         with self._changed:
-            if self._has_room(len(changes)):
+            if self._admit(len(changes)):
                 for tool_id, tool in changes.items():
                     self._waiting.put(self._waiting.tools, tool_id, tool)
 
     def texts(self, collection: str) -> Iterator[tuple[str, str]]:
-        """Return the ids and texts of a collection, by id."""
-        checked_ids(self._path, [collection])
+        """Return the ids and texts of a collection, sorted by id."""
+        check_ids(self._path, [collection])
         changes = self._snapshot(lambda each: each.texts)
         mine = {name: text for (group, name), text in changes.items() if group == collection}
-        return self._each(_merge(self._store.texts(collection), mine))
+        return self._iterate_while_open(_apply_changes(self._store.texts(collection), mine))
 
     def write_texts(
         self, collection: str, put: Mapping[str, str] | None = None, delete: Iterable[str] = ()
     ) -> None:
-        """Have texts of a collection kept and others forgotten."""
-        checked_ids(self._path, [collection])
-        added, removed = checked_texts(self._path, put or {}), checked_ids(self._path, delete)
+        """Queue the put and the delete of texts of a collection."""
+        check_ids(self._path, [collection])
+        added, removed = check_texts(self._path, put or {}), check_ids(self._path, delete)
         changes: dict[str, str | None] = dict.fromkeys(removed) | added
         with self._changed:
-            if self._has_room(len(changes)):
+            if self._admit(len(changes)):
                 for name, text in changes.items():
                     self._waiting.put(self._waiting.texts, (collection, name), text)
 
     def derived(self, kind: str, hashes: Collection[str]) -> dict[str, bytes]:
-        """Return what was saved of a kind for content hashes; nothing where the store cannot be read."""
-        checked_ids(self._path, [kind])
-        wanted = checked_ids(self._path, hashes)
+        """Return the derived values of a kind for content hashes; only queued ones if reading fails."""
+        check_ids(self._path, [kind])
+        wanted = check_ids(self._path, hashes)
         with self._changed:
             self._check_open()
             found = {
@@ -200,31 +209,31 @@ class QueuedStore:
         if left and time.monotonic() >= self._unreadable_until:
             try:
                 found |= self._store.derived(kind, left)
-            except StoreError as error:  # whatever is derived can be derived again
-                self._unreadable_until = time.monotonic() + _UNREADABLE
-                _LOG.warning("nothing is read from the catalogue for %g s: %s", _UNREADABLE, error)
+            except StoreError as error:  # not fatal: the caller computes missing values again
+                self._unreadable_until = time.monotonic() + _READ_RETRY_INTERVAL
+                _LOG.warning("nothing is read from the catalogue for %g s: %s", _READ_RETRY_INTERVAL, error)
         return found
 
     def save_derived(self, kind: str, values: Mapping[str, bytes]) -> None:
-        """Have values of a kind kept by content hash."""
-        checked_ids(self._path, [kind])
-        batch = checked_values(self._path, values)
+        """Queue derived values of a kind by content hash."""
+        check_ids(self._path, [kind])
+        batch = check_values(self._path, values)
         with self._changed:
-            if self._has_room(len(batch)):
+            if self._admit(len(batch)):
                 for name, value in batch.items():
                     self._waiting.put(self._waiting.derived, (kind, name), value)
 
     def prune_derived(self, keep: Collection[str], *, kinds: Collection[str] | None = None) -> int:
-        """Forget the values of all other content hashes and kinds; none while the store cannot be written."""
+        """Delete the values of all other content hashes and kinds; none while the store cannot be written."""
         with self._changed:
             self._check_open()
-        return self._store.prune_derived(keep, kinds=kinds) if self.flush(_CLOSING_TIME) else 0
+        return self._store.prune_derived(keep, kinds=kinds) if self.flush(_CLOSE_TIMEOUT) else 0
 
     def usage(self) -> dict[str, int]:
-        """Return how often each tool was used; it waits until counts that wait are written.
+        """Return the number of uses of each tool, once queued counts are written.
 
         Raises:
-            StoreError: they cannot be written, or the store cannot be read.
+            StoreError: the counts cannot be written, or the store cannot be read.
         """
         with self._changed:
             self._check_open()
@@ -234,31 +243,31 @@ class QueuedStore:
         return self._store.usage()
 
     def count_usage(self, counts: Mapping[str, int]) -> None:
-        """Add to how often tools were used."""
-        batch = checked_counts(self._path, counts)
+        """Queue an addition to the numbers of uses."""
+        batch = check_counts(self._path, counts)
         with self._changed:
-            if self._has_room(len(batch)):
+            if self._admit(len(batch)):
                 self._waiting.count(batch)
 
     def flush(self, within: float) -> bool:
-        """Wait until everything is written, and return whether it is."""
+        """Wait until everything is written; return False if the time was not enough."""
         with self._changed:
             return self._changed.wait_for(self._is_written, within)
 
     def wait_for_room(self, within: float) -> None:
-        """Wait, in a thread that has much to write, until less than half of what fits is waiting.
+        """Wait until the queue is less than half full (backpressure for a thread that writes much).
 
-        Nobody waits for a store that cannot be written.
+        It does not wait while the store cannot be written.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._fault or self._bytes() <= self._max_bytes // 2, within)
 
     def close(self) -> None:
-        """Write what waits, for a few seconds, and let go of the store; a second time does nothing."""
+        """Wait a few seconds for queued writes, then close the store; a second call does nothing."""
         with self._changed:
             if self._closed:
                 return
-            if not self._changed.wait_for(self._is_written, _CLOSING_TIME):
+            if not self._changed.wait_for(self._is_written, _CLOSE_TIMEOUT):
                 reason = self._fault or "it takes too long"
                 waiting = len(self._waiting) + len(self._writing)
                 _LOG.error(
@@ -268,9 +277,10 @@ class QueuedStore:
             self._changed.notify_all()
             thread, is_idle = self._thread, self._is_written()
         if thread is None:
-            self._release()
-        elif is_idle:  # else it may be waiting for another process, and closes the store when it ends
+            self._close_store()
+        elif is_idle:
             thread.join()
+        # Otherwise the thread may be blocked by another process; it closes the store when it ends.
 
     def __enter__(self) -> Self:
         return self
@@ -288,20 +298,23 @@ class QueuedStore:
     def _is_written(self) -> bool:
         return not self._waiting and not self._writing
 
-    def _each(self, rows: Iterable[Item]) -> Iterator[Item]:
-        """Return rows for as long as the store is open."""
+    def _iterate_while_open(self, rows: Iterable[Item]) -> Iterator[Item]:
+        """Yield rows; raise if the store is closed before the last one."""
         for row in rows:
             self._check_open()
             yield row
 
     def _snapshot(self, table: Callable[[_Changes], dict[Key, Any]]) -> dict[Key, Any]:
-        """Return the changes of one table that wait; to be called before the store is read."""
+        """Return the queued changes of one table; call it before reading the store.
+
+        In the other order, a change that is written in between would be in neither.
+        """
         with self._changed:
             self._check_open()
             return table(self._writing) | table(self._waiting)
 
-    def _has_room(self, count: int) -> bool:
-        """Return whether changes may wait, and have them written; count those that may not."""
+    def _admit(self, count: int) -> bool:
+        """Return whether changes may be queued, and wake the writer thread; count dropped ones."""
         self._check_open()
         if self._bytes() >= self._max_bytes:
             if not self._is_loss_logged:
@@ -314,15 +327,15 @@ class QueuedStore:
         if count and self._thread is None:
             self._thread = Thread(target=self._run, name="toolcrib-catalogue", daemon=True)
             self._thread.start()
-            atexit.register(self.flush, _AT_EXIT)
+            atexit.register(self.flush, _EXIT_TIMEOUT)
         self._changed.notify_all()
         return True
 
     def _run(self) -> None:
-        """Write what waits, until nothing has come for a while or the store is closed."""
+        """Write queued changes, until none came for a while or the store is closed."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closed, _IDLE)
+                self._changed.wait_for(lambda: self._waiting or self._closed, _IDLE_TIMEOUT)
                 if not self._waiting or self._closed:
                     self._thread = None
                     atexit.unregister(self.flush)
@@ -330,23 +343,23 @@ class QueuedStore:
                 self._writing, self._waiting = self._waiting, _Changes()
             fault = self._try_write(self._writing)
             with self._changed:
-                self._note(fault)
+                self._record_outcome(fault)
                 left, self._writing = self._writing, _Changes()
                 if fault is not None:
                     self._waiting.put_before(left)
                 self._changed.notify_all()
                 if fault is not None:
-                    self._changed.wait_for(lambda: self._closed, _RETRY)
+                    self._changed.wait_for(lambda: self._closed, _RETRY_INTERVAL)
         if self._closed:
-            self._release()
+            self._close_store()
 
     def _try_write(self, changes: _Changes) -> str | None:
-        """Write changes, and return why that failed, if it did; what was written is taken out of them."""
+        """Write changes; return the reason of a failure, or None. Written changes are removed from them."""
         try:
             self._write(changes)
         except StoreError as error:
             return error.reason
-        except Exception as error:  # noqa: BLE001 - a store of a program: its thread must not end
+        except Exception as error:  # noqa: BLE001 - a program's store may raise anything; the thread must go on
             return f"{type(error).__name__}: {error}"
         return None
 
@@ -369,12 +382,12 @@ class QueuedStore:
             kept = {name: text for name, text in texts.items() if text is not None}
             self._store.write_texts(collection, kept, texts.keys() - kept.keys())
         changes.texts = {}
-        while changes.usage:  # several counts of one tool may add up to more than a store takes at once
+        while changes.usage:  # queued counts may add up to more than a store accepts at once
             counts = {name: min(count, MAX_COUNT) for name, count in changes.usage.items()}
             self._store.count_usage(counts)
             changes.usage = Counter({n: c - counts[n] for n, c in changes.usage.items() if c > counts[n]})
 
-    def _note(self, fault: str | None) -> None:
+    def _record_outcome(self, fault: str | None) -> None:
         if fault is not None and self._fault is None:
             _LOG.warning("changes of the catalogue wait to be written to %s: %s", self._path, fault)
         elif fault is None and self._fault is not None:
@@ -385,6 +398,6 @@ class QueuedStore:
         if fault is None:
             self._is_loss_logged = False
 
-    def _release(self) -> None:
+    def _close_store(self) -> None:
         if self._owned:
             self._store.close()

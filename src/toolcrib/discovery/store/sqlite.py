@@ -1,4 +1,9 @@
-"""A store in one SQLite file, which outlives the process and survives its death at any moment."""
+"""Store in one SQLite file in WAL mode, which survives a crash of the process at any moment.
+
+Writes go through one connection, one batch at a time. Each iterator has a connection of its own with a read
+transaction (`Snapshot`), so that it sees the file as it was when it began, neither waits for writers nor
+blocks them, and can be closed together with the store.
+"""
 
 import os
 import sqlite3
@@ -12,22 +17,22 @@ from time import monotonic, sleep
 from typing import Any, Self
 
 from toolcrib.discovery.store.batch import (
-    checked_counts,
-    checked_ids,
-    checked_texts,
-    checked_tools,
-    checked_values,
+    check_counts,
+    check_ids,
+    check_texts,
+    check_tools,
+    check_values,
 )
-from toolcrib.discovery.store.connection import CLOSED, connect, explained, transaction
+from toolcrib.discovery.store.connection import CLOSED, connect, explain_errors, transaction
 from toolcrib.discovery.store.protocol import StoredTool
 from toolcrib.errors import StoreError
 
-_BLOCK = 512
-"""How many rows are fetched at once: closing waits for no more than these."""
-_VARIABLES = 500
-"""How many values one query names; every build of SQLite takes 999."""
+_FETCH_SIZE = 512
+"""Rows fetched under one hold of the lock, which bounds the time that `close` waits."""
+_MAX_VARIABLES = 500
+"""The maximum number of values in one query; every build of SQLite accepts 999."""
 _SCAN_FROM = 20_000
-"""From how many hashes on a whole kind is read: looked up each, they take twice as long."""
+"""With more hashes than this, all values of the kind are read: single lookups take twice as long."""
 _PUT_TOOL = (
     "INSERT INTO tools (id, definition, backends, facets, examples, content_hash) VALUES (?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (id) DO UPDATE SET definition = excluded.definition, backends = excluded.backends,"
@@ -46,10 +51,10 @@ _ADD_USAGE = (
     " ON CONFLICT (tool) DO UPDATE SET uses = usage.uses + excluded.uses"
 )
 APPLICATION_ID = 0x54435242
-"""What marks a SQLite file as a store of ours: `TCRB`."""
-STEPS: tuple[tuple[str, ...], ...] = (
+"""The `application_id` that marks a SQLite file as a toolcrib store: the letters `TCRB`."""
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
-        # Rows with long texts stand in tables with a rowid: in one without, each would fill overflow pages.
+        # Tables with long texts have a rowid: in a WITHOUT ROWID table, long rows need overflow pages.
         """
         CREATE TABLE tools (
             id TEXT NOT NULL PRIMARY KEY,
@@ -79,32 +84,32 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE usage (tool TEXT NOT NULL PRIMARY KEY, uses INTEGER NOT NULL) WITHOUT ROWID",
     ),
 )
-"""What leads from each version to the next; a file has the version of the last step taken.
+"""The statements that lead from each version of the file to the next; `user_version` counts those applied.
 
-A step is never changed once it was released: another is added after it.
+A migration is never changed after its release; a new one is appended.
 """
-_FORM = (
+_SELECT_VERSION = (
     "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
     " FROM pragma_application_id, pragma_user_version"
 )
 _PAGE_SIZE = 8192  # of 4096, 8192 and 16384 the smallest that wastes little on rows of a kilobyte
-_LOG_SIZE = 16 * 2**20
-_PATIENCE = 10.0
-_PAUSE = 0.01
-"""Seconds: how long to try for the log, and how long to wait between."""
+_MAX_WAL_BYTES = 16 * 2**20
+_WAL_TIMEOUT = 10.0
+_WAL_RETRY_INTERVAL = 0.01
+"""Seconds to try to switch to WAL, and between two attempts."""
 
 
 class Snapshot:
-    """A reader with a connection of its own, for one thread; any other may close it between two blocks."""
+    """A read transaction on a connection of its own, for one thread; any thread may close it."""
 
     def __init__(self, path: Path, timeout: float) -> None:
         self._path = path
         self._timeout = timeout
         self._closed = False
-        # The collector may finish an abandoned reader inside the very call that closes it.
+        # Reentrant: the garbage collector may close an abandoned reader inside a call that holds the lock.
         self._lock = threading.RLock()
-        with explained(path, timeout):
-            self._connection = connect(path, "rw", timeout, _begin)
+        with explain_errors(path, timeout):
+            self._connection = connect(path, "rw", timeout, _begin_snapshot)
 
     def rows(self, sql: str, parameters: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Return the rows of a query.
@@ -112,52 +117,53 @@ class Snapshot:
         Raises:
             StoreError: the file cannot be read, or the snapshot was closed before its last row.
         """
-        with self._held() as connection:
+        with self._use_connection() as connection:
             cursor = connection.execute(sql, parameters)
         while True:
-            with self._held():
-                block = cursor.fetchmany(_BLOCK)
+            with self._use_connection():
+                block = cursor.fetchmany(_FETCH_SIZE)
             if not block:
                 return
             yield from block
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         with self._lock:
             self._closed = True
             self._connection.close()
 
     @contextmanager
-    def _held(self) -> Iterator[sqlite3.Connection]:
-        """Hold the connection, if it is still open."""
-        with self._lock, explained(self._path, self._timeout):
+    def _use_connection(self) -> Iterator[sqlite3.Connection]:
+        """Hold the lock of the connection; raise if it is closed."""
+        with self._lock, explain_errors(self._path, self._timeout):
             if self._closed:
                 raise StoreError(str(self._path), CLOSED)
             yield self._connection
 
 
-def _begin(connection: sqlite3.Connection) -> None:
-    """Choose the moment: a transaction sees the file as it was at its first read."""
+def _begin_snapshot(connection: sqlite3.Connection) -> None:
+    """Begin a read transaction that sees the file as it is now."""
     connection.execute("BEGIN")
+    # SQLite takes the snapshot at the first read, not at BEGIN.
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
 
 class SqliteStore:
-    """Keeps everything in one file; the contract is that of `Store`.
+    """A `Store` in one SQLite file.
 
-    The file must be on a local disk; the processes of one machine may share it. All of them read at any
-    time; writers take turns, and one that has waited for `timeout` seconds raises `StoreError`. A batch that
-    was written survives the death of the process at once, and a power failure from the moment that the
-    operating system has written it to disk; either leaves the file whole. Beside the file stand `-wal` and
-    `-shm` while it is open, and after a crash.
+    The file must be on a local disk; the processes of one machine may share it. All of them can read at any
+    time; writers take turns, and one that has waited for `timeout` seconds raises `StoreError`. A written
+    batch survives a crash of the process at once, and a power failure as soon as the operating system has
+    written it to disk; neither damages the file. The files `-wal` and `-shm` exist beside it while it is
+    open, and after a crash.
 
     Args:
-        path: The file; it and its folders are made if need be.
-        timeout: For how long to wait for another process that is writing, in seconds.
+        path: the file; it and its folders are created if needed.
+        timeout: the seconds to wait for another process that is writing.
 
     Raises:
-        StoreError: the path is a directory, may not be written, or holds something other than a store of
-            this release or an earlier one; what it holds is left as it is.
+        StoreError: the path is a directory, may not be written, or is not a store of this release or an
+            earlier one; its content is not changed.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 10.0) -> None:
@@ -168,70 +174,70 @@ class SqliteStore:
         self._guard = threading.Lock()
         self._snapshots: set[Snapshot] = set()
         self._writing = threading.Lock()
-        self._make_place()
-        with explained(self._path, timeout):
-            self._writer = connect(self._path, "rwc", timeout, lambda new: prepare(new, self._path))
+        self._prepare_folder()
+        with explain_errors(self._path, timeout):
+            self._writer = connect(self._path, "rwc", timeout, lambda new: migrate(new, self._path))
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """The path of the file."""
         return self._path
 
     def tools(self) -> Iterator[StoredTool]:
-        """Return the tools, by id."""
+        """Return the tools, sorted by id."""
         sql = "SELECT id, definition, backends, facets, examples, content_hash FROM tools ORDER BY id"
         return starmap(StoredTool, self._rows((sql, ())))
 
     def write(self, put: Iterable[StoredTool] = (), delete: Iterable[str] = ()) -> None:
-        """Keep tools and forget others, as one batch."""
-        added, removed = checked_tools(self._name, put), checked_ids(self._name, delete)
+        """Put and delete tools, as one batch."""
+        added, removed = check_tools(self._name, put), check_ids(self._name, delete)
         rows = [
             (tool.id, tool.definition, tool.backends, tool.facets, tool.examples, tool.content_hash)
             for tool in added.values()
         ]
-        with self._batch() as writer:
+        with self._write_batch() as writer:
             writer.executemany("DELETE FROM tools WHERE id = ?", [(name,) for name in removed])
             writer.executemany(_PUT_TOOL, rows)
 
     def texts(self, collection: str) -> Iterator[tuple[str, str]]:
-        """Return the ids and texts of a collection, by id."""
-        checked_ids(self._name, [collection])
+        """Return the ids and texts of a collection, sorted by id."""
+        check_ids(self._name, [collection])
         sql = "SELECT id, text FROM texts WHERE collection = ? ORDER BY id"
         return ((name, text) for name, text in self._rows((sql, (collection,))))
 
     def write_texts(
         self, collection: str, put: Mapping[str, str] | None = None, delete: Iterable[str] = ()
     ) -> None:
-        """Keep texts in a collection and forget others, as one batch."""
-        checked_ids(self._name, [collection])
-        added, removed = checked_texts(self._name, put or {}), checked_ids(self._name, delete)
-        with self._batch() as writer:
+        """Put and delete texts of a collection, as one batch."""
+        check_ids(self._name, [collection])
+        added, removed = check_texts(self._name, put or {}), check_ids(self._name, delete)
+        with self._write_batch() as writer:
             writer.executemany(
                 "DELETE FROM texts WHERE collection = ? AND id = ?", [(collection, name) for name in removed]
             )
             writer.executemany(_PUT_TEXT, [(collection, name, text) for name, text in added.items()])
 
     def derived(self, kind: str, hashes: Collection[str]) -> dict[str, bytes]:
-        """Return what was saved of a kind for these content hashes."""
-        checked_ids(self._name, [kind])
-        wanted = checked_ids(self._name, hashes)
+        """Return the derived values of a kind for these content hashes."""
+        check_ids(self._name, [kind])
+        wanted = check_ids(self._name, hashes)
         rows = self._rows(*_derived_queries(kind, wanted))
         return {name: value for name, value in rows if name in wanted}
 
     def save_derived(self, kind: str, values: Mapping[str, bytes]) -> None:
-        """Keep values of a kind by content hash."""
-        checked_ids(self._name, [kind])
-        batch = checked_values(self._name, values)
-        # Hashes in order go to neighbouring pages: twice as fast as in the order of the tools.
+        """Save derived values of a kind by content hash."""
+        check_ids(self._name, [kind])
+        batch = check_values(self._name, values)
+        # Sorted hashes go to neighbouring pages of the B-tree, which is twice as fast as any other order.
         rows = [(kind, name, batch[name]) for name in sorted(batch)]
-        with self._batch() as writer:
+        with self._write_batch() as writer:
             writer.executemany(_PUT_DERIVED, rows)
 
     def prune_derived(self, keep: Collection[str], *, kinds: Collection[str] | None = None) -> int:
-        """Forget the values of all other content hashes, and of all other kinds where kinds are given."""
-        kept = checked_ids(self._name, keep)
-        kept_kinds = None if kinds is None else checked_ids(self._name, kinds)
-        with self._batch() as writer:
+        """Delete the values of all other content hashes, and of all other kinds if kinds are given."""
+        kept = check_ids(self._name, keep)
+        kept_kinds = None if kinds is None else check_ids(self._name, kinds)
+        with self._write_batch() as writer:
             stale = [
                 (kind, name)
                 for kind, name in writer.execute("SELECT kind, hash FROM derived")
@@ -241,17 +247,17 @@ class SqliteStore:
         return len(stale)
 
     def usage(self) -> dict[str, int]:
-        """Return how often each tool was used."""
+        """Return the number of uses of each tool."""
         return {name: uses for name, uses in self._rows(("SELECT tool, uses FROM usage", ()))}  # noqa: C416
 
     def count_usage(self, counts: Mapping[str, int]) -> None:
-        """Add to how often tools were used."""
-        batch = checked_counts(self._name, counts)
-        with self._batch() as writer:
+        """Add to the numbers of uses."""
+        batch = check_counts(self._name, counts)
+        with self._write_batch() as writer:
             writer.executemany(_ADD_USAGE, list(batch.items()))
 
     def close(self) -> None:
-        """Close the file, once the batch that is being written is kept."""
+        """Close the file, after the batch that is being written."""
         with self._guard:
             self._closed = True
         for snapshot in self._snapshots.copy():
@@ -265,8 +271,8 @@ class SqliteStore:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _make_place(self) -> None:
-        """Make the folders, and refuse what SQLite would only fail to open, or open without writing."""
+    def _prepare_folder(self) -> None:
+        """Create the folders, and check the path: SQLite's own errors would not say what is wrong with it."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -278,33 +284,33 @@ class SqliteStore:
             raise StoreError(self._name, "it may not be read and written; allow both, or choose another path")
 
     @contextmanager
-    def _batch(self) -> Iterator[Connection]:
-        """Write one batch: wholly, or not at all."""
-        with self._writing, explained(self._path, self._timeout):
+    def _write_batch(self) -> Iterator[Connection]:
+        """Run the body as one write transaction."""
+        with self._writing, explain_errors(self._path, self._timeout):
             if self._closed:
                 raise StoreError(self._name, CLOSED)
             with transaction(self._writer) as writer:
                 yield writer
 
     def _rows(self, *queries: tuple[str, Sequence[str]]) -> Iterator[tuple[Any, ...]]:
-        """Return the rows of queries, one query after the other, all as of this moment."""
+        """Return the rows of queries, one query after the other, all of one snapshot taken now."""
         rows = self._query(queries)
-        next(rows)  # up to the snapshot: what is written from here on is not seen
+        next(rows)  # a generator runs only when it is advanced; this takes the snapshot before returning
         return rows
 
     def _query(self, queries: Iterable[tuple[str, Sequence[str]]]) -> Iterator[tuple[Any, ...]]:
-        """Give one empty row when the snapshot is taken, then those of the queries."""
+        """Yield an empty row when the snapshot is taken, then the rows of the queries."""
         snapshot = self._snapshot()
         try:
             yield ()
             for sql, parameters in queries:
                 yield from snapshot.rows(sql, parameters)
-        finally:  # no lock here: the collector may come this way at any moment
+        finally:  # without `_guard`: the garbage collector may run this while this thread holds it
             self._snapshots.discard(snapshot)
             snapshot.close()
 
     def _snapshot(self) -> Snapshot:
-        """Return a reader that `close` knows of."""
+        """Open a snapshot that `close` will close."""
         with self._guard:
             if self._closed:
                 raise StoreError(self._name, CLOSED)
@@ -314,58 +320,59 @@ class SqliteStore:
 
 
 def _derived_queries(kind: str, hashes: Collection[str]) -> list[tuple[str, Sequence[str]]]:
-    """Return the queries whose rows hold what is kept of these hashes, and perhaps of others."""
+    """Return queries whose rows include the values of these hashes, and maybe of others."""
     if len(hashes) > _SCAN_FROM:
         return [("SELECT hash, value FROM derived WHERE kind = ?", (kind,))]
     queries: list[tuple[str, Sequence[str]]] = []
     ordered = sorted(hashes)
-    for start in range(0, len(ordered), _VARIABLES):
-        part = ordered[start : start + _VARIABLES]
+    for start in range(0, len(ordered), _MAX_VARIABLES):
+        part = ordered[start : start + _MAX_VARIABLES]
         marks = ", ".join("?" * len(part))
         sql = f"SELECT hash, value FROM derived WHERE kind = ? AND hash IN ({marks})"  # noqa: S608 - marks only
         queries.append((sql, (kind, *part)))
     return queries
 
 
-def prepare(connection: sqlite3.Connection, path: Path, steps: Sequence[Sequence[str]] = STEPS) -> None:
-    """Make a file a store of the latest version.
+def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Sequence[str]] = MIGRATIONS) -> None:
+    """Create the tables of a new file, or bring an older store to the latest version.
 
-    A file that is no store is left as it is, and a store of the latest version is only read.
+    A file that is not a store is not changed, and a store of the latest version is only read.
 
     Raises:
-        StoreError: the file is something else, or was written by a later release.
+        StoreError: the file is not a store, or was written by a later release.
     """
-    version = _version(connection, path, latest=len(steps))
+    version = _read_version(connection, path, latest=len(steps))
     connection.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
-    _log_ahead(connection)
+    _enable_wal(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute(f"PRAGMA journal_size_limit = {_LOG_SIZE}")
+    connection.execute(f"PRAGMA journal_size_limit = {_MAX_WAL_BYTES}")
     if version < len(steps):
         with transaction(connection):
-            for step in steps[_version(connection, path, latest=len(steps)) :]:
+            # The version is read again inside the transaction: another process may have migrated meanwhile.
+            for step in steps[_read_version(connection, path, latest=len(steps)) :]:
                 for statement in step:
                     connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {len(steps)}")
 
 
-def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Write to a log first; SQLite does not wait for another process that is switching, so this does."""
-    deadline = monotonic() + _PATIENCE
+def _enable_wal(connection: sqlite3.Connection) -> None:
+    """Switch to write-ahead logging; SQLite does not wait for another process that does, so this retries."""
+    deadline = monotonic() + _WAL_TIMEOUT
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > deadline:
                 raise
-            sleep(_PAUSE)
+            sleep(_WAL_RETRY_INTERVAL)
         else:
             return
 
 
-def _version(connection: sqlite3.Connection, path: Path, *, latest: int) -> int:
-    """Return how many steps a file has taken; an empty file has taken none."""
-    application, version, tables = connection.execute(_FORM).fetchone()
+def _read_version(connection: sqlite3.Connection, path: Path, *, latest: int) -> int:
+    """Return the version of a file, the number of migrations applied; 0 for an empty file."""
+    application, version, tables = connection.execute(_SELECT_VERSION).fetchone()
     if not (application or version or tables):
         return 0
     if application != APPLICATION_ID:

@@ -77,7 +77,7 @@ class Rule(Record):
     def _is_schema(cls, args: dict[str, Any] | None) -> dict[str, Any] | None:
         if args is not None:
             try:
-                DefaultValidator().compiled(args)
+                DefaultValidator().compile(args)
             except InvalidSchemaError as error:
                 raise PydanticCustomError("schema", "{reason}", {"reason": str(error)}) from None
         return args

@@ -241,16 +241,16 @@ def refusal_by(tool_id: str, rule: Rule | None) -> PolicyDeniedError:
 def _compile_condition(validator: SchemaValidator, schema: Any) -> _Condition:
     """Return a predicate for arguments; the built-in validator compiles its schema only once."""
     if type(validator) is DefaultValidator:
-        return validator.compiled(schema).fits
+        return validator.compile(schema).is_valid
 
-    def fits(args: Any) -> bool:
+    def is_valid(args: Any) -> bool:
         try:
             validator.validate(schema, args)
         except ValidationError:
             return False
         return True
 
-    return fits
+    return is_valid
 
 
 def _may_decide(effects: Collection[str], covering: Iterator[Rule]) -> bool:

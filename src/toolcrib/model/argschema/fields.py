@@ -18,7 +18,7 @@ from toolcrib.model.argschema.records import (
     number_text,
     quoted,
 )
-from toolcrib.model.schema.engine import MAX_PATTERN_BYTES, linear_pattern_size, pattern_engine
+from toolcrib.model.schema.engine import MAX_PATTERN_BYTES, compile_pattern, linear_pattern_size
 from toolcrib.model.schema.pattern import read_pattern
 from toolcrib.model.suggest import did_you_mean
 
@@ -285,7 +285,7 @@ class PropertyReader:
             return fault or "it needs backtracking: look-around, a back-reference or the like"
         if self._pattern_bytes >= MAX_PATTERN_BYTES:
             return "the schema has too many, or too large ones"
-        size, engine = linear_pattern_size(text), pattern_engine(text)
+        size, engine = linear_pattern_size(text), compile_pattern(text)
         if size is None or engine is None:
             return "it is malformed or too large"
         self._pattern_bytes += size

@@ -1,1 +1,1 @@
-"""JSON Schema: validation that no schema and no value can hang or crash."""
+"""JSON Schema validation that no schema and no value can hang or crash."""

@@ -1,4 +1,10 @@
-"""One schema, checked, priced and compiled once, ready for any number of values."""
+"""Compiled schemas: checked, bounded in cost and compiled once, for validation of any number of values.
+
+The engine cannot be interrupted, so the cost of each validation is bounded before it starts, in three steps
+from the cheapest to the most exact: a flat object of simple values is always cheap (`_is_flat`); else the
+size of the value times the bounds of the schema; and if these are too high, the steps are counted for this
+value (`SchemaCost.count_steps`).
+"""
 
 from math import isfinite
 from typing import Any, NoReturn
@@ -8,20 +14,20 @@ import jsonschema_rs
 from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError, ValidationError
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.model.plain import MAX_INT, MIN_INT, copy_json, longest_key, measure, pointer
-from toolcrib.model.schema.cost import assess
-from toolcrib.model.schema.engine import Documents, Schema, dialect_of, engine_for, meta_engine
+from toolcrib.model.schema.cost import assess_cost
+from toolcrib.model.schema.engine import Documents, Schema, compile_engine, dialect_of, meta_engine
 from toolcrib.model.schema.explain import TYPES, explain, show
 from toolcrib.model.schema.graph import MAX_SCHEMA_NODES, build_graph
 from toolcrib.model.schema.meter import MAX_STEPS
 from toolcrib.model.schema.weight import Node
 from toolcrib.model.suggest import nearest
 
-_MAX_LISTED = 10_000
-"""Above this many looks, or for larger values, the engine would spend its time on writing errors."""
+_MAX_EXPLAINED = 10_000
+"""With more steps, or a larger value, errors are not listed: each would have a copy of the value."""
 _MAX_KEY = 10_000
-"""Errors below a longer key would each spell it out."""
+"""With a longer key, errors are not listed: each below it would repeat the key in its path."""
 _MAX_SCHEMA_CHARS = 4 << 20
-_MAX_WIDE = 100
+_MAX_WIDE_INTEGERS = 100
 
 _TYPE_ALIASES = {
     "dict": "object", "map": "object", "mapping": "object", "struct": "object", "json": "object",
@@ -34,15 +40,24 @@ _TYPE_ALIASES = {
 
 
 class CompiledSchema:
-    """A schema that values can be validated against; safe to share between threads."""
+    """A schema that is ready to validate values; thread-safe."""
 
-    __slots__ = ("_bounds", "_cost", "_engine", "_flat", "_quick", "_schema", "owner", "weight")
+    __slots__ = (
+        "_bounds",
+        "_cost",
+        "_engine",
+        "_max_flat_members",
+        "_raise_if_invalid",
+        "_schema",
+        "estimated_bytes",
+        "owner",
+    )
 
     def __init__(self, schema: Schema, documents: Documents, *, owner: object = None) -> None:
-        """Check, price and compile a schema, which is copied; the owner is kept as it is.
+        """Check a schema, bound its cost and compile a copy of it; `owner` is kept alive with it.
 
         Raises:
-            InvalidSchemaError: or one of its leaves, with what is wrong and where.
+            InvalidSchemaError: the schema cannot be used; it may be a subclass, and has the problems.
         """
         self.owner = owner
         self._schema = copy_json(plain_schema(schema))
@@ -51,50 +66,50 @@ class CompiledSchema:
         if isinstance(self._schema, dict):
             if self._schema.get("$schema") not in documents:
                 check_against(meta_engine(dialect), self._schema)
-            registry = documents.registry(self._schema, dialect)
+            registry = documents.make_registry(self._schema, dialect)
             nodes = build_graph(self._schema, dialect, documents, registry)
-        self._cost = assess(nodes)
-        self._bounds = self._cost.bounds()
-        self.weight = _weight(self._schema) + 3 * sum(node.pattern_bytes for node in nodes)
-        self._flat = min(_MAX_LISTED // self._bounds[1][0], 256) if self._cost.flat else 0
+        self._cost = assess_cost(nodes)
+        self._bounds = self._cost.bounds_by_depth()
+        self.estimated_bytes = _estimate_bytes(self._schema) + 3 * sum(node.pattern_bytes for node in nodes)
+        self._max_flat_members = min(_MAX_EXPLAINED // self._bounds[1][0], 256) if self._cost.is_flat else 0
         try:
-            self._engine = engine_for(self._schema, dialect, registry)
-            self._quick = self._engine.validate  # faster than is_valid, unless it has much to say
+            self._engine = compile_engine(self._schema, dialect, registry)
+            self._raise_if_invalid = self._engine.validate  # faster than is_valid, unless errors are large
         except jsonschema_rs.ValidationError as error:
-            raise InvalidSchemaError("invalid schema", (_from_compiler(error),)) from error
+            raise InvalidSchemaError("invalid schema", (_compiler_problem(error),)) from error
         except ValueError as error:
             raise InvalidSchemaError(f"the schema cannot be compiled: {error}"[:500]) from error
 
     def validate(self, value: Any) -> None:
-        """Return if the value fits.
+        """Validate a value.
 
         Raises:
-            ValidationError: it does not, or is not JSON.
+            ValidationError: the value does not fit, or is not JSON.
             SchemaTooComplexError: this schema cannot be checked against this value in reasonable time.
         """
         if self._is_flat(value):
             try:
-                self._quick(value)
+                self._raise_if_invalid(value)
             except jsonschema_rs.ValidationError:
-                self._explain(value)
+                self._raise_problems(value)
             return
         nodes, levels, chars, wide = measure(value)
         per_node, per_char = self._bounds[levels]
         steps = nodes * per_node + chars * per_char
         if steps > MAX_STEPS or wide:
-            self._cost.meter(value, levels)
+            self._cost.count_steps(value, levels)
         try:
-            if steps <= _MAX_LISTED and nodes + chars <= _MAX_LISTED:
-                self._quick(value)
+            if steps <= _MAX_EXPLAINED and nodes + chars <= _MAX_EXPLAINED:
+                self._raise_if_invalid(value)
                 return
             if self._engine.is_valid(value):
                 return
         except jsonschema_rs.ValidationError:
             pass
-        self._explain(value)
+        self._raise_problems(value)
 
-    def fits(self, value: Any) -> bool:
-        """Return whether the value fits, without the time that it takes to say why not.
+    def is_valid(self, value: Any) -> bool:
+        """Return whether a value fits, without the cost of listing errors.
 
         Raises:
             SchemaTooComplexError: as for `validate`.
@@ -107,12 +122,15 @@ class CompiledSchema:
             return False
         per_node, per_char = self._bounds[levels]
         if nodes * per_node + chars * per_char > MAX_STEPS or wide:
-            self._cost.meter(value, levels)
+            self._cost.count_steps(value, levels)
         return self._engine.is_valid(value)
 
     def _is_flat(self, value: Any) -> bool:
-        """Return whether a value need not be measured: arguments of simple values, as most are."""
-        if type(value) is not dict or len(value) >= self._flat:
+        """Return whether a value is an object of a few simple values, which need not be measured.
+
+        This is the fast path of nearly all tool calls.
+        """
+        if type(value) is not dict or len(value) >= self._max_flat_members:
             return False
         for name, member in value.items():
             kind = type(member)
@@ -128,25 +146,26 @@ class CompiledSchema:
                 return False
         return True
 
-    def _explain(self, value: Any) -> NoReturn:
-        """Say what is wrong with a value that the engine refused."""
-        if self._cost.looks(value) <= _MAX_LISTED and longest_key(value) <= _MAX_KEY:
+    def _raise_problems(self, value: Any) -> NoReturn:
+        """Raise the error of a value that the engine refused, with the problems if listing them is cheap."""
+        if self._cost.count_looks(value) <= _MAX_EXPLAINED and longest_key(value) <= _MAX_KEY:
             raise ValidationError(explain(self._engine.iter_errors(value), value, self._schema))
         reason = "does not fit the schema, and is too large to list why; check its parts one by one"
         raise ValidationError((Problem("", "schema", reason),))
 
 
-def _weight(schema: Schema) -> int:
-    """Return about how many bytes a compiled schema keeps."""
+def _estimate_bytes(schema: Schema) -> int:
+    """Return the approximate memory of a compiled schema, in bytes."""
     nodes, _, chars, _ = measure(schema)
     return 2_000 * nodes + 3 * chars
 
 
 def plain_schema(schema: Any) -> Schema:
-    """Return a schema that is plain JSON of a reasonable size, or raise.
+    """Check that a schema is plain JSON of a reasonable size, and return it.
 
     Raises:
-        InvalidSchemaError: it is not JSON, or `SchemaTooComplexError`: it is too large.
+        InvalidSchemaError: it is not JSON.
+        SchemaTooComplexError: it is too large.
     """
     if isinstance(schema, bool):
         return schema
@@ -162,7 +181,7 @@ def plain_schema(schema: Any) -> Schema:
     for count, limit, what in (
         (nodes, MAX_SCHEMA_NODES, "values"),
         (chars, _MAX_SCHEMA_CHARS, "characters"),
-        (wide, _MAX_WIDE, "integers of more than 64 bits"),
+        (wide, _MAX_WIDE_INTEGERS, "integers of more than 64 bits"),
     ):
         if count > limit:
             raise SchemaTooComplexError(f"the schema holds {count:,} {what}, and {limit:,} is the limit")
@@ -170,17 +189,17 @@ def plain_schema(schema: Any) -> Schema:
 
 
 def check_against(meta_schema: jsonschema_rs.Validator, schema: dict[str, Any]) -> None:
-    """Raise an `InvalidSchemaError` with all problems of a schema that its meta-schema finds."""
+    """Validate a schema against its meta-schema; raise an `InvalidSchemaError` with all problems."""
     if meta_schema.is_valid(schema):
         return
     errors = list(meta_schema.iter_errors(schema))
-    types = [problem for error in errors if (problem := _bad_type(error))]
-    others = [error for error in errors if not _bad_type(error)]
+    types = [problem for error in errors if (problem := _unknown_type_problem(error))]
+    others = [error for error in errors if not _unknown_type_problem(error)]
     raise InvalidSchemaError("invalid schema", (*types, *explain(others, schema, None))[:MAX_PROBLEMS])
 
 
-def _bad_type(error: jsonschema_rs.ValidationError) -> Problem | None:
-    """Say which type was meant, where a `type` keyword names none of the seven."""
+def _unknown_type_problem(error: jsonschema_rs.ValidationError) -> Problem | None:
+    """Return the problem of an unknown type name, with the type that was probably meant; else None."""
     if error.schema_path[-3:] != ["properties", "type", "anyOf"]:
         return None
     named = error.instance if isinstance(error.instance, list) else [error.instance]
@@ -193,7 +212,7 @@ def _bad_type(error: jsonschema_rs.ValidationError) -> Problem | None:
     return Problem(pointer(error.instance_path), "type", f"{show(wrong)} is not a JSON Schema type{hint}")
 
 
-def _from_compiler(error: jsonschema_rs.ValidationError) -> Problem:
+def _compiler_problem(error: jsonschema_rs.ValidationError) -> Problem:
     if error.kind.name == "format":
         return Problem(
             pointer(error.instance_path), "pattern", f"{show(error.instance)} is not a regular expression"

@@ -1,4 +1,4 @@
-"""The validation engine, `jsonschema-rs`, set up so that it never does I/O and never asserts a format."""
+"""The validation engine, `jsonschema-rs`, configured without I/O and without assertion of formats."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -18,7 +18,7 @@ from toolcrib.model.suggest import did_you_mean
 DRAFT_2020_12: Final = "https://json-schema.org/draft/2020-12/schema"
 DRAFT_7: Final = "http://json-schema.org/draft-07/schema"
 ROOT_URI: Final = "json-schema:///"
-"""The engine's own base for a schema without `$id`."""
+"""The engine's base URI of a schema without `$id`."""
 
 Schema = dict[str, Any] | bool
 Dialect = Literal["2020-12", "draft-07"]
@@ -27,36 +27,39 @@ _DRAFTS: Final = {"2020-12": jsonschema_rs.Draft202012, "draft-07": jsonschema_r
 
 _BACKTRACK_LIMIT = 10_000
 MAX_PATTERN_BYTES: Final = 64 << 20
-"""What all compiled patterns of one schema may take together."""
-_PATTERN_SIZES = (16 << 10, 128 << 10, 1 << 20, 8 << 20, 32 << 20)
-"""What a compiled pattern may take, in bytes, from the ordinary to the largest allowed."""
+"""The maximum memory of all compiled patterns of one schema, in bytes."""
+_PATTERN_SIZE_LIMITS = (16 << 10, 128 << 10, 1 << 20, 8 << 20, 32 << 20)
+"""Size limits, in bytes, at which a pattern is compiled to estimate its size; the last one is the maximum."""
 
 
 class _Annotation:
-    """A keyword that is kept but asserts nothing."""
+    """A custom keyword that asserts nothing.
+
+    The engine asserts `contentEncoding` and `contentMediaType` in draft-07; here they are annotations.
+    """
 
     def __init__(self, parent_schema: dict[str, Any], value: Any, schema_path: list[str | int]) -> None:
-        """Take what the engine gives every keyword."""
+        """Accept the arguments that the engine passes to every keyword."""
 
     def validate(self, instance: Any) -> None:
         """Accept anything."""
 
 
 class Documents:
-    """Schemas loaded beforehand, by URI; every other address is refused, never fetched."""
+    """Preloaded schemas by URI; every other URI is refused, never fetched."""
 
     def __init__(self, documents: Mapping[str, Any]) -> None:
-        by_id = {schema["$id"]: schema for schema in documents.values() if _names_itself(schema)}
+        by_id = {schema["$id"]: schema for schema in documents.values() if _has_id(schema)}
         self._documents = {uri.rstrip("#"): schema for uri, schema in {**by_id, **documents}.items()}
 
     def __contains__(self, uri: object) -> bool:
         return isinstance(uri, str) and uri.rstrip("#") in self._documents
 
-    def registry(self, schema: dict[str, Any], dialect: Dialect) -> jsonschema_rs.Registry:
-        """Return the engine's view of a schema and all that it refers to.
+    def make_registry(self, schema: dict[str, Any], dialect: Dialect) -> jsonschema_rs.Registry:
+        """Build the engine's registry of a schema and all documents that it refers to.
 
         Raises:
-            ExternalRefError: a reference, in a used branch or not, leaves the schema and the documents.
+            ExternalRefError: a reference, even in an unused branch, leaves the schema and the documents.
             InvalidSchemaError: a reference is not a URI.
         """
         missing: list[str] = []
@@ -75,10 +78,10 @@ class Documents:
             return jsonschema_rs.Registry(resources, draft=_DRAFTS[dialect], retriever=retrieve)
         except (ValueError, jsonschema_rs.ReferencingError) as error:
             if missing:
-                raise self.external(missing[0]) from None
+                raise self.external_error(missing[0]) from None
             raise InvalidSchemaError(f"a reference in the schema cannot be read: {error}"[:500]) from error
 
-    def external(self, uri: str) -> ExternalRefError:
+    def external_error(self, uri: str) -> ExternalRefError:
         """Return the error for a reference that leaves the schema and the documents."""
         hint = did_you_mean(uri, self._documents)
         return ExternalRefError(
@@ -87,7 +90,7 @@ class Documents:
         )
 
 
-def _names_itself(schema: Any) -> bool:
+def _has_id(schema: Any) -> bool:
     return isinstance(schema, dict) and isinstance(schema.get("$id"), str)
 
 
@@ -98,16 +101,16 @@ def _refers_to_draft_7(schema: dict[str, Any]) -> bool:
 
 @cache
 def _draft_7_meta_schema() -> Any:
-    """Return what the engine knows, but leaves out of a registry for 2020-12."""
+    """Return the meta-schema of draft-07, which the engine leaves out of a registry for 2020-12."""
     registry = jsonschema_rs.Registry([(ROOT_URI, {"$ref": DRAFT_7})], draft=jsonschema_rs.Draft7)
     return registry.resolver(ROOT_URI).lookup(DRAFT_7).contents
 
 
 def dialect_of(schema: Schema, documents: Documents) -> Dialect:
-    """Return the dialect a schema declares; one that declares none is 2020-12.
+    """Return the dialect that a schema declares; by default 2020-12.
 
     Raises:
-        UnsupportedDialectError: it is neither of ours, nor a meta-schema among the documents.
+        UnsupportedDialectError: the dialect is not supported, and not a meta-schema among the documents.
     """
     uri = schema.get("$schema", DRAFT_2020_12) if isinstance(schema, dict) else DRAFT_2020_12
     if not isinstance(uri, str):
@@ -127,20 +130,20 @@ def dialect_of(schema: Schema, documents: Documents) -> Dialect:
     )
 
 
-def engine_for(
+def compile_engine(
     schema: Schema, dialect: Dialect, registry: jsonschema_rs.Registry | None = None
 ) -> jsonschema_rs.Validator:
-    """Return the compiled schema.
+    """Compile a schema with the engine.
 
     Raises:
-        ValueError: the engine refuses it, as a `jsonschema_rs.ValidationError` with the place, or without.
+        ValueError: the engine refuses it; a `jsonschema_rs.ValidationError`, which is one, has the place.
     """
     options: dict[str, Any] = {
         "offline": True,
         "validate_formats": False,
         "mask": "value",
         "pattern_options": jsonschema_rs.FancyRegexOptions(
-            backtrack_limit=_BACKTRACK_LIMIT, size_limit=_PATTERN_SIZES[-1], dfa_size_limit=1 << 20
+            backtrack_limit=_BACKTRACK_LIMIT, size_limit=_PATTERN_SIZE_LIMITS[-1], dfa_size_limit=1 << 20
         ),
     }
     if registry is not None:
@@ -153,24 +156,25 @@ def engine_for(
 
 @cache
 def meta_engine(dialect: Dialect) -> jsonschema_rs.Validator:
-    """Return the validator of schemas themselves."""
-    return engine_for({"$ref": META_SCHEMAS[dialect]}, dialect)
+    """Return the compiled meta-schema of a dialect."""
+    return compile_engine({"$ref": META_SCHEMAS[dialect]}, dialect)
 
 
-def pattern_engine(pattern: str) -> jsonschema_rs.Validator | None:
-    """Return a validator of one pattern alone; None where it is not a pattern, or too large."""
+def compile_pattern(pattern: str) -> jsonschema_rs.Validator | None:
+    """Compile a schema with one pattern alone; return None if the pattern is malformed or too large."""
     try:
-        return engine_for({"pattern": pattern}, "2020-12")
+        return compile_engine({"pattern": pattern}, "2020-12")
     except ValueError:
         return None
 
 
 def linear_pattern_size(pattern: str) -> int | None:
-    """Return about how many bytes a pattern takes compiled, for the engine that never backtracks.
+    """Return the approximate size of a compiled pattern in bytes, for the engine that never backtracks.
 
-    None where that engine does not know it, or where it would take too many.
+    None if that engine does not support the pattern, or it would be too large.
     """
-    for size in _PATTERN_SIZES:
+    # The engine does not tell the size, so the pattern is compiled under growing limits until it fits.
+    for size in _PATTERN_SIZE_LIMITS:
         options = jsonschema_rs.RegexOptions(size_limit=size)
         try:
             jsonschema_rs.Draft202012Validator({"pattern": pattern}, offline=True, pattern_options=options)

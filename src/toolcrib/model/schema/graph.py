@@ -1,20 +1,21 @@
-"""A schema as a graph of the work it asks for.
+"""Graph of the subschemas of a schema, from which the cost of validation is computed.
 
-Each node is one subschema. An edge *in place* looks at the same value again (`allOf`, `$ref`, `if`, ...), an
-edge *down* looks at a member of it (`properties`, `items`, ...). References are followed, so that shared
-definitions are shared nodes: the graph is as large as the schema, however often its parts are used.
+Each node is one subschema. An edge *in place* evaluates another subschema on the same value (`allOf`, `$ref`,
+`if`, ...), an edge *down* evaluates one on a member (`properties`, `items`, ...). References are followed, so
+shared definitions are shared nodes, and the graph is no larger than the schema.
 
-The graph is built before a schema is compiled, because the engine itself has no limits: `cost` computes from
-it how many steps a value of a given size can cause, and `meter` counts them for one value. So every place
-that validation can reach must be in it; a place too many only makes the estimate higher.
+The engine has no limits of its own. So the graph is built before a schema is compiled: `cost` computes from
+it the steps that a value of a given size can cause, and `meter` counts them for one value. Every subschema
+that validation can reach must be in it; one too many only makes the estimate higher.
 
-- A node is known by the identity of its subschema and the base URI for its references. Places are kept, so
-  that no identity is used twice while the graph is built.
-- Schemas are expanded from a queue, not by recursion: references may be chained longer than Python's stack.
-- Plain local pointers are followed here, since the engine answers each lookup with a copy. Anything else
-  (`$id`, anchors, other documents) is left to the engine, whose answers are counted and limited.
-- Which anchor a `$dynamicRef` means depends on the way by which validation comes. Its node therefore leads to
-  every anchor of its name, found again after each round, because new resources bring new anchors.
+- A node is identified by the `id()` of its subschema and the base URI of its references. The builder keeps
+  every subschema alive, so that no `id()` is used twice while the graph is built.
+- Schemas are expanded from a queue, not by recursion: a chain of references may be longer than Python's stack
+  is deep.
+- Plain local pointers are followed here, because the engine returns a copy for each lookup. All others
+  (`$id`, anchors, other documents) are looked up by the engine, and the size of its copies is limited.
+- The anchor that a `$dynamicRef` means depends on the path of validation. Its node therefore leads to every
+  anchor of that name; they are searched again after each round, since new resources bring new anchors.
 """
 
 from collections import deque
@@ -30,16 +31,16 @@ from toolcrib.model.schema.engine import (
     Dialect,
     Documents,
 )
-from toolcrib.model.schema.weight import Node, Scale, as_list, as_map
+from toolcrib.model.schema.weight import Node, NodeWeigher, as_list, as_map
 
 MAX_SCHEMA_NODES = 20_000
-"""How many values a schema, or the subschemas it reaches, may hold."""
+"""The maximum number of JSON values in a schema, and of subschemas that it reaches."""
 _DRAFT_7 = 7
 _DRAFT_2020_12 = 20
-_DRAFTS = {_DRAFT_7, 19, _DRAFT_2020_12}  # 2019-09 reads like 2020-12, but for $recursiveRef
+_DRAFTS = {_DRAFT_7, 19, _DRAFT_2020_12}  # 2019-09 is like 2020-12, except for $recursiveRef
 
 _MAX_LOOKED_UP = 10 * MAX_SCHEMA_NODES
-"""How many values the engine may hand over in answer to references."""
+"""The maximum number of JSON values that the engine may copy when it looks up references."""
 
 _IN_PLACE_ONE = ("not", "if", "then", "else")
 _IN_PLACE_MANY = ("allOf", "anyOf", "oneOf")
@@ -54,14 +55,14 @@ def build_graph(
     Raises:
         ExternalRefError: a reference leaves the schema and the documents.
         InvalidSchemaError: a reference points at nothing.
-        SchemaTooComplexError: too many nodes, or a pattern that could hang.
+        SchemaTooComplexError: there are too many nodes, or a pattern could hang.
     """
     return _Builder(schema, dialect, documents, registry).build()
 
 
 @dataclass(slots=True, frozen=True)
 class _Place:
-    """A subschema in its surroundings: what it is relative to, and under which draft's rules."""
+    """A subschema with the resolver of its references and its draft."""
 
     schema: Any
     resolver: jsonschema_rs.Resolver
@@ -69,7 +70,7 @@ class _Place:
 
 
 class _Builder:
-    """One walk over a schema and all that it refers to."""
+    """Builds the graph of one schema."""
 
     def __init__(
         self, schema: dict[str, Any], dialect: Dialect, documents: Documents, registry: jsonschema_rs.Registry
@@ -79,28 +80,29 @@ class _Builder:
         self._documents = documents
         self._registry = registry
         self._root_base = ROOT_URI
-        self._plain = not _embeds_resources(schema)
+        # A subschema with an `$id` changes the base of references, so pointers cannot be followed here.
+        self._has_plain_pointers = not _embeds_resources(schema)
         self._nodes: dict[tuple[Any, ...], Node] = {}
-        self._places: list[_Place] = []  # keeps every walked object alive, so that its id stays its own
+        self._places: list[_Place] = []  # keeps every subschema alive, so that its id() is not used again
         self._pending: deque[tuple[Node, _Place]] = deque()
-        self._dynamic: set[str] = set()
+        self._dynamic_names: set[str] = set()
         self._bases: set[str] = set()
-        self._scale = Scale()
+        self._weigher = NodeWeigher()
         self._looked_up = 0
 
     def build(self) -> list[Node]:
         resolver = self._registry.resolver(ROOT_URI)
         root = self._enter_resource(_Place(self._root, resolver, self._draft))
         self._root_base = root.resolver.base_uri
-        self._node(root)
+        self._get_node(root)
         while self._pending:
             while self._pending:
                 self._expand(*self._pending.popleft())
             self._bind_dynamic_anchors()
         return list(self._nodes.values())
 
-    def _node(self, place: _Place, key: tuple[Any, ...] | None = None) -> Node:
-        """Return the node of a place, queueing it if it is new."""
+    def _get_node(self, place: _Place, key: tuple[Any, ...] | None = None) -> Node:
+        """Return the node of a subschema, queued for expansion if it is new."""
         key = key or (id(place.schema), place.resolver.base_uri)
         if isinstance(place.schema, bool):
             key = (place.schema,)
@@ -116,8 +118,8 @@ class _Builder:
     def _expand(self, node: Node, place: _Place) -> None:
         schema = place.schema
         reference = schema.get("$ref")
-        if place.draft == _DRAFT_7 and isinstance(reference, str):
-            self._refer(node, place, reference)
+        if place.draft == _DRAFT_7 and isinstance(reference, str):  # draft-07 ignores keywords beside $ref
+            self._add_reference(node, place, reference)
             return
         place = self._enter_resource(place)
         if place.draft not in _DRAFTS or "$recursiveRef" in schema:
@@ -126,70 +128,70 @@ class _Builder:
                 "only 2020-12 and draft-07 are known"
             )
         self._bases.add(place.resolver.base_uri)
-        _Reader(node, place, self._node).read()
-        self._scale.weigh(node, schema)
+        _Reader(node, place, self._get_node).read()
+        self._weigher.weigh(node, schema)
         if isinstance(reference, str):
-            self._refer(node, place, reference)
+            self._add_reference(node, place, reference)
         if isinstance(dynamic := schema.get("$dynamicRef"), str):
             anchors = self._dynamic_node(dynamic.rpartition("#")[2])
-            either = self._nodes.setdefault((id(schema), "dynamic"), Node(chooses=True))
-            either.in_place = [self._target(place, dynamic), anchors]
+            either = self._nodes.setdefault((id(schema), "dynamic"), Node(is_choice=True))
+            either.in_place = [self._resolve_target(place, dynamic), anchors]
             node.in_place.append(either)
 
-    def _refer(self, node: Node, place: _Place, reference: str) -> None:
-        node.refers_to = self._target(place, reference)
+    def _add_reference(self, node: Node, place: _Place, reference: str) -> None:
+        node.refers_to = self._resolve_target(place, reference)
         node.in_place.append(node.refers_to)
 
     def _enter_resource(self, place: _Place) -> _Place:
-        """Return the place with the base that its own `$id` sets."""
+        """Return the subschema with the base URI that its own `$id` sets."""
         uri = place.schema.get("$id")
         if not isinstance(uri, str):
             return place
         try:
             found = place.resolver.lookup(uri)
         except jsonschema_rs.ReferencingError:
-            return place  # an `$id` where no schema is expected names nothing
-        self._take(found)
+            return place  # the engine ignores an `$id` at a place where it expects no schema
+        self._count_copy(found)
         return _Place(place.schema, found.resolver, found.draft)
 
     def _dynamic_node(self, name: str) -> Node:
-        """Return the node that stands for every dynamic anchor of a name."""
-        self._dynamic.add(name)
-        return self._nodes.setdefault(("dynamic", name), Node(chooses=True))
+        """Return the node that leads to every dynamic anchor of a name."""
+        self._dynamic_names.add(name)
+        return self._nodes.setdefault(("dynamic", name), Node(is_choice=True))
 
-    def _target(self, place: _Place, reference: str) -> Node:
-        if self._plain and place.resolver.base_uri == self._root_base:
-            found = _follow(self._root, reference)
+    def _resolve_target(self, place: _Place, reference: str) -> Node:
+        if self._has_plain_pointers and place.resolver.base_uri == self._root_base:
+            found = _follow_pointer(self._root, reference)
             if found is not None:
-                return self._node(_Place(found, place.resolver, place.draft))
+                return self._get_node(_Place(found, place.resolver, place.draft))
         key = (place.resolver.base_uri, reference)
         if key in self._nodes:
             return self._nodes[key]
         resolved = self._lookup(place.resolver, reference)
-        return self._node(_Place(resolved.contents, resolved.resolver, resolved.draft), key)
+        return self._get_node(_Place(resolved.contents, resolved.resolver, resolved.draft), key)
 
     def _lookup(self, resolver: jsonschema_rs.Resolver, reference: str) -> jsonschema_rs.Resolved:
         try:
             found = resolver.lookup(reference)
         except jsonschema_rs.ReferencingError as error:
             if str(error).startswith("Resource"):
-                raise self._documents.external(reference) from None
+                raise self._documents.external_error(reference) from None
             problem = Problem(
                 "", "$ref", f"the reference {reference[:200]!r} points at nothing in the schema"
             )
             raise InvalidSchemaError("invalid schema", (problem,)) from error
-        self._take(found)
+        self._count_copy(found)
         return found
 
-    def _take(self, found: jsonschema_rs.Resolved) -> None:
-        """Count what the engine hands over, which is a copy each time."""
+    def _count_copy(self, found: jsonschema_rs.Resolved) -> None:
+        """Count the values in a result of the engine, which is a copy, against the limit."""
         self._looked_up += sum(1 for _ in walk(found.contents))
         if self._looked_up > _MAX_LOOKED_UP:
             raise SchemaTooComplexError("the schema refers to its parts in too many different ways")
 
     def _bind_dynamic_anchors(self) -> None:
-        """Let each `$dynamicRef` reach every anchor of its name, whichever the dynamic scope will pick."""
-        for name in self._dynamic:
+        """Connect each `$dynamicRef` with every anchor of its name that the dynamic scope might select."""
+        for name in self._dynamic_names:
             for base in sorted(self._bases):
                 key = (base, "dynamic", name)
                 if key in self._nodes:
@@ -198,12 +200,12 @@ class _Builder:
                     found = self._registry.resolver(base).lookup(f"#{name}")
                 except jsonschema_rs.ReferencingError:
                     continue  # this resource has no anchor of that name
-                target = self._node(_Place(found.contents, found.resolver, found.draft), key)
+                target = self._get_node(_Place(found.contents, found.resolver, found.draft), key)
                 self._dynamic_node(name).in_place.append(target)
 
 
 class _Reader:
-    """Reads the subschemas of one schema into its node."""
+    """Connects the node of one schema with the nodes of its subschemas."""
 
     def __init__(self, node: Node, place: _Place, node_of: Any) -> None:
         self._node = node
@@ -214,29 +216,29 @@ class _Reader:
     def read(self) -> None:
         node, schema = self._node, self._schema
         for word in _IN_PLACE_ONE:
-            node.in_place += self._one(word)
+            node.in_place += self._subschema(word)
         for word in _IN_PLACE_MANY:
-            node.in_place += self._subs(as_list(schema.get(word)))
+            node.in_place += self._subschemas(as_list(schema.get(word)))
         for word in _IN_PLACE_MAP:
-            node.in_place += self._subs(as_map(schema.get(word)).values())
+            node.in_place += self._subschemas(as_map(schema.get(word)).values())
         node.properties = {
             name: sub
             for name, value in as_map(schema.get("properties")).items()
-            for sub in self._subs([value])
+            for sub in self._subschemas([value])
         }
-        node.other_properties = self._one("additionalProperties")
-        node.every_property = self._subs(as_map(schema.get("patternProperties")).values())
-        node.every_property += self._one("unevaluatedProperties")
-        node.names = self._one("propertyNames")
+        node.other_properties = self._subschema("additionalProperties")
+        node.every_property = self._subschemas(as_map(schema.get("patternProperties")).values())
+        node.every_property += self._subschema("unevaluatedProperties")
+        node.names = self._subschema("propertyNames")
         items = schema.get("items")
-        node.prefix = self._subs([*as_list(schema.get("prefixItems")), *as_list(items)])
-        node.other_items = self._one("items") + self._one("additionalItems")
-        node.every_item = self._one("contains") + self._one("unevaluatedItems")
+        node.prefix = self._subschemas([*as_list(schema.get("prefixItems")), *as_list(items)])
+        node.other_items = self._subschema("items") + self._subschema("additionalItems")
+        node.every_item = self._subschema("contains") + self._subschema("unevaluatedItems")
 
-    def _one(self, word: str) -> list[Node]:
-        return self._subs([self._schema[word]]) if word in self._schema else []
+    def _subschema(self, word: str) -> list[Node]:
+        return self._subschemas([self._schema[word]]) if word in self._schema else []
 
-    def _subs(self, values: Any) -> list[Node]:
+    def _subschemas(self, values: Any) -> list[Node]:
         place = self._place
         return [
             self._node_of(_Place(value, place.resolver, place.draft))
@@ -246,7 +248,7 @@ class _Reader:
 
 
 def _embeds_resources(schema: dict[str, Any]) -> bool:
-    """Return whether any object below the root may set another base for references."""
+    """Return whether any object below the root has an `$id`, and may set another base URI."""
     pending = [member for member in schema.values() if isinstance(member, dict | list)]
     while pending:
         value = pending.pop()
@@ -257,8 +259,8 @@ def _embeds_resources(schema: dict[str, Any]) -> bool:
     return False
 
 
-def _follow(root: Any, reference: str) -> Any:
-    """Return what a plain local pointer names; None where the engine must look."""
+def _follow_pointer(root: Any, reference: str) -> Any:
+    """Return the subschema at a plain local pointer; None if the engine must look it up."""
     if reference == "#":
         return root
     if not reference.startswith("#/") or "%" in reference:

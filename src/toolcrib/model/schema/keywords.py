@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema below which schemas stand, of every draft that is read."""
+"""Keywords of JSON Schema that contain subschemas, in all supported drafts."""
 
 from typing import Final
 
@@ -6,9 +6,9 @@ SINGLES: Final = frozenset(
     {"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not"}
     | {"propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"}
 )
-"""The keywords that hold one schema; `items` may also hold a list."""
+"""Keywords with one schema; `items` may also have a list."""
 LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-"""The keywords that hold a list of schemas."""
+"""Keywords with a list of schemas."""
 DEFINITIONS: Final = frozenset({"$defs", "definitions"})
 MAPS: Final = DEFINITIONS | {"dependencies", "dependentSchemas", "patternProperties", "properties"}
-"""The keywords that hold schemas by name."""
+"""Keywords with schemas by name."""

@@ -1,9 +1,9 @@
 """JSON Pointers, and references within one schema: `#`, `#/$defs/a%20b`, `#anchor`, or these after its `$id`.
 
-Everything that reads a schema follows references here, so that documentation, stubs, chains, OpenAPI
-documents and lint agree on where one leads. Two keep a reader of their own on purpose: the guard of the
-validator (`graph`), which follows plain pointers and asks the engine for the rest, and the judge of converted
-schemas (`adapter.rules.positions`), which shares no code with what it judges.
+All code that reads schemas follows references here, so that documentation, stubs, chains, OpenAPI documents
+and lint agree on their targets. Two modules have code of their own on purpose: `schema.graph`, which follows
+plain pointers and uses the engine for the rest, and `adapter.rules.positions`, which checks converted schemas
+and therefore shares no code with the conversion.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ _MAX_DIGITS = 9
 
 
 def parse_pointer(text: str) -> tuple[str, ...]:
-    """Return the keys of a JSON Pointer.
+    """Split a JSON Pointer into its keys.
 
     >>> parse_pointer("/labels/2/a~1b")
     ('labels', '2', 'a/b')
@@ -28,7 +28,7 @@ def parse_pointer(text: str) -> tuple[str, ...]:
 
 
 def lookup(document: Any, keys: Iterable[str], default: Any = None) -> Any:
-    """Return the value at some keys of a document, or the default; an index has no leading zeros.
+    """Return the value at a path of keys in a document, or the default; an index has no leading zeros.
 
     >>> lookup({"a": [1, {"b": 2}]}, parse_pointer("/a/1/b"))
     2
@@ -48,7 +48,7 @@ def _is_index(key: str) -> bool:
 
 
 class LocalReferences:
-    """The references within one schema, which is JSON and is read, never changed."""
+    """Resolver of the references within one schema, which must not be modified meanwhile."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
@@ -58,26 +58,28 @@ class LocalReferences:
         self._anchors: dict[str, Any] | None = None
 
     def find(self, reference: str, default: Any = None) -> Any:
-        """Return what a reference leads to within the schema, or the default."""
+        """Return the target of a reference within the schema, or the default."""
         if reference not in self._found:
             start, _, fragment = reference.partition("#")
-            self._found[reference] = self._at(unquote(fragment)) if start in {"", self._id} else _MISSING
+            self._found[reference] = (
+                self._resolve_fragment(unquote(fragment)) if start in {"", self._id} else _MISSING
+            )
         found = self._found[reference]
         return default if found is _MISSING else found
 
     def all_of(self, schema: dict[str, Any]) -> Iterator[Any]:
-        """Yield the schemas that what fits this one must fit too: what it refers to, and its `allOf`."""
+        """Yield the schemas that apply to the same value: the targets of references, and `allOf`."""
         for word in _REFERENCES:
             if isinstance(reference := schema.get(word), str):
                 yield self.find(reference)
-        if self.counts(schema) and isinstance(members := schema.get("allOf"), list):
+        if self.reads_siblings(schema) and isinstance(members := schema.get("allOf"), list):
             yield from members
 
-    def counts(self, schema: dict[str, Any]) -> bool:
-        """Return whether what stands beside a reference says anything; in draft-07 it does not."""
+    def reads_siblings(self, schema: dict[str, Any]) -> bool:
+        """Return whether the keywords beside a reference apply; in draft-07 they do not."""
         return not (self._ref_stands_alone and isinstance(schema.get("$ref"), str))
 
-    def _at(self, fragment: str) -> Any:
+    def _resolve_fragment(self, fragment: str) -> Any:
         if not fragment or fragment.startswith("/"):
             return lookup(self.root, parse_pointer(fragment), _MISSING)
         if self._anchors is None:

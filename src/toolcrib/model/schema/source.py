@@ -1,4 +1,4 @@
-"""The forms a schema may come in: a dict, a boolean, JSON text, or a Python type."""
+"""Reading of schemas given as a dict, a boolean, JSON text or a Python type."""
 
 from functools import lru_cache
 from typing import Any
@@ -35,7 +35,7 @@ def _generate(kind: Any) -> dict[str, Any]:
 
 
 def read_schema(schema: Any) -> Any:
-    """Return a schema as a dict or a boolean, whichever form it came in; what it says is not checked."""
+    """Return a schema in any of the accepted forms as a dict or a boolean, without checking its content."""
     if isinstance(schema, dict | bool):
         return schema
     if isinstance(schema, str | bytes | bytearray):

@@ -8,7 +8,7 @@ from discovery.support import DIMENSIONS, WordEmbedder, make, word_vector
 from numpy.typing import NDArray
 
 from toolcrib.discovery import EmbeddingSearcher
-from toolcrib.discovery.search.semantic.documents import DocumentVectors, Neighbours, VectorUpdate
+from toolcrib.discovery.search.semantic.documents import DocumentVectors, NeighbourGraph, VectorUpdate
 from toolcrib.discovery.search.semantic.vectors import Precision
 
 LIMIT = 100
@@ -40,7 +40,7 @@ def filled(
 
 
 def link(documents: DocumentVectors) -> None:
-    documents.link(documents.loose())
+    documents.link(documents.unlinked())
 
 
 def exact(documents: DocumentVectors, query: NDArray[np.float32], count: int) -> list[tuple[str, float]]:
@@ -50,7 +50,7 @@ def exact(documents: DocumentVectors, query: NDArray[np.float32], count: int) ->
 
 
 def recall(documents: DocumentVectors, queries: NDArray[np.float32]) -> float:
-    found = [len(set(documents.near(one, 10).found) & set(exact(documents, one, 10))) for one in queries]
+    found = [len(set(documents.nearest(one, 10).found) & set(exact(documents, one, 10))) for one in queries]
     return sum(found) / len(queries) / 10
 
 
@@ -58,7 +58,7 @@ def test_few_documents_are_looked_at_one_by_one() -> None:
     documents = filled(vectors(LIMIT))
     link(documents)
     assert documents.method == "exact"
-    assert documents.loose() == []
+    assert documents.unlinked() == []
 
 
 @pytest.mark.parametrize("precision", ["int8", pytest.param("int16", marks=pytest.mark.proof)])
@@ -70,7 +70,7 @@ def test_many_documents_are_found_by_a_graph_with_the_cosines_of_the_table(preci
     queries = vectors(50, seed=1)
     assert recall(documents, queries) > 0.98
     for query in queries:
-        best = documents.near(query, 10).found
+        best = documents.nearest(query, 10).found
         assert [cosine for _, cosine in best] == documents.cosines(query, [name for name, _ in best]).tolist()
 
 
@@ -85,7 +85,7 @@ def test_the_same_documents_in_another_order_make_the_same_graph() -> None:
     link(straight)
     link(shuffled)
     for query in vectors(30, seed=3):
-        assert straight.near(query, 10).found == shuffled.near(query, 10).found
+        assert straight.nearest(query, 10).found == shuffled.nearest(query, 10).found
 
 
 def test_what_is_not_in_the_graph_yet_is_found_beside_it() -> None:
@@ -95,12 +95,12 @@ def test_what_is_not_in_the_graph_yet_is_found_beside_it() -> None:
     put(documents, fresh, first=1000)
     assert documents.method == "graph"
     for number, row in enumerate(fresh):
-        assert documents.near(row, 1).found[0][0] == f"tool_{1000 + number:05}"
-    assert len(documents.loose()) == 20
+        assert documents.nearest(row, 1).found[0][0] == f"tool_{1000 + number:05}"
+    assert len(documents.unlinked()) == 20
     link(documents)
-    assert documents.loose() == []
+    assert documents.unlinked() == []
     for number, row in enumerate(fresh):
-        assert documents.near(row, 1).found[0][0] == f"tool_{1000 + number:05}"
+        assert documents.nearest(row, 1).found[0][0] == f"tool_{1000 + number:05}"
 
 
 def test_a_replaced_vector_is_found_where_it_is_and_not_where_it_was() -> None:
@@ -112,8 +112,8 @@ def test_a_replaced_vector_is_found_where_it_is_and_not_where_it_was() -> None:
     link(documents)
     for number in range(5):
         name = f"tool_{number:05}"
-        assert documents.near(moved[number], 1).found[0][0] == name
-        assert (name, pytest.approx(1, abs=0.01)) not in documents.near(rows[number], 10).found
+        assert documents.nearest(moved[number], 1).found[0][0] == name
+        assert (name, pytest.approx(1, abs=0.01)) not in documents.nearest(rows[number], 10).found
     assert documents.hash_of("tool_00000") == "hash of tool_00000 0"
 
 
@@ -122,7 +122,7 @@ def test_a_removed_document_is_not_found() -> None:
     documents = filled(rows)
     link(documents)
     put(documents, rows[:0], removed=("tool_00007", "unknown"))
-    assert "tool_00007" not in [name for name, _ in documents.near(rows[7], 50).found]
+    assert "tool_00007" not in [name for name, _ in documents.nearest(rows[7], 50).found]
     assert documents.hash_of("tool_00007") is None
     assert recall(documents, vectors(20, seed=6)) > 0.98
 
@@ -144,7 +144,7 @@ def test_a_graph_that_is_mostly_stale_is_given_up() -> None:
     put(documents, rows[:0], removed=tuple(f"tool_{number:05}" for number in range(350)))
     assert documents.method == "exact"
     query = rows[400]
-    assert documents.near(query, 5).found == exact(documents, query, 5)
+    assert documents.nearest(query, 5).found == exact(documents, query, 5)
 
 
 def test_neighbours_that_are_all_gone_are_made_up_for_by_looking_at_each() -> None:
@@ -154,7 +154,7 @@ def test_neighbours_that_are_all_gone_are_made_up_for_by_looking_at_each() -> No
     put(documents, near[:0], removed=tuple(f"tool_{number:05}" for number in range(150)))
     assert documents.method == "graph"
     query = np.ones(DIMENSIONS, np.float32)
-    assert documents.near(query, 10).found == exact(documents, query, 10)
+    assert documents.nearest(query, 10).found == exact(documents, query, 10)
 
 
 def test_a_catalogue_that_has_become_small_has_no_graph() -> None:
@@ -171,12 +171,13 @@ def test_very_many_hits_and_chosen_ids_are_looked_at_one_by_one() -> None:
     documents = filled(rows)
     link(documents)
     query = rows[3]
-    assert documents.near(query, 700).found == exact(documents, query, 700)
+    assert documents.nearest(query, 700).found == exact(documents, query, 700)
     among = {f"tool_{number:05}" for number in range(0, 1500, 2)}
     expected = [one for one in exact(documents, query, 1500) if one[0] in among][:10]
-    assert documents.near(query, 10, among).found == expected
+    assert documents.nearest(query, 10, among).found == expected
     assert (
-        documents.near(query, 10, among | {f"unknown {number}" for number in range(2000)}).found == expected
+        documents.nearest(query, 10, among | {f"unknown {number}" for number in range(2000)}).found
+        == expected
     )
 
 
@@ -185,7 +186,7 @@ def test_vectors_of_zeros_stay_out_of_the_graph_and_score_zero() -> None:
     rows[5] = 0
     documents = filled(rows)
     link(documents)
-    assert documents.loose() == ["tool_00005"]
+    assert documents.unlinked() == ["tool_00005"]
     assert documents.cosines(rows[0], ["tool_00005"]).tolist() == [0]
     assert documents.method == "graph"
 
@@ -193,23 +194,23 @@ def test_vectors_of_zeros_stay_out_of_the_graph_and_score_zero() -> None:
 def test_documents_that_went_between_are_not_put_in_the_graph() -> None:
     rows = vectors(300)
     documents = filled(rows)
-    waiting = documents.loose()
+    waiting = documents.unlinked()
     put(documents, rows[:0], removed=("tool_00001",))
     documents.link(waiting)
     documents.link(waiting)
-    assert documents.loose() == []
+    assert documents.unlinked() == []
     assert len(documents) == 299
 
 
 def test_a_question_of_several_parts_is_found_by_the_graph_with_the_cosines_of_the_table() -> None:
     documents = filled(vectors(2000))
     questions = vectors(80, seed=11).reshape(20, 4, DIMENSIONS)
-    expected = [documents.near(question, 10).found for question in questions]
+    expected = [documents.nearest(question, 10).found for question in questions]
     link(documents)
     assert documents.method == "graph"
     shared = 0
     for question, exactly in zip(questions, expected, strict=True):
-        best = documents.near(question, 10).found
+        best = documents.nearest(question, 10).found
         ids = [name for name, _ in best]
         assert [cosine for _, cosine in best] == documents.cosines(question, ids).tolist()
         shared += len(set(best) & set(exactly))
@@ -239,18 +240,18 @@ def test_a_vector_is_the_same_whoever_else_is_asked_for() -> None:
 
 def test_without_usearch_every_vector_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "usearch.index", None)
-    assert Neighbours.of(4) is None
+    assert NeighbourGraph.of(4) is None
     documents = filled(vectors(300))
     link(documents)
     documents.link(["tool_00001"])
     assert documents.method == "exact"
     query = vectors(1, seed=10)[0]
-    assert documents.near(query, 10).found == exact(documents, query, 10)
+    assert documents.nearest(query, 10).found == exact(documents, query, 10)
 
 
 def test_equal_vectors_go_by_id() -> None:
     documents = filled(np.ones((50, DIMENSIONS), np.float32))
-    best = documents.near(np.ones(DIMENSIONS, np.float32), 5).found
+    best = documents.nearest(np.ones(DIMENSIONS, np.float32), 5).found
     assert [name for name, _ in best] == [f"tool_{number:05}" for number in range(5)]
 
 

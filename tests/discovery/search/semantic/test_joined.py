@@ -36,7 +36,9 @@ class Plain:
         return self.encode(texts)
 
 
-def test_a_cosine_is_the_mean_of_both_by_their_shares(minilm: Path, embedder: JoinedEmbedder) -> None:
+def test_a_cosine_is_the_mean_of_both_by_their_inverse_lengths(
+    minilm: Path, embedder: JoinedEmbedder
+) -> None:
     first, second, both = (one.encode(TEXTS) for one in (OnnxEmbedder(minilm), load_embedder(), embedder))
     expected = (1 - SHARE) * first @ first.T + SHARE * second @ second.T
     np.testing.assert_allclose(both @ both.T, expected, atol=1e-3)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery.search.semantic import DocumentText
-from toolcrib.discovery.search.semantic.text import clean, document_text, errands
+from toolcrib.discovery.search.semantic.text import clean, document_text, split_errands
 
 SCHEMA = {"type": "object", "properties": {"repoName": {}, "issue-title": {}, "labels": {}}}
 
@@ -117,16 +117,16 @@ def test_any_text_becomes_one_that_can_be_encoded(text: str, limit: int) -> None
     ],
 )
 def test_a_question_of_three_errands_has_as_many_parts(question: str, expected: list[str]) -> None:
-    assert errands(question) == expected
+    assert split_errands(question) == expected
 
 
 def test_of_very_many_errands_the_first_are_told() -> None:
     question = ", ".join(f"send mail number {number}" for number in range(100))
-    assert errands(question) == [f"send mail number {number}" for number in range(12)]
+    assert split_errands(question) == [f"send mail number {number}" for number in range(12)]
 
 
 @given(st.text(max_size=200))
 def test_the_errands_of_any_text_are_parts_of_it(text: str) -> None:
-    parts = errands(text)
+    parts = split_errands(text)
     assert len(parts) != 1
     assert all(part in text and part.strip() == part != "" for part in parts)

@@ -39,7 +39,7 @@ def test_sums_are_exact_even_for_the_longest_rows(precision: Precision, dimensio
     signs = np.sign(random_vectors(8, dimensions))
     table = filled(np.concatenate((signs, random_vectors(8, dimensions, seed=2))), precision)
     query = signs[0] * np.linspace(0.5, 1, dimensions, dtype=np.float32)
-    packed = table.packed(table.slots())
+    packed = table.copy_rows(table.slots())
     unit = query.astype(np.float64) / np.linalg.norm(query.astype(np.float64))
     cosines = table.cosines(query)
     exact = packed.rows.astype(np.float64) @ unit / np.linalg.norm(packed.rows.astype(np.float64), axis=1)
@@ -87,17 +87,17 @@ def test_cosines_of_chosen_slots_come_in_their_order() -> None:
 
 def test_an_empty_table_answers() -> None:
     table = VectorTable(4)
-    slots, cosines = table.best(np.ones(4), 3)
+    slots, cosines = table.nearest(np.ones(4), 3)
     assert (len(table), slots.tolist(), cosines.tolist()) == (0, [], [])
 
 
 def test_the_best_are_as_many_as_asked_and_what_ties_with_the_last() -> None:
     table = filled(np.array([[1, 0], [0, 1], [1, 1], [0, 1], [0, 1]], np.float32))
     north = np.array([0, 1])
-    assert table.best(north, 1)[0].tolist() == [1, 3, 4]
-    assert table.best(north, 4)[0].tolist() == [1, 2, 3, 4]
-    assert table.best(north, 99)[0].tolist() == [0, 1, 2, 3, 4]
-    slots, cosines = table.best(north, 1, np.array([2, 0]))
+    assert table.nearest(north, 1)[0].tolist() == [1, 3, 4]
+    assert table.nearest(north, 4)[0].tolist() == [1, 2, 3, 4]
+    assert table.nearest(north, 99)[0].tolist() == [0, 1, 2, 3, 4]
+    slots, cosines = table.nearest(north, 1, np.array([2, 0]))
     assert slots.tolist() == [2]
     assert cosines.tolist() == [pytest.approx(0.7071, abs=0.001)]
 
@@ -107,7 +107,7 @@ def test_a_slot_that_was_given_up_is_given_out_again_and_never_found_between() -
     table = filled(vectors)
     table.remove(np.array([3, 7]))
     assert len(table) == 8
-    assert 3 not in table.best(vectors[3], 8)[0]
+    assert 3 not in table.nearest(vectors[3], 8)[0]
     assert table.add(table.pack(vectors[:1])).tolist() == [3]
     assert table.add(table.pack(vectors[1:4])).tolist() == [7, 10, 11]
     assert table.slots().tolist() == list(range(12))
@@ -190,7 +190,7 @@ def test_with_several_rows_too_a_cosine_is_the_same_wherever_the_vector_stands(p
     assert table.cosines(query, slots).tolist() == straight[order][slots].tolist()
     table.remove(np.arange(0, 6000, 3))
     assert table.cosines(query).tolist() == straight[order][table.slots()].tolist()
-    best, cosines = table.best(query, 10)
+    best, cosines = table.nearest(query, 10)
     assert sorted(cosines.tolist()) == sorted(straight[order][table.slots()].tolist())[-10:]
     assert cosines.tolist() == straight[order][best].tolist()
 
@@ -218,7 +218,9 @@ def test_where_the_first_numbers_tell_most_the_best_are_the_same() -> None:
     for table in (plain, led):
         table.add(table.pack(vectors))
     for query in [*queries, queries[:4]]:
-        expected, found = (sorted(table.best(query, 10, roughly=True)[0].tolist()) for table in (plain, led))
+        expected, found = (
+            sorted(table.nearest(query, 10, approximate=True)[0].tolist()) for table in (plain, led)
+        )
         assert found == expected
         assert led.cosines(query).tolist() == plain.cosines(query).tolist()
 
@@ -228,7 +230,7 @@ def test_where_the_first_numbers_tell_most_no_slot_that_was_given_up_is_found() 
     table = VectorTable(64, leading=16)
     table.add(table.pack(vectors))
     table.remove(np.arange(4950))
-    found, cosines = table.best(vectors[0], 20, roughly=True)
+    found, cosines = table.nearest(vectors[0], 20, approximate=True)
     assert (len(found), len(cosines)) == (20, 20)
     assert found.min() >= 4950
 
@@ -239,8 +241,8 @@ def test_unless_a_rough_answer_will_do_all_numbers_are_compared() -> None:
     for table in (plain, led):
         table.add(table.pack(vectors))
     exact, found, rough = (
-        sorted(table.best(vectors[0], 10, roughly=roughly)[0].tolist())
-        for table, roughly in ((plain, False), (led, False), (led, True))
+        sorted(table.nearest(vectors[0], 10, approximate=approximate)[0].tolist())
+        for table, approximate in ((plain, False), (led, False), (led, True))
     )
     assert found == exact
     assert rough != exact

@@ -1,6 +1,6 @@
-"""Search by meaning: the models that turn texts into vectors, and the searcher that compares them.
+"""Search by meaning: embedding models, and the searcher that compares their vectors.
 
-Importing it loads none of the extras; each is imported where it is first used.
+Importing this package loads no extra; each is imported when it is first used.
 """
 
 from toolcrib.discovery.search.semantic.http import HttpEmbedder

@@ -1,4 +1,4 @@
-"""The vectors of documents by id, and the documents nearest to a query."""
+"""Document vectors by id, with exact and graph-based nearest-neighbour search."""
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -15,48 +15,47 @@ from toolcrib.discovery.search.semantic.vectors import Floats, Packed, Precision
 
 Method = Literal["exact", "graph"]
 
-_MIN_NEAR = 64
-"""How many neighbours a graph is asked for at least: the more, the surer the best are among them."""
-_MAX_NEAR = 1_000
-"""Beyond as many, looking at each vector is as fast."""
-_OVER = 4
-"""How many times as many neighbours are looked at as are wanted."""
+_MIN_NEIGHBOURS = 64
+"""The minimum number of neighbours requested from a graph: the more, the better the recall."""
+_MAX_NEIGHBOURS = 1_000
+"""If more are wanted, comparing every vector is as fast."""
+_OVERSAMPLING = 4
+"""Neighbours requested from the graph for each one wanted; the exact cosines decide among them."""
 _MAX_STALE = 3
-"""A graph with more than one stale vector to so many live ones is built afresh."""
-_LARGEST = 127
-_BREADTH = 384
-"""How many vectors a search keeps in view on its way."""
+"""A graph with more than one stale vector to this many live ones is rebuilt."""
+_MAX_INT8 = 127
+_SEARCH_BREADTH = 384
+"""HNSW's `ef`: the number of candidates that a search keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorUpdate:
-    """What becomes of some documents, all at once."""
+    """A change of document vectors that is applied at once."""
 
     removed: Sequence[str]
     ids: Sequence[str]
-    """The documents that are put, none of them twice and none of them removed."""
+    """The documents to put, without duplicates and disjoint from `removed`."""
     hashes: Sequence[str]
-    """Their content hashes."""
+    """Their content hashes, in the same order."""
     packed: Packed
-    """Their vectors."""
+    """Their vectors, in the same order."""
 
 
-class Near(NamedTuple):
-    """The tools nearest to a question."""
+class NearestDocuments(NamedTuple):
+    """The documents nearest to a query."""
 
     found: list[tuple[str, float]]
     """Their ids and cosines, the nearest first."""
     total: int
-    """How many there are without a limit."""
+    """The number of documents without the limit."""
 
 
 class DocumentVectors:
-    """Documents by id, each with a vector and the hash of what the vector was made of.
+    """Document vectors by id, each with the hash of the content that it was computed from.
 
-    Up to `exact_limit` documents, and for searches among given ids, every vector is looked at. Above it a
-    graph finds candidates, once `link` has put them in it; whatever is not in it yet is looked at beside
-    them, and the cosines that count are the table's. It is not safe to change in one thread while another
-    reads it.
+    With up to `exact_limit` documents, and among given ids, a search compares every vector. Above the limit a
+    graph proposes candidates; documents that `link` has not put into it yet are compared too. The cosines of
+    the results always come from the table, so they are the same either way. Not thread-safe.
     """
 
     def __init__(
@@ -67,47 +66,48 @@ class DocumentVectors:
         self._slots: dict[str, int] = {}
         self._ids: list[str] = []
         self._hashes: list[str] = []
-        self._holders: dict[str, int] = {}
-        """A slot whose vector was made of the content with this hash."""
-        self._graph: Neighbours | None = None
-        self._loose: set[int] = set()
-        """The slots that the graph does not hold."""
+        self._slot_by_hash: dict[str, int] = {}
+        """A slot with the vector of the content that has this hash."""
+        self._graph: NeighbourGraph | None = None
+        self._unlinked: set[int] = set()
+        """The slots that are not in the graph."""
 
     def __len__(self) -> int:
         return len(self._slots)
 
     @property
     def method(self) -> Method:
-        """How a search among all documents goes about it."""
-        return "graph" if self._graph is not None and len(self._loose) * 2 < len(self) else "exact"
+        """The method of a search among all documents."""
+        # With most vectors outside the graph, they are all compared anyway.
+        return "graph" if self._graph is not None and len(self._unlinked) * 2 < len(self) else "exact"
 
     def hash_of(self, document_id: str) -> str | None:
-        """Return the content hash of a document, or nothing if it is unknown."""
+        """Return the content hash of a document; None if it is unknown."""
         slot = self._slots.get(document_id)
         return None if slot is None else self._hashes[slot]
 
-    def holder(self, content_hash: str) -> int | None:
-        """Return a slot with the vector of some content, if there is one."""
-        return self._holders.get(content_hash)
+    def slot_with_hash(self, content_hash: str) -> int | None:
+        """Return a slot with the vector of a content; None if there is none."""
+        return self._slot_by_hash.get(content_hash)
 
     def apply(self, change: VectorUpdate) -> None:
-        """Forget the removed documents and put the others in place of those with the same ids."""
+        """Remove documents and put others, replacing those with the same ids."""
         if not change.removed and not change.ids:
             return
         gone = [self._slots.pop(name) for name in change.removed if name in self._slots]
-        self._vacate(gone)
+        self._detach_slots(gone)
         self.table.remove(np.array(gone, np.intp))
         places = self._find(change.ids)
         known = places >= 0
-        self._vacate(places[known].tolist())
+        self._detach_slots(places[known].tolist())
         self.table.replace(places[known], change.packed.take(np.flatnonzero(known)))
         places[~known] = self.table.add(change.packed.take(np.flatnonzero(~known)))
-        self._occupy(places.tolist(), change)
+        self._assign_slots(places.tolist(), change)
         if self._graph is not None and self._graph.stale > len(self._graph):
             self._graph = None
 
     def cosines(self, query: NDArray[Any], ids: Iterable[str]) -> Floats:
-        """Return the cosine of a query to each of these documents, and 0 for one that is unknown."""
+        """Return the cosine of a query to each document; 0 for an unknown one."""
         slots = self._find(ids)
         known = slots >= 0
         found = np.zeros(len(slots), np.float32)
@@ -115,86 +115,89 @@ class DocumentVectors:
         return found
 
     def vectors(self, ids: Iterable[str]) -> Floats:
-        """Return the vector of each of these documents, of the length one; zeros for one that is unknown."""
+        """Return the unit vector of each document; zeros for an unknown one."""
         slots = self._find(ids)
         known = slots >= 0
         found = np.zeros((len(slots), self.table.dimensions), np.float32)
-        packed = self.table.packed(slots[known])
-        found[known] = packed.rows * packed.shares[:, None]
+        packed = self.table.copy_rows(slots[known])
+        found[known] = packed.rows * packed.inverse_lengths[:, None]
         return found
 
-    def near(
+    def nearest(
         self,
         query: NDArray[Any],
         limit: int,
         among: AbstractSet[str] | None = None,
         exclude: AbstractSet[str] = frozenset(),
         *,
-        roughly: bool = False,
-    ) -> Near:
-        """Return the `limit` documents nearest to a query, equally near ones by id, and how many there are.
+        approximate: bool = False,
+    ) -> NearestDocuments:
+        """Return the `limit` documents nearest to a query; ties are ordered by id.
 
-        Only documents among these count, without the excluded ones; `roughly` may miss a few.
+        Only documents in `among`, if given, and not in `exclude` count; `approximate` may miss a few.
         """
-        count = limit + len(exclude)
-        slots = self._graph_candidates(query, count) if among is None else self._places(among)
-        found, cosines = self.table.best(query, count, slots, roughly=roughly)
+        count = limit + len(exclude)  # excluded documents are dropped after the search
+        slots = self._graph_candidates(query, count) if among is None else self._slots_of(among)
+        found, cosines = self.table.nearest(query, count, slots, approximate=approximate)
         ids = self._ids
         pairs = sorted(
             (-cosine, ids[slot]) for slot, cosine in zip(found.tolist(), cosines.tolist(), strict=True)
         )
         nearest = [(name, -negative) for negative, name in pairs[:count] if name not in exclude]
         known = self._slots if among is None else self._slots.keys() & among
-        return Near(nearest[:limit], len(known) - sum(name in known for name in exclude))
+        return NearestDocuments(nearest[:limit], len(known) - sum(name in known for name in exclude))
 
-    def loose(self) -> list[str]:
-        """Return the ids that are to be put in the graph, in order; where none is wanted, drop the graph."""
+    def unlinked(self) -> list[str]:
+        """Return the sorted ids that `link` should add to the graph; drop the graph if it is not needed.
+
+        A graph with too many stale vectors is replaced by an empty one, so that all ids are returned.
+        """
         if len(self) <= self._exact_limit:
             self._graph = None
             return []
         if self._graph is None or self._graph.stale * _MAX_STALE > len(self._graph):
-            self._graph = Neighbours.of(self.table.dimensions)
-            self._loose = set(self._slots.values())
-        return [] if self._graph is None else sorted(self._ids[slot] for slot in self._loose)
+            self._graph = NeighbourGraph.of(self.table.dimensions)
+            self._unlinked = set(self._slots.values())
+        return [] if self._graph is None else sorted(self._ids[slot] for slot in self._unlinked)
 
     def link(self, ids: Sequence[str]) -> None:
-        """Put documents in the graph, except those that are gone or are in it."""
-        slots = np.array([slot for name in ids if (slot := self._slots.get(name)) in self._loose], np.intp)
-        packed = self.table.packed(slots)
-        says = packed.shares > 0
+        """Add documents to the graph, except those that were removed or are in it."""
+        slots = np.array([slot for name in ids if (slot := self._slots.get(name)) in self._unlinked], np.intp)
+        packed = self.table.copy_rows(slots)
+        nonzero = packed.inverse_lengths > 0  # a vector of zeros has no direction
         if self._graph is not None:
-            self._graph.add(slots[says], packed.rows[says])
-            self._loose.difference_update(slots[says].tolist())
+            self._graph.add(slots[nonzero], packed.rows[nonzero])
+            self._unlinked.difference_update(slots[nonzero].tolist())
 
     def _graph_candidates(self, query: NDArray[Any], count: int) -> Slots | None:
-        """Return the slots from the graph and those not in it; None if every slot must be compared."""
-        wanted = max(_MIN_NEAR, count * _OVER)
-        if self._graph is None or self.method == "exact" or wanted > _MAX_NEAR:
+        """Return the slots that the graph proposes and those outside it; None if all must be compared."""
+        wanted = max(_MIN_NEIGHBOURS, count * _OVERSAMPLING)
+        if self._graph is None or self.method == "exact" or wanted > _MAX_NEIGHBOURS:
             return None
-        near = self._graph.near(query, wanted)
+        near = self._graph.nearest(query, wanted)
         if len(near) < count:
             return None
-        return np.concatenate((near, np.fromiter(self._loose, np.intp, len(self._loose))))
+        return np.concatenate((near, np.fromiter(self._unlinked, np.intp, len(self._unlinked))))
 
-    def _places(self, among: AbstractSet[str]) -> Slots:
+    def _slots_of(self, among: AbstractSet[str]) -> Slots:
         slots = self._find(among if len(among) <= len(self) else among & self._slots.keys())
         return np.sort(slots[slots >= 0])  # rows are read faster in their order
 
     def _find(self, ids: Iterable[str]) -> Slots:
-        """Return the slot of each document, and -1 for one that is unknown."""
+        """Return the slot of each document; -1 for an unknown one."""
         return np.fromiter(map(self._slots.get, ids, repeat(-1)), np.intp)
 
-    def _vacate(self, slots: Sequence[int]) -> None:
-        """Forget what was made of the vectors in these slots."""
+    def _detach_slots(self, slots: Sequence[int]) -> None:
+        """Forget the hashes and graph entries of slots whose vectors are about to go."""
         for slot in slots:
-            if self._holders.get(self._hashes[slot]) == slot:
-                del self._holders[self._hashes[slot]]
-            self._loose.discard(slot)
+            if self._slot_by_hash.get(self._hashes[slot]) == slot:
+                del self._slot_by_hash[self._hashes[slot]]
+            self._unlinked.discard(slot)
             if self._graph is not None:
                 self._graph.discard(slot)
 
-    def _occupy(self, slots: Sequence[int], change: VectorUpdate) -> None:
-        """Remember whose vectors are in these slots."""
+    def _assign_slots(self, slots: Sequence[int], change: VectorUpdate) -> None:
+        """Record the documents whose vectors are in these slots."""
         extra = max(slots, default=-1) + 1 - len(self._ids)
         self._ids.extend([""] * extra)
         self._hashes.extend([""] * extra)
@@ -202,17 +205,16 @@ class DocumentVectors:
             self._slots[name] = slot
             self._ids[slot] = name
             self._hashes[slot] = content_hash
-            self._holders[content_hash] = slot
+            self._slot_by_hash[content_hash] = slot
         if self._graph is not None:
-            self._loose.update(slots)
+            self._unlinked.update(slots)
 
 
-class Neighbours:
-    """Slots of a table, linked to the slots of vectors near to theirs.
+class NeighbourGraph:
+    """Approximate nearest-neighbour graph (HNSW) over the slots of a table.
 
-    A slot that is discarded stays in the graph as a stepping stone, and is never returned. The same slots
-    with the same vectors, added in the same order, make the same graph. It is not safe to share between
-    threads.
+    A discarded slot stays in the graph, because searches pass through it, but is never returned. The same
+    slots with the same vectors, added in the same order, make the same graph. Not thread-safe.
 
     Built with usearch, which the extra `semantic` brings. Measured with real questions over 100,000
     vectors of 384 dimensions on one Xeon core: 1.5 ms a search, which has .995 of the true ten best and
@@ -227,16 +229,17 @@ class Neighbours:
             dtype="i8",
             connectivity=16,
             expansion_add=128,
-            expansion_search=_BREADTH,
+            expansion_search=_SEARCH_BREADTH,
         )
         self._slots: list[int] = []
         """The slot that each vector in the graph stands for, or -1."""
         self._places: dict[int, int] = {}
 
     @classmethod
-    def of(cls, dimensions: int) -> "Neighbours | None":
-        """Return an empty graph, or nothing where usearch is not installed."""
-        with suppress(ImportError):  # usearch 2.26 crashes the process that loads onnxruntime after it
+    def of(cls, dimensions: int) -> "NeighbourGraph | None":
+        """Return an empty graph; None if usearch is not installed."""
+        # usearch 2.26 crashes a process that imports onnxruntime after it, so onnxruntime is imported first.
+        with suppress(ImportError):
             import_module("onnxruntime")
         try:
             usearch = import_module("usearch.index")
@@ -245,43 +248,43 @@ class Neighbours:
         return cls(usearch, dimensions)
 
     def __len__(self) -> int:
-        """Return how many slots can be found."""
+        """Return the number of slots that a search can return."""
         return len(self._places)
 
     @property
     def stale(self) -> int:
-        """How many of the vectors in the graph stand for nothing."""
+        """The number of vectors in the graph whose slots were discarded."""
         return len(self._slots) - len(self._places)
 
     def add(self, slots: Slots, rows: NDArray[Any]) -> None:
-        """Link slots that are not in the graph."""
+        """Add slots that are not in the graph."""
         first = len(self._slots)
         places = range(first, first + len(slots))
-        self._index.add(np.arange(first, first + len(slots), dtype=np.uint64), _bytes(rows), threads=1)
+        self._index.add(np.arange(first, first + len(slots), dtype=np.uint64), _to_int8(rows), threads=1)
         self._slots.extend(slots.tolist())
         self._places.update(zip(slots.tolist(), places, strict=True))
 
     def discard(self, slot: int) -> None:
-        """Never return a slot again, until it is added again; one that is not in the graph is left alone."""
+        """Stop returning a slot until it is added again; a slot outside the graph is ignored."""
         place = self._places.pop(slot, None)
         if place is not None:
             self._slots[place] = -1
 
-    def near(self, query: NDArray[Any], count: int) -> Slots:
-        """Return about `count` slots whose vectors are near to a query, fewer where many are stale.
+    def nearest(self, query: NDArray[Any], count: int) -> Slots:
+        """Return about `count` slots near to a query, fewer if many are stale.
 
-        Of a query of several rows, about as many for each.
+        For a query of several rows, about as many for each row.
         """
-        rows = _bytes(np.atleast_2d(query))
+        rows = _to_int8(np.atleast_2d(query))
         found = [self._index.search(row, count, threads=1).keys.tolist() for row in rows]
         slots = np.array([self._slots[key] for key in dict.fromkeys(chain(*found))], np.intp)
         return slots[slots >= 0]
 
 
-def _bytes(rows: NDArray[Any]) -> NDArray[np.int8]:
-    """Return rows of any numbers as rows of int8 in the same directions."""
+def _to_int8(rows: NDArray[Any]) -> NDArray[np.int8]:
+    """Scale rows to int8, keeping their directions."""
     if rows.dtype == np.int8:
         return rows
     largest = np.abs(rows).max(axis=1, keepdims=True)
-    whole: NDArray[np.int8] = np.rint(rows * (_LARGEST / largest)).astype(np.int8)
+    whole: NDArray[np.int8] = np.rint(rows * (_MAX_INT8 / largest)).astype(np.int8)
     return whole

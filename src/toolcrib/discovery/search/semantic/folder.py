@@ -1,4 +1,4 @@
-"""A folder that a model is kept in: whether it is whole, and the key that names what it holds."""
+"""Model folders: check that the files are there, and compute the cache key of their content."""
 
 import hashlib
 from collections.abc import Iterable
@@ -8,14 +8,14 @@ from pathlib import Path
 from toolcrib.errors import EmbeddingError
 
 CHARACTERS_PER_TOKEN = 32
-"""How much text is read for each token that a model takes; hardly any has more characters than that."""
+"""Characters of a text read per token that a model takes; hardly any token is longer."""
 
 
-def whole(folder: str | PathLike[str], *names: str) -> Path:
-    """Return a folder that holds files of these names.
+def check_folder(folder: str | PathLike[str], *names: str) -> Path:
+    """Check that a folder has files of these names, and return it as a path.
 
     Raises:
-        EmbeddingError: there is no such folder, it cannot be read, or one of the files is missing.
+        EmbeddingError: the folder or one of the files is missing, or the folder cannot be read.
     """
     path = Path(folder)
     try:
@@ -29,11 +29,11 @@ def whole(folder: str | PathLike[str], *names: str) -> Path:
     return path
 
 
-def names_in(folder: Path) -> set[str]:
-    """Return the names of what a folder holds; none if there is no such folder.
+def list_names(folder: Path) -> set[str]:
+    """Return the names in a folder; none if there is no such folder.
 
     Raises:
-        EmbeddingError: it cannot be read.
+        EmbeddingError: the folder cannot be read.
     """
     try:
         return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
@@ -41,8 +41,8 @@ def names_in(folder: Path) -> set[str]:
         raise EmbeddingError(f"the folder cannot be read: {error.strerror}", repr(str(folder))) from error
 
 
-def key_of(kind: str, files: Iterable[Path], settings: object) -> str:
-    """Return a key that differs wherever the kind, a file's name or content, or a setting differs.
+def content_key(kind: str, files: Iterable[Path], settings: object) -> str:
+    """Return a cache key made of the kind, the names and contents of the files, and the settings.
 
     Raises:
         EmbeddingError: a file cannot be read.
@@ -59,11 +59,11 @@ def key_of(kind: str, files: Iterable[Path], settings: object) -> str:
     return f"{kind}-{total.hexdigest()[:32]}"
 
 
-def at_least(least: int, model: str, **settings: int) -> None:
-    """Refuse settings that are below what makes sense.
+def check_at_least(least: int, model: str, **settings: int) -> None:
+    """Check that settings have a minimum value.
 
     Raises:
-        EmbeddingError: one of them is.
+        EmbeddingError: a setting is lower.
     """
     for name, value in settings.items():
         if value < least:

@@ -1,4 +1,4 @@
-"""Embeddings from a server that speaks OpenAI's `POST /embeddings`."""
+"""Embeddings from a server with OpenAI's `POST /embeddings` API."""
 
 import json
 import math
@@ -18,21 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.concurrency.backoff import Backoff
-from toolcrib.discovery.search.semantic.folder import at_least
+from toolcrib.discovery.search.semantic.folder import check_at_least
 from toolcrib.discovery.search.semantic.text import clean
 from toolcrib.discovery.search.semantic.units import unit_vectors
 from toolcrib.errors import EmbeddingError, MissingExtraError
 from toolcrib.errors.text import truncate
 
 _MAX_ANSWER = 64 * 2**20
-_BUSY = frozenset({408, 425, 429})
-_DENIED = frozenset({401, 403})
-_SUCCESS = range(200, 300)
+_BUSY_STATUSES = frozenset({408, 425, 429})
+_DENIED_STATUSES = frozenset({401, 403})
+_SUCCESS_STATUSES = range(200, 300)
 _SERVER_ERROR = 500
-_ANY_TEXT = "."
+_PROBE_TEXT = "."
 _URL_FAULT = "its url must be one of http or https, such as 'http://localhost:11434/v1'"
-_MAX_WORDS = 300
-"""How much of a server's words is repeated."""
+_MAX_REASON = 300
+"""The maximum length of a server's message in an error."""
 _HINT = "is the url that of an embeddings API?"
 _MATRIX = 2
 
@@ -40,13 +40,13 @@ _MATRIX = 2
 class HttpEmbedder:
     """Embeds texts by asking a server; a blank text is not sent and becomes zeros.
 
-    It keeps no connection between calls, so it can be used from any event loop. The extra `semantic` brings
-    what it needs.
+    It keeps no connection between calls, so it can be used from any event loop. It needs the extra
+    `semantic`.
 
     Raises:
         MissingExtraError: httpx is not installed.
-        EmbeddingError: a setting cannot work; when it is used, if the server cannot be reached or answers
-            with something else than vectors. It never shows the API key.
+        EmbeddingError: a setting is invalid; when it is used, if the server cannot be reached or does not
+            answer with vectors. The error never shows the API key.
     """
 
     def __init__(  # noqa: PLR0913 - options, each with a default
@@ -65,32 +65,32 @@ class HttpEmbedder:
         """Embed with a model of a server.
 
         Args:
-            url: where the API begins, such as `http://localhost:11434/v1`; `/embeddings` is added.
-            model: the name that the server knows the model by.
+            url: the base URL of the API, such as `http://localhost:11434/v1`; `/embeddings` is added.
+            model: the server's name of the model.
             api_key: sent as a bearer token.
-            dimensions: how many numbers a vector is to have; sent, and held against what comes back.
-            batch: how many texts are sent at once.
-            timeout: how many seconds a batch may take, with all its attempts and the pauses between them.
-            retries: how often a batch is sent again when the server is busy, failing or out of reach.
-            backoff: how many seconds to pause before the second attempt, unless the server says how long;
-                twice as many before each further one.
-            max_characters: how much of a text is sent.
+            dimensions: the length of a vector; sent to the server, and checked in its answers.
+            batch: the number of texts in one request.
+            timeout: the seconds a batch may take, with all its attempts and the pauses between them.
+            retries: how often a batch is sent again if the server is busy, failing or unreachable.
+            backoff: the seconds before the second attempt, unless the server says how long; doubled before
+                each further one.
+            max_characters: the maximum number of characters sent of a text.
         """
         if not find_spec("httpx"):
             raise MissingExtraError("an embedding server", "semantic")
-        parts = _address(url)
+        parts = _parse_url(url)
         self._name = f"{model!r} at {urlunsplit((*parts[:3], '', ''))}"
         self._endpoint = urlunsplit((*parts[:2], f"{parts.path.rstrip('/')}/embeddings", parts.query, ""))
         if api_key is not None and not (api_key.isascii() and api_key.isprintable() and api_key.strip()):
             raise EmbeddingError("the API key must be printable ASCII", self._name)
-        at_least(
+        check_at_least(
             1,
             self._name,
             batch=batch,
             dimensions=1 if dimensions is None else dimensions,
             max_characters=max_characters,
         )
-        at_least(0, self._name, retries=retries)
+        check_at_least(0, self._name, retries=retries)
         if not (0 < timeout < math.inf and 0 <= backoff < math.inf):
             raise EmbeddingError("timeout and backoff must be seconds, and timeout above 0", self._name)
         self._model, self._api_key, self._asked_dimensions = model, api_key, dimensions
@@ -103,47 +103,47 @@ class HttpEmbedder:
 
     @property
     def key(self) -> str:
-        """What the vectors are kept under: the address, the model's name, and the settings that matter."""
+        """The cache key of the vectors: the address, the model's name, and the settings that change them."""
         settings = (self._endpoint, self._model, self._asked_dimensions, self._max_characters)
         return f"http-{sha256(repr(settings).encode()).hexdigest()[:32]}"
 
     @property
     def dimensions(self) -> int | None:
-        """How many numbers a vector has, if it was configured or has been seen."""
+        """The length of a vector; None until it was configured or received."""
         return self._dimensions
 
     async def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:
         """Return a row of unit length for each text, and of zeros for a blank one.
 
         Raises:
-            EmbeddingError: the server did not give vectors.
+            EmbeddingError: the server did not answer with vectors.
         """
         cleaned = [clean(text, self._max_characters) for text in texts]
         places = [place for place, text in enumerate(cleaned) if text]
         asked = [cleaned[place] for place in places]
         if texts and not asked and self._dimensions is None:
-            await self._ask([_ANY_TEXT])  # how wide a row of zeros is, the server has to say
-        found = await self._ask(asked) if asked else []
+            await self._embed_batches([_PROBE_TEXT])  # to learn the length of the rows of zeros
+        found = await self._embed_batches(asked) if asked else []
         rows = np.zeros((len(texts), self._dimensions or 0), np.float32)
         for start, part in zip(range(0, len(asked), self._batch), found, strict=True):
             rows[places[start : start + self._batch]] = part
         return rows
 
-    async def _ask(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+    async def _embed_batches(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
         """Return the vectors of texts, batch by batch."""
         headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
-        # The deadline is ours, for all attempts together.
-        async with self._httpx.AsyncClient(verify=self._trust, headers=headers, timeout=None) as client:
+        # No timeout of httpx, which is for one request: `_embed_batch` has a deadline for all attempts.
+        async with self._httpx.AsyncClient(verify=self._ssl_context, headers=headers, timeout=None) as client:
             starts = range(0, len(texts), self._batch)
-            return [await self._vectors(client, texts[start : start + self._batch]) for start in starts]
+            return [await self._embed_batch(client, texts[start : start + self._batch]) for start in starts]
 
-    async def _vectors(self, client: Any, texts: Sequence[str]) -> NDArray[np.float32]:
+    async def _embed_batch(self, client: Any, texts: Sequence[str]) -> NDArray[np.float32]:
         content: dict[str, Any] = {"model": self._model, "input": texts}
         if self._asked_dimensions is not None:
             content["dimensions"] = self._asked_dimensions
         try:
             with anyio.fail_after(self._timeout):
-                body = await self._persist(client, json.dumps(content).encode())
+                body = await self._post_with_retries(client, json.dumps(content).encode())
         except TimeoutError as error:
             raise self._error(f"it did not answer within {self._timeout:g} s") from error
         rows = self._parse_vectors(body, len(texts))
@@ -157,12 +157,12 @@ class HttpEmbedder:
             return read_vectors(body, count=count)
         except ValueError as error:
             failure = self._error(str(error))
-        raise failure  # apart from its cause, which may quote the answer, as that may quote the key
+        raise failure  # outside `except`, so without a cause: that may quote the answer, and so the key
 
-    async def _persist(self, client: Any, content: bytes) -> bytes:
-        """Return the body of a good answer, asking again where that may help."""
+    async def _post_with_retries(self, client: Any, content: bytes) -> bytes:
+        """Send a request, with retries after temporary failures, and return the body of the answer."""
         backoff, left = Backoff(self._backoff), self._retries
-        while isinstance(outcome := await self._attempt(client, content), _Setback):
+        while isinstance(outcome := await self._try_post(client, content), _TemporaryFailure):
             pause = backoff.next()
             wait = pause if outcome.wait is None else outcome.wait
             if not left or anyio.current_time() + wait > anyio.current_effective_deadline():
@@ -171,27 +171,27 @@ class HttpEmbedder:
             left -= 1
         return outcome
 
-    async def _attempt(self, client: Any, content: bytes) -> "bytes | _Setback":
-        """Return the body of a good answer, or what may pass."""
+    async def _try_post(self, client: Any, content: bytes) -> "bytes | _TemporaryFailure":
+        """Send a request once; return the body of the answer, or a temporary failure."""
         try:
             status, retry_after, body = await self._post(client, content)
         except self._httpx.TransportError as error:
-            return _Setback(
+            return _TemporaryFailure(
                 self._error(f"it cannot be reached: {error or type(error).__name__}"), cause=error
             )
         except (self._httpx.DecodingError, self._httpx.InvalidURL) as error:
             raise self._error(f"it cannot be asked: {error}") from error
-        if status in _SUCCESS:
+        if status in _SUCCESS_STATUSES:
             return body
-        hint = "; check the API key" if status in _DENIED else ""
-        reason = read_refusal(self._hide(body.decode(errors="replace"))) or "no reason given"
+        hint = "; check the API key" if status in _DENIED_STATUSES else ""
+        reason = read_refusal(self._hide_key(body.decode(errors="replace"))) or "no reason given"
         refusal = self._error(f"HTTP {status}: {reason}{hint}", status)
-        if status in _BUSY or status >= _SERVER_ERROR:
-            return _Setback(refusal, wait=seconds_to_wait(retry_after))
+        if status in _BUSY_STATUSES or status >= _SERVER_ERROR:
+            return _TemporaryFailure(refusal, wait=seconds_to_wait(retry_after))
         raise refusal
 
     async def _post(self, client: Any, content: bytes) -> tuple[int, str | None, bytes]:
-        """Return the status, the `Retry-After` and the body of an answer."""
+        """Send a request, and return the status, the header `Retry-After` and the body of the answer."""
         headers = {"Content-Type": "application/json"}
         body = bytearray()
         async with client.stream("POST", self._endpoint, content=content, headers=headers) as response:
@@ -202,10 +202,10 @@ class HttpEmbedder:
             return response.status_code, response.headers.get("Retry-After"), bytes(body)
 
     def _error(self, reason: str, status: int | None = None) -> EmbeddingError:
-        return EmbeddingError(self._hide(reason), self._name, status)
+        return EmbeddingError(self._hide_key(reason), self._name, status)
 
-    def _hide(self, text: str) -> str:
-        """Return a text without the key, which a server may repeat in its answer."""
+    def _hide_key(self, text: str) -> str:
+        """Mask the API key in a text; a server may repeat it in its answer."""
         return text.replace(self._api_key, "***") if self._api_key else text
 
     @cached_property
@@ -213,26 +213,27 @@ class HttpEmbedder:
         return import_module("httpx")
 
     @cached_property
-    def _trust(self) -> Any:
-        """The certificates to trust, which take longer to read than a server takes to answer."""
+    def _ssl_context(self) -> Any:
+        """The SSL context, made once: reading the certificates takes longer than a request."""
         return self._httpx.create_ssl_context()
 
 
 @dataclass(frozen=True, slots=True)
-class _Setback:
-    """A failure that may pass."""
+class _TemporaryFailure:
+    """A failure after which the request may be sent again."""
 
     error: EmbeddingError
     cause: BaseException | None = None
     wait: float | None = None
-    """For how many seconds the server asks to be left alone."""
+    """The seconds that the server asks to wait; None if it does not say."""
 
 
-def _address(url: str) -> SplitResult:
-    """Return the parts of an address.
+def _parse_url(url: str) -> SplitResult:
+    """Parse and check a URL.
 
     Raises:
-        EmbeddingError: it is none, or has a password in it; it is not shown, for what it may hold.
+        EmbeddingError: it is not an http URL, or contains a user; the error does not show it, since it may
+            contain a password.
     """
     try:
         parts = urlsplit(url)
@@ -247,16 +248,16 @@ def _address(url: str) -> SplitResult:
 
 
 def read_vectors(body: bytes, *, count: int) -> NDArray[np.float64]:
-    """Return a row for each of `count` texts, in the order in which they were sent.
+    """Parse an answer to a row for each of `count` texts, in the order in which they were sent.
 
     >>> body = b'{"data": [{"index": 1, "embedding": [3]}, {"index": 0, "embedding": [2]}]}'
     >>> read_vectors(body, count=2).tolist()
     [[2.0], [3.0]]
 
     Raises:
-        ValueError: the answer is something else; the text says what.
+        ValueError: the answer is malformed; the text describes it.
     """
-    data = _data(body)
+    data = _read_data(body)
     if len(data) != count:
         raise ValueError(f"it gave {len(data)} vectors for {count} texts")
     try:
@@ -273,7 +274,7 @@ def read_vectors(body: bytes, *, count: int) -> NDArray[np.float64]:
     return rows[np.argsort(places)]
 
 
-def _data(body: bytes) -> list[Any]:
+def _read_data(body: bytes) -> list[Any]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -285,7 +286,7 @@ def _data(body: bytes) -> list[Any]:
 
 
 def read_refusal(text: str) -> str:
-    """Return a server's reason for refusing, shortened.
+    """Return the reason in an error response, shortened.
 
     >>> read_refusal('{"error": {"message": "no such model", "code": 7}}'), read_refusal("Bad  Gateway")
     ('no such model', 'Bad Gateway')
@@ -293,14 +294,14 @@ def read_refusal(text: str) -> str:
     try:
         payload = json.loads(text)
     except (ValueError, RecursionError):
-        return _cut(text)
+        return _shorten(text)
     for key in ("error", "message", "detail"):
         payload = payload.get(key, payload) if isinstance(payload, dict) else payload
-    return _cut(payload if isinstance(payload, str) else text)
+    return _shorten(payload if isinstance(payload, str) else text)
 
 
 def seconds_to_wait(retry_after: str | None) -> float | None:
-    """Return how long a `Retry-After` header asks to wait, or nothing where it does not say.
+    """Return the seconds that a `Retry-After` header asks to wait; None if it cannot be read.
 
     >>> seconds_to_wait("1.5"), seconds_to_wait("Wed, 21 Oct 2015 07:28:00 GMT"), seconds_to_wait("soon")
     (1.5, 0.0, None)
@@ -319,5 +320,5 @@ def seconds_to_wait(retry_after: str | None) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def _cut(text: str) -> str:
-    return truncate(" ".join(text[: 4 * _MAX_WORDS].split()), _MAX_WORDS)
+def _shorten(text: str) -> str:
+    return truncate(" ".join(text[: 4 * _MAX_REASON].split()), _MAX_REASON)

@@ -1,4 +1,4 @@
-"""Two models as one: what the one misses, the other may know."""
+"""Ensemble of two embedding models."""
 
 import hashlib
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from toolcrib.errors import EmbeddingError
 
 
 class JoinedEmbedder:
-    """Embeds a text by two models, their vectors side by side.
+    """Embeds a text by two models and concatenates their vectors.
 
-    A cosine of such vectors is the mean of both models' cosines, each weighed by its share. A model that
-    reads sentences and a table that adds up words are wrong about different tools, and together less often.
+    The cosine of such vectors is the weighted mean of both models' cosines. A model of sentences and a table
+    of word vectors are wrong about different tools, so that together they are wrong less often.
     """
 
     def __init__(
@@ -33,8 +33,8 @@ class JoinedEmbedder:
         Args:
             first: one of them.
             second: the other one.
-            share: how much the second one decides, between 0 and 1.
-            judge: what tells from such vectors whether a tool does what a question asks.
+            share: the weight of the second one, between 0 and 1.
+            judge: a relevance classifier that was fitted on the concatenated vectors.
 
         Raises:
             EmbeddingError: the share is out of bounds, or a model only waits for another process.
@@ -52,7 +52,7 @@ class JoinedEmbedder:
 
     @property
     def key(self) -> str | None:
-        """What the vectors are kept under; nothing if either model has no key."""
+        """The cache key of the vectors; None if either model has no key."""
         keys = [getattr(one, "key", None) for one in (self._first, self._second)]
         if None in keys:
             return None
@@ -60,21 +60,22 @@ class JoinedEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """How many numbers a vector has."""
+        """The length of a vector."""
         return int(self.encode(["text"]).shape[1])
 
     def encode(self, texts: Sequence[str], /) -> NDArray[np.float32]:
-        """Return a row of unit length for each text; zeros for one that neither model can read.
+        """Return a row of unit length for each text; zeros for a text that neither model can read.
 
         Raises:
-            EmbeddingError: a model cannot be read or run, or gives something that is no vector.
+            EmbeddingError: a model cannot be read or run, or returns something else than vectors.
         """
         first, second = (
             unit_vectors(one.encode(texts), count=len(texts)) for one in (self._first, self._second)
         )
+        # Square roots, because the cosine multiplies the weights of two such vectors.
         both = np.hstack((np.sqrt(1 - self._share) * first, np.sqrt(self._share) * second))
         return unit_vectors(both, count=len(texts))
 
     async def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:
-        """Return what `encode` would, computed in a worker thread, which stops where the caller gives up."""
+        """Do the same as `encode` in a worker thread, which stops when the caller is cancelled."""
         return await in_thread(self.encode, texts)

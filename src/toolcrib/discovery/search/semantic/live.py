@@ -1,4 +1,4 @@
-"""Vectors of documents that change while they are searched."""
+"""Thread-safe document vectors with deferred updates."""
 
 import threading
 import time
@@ -16,41 +16,43 @@ from toolcrib.discovery.search.semantic.vectors import Packed, Precision
 
 T = TypeVar("T")
 
-_STEP = 16
-"""How many vectors are linked at a time: no reader waits longer than that takes."""
-_PATIENCE = 0.05
-"""How often, in seconds, one who waits for another's settlement looks whether its own caller gave up."""
+_LINK_BATCH = 16
+"""The number of vectors added to the graph under one hold of the lock, which bounds the wait of readers."""
+_POLL_INTERVAL = 0.05
+"""Seconds between the checks for cancellation of a thread that waits for another one's update."""
 
 
 class LiveVectors:
-    """Notes updates at once, and makes the vectors they ask for when somebody wants to read.
+    """Queues updates, and computes the vectors they need before the next search.
 
-    Every method may be called from any thread. Vectors are made by one thread at a time, while updates are
-    noted and readers that came before them go on; then all that was noted shows at once.
+    Registering a tool must not wait for an embedding model, so an update is only queued. The first thread
+    that needs current vectors applies the queue (`apply_updates`), and others wait for it. While it embeds,
+    the lock is free: more updates can be queued, and searches that began earlier go on. Then the whole queue
+    becomes visible at once. Every method may be called from any thread.
     """
 
     def __init__(self, source: VectorSource, *, precision: Precision, exact_limit: int) -> None:
         self._source = source
-        self._new = partial(DocumentVectors, precision=precision, exact_limit=exact_limit)
+        self._make_documents = partial(DocumentVectors, precision=precision, exact_limit=exact_limit)
         self._lock = threading.Lock()
-        """Guards what stands below; never held while vectors are made."""
+        """Guards the attributes below; never held while texts are embedded."""
         self._documents: DocumentVectors | None = None
         self._changes: dict[str, Indexed | None] = {}
-        """What the updates since the last settlement made of each id."""
-        self._noted = 0
-        self._shown = 0
-        """How many updates there were, and how many of them the vectors show."""
+        """The queue: the latest entry of each changed id, None for a removed one."""
+        self._queued_count = 0
+        self._applied_count = 0
+        """The number of updates so far, and of those that the vectors include."""
         self._turn: threading.Event | None = None
-        """Set once the thread that is settling has finished."""
+        """Set when the thread that is applying updates has finished; None if there is none."""
 
     @property
     def pending(self) -> int:
-        """How many documents have changed since the last settlement."""
+        """The number of documents in the queue."""
         return len(self._changes)
 
     @property
     def method(self) -> Method:
-        """How a search among all documents goes about it."""
+        """The method of a search among all documents."""
         documents = self._documents
         return "exact" if documents is None else documents.method
 
@@ -58,50 +60,50 @@ class LiveVectors:
         """Return whether there may be any document."""
         return bool(self._documents or self._changes)
 
-    def note(self, added: Sequence[Indexed], removed: Sequence[str]) -> None:
-        """Remember that documents have changed; one that is both removed and added is added."""
+    def queue(self, added: Sequence[Indexed], removed: Sequence[str]) -> None:
+        """Queue a change of documents; one that is both removed and added is added."""
         changes: dict[str, Indexed | None] = dict.fromkeys(removed)
         changes |= {one.id: one for one in added}
         with self._lock:
             self._changes |= changes
-            self._noted += 1
+            self._queued_count += 1
 
     def read(self, question: Callable[[DocumentVectors], T]) -> T | None:
-        """Return what the documents answer, or nothing if there are none; they do not change meanwhile."""
+        """Return the result of a function on the documents, which do not change meanwhile; None if empty."""
         with self._lock:
             return question(self._documents) if self._documents else None
 
-    def settle(self, hooks: CallerHooks) -> None:
-        """Return once the vectors show every update that was noted before the call."""
-        goal = self._noted
-        while self._shown < goal and (turn := self._take_turn(goal)):
+    def apply_updates(self, hooks: CallerHooks) -> None:
+        """Apply, or wait for another thread to apply, every update that was queued before the call."""
+        goal = self._queued_count
+        while self._applied_count < goal and (turn := self._take_turn(goal)):
             mine, event = turn
             if mine:
                 try:
-                    self._settle_alone(hooks)
+                    self._apply_pending(hooks)
                 finally:
                     self._end_turn(event)
             else:
-                while not event.wait(_PATIENCE):
+                while not event.wait(_POLL_INTERVAL):
                     hooks.check()
 
-    def link(self, hooks: CallerHooks) -> None:
-        """Put what is to be in the graph of neighbours there, a few at a time."""
+    def link_graph(self, hooks: CallerHooks) -> None:
+        """Add documents to the neighbour graph, a few at a time."""
         documents = self._documents
         if documents is None:
             return
         with self._lock:
-            loose = documents.loose()
-        for start in range(0, len(loose), _STEP):
+            loose = documents.unlinked()
+        for start in range(0, len(loose), _LINK_BATCH):
             hooks.check()
             with self._lock:
-                documents.link(loose[start : start + _STEP])
-            time.sleep(0)  # lets those who wait for the lock have it
+                documents.link(loose[start : start + _LINK_BATCH])
+            time.sleep(0)  # yields to readers: a released lock would else be taken again at once
 
     def _take_turn(self, goal: int) -> tuple[bool, threading.Event] | None:
-        """Return whether it is this thread's turn to settle, and what tells its end; nothing if done."""
+        """Return whether this thread shall apply the queue, and the event of its end; None if all is done."""
         with self._lock:
-            if self._shown >= goal:
+            if self._applied_count >= goal:
                 return None
             if self._turn is not None:
                 return False, self._turn
@@ -113,39 +115,41 @@ class LiveVectors:
             self._turn = None
         event.set()
 
-    def _settle_alone(self, hooks: CallerHooks) -> None:
+    def _apply_pending(self, hooks: CallerHooks) -> None:
         with self._lock:
-            goal = self._noted
+            goal = self._queued_count
             changes = dict(self._changes)
-        found = self._change(hooks, changes)
+        found = self._prepare_update(hooks, changes)
         with self._lock:
             if found is not None:
                 self._documents, change = found
                 self._documents.apply(change)
-            # What was noted meanwhile stays for the next settlement.
-            noted = self._changes.items()
+            # Changes that were queued meanwhile stay for the next time.
+            queued = self._changes.items()
             self._changes = {
-                name: one for name, one in noted if name not in changes or changes[name] is not one
+                name: one for name, one in queued if name not in changes or changes[name] is not one
             }
-            self._shown = goal
-        self._source.forget()
+            self._applied_count = goal
+        self._source.clear()
 
-    def _change(
+    def _prepare_update(
         self, hooks: CallerHooks, changes: Mapping[str, Indexed | None]
     ) -> tuple[DocumentVectors, VectorUpdate] | None:
-        """Return the change that was noted, with its vectors, and what it is to be applied to.
+        """Compute the vectors of queued changes; return the update and the documents to apply it to.
 
-        Nothing but a settlement changes which documents there are, so that they can be read without the lock.
+        The documents can be read without the lock, because only the thread whose turn it is changes them.
         """
         held = self._documents
         put = {name: one for name, one in changes.items() if one is not None}
         hashes = {name: one.content_hash for name, one in put.items()}
         if held is not None:
             hashes = {name: one for name, one in hashes.items() if held.hash_of(name) != one}
-        missing = {one: put[name] for name, one in hashes.items() if held is None or held.holder(one) is None}
+        missing = {
+            one: put[name] for name, one in hashes.items() if held is None or held.slot_with_hash(one) is None
+        }
         made = self._source.fetch(hooks, missing)
         if held is None and self._source.dimensions is not None:
-            held = self._new(self._source.dimensions, leading=self._source.leading)
+            held = self._make_documents(self._source.dimensions, leading=self._source.leading)
         if held is None:
             return None
         names = sorted(hashes, key=lambda name: hashes[name] not in made)
@@ -155,9 +159,9 @@ class LiveVectors:
 
 
 def _pack(documents: DocumentVectors, made: Mapping[str, bytes], hashes: Sequence[str]) -> Packed:
-    """Return the vectors of contents: of those that were made, and then of those that documents hold."""
+    """Pack the vectors of contents: first those just computed, then those that the documents have."""
     table = documents.table
     fresh = [made[one] for one in hashes if one in made]
-    slots = [documents.holder(one) for one in hashes[len(fresh) :]]
+    slots = [documents.slot_with_hash(one) for one in hashes[len(fresh) :]]
     parts = [table.pack(from_bytes(blobs, table.dimensions)) for blobs in batched(fresh, MAX_BATCH)]
-    return Packed.joined([*parts, table.packed(np.array(slots, np.intp))])
+    return Packed.concatenate([*parts, table.copy_rows(np.array(slots, np.intp))])

@@ -1,8 +1,8 @@
-"""Topics of tools and whether they are deprecated, for search by meaning.
+"""Adjustment of cosines for topics that a question names, and for deprecated tools.
 
-A vector of a long description hardly changes with a tag, and raising the tag's weight for all questions makes
-search worse. So the cosine of a tool is raised for the questions that name a topic of it, and lowered for all
-questions where the tool is deprecated.
+A tag hardly changes the vector of a long description, and a higher weight of tags for all questions makes
+search worse. So the cosine of a tool is raised only for questions that name one of its topics. The cosine of
+a deprecated tool is lowered for all questions.
 """
 
 import logging
@@ -15,42 +15,42 @@ from toolcrib.discovery.protocols import Derived, Indexed
 from toolcrib.discovery.search.text.topics import DEPRECATED, content_weights, marks_of, named_topics
 from toolcrib.errors import StoreError
 
-_KIND = "marks/2"
-"""The number goes up when marks are made differently, so that none made the old way is used."""
+# The number must be increased when `marks_of` changes, so that cached marks of the old kind are not used.
+_CACHE_KIND = "marks/2"
 _BATCH = 5_000
-_LIFT = 0.6
-"""How far a topic that is all of a question brings a cosine towards 1."""
-_LOWERED = 0.15
-"""How much lower the cosine of a deprecated tool is."""
+_TOPIC_LIFT = 0.6
+"""The part of the distance to 1 by which a cosine rises, if the question consists of a topic of the tool."""
+_DEPRECATED_PENALTY = 0.15
+"""The amount by which the cosine of a deprecated tool is lowered."""
 _LOG = logging.getLogger("toolcrib.discovery")
 
 
 def adjust_cosine(cosine: float, *, share: float, deprecated: bool) -> float:
-    """Return the cosine of a tool, raised for the share of the question that names its topics.
+    """Return a cosine, raised by the share of the question that names topics, lowered if deprecated.
 
     >>> adjust_cosine(0.0, share=1.0, deprecated=False), adjust_cosine(0.5, share=0.0, deprecated=True)
     (0.6, 0.35)
     """
-    raised = cosine + _LIFT * share * (1 - cosine)
-    return max(raised - _LOWERED, -1.0) if deprecated else raised
+    raised = cosine + _TOPIC_LIFT * share * (1 - cosine)
+    return max(raised - _DEPRECATED_PENALTY, -1.0) if deprecated else raised
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class MarkedTools:
     """The tools whose cosines to a question are adjusted."""
 
     groups: Mapping[float, AbstractSet[str]]
-    """The ids of tools with topics that the question names, by the share of it which does."""
+    """The ids of tools with topics that the question names, by the share of the question that names them."""
     deprecated: AbstractSet[str]
 
     def adjust(self, tool_id: str, cosine: float) -> float:
-        """Return the cosine of a tool as it counts."""
+        """Return the adjusted cosine of a tool."""
         share = max((share for share, ids in self.groups.items() if tool_id in ids), default=0.0)
         return adjust_cosine(cosine, share=share, deprecated=tool_id in self.deprecated)
 
 
 class MarkIndex:
-    """Tools by their topics; an update is only noted, and read when a question comes.
+    """Tools by topic; updates are queued and applied before the next question.
 
     Every method may be called from any thread.
     """
@@ -58,22 +58,22 @@ class MarkIndex:
     def __init__(self, cache: Derived | None) -> None:
         self._cache = cache
         self._lock = threading.Lock()
-        self._noted: dict[str, Indexed | None] = {}
+        self._queued: dict[str, Indexed | None] = {}
         self._ids: dict[str, set[str]] = {}
-        """The tools that have each mark."""
+        """The ids of the tools with each mark: a topic term, or `DEPRECATED`."""
         self._marks: dict[str, tuple[str, ...]] = {}
         """The marks of each tool that has any."""
 
-    def note(self, added: Sequence[Indexed], removed: Sequence[str]) -> None:
-        """Remember that tools have changed; one that is both removed and added is added."""
+    def queue(self, added: Sequence[Indexed], removed: Sequence[str]) -> None:
+        """Queue a change of tools; one that is both removed and added is added."""
         with self._lock:
-            self._noted |= dict.fromkeys(removed)
-            self._noted |= {entry.id: entry for entry in added}
+            self._queued |= dict.fromkeys(removed)
+            self._queued |= {entry.id: entry for entry in added}
 
-    def marked(self, question: str) -> Marked:
-        """Return the tools that have topics which a question names, and those that are deprecated."""
+    def find_marked(self, question: str) -> MarkedTools:
+        """Return the tools with topics that a question names, and the deprecated ones."""
         with self._lock:
-            self._settle()
+            self._apply_queued()
             stems_of: dict[str, frozenset[str]] = {}
             for topic, stems in named_topics(question, self._ids.__contains__).items():
                 for tool_id in self._ids[topic]:
@@ -86,29 +86,31 @@ class MarkIndex:
         whole = sum(weights.values())
         shares: dict[float, AbstractSet[str]] = {}
         for stems, members in groups.items():
-            # A question of words that say nothing is its topics.
+            # Without content words, the topics are the whole question.
             share = sum(weights.get(stem, 0.0) for stem in stems) / whole if whole else 1.0
             shares[share] = shares.get(share, frozenset()) | members
-        return Marked({share: ids for share, ids in shares.items() if ids and share}, deprecated)
+        return MarkedTools({share: ids for share, ids in shares.items() if ids and share}, deprecated)
 
-    def settle(self) -> None:
-        """Read what was noted."""
+    def apply_updates(self) -> None:
+        """Apply the queued updates."""
         with self._lock:
-            self._settle()
+            self._apply_queued()
 
-    def _settle(self) -> None:
-        for tool_id in self._noted:
+    def _apply_queued(self) -> None:
+        for tool_id in self._queued:
             for mark in self._marks.pop(tool_id, ()):
                 self._ids[mark].discard(tool_id)
                 if not self._ids[mark]:
                     del self._ids[mark]
-        entries = [entry for entry in self._noted.values() if entry is not None]
+        entries = [entry for entry in self._queued.values() if entry is not None]
         for start in range(0, len(entries), _BATCH):
             self._read_marks(entries[start : start + _BATCH])
-        self._noted = {}
+        self._queued = {}
 
     def _read_marks(self, entries: Sequence[Indexed]) -> None:
-        kept = self._cache.derived(_KIND, [entry.content_hash for entry in entries]) if self._cache else {}
+        kept = (
+            self._cache.derived(_CACHE_KIND, [entry.content_hash for entry in entries]) if self._cache else {}
+        )
         made: dict[str, bytes] = {}
         for entry in entries:
             found = kept.get(entry.content_hash)
@@ -121,6 +123,6 @@ class MarkIndex:
                 self._ids.setdefault(mark, set()).add(entry.id)
         if self._cache and made:
             try:
-                self._cache.save_derived(_KIND, made)
-            except StoreError as error:  # they are in memory, and will be made again after a restart
+                self._cache.save_derived(_CACHE_KIND, made)
+            except StoreError as error:  # not fatal: they are in memory, and recomputed after a restart
                 _LOG.warning("topics of tools are not kept: %s", error)

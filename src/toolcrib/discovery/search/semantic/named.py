@@ -1,4 +1,4 @@
-"""Embedding models by name: the table that is built in, and what installed distributions offer."""
+"""Loading of embedding models by name: the built-in one, and those of installed distributions."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -7,43 +7,43 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolcrib.discovery.protocols import LocalEmbedder
-from toolcrib.discovery.search.semantic.folder import names_in
+from toolcrib.discovery.search.semantic.folder import list_names
 from toolcrib.discovery.search.semantic.onnx import OnnxEmbedder
 from toolcrib.discovery.search.semantic.static import StaticEmbedder
 from toolcrib.errors import EmbeddingError, ToolcribError
 from toolcrib.model.suggest import did_you_mean, there_are
 
 ENTRY_POINTS: Final = "toolcrib.embedders"
-"""The group under which a distribution offers an embedder: a class or a function that returns one."""
+"""The entry-point group of embedders: each is a class, or a function that returns an embedder."""
 BUILT_IN: Final = "static"
-"""The name of the table that is part of toolcrib; nothing else can have it."""
+"""The reserved name of the built-in model."""
 _TABLE = Path(__file__).parent / "static_model"
-_COMMANDS: Mapping[str, str] = {"minilm": "pip install toolcrib-minilm"}
-"""How to get models that are known, and not part of toolcrib."""
+_INSTALL_COMMANDS: Mapping[str, str] = {"minilm": "pip install toolcrib-minilm"}
+"""Commands that install known models which are not part of toolcrib."""
 _MAX_SHOWN = 80
 _MAX_REASON = 500
 
 
 def load_embedder(name: str = BUILT_IN) -> LocalEmbedder:
-    """Return the embedder of a name: `static`, which is built in, or one that is installed, such as `minilm`.
+    """Return the embedder with a name: `static`, which is built in, or an installed one such as `minilm`.
 
-    Its files are read when it is first used. The built-in table is one for all who ask; every other name
-    makes an embedder of its own each time.
+    Its files are read when it is first used. The built-in embedder is shared; for other names each call
+    creates a new embedder.
 
     >>> load_embedder().encode(["send a mail"]).shape
     (1, 256)
 
     Raises:
-        EmbeddingError: nothing of that name is installed, with what is; or what offers it is broken.
-        MissingExtraError: it is installed, and an extra that it needs is not.
+        EmbeddingError: no embedder of that name is installed, or its plug-in is broken.
+        MissingExtraError: the embedder needs an extra that is not installed.
     """
     if name == BUILT_IN:
-        return _static()
+        return _load_built_in()
     offered = _find_entry_points()
     shown = f"{str(name)!r:.{_MAX_SHOWN}}"
     points = offered.get(name, [])
     if not points:
-        raise EmbeddingError(_unknown(str(name), (BUILT_IN, *offered)), shown)
+        raise EmbeddingError(_explain_unknown(str(name), (BUILT_IN, *offered)), shown)
     if len(points) > 1:
         both = " and ".join(repr(point.value) for point in points)
         raise EmbeddingError(f"{both} are both called that; uninstall one of them", shown)
@@ -51,22 +51,22 @@ def load_embedder(name: str = BUILT_IN) -> LocalEmbedder:
 
 
 def embedder_in(folder: Path) -> LocalEmbedder:
-    """Return the embedder of the model in a folder: an ONNX model, or else a table.
+    """Return the embedder of the model in a folder: an ONNX model if there is one, else a static table.
 
     Raises:
         EmbeddingError: the folder or a file of it is missing.
-        MissingExtraError: what runs an ONNX model is not installed.
+        MissingExtraError: the extra that runs ONNX models is not installed.
     """
-    return OnnxEmbedder(folder) if "model.onnx" in names_in(folder) else StaticEmbedder(folder)
+    return OnnxEmbedder(folder) if "model.onnx" in list_names(folder) else StaticEmbedder(folder)
 
 
 @cache
-def _static() -> LocalEmbedder:
+def _load_built_in() -> LocalEmbedder:
     return StaticEmbedder(_TABLE)
 
 
 def _find_entry_points() -> dict[str, list[EntryPoint]]:
-    """Return what is installed by name, in order; what has the name of the built-in table is never asked."""
+    """Return the installed entry points by name, sorted; the reserved name is ignored."""
     offered: dict[str, list[EntryPoint]] = {}
     for point in sorted(set(entry_points(group=ENTRY_POINTS)), key=lambda point: (point.name, point.value)):
         if point.name != BUILT_IN:
@@ -74,10 +74,10 @@ def _find_entry_points() -> dict[str, list[EntryPoint]]:
     return offered
 
 
-def _unknown(name: str, there: tuple[str, ...]) -> str:
-    if name in _COMMANDS:
-        return f"it is not installed: {_COMMANDS[name]}{there_are(there)}"
-    known = dict.fromkeys((*there, *_COMMANDS))
+def _explain_unknown(name: str, there: tuple[str, ...]) -> str:
+    if name in _INSTALL_COMMANDS:
+        return f"it is not installed: {_INSTALL_COMMANDS[name]}{there_are(there)}"
+    known = dict.fromkeys((*there, *_INSTALL_COMMANDS))
     folder = "" if Path(name).name == name else "; OnnxEmbedder and StaticEmbedder take the folder of a model"
     return f"no embedder is called that{there_are(there)}{did_you_mean(name.lower(), known)}{folder}"
 
@@ -86,8 +86,8 @@ def _load_entry_point(point: EntryPoint, shown: str) -> LocalEmbedder:
     try:
         made: Any = point.load()()
     except ToolcribError:
-        raise  # it says what is missing, and what to do
-    except Exception as error:  # foreign code, which may raise anything
+        raise  # such as MissingExtraError, which already says what to do
+    except Exception as error:  # the code of a plug-in may raise anything
         reason = f"its plug-in {point.value!r} does not load: {type(error).__name__}: {error}"
         raise EmbeddingError(reason[:_MAX_REASON], shown) from error
     if isinstance(made, type) or not isinstance(made, LocalEmbedder):

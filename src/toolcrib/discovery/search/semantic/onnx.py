@@ -1,4 +1,4 @@
-"""Embeddings from an ONNX model on this machine: a folder with `tokenizer.json` and `model.onnx`."""
+"""Embeddings from a local ONNX model: a folder with `tokenizer.json` and `model.onnx`."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 
 from toolcrib.concurrency.loop import in_thread, stop_if_abandoned
 from toolcrib.discovery.search.relevance import RelevanceClassifier, read_judge
-from toolcrib.discovery.search.semantic.folder import CHARACTERS_PER_TOKEN, at_least, key_of, whole
+from toolcrib.discovery.search.semantic.folder import (
+    CHARACTERS_PER_TOKEN,
+    check_at_least,
+    check_folder,
+    content_key,
+)
 from toolcrib.discovery.search.semantic.text import clean
 from toolcrib.discovery.search.semantic.units import unit_vectors
 from toolcrib.errors import EmbeddingError, MissingExtraError
@@ -23,24 +28,24 @@ from toolcrib.errors import EmbeddingError, MissingExtraError
 _FILES = _MODEL, _TOKENIZER = ("model.onnx", "tokenizer.json")
 _INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 _INTEGERS: Mapping[str, type[np.integer[Any]]] = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
-_NOT_A_SENTENCE = "pooler_output"
-"""BERT's answer to another question, which models carry beside their token embeddings."""
+_POOLER_OUTPUT = "pooler_output"
+"""An output of BERT models that was trained for next-sentence prediction, and is no sentence embedding."""
 _SENTENCE_RANK = 2
 _TOKEN_RANK = 3
-_FEWEST_TOKENS = 8
-"""Room for the marks that models put around a text, and some of it."""
+_LEAST_MAX_TOKENS = 8
+"""The least value of `max_tokens`: room for the special tokens around a text, and some text."""
 
 
 class OnnxEmbedder:
-    """Embeds texts with a model of one's own, in this process; nothing is ever fetched.
+    """Embeds texts with an ONNX model in this process; nothing is downloaded.
 
-    The graph takes `input_ids`, and `attention_mask` and `token_type_ids` if it wants them. It gives sentence
-    embeddings, or token embeddings, of which the mean is taken. The extra `semantic` brings what runs it. The
-    model is read at first use, once, whatever the number of threads.
+    The graph must take `input_ids`, and may take `attention_mask` and `token_type_ids`. Its output is either
+    sentence embeddings, or token embeddings, which are averaged. It needs the extra `semantic`. The model is
+    loaded once, at first use.
 
     Raises:
         MissingExtraError: onnxruntime or tokenizers is not installed.
-        EmbeddingError: the folder or a file of it is missing; when it is used, if the model is none of these.
+        EmbeddingError: the folder or a file of it is missing; when it is used, if the model does not fit.
     """
 
     def __init__(
@@ -54,18 +59,18 @@ class OnnxEmbedder:
         """Embed with the model of a folder.
 
         Args:
-            folder: where the model is.
-            max_tokens: how much of a text is read; models have a limit of their own, often 512.
-            threads: how many threads compute one batch; as many as there are cores if not given.
-            batch: how many texts of like length are computed at once. On a processor this hardly saves time,
-                and in most int8 models it makes a text's vector depend on its company.
+            folder: the folder of the model.
+            max_tokens: the maximum number of tokens read of a text; models have a limit too, often 512.
+            threads: the number of threads that compute one batch; by default one for each core.
+            batch: the number of texts of similar length computed at once. On a CPU this hardly saves time,
+                and in most int8 models it makes the vector of a text depend on the others in its batch.
         """
         if not (find_spec("onnxruntime") and find_spec("tokenizers")):
             raise MissingExtraError("an ONNX embedding model", "semantic")
-        self._folder = whole(folder, *_FILES)
+        self._folder = check_folder(folder, *_FILES)
         self._name = repr(str(self._folder))
-        at_least(_FEWEST_TOKENS, self._name, max_tokens=max_tokens)
-        at_least(1, self._name, batch=batch, threads=1 if threads is None else threads)
+        check_at_least(_LEAST_MAX_TOKENS, self._name, max_tokens=max_tokens)
+        check_at_least(1, self._name, batch=batch, threads=1 if threads is None else threads)
         self._max_tokens, self._threads, self._batch = max_tokens, threads, batch
         self._lock = threading.Lock()
         self._model: _Model | None = None
@@ -76,29 +81,29 @@ class OnnxEmbedder:
 
     @property
     def key(self) -> str:
-        """What the vectors are kept under: the content of the files, and the settings that matter."""
+        """The cache key of the vectors: the content of the files, and the settings that change them."""
         with self._lock:
             if self._key is None:
-                # Weights may lie beside the graph, in files that are named after it.
+                # Large models have their weights in separate files, named after the graph.
                 files = [self._folder / _TOKENIZER, *self._folder.glob(f"{_MODEL}*")]
-                self._key = key_of("onnx", files, (self._max_tokens, self._batch))
+                self._key = content_key("onnx", files, (self._max_tokens, self._batch))
             return self._key
 
     @cached_property
     def judge(self) -> RelevanceClassifier | None:
-        """What tells whether a tool does what a question asks, if the folder holds it."""
+        """The relevance classifier in the folder; None if there is none."""
         return read_judge(self._folder)
 
     @property
     def dimensions(self) -> int:
-        """How many numbers a vector has; asking for it reads the model."""
+        """The length of a vector; the first access loads the model."""
         return self._load_once().dimensions
 
     def encode(self, texts: Sequence[str], /) -> NDArray[np.float32]:
         """Return a row of unit length for each text.
 
         Raises:
-            EmbeddingError: the model cannot be read or run, or gives something that is no vector.
+            EmbeddingError: the model cannot be read or run, or returns something else than vectors.
         """
         model = self._load_once()
         tokens = []
@@ -114,7 +119,7 @@ class OnnxEmbedder:
         return rows
 
     async def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:
-        """Return what `encode` would, computed in a worker thread, which stops where the caller gives up."""
+        """Do the same as `encode` in a worker thread, which stops when the caller is cancelled."""
         return await in_thread(self.encode, texts)
 
     def _load_once(self) -> "_Model":
@@ -127,14 +132,14 @@ class OnnxEmbedder:
         onnxruntime, tokenizers = import_module("onnxruntime"), import_module("tokenizers")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._threads or 0
-        options.log_severity_level = 4  # what goes wrong is raised, and need not be printed as well
-        # Threads that spin between texts cost twice the processor time and save none.
+        options.log_severity_level = 4  # errors are raised; onnxruntime would print them as well
+        # Spinning threads take twice the CPU time and are no faster.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        with _as_embedding_error(self._name, f"{_TOKENIZER!r} is no tokenizer"):
+        with _wrap_errors(self._name, f"{_TOKENIZER!r} is no tokenizer"):
             tokenizer = tokenizers.Tokenizer.from_file(str(self._folder / _TOKENIZER))
             tokenizer.no_padding()
             tokenizer.enable_truncation(self._max_tokens)
-        with _as_embedding_error(self._name, f"{_MODEL!r} is no model that can be run"):
+        with _wrap_errors(self._name, f"{_MODEL!r} is no model that can be run"):
             session = onnxruntime.InferenceSession(
                 self._folder / _MODEL, options, providers=["CPUExecutionProvider"]
             )
@@ -147,7 +152,7 @@ class OnnxEmbedder:
             listed = ", ".join(f"{name} {kind}" for name, kind in inputs.items())
             reason = f"the graph must take integer input_ids, attention_mask and token_type_ids, not {listed}"
             raise EmbeddingError(reason, self._name)
-        output = _output({one.name: len(one.shape or ()) for one in session.get_outputs()}, self._name)
+        output = _choose_output({one.name: len(one.shape or ()) for one in session.get_outputs()}, self._name)
         kinds = {name: _INTEGERS[kind] for name, kind in inputs.items()}
         model = _Model(self._name, tokenizer, session, kinds, output)
         model.dimensions = model.run([model.ids("text")]).shape[1]
@@ -156,7 +161,7 @@ class OnnxEmbedder:
 
 @dataclass(slots=True)
 class _Model:
-    """A model that was read."""
+    """A loaded model with its tokenizer."""
 
     name: str
     tokenizer: Any
@@ -167,7 +172,7 @@ class _Model:
 
     def ids(self, text: str) -> list[int]:
         """Return the tokens of a text, at least one."""
-        with _as_embedding_error(self.name, "a text could not be split into tokens"):
+        with _wrap_errors(self.name, "a text could not be split into tokens"):
             return list(self.tokenizer.encode(text).ids) or [0]
 
     def run(self, batch: list[list[int]]) -> NDArray[np.float32]:
@@ -178,7 +183,7 @@ class _Model:
         ids[mask] = np.concatenate(batch)
         whole_input = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         given = {name: whole_input[name].astype(kind) for name, kind in self.inputs.items()}
-        with _as_embedding_error(self.name, "the model could not be run; a smaller max_tokens may help"):
+        with _wrap_errors(self.name, "the model could not be run; a smaller max_tokens may help"):
             rows = np.asarray(self.session.run([self.output], given)[0], np.float32)
         if rows.ndim == _TOKEN_RANK and rows.shape[:2] == mask.shape:
             rows = (rows * mask[:, :, None]).sum(axis=1)
@@ -193,11 +198,11 @@ class _Model:
         return unit_vectors(rows, count=len(batch))
 
 
-def _output(ranks: dict[str, int], name: str) -> str:
-    """Return which output to take: sentence embeddings before token embeddings."""
+def _choose_output(ranks: dict[str, int], name: str) -> str:
+    """Return the name of the output to use: sentence embeddings if there are any, else token embeddings."""
     for rank in (_SENTENCE_RANK, _TOKEN_RANK):
         for output, found in ranks.items():
-            if found == rank and output != _NOT_A_SENTENCE:
+            if found == rank and output != _POOLER_OUTPUT:
                 return output
     listed = ", ".join(f"{output} of rank {rank}" for output, rank in ranks.items())
     reason = f"the graph must give sentence embeddings (rank 2) or token embeddings (rank 3), not {listed}"
@@ -205,8 +210,8 @@ def _output(ranks: dict[str, int], name: str) -> str:
 
 
 @contextmanager
-def _as_embedding_error(name: str, what: str) -> Iterator[None]:
-    """Tell what went wrong inside onnxruntime or tokenizers, whose errors have no base but Exception."""
+def _wrap_errors(name: str, what: str) -> Iterator[None]:
+    """Turn exceptions of onnxruntime and tokenizers, which have no common base, into `EmbeddingError`."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Search by meaning: the tools whose vectors lie nearest to the question's."""
+"""Search by meaning: tools ranked by the cosine of their embeddings to the question's."""
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -19,34 +19,35 @@ from toolcrib.discovery.search.semantic.documents import DocumentVectors, Method
 from toolcrib.discovery.search.semantic.live import LiveVectors
 from toolcrib.discovery.search.semantic.marks import MarkIndex
 from toolcrib.discovery.search.semantic.source import CallerHooks, TextOf, VectorSource
-from toolcrib.discovery.search.semantic.text import MAX_QUERY, clean, document_text, errands
+from toolcrib.discovery.search.semantic.text import MAX_QUERY, clean, document_text, split_errands
 from toolcrib.discovery.search.semantic.vectors import Floats, Precision
 from toolcrib.errors import EmbeddingError
 
 T = TypeVar("T")
 Progress = Callable[[int, int], object]
-"""Called with how many documents of how many have their vectors."""
+"""Called with the number of documents that have vectors, and the number of all documents."""
 
-_MAX_QUERIES = 256
-"""How many questions' vectors are remembered."""
+_MAX_CACHED_QUERIES = 256
+"""The number of questions whose vectors are cached."""
 
 
 class EmbeddingSearcher:
-    """Ranks tools by the cosine of their vectors to the question's.
+    """Ranks tools by the cosine of their embeddings to the question's.
 
-    Where the question names a tag, the category or a mode of a tool, its cosine is raised; that of a
-    deprecated tool is lowered.
+    The cosine of a tool is raised if the question names a tag, the category or a mode of it, and lowered if
+    the tool is deprecated.
 
-    A question that asks for several things has a vector for each of them, beside its own: a tool's score is
-    the mean of its cosine to the whole and of the highest to a part.
+    A question that asks for several things has a vector for each part and one for the whole. The score of a
+    tool is then the mean of its cosine to the whole and its highest cosine to a part.
 
-    An update is only noted. The vectors it asks for are made by the first search after it, or by `prepare`
-    ahead of any; each content hash is embedded once, by whichever thread comes first, and the others wait for
-    it. With a `cache` and an embedder that has a `key`, vectors outlive the process. When the embedder fails,
-    so does the search that needed it, and the next one tries again for what is still missing.
+    An update is only queued. The vectors it needs are computed by the next search, or earlier by `prepare`.
+    Each content is embedded once, by one thread, and the others wait for it. With a `cache` and an embedder
+    that has a `key`, vectors are kept across restarts. If the embedder fails, the search fails too; the next
+    one tries again.
 
-    The synchronous methods call a `LocalEmbedder` in the calling thread, and any other on a private event
-    loop, which `close` ends. The asynchronous ones await it in the caller's event loop and can be cancelled.
+    The synchronous methods call a `LocalEmbedder` in the calling thread, and any other embedder on a private
+    event loop, which `close` ends. The asynchronous ones await the embedder in the caller's event loop and
+    can be cancelled.
     """
 
     score_type: ScoreType = "embedding"
@@ -65,13 +66,13 @@ class EmbeddingSearcher:
         """Search with an embedder.
 
         Args:
-            embedder: makes vectors of texts.
-            cache: keeps vectors by content hash; a `Store` does.
-            batch: how many texts the embedder is given at once, 1,000 at most.
-            dtype: how the numbers of a vector are kept.
-            exact_limit: above so many tools `prepare` builds a graph of neighbours, if usearch is installed.
-            text: the text of a tool that is embedded; vectors of it are cached if it has a `key`.
-            calibration: the cosine of a tool that is as likely to fit as not, and how steeply that changes.
+            embedder: the embedding model.
+            cache: a persistent cache of vectors by content hash, such as a `Store`.
+            batch: the number of texts embedded at once, at most 1,000.
+            dtype: the type of the stored numbers.
+            exact_limit: above this many tools `prepare` builds a neighbour graph, if usearch is installed.
+            text: returns the text of a tool that is embedded; its vectors are cached if it has a `key`.
+            calibration: the cosine at which a tool is as likely to fit as not, and the slope of the log-odds.
         """
         if not callable(getattr(embedder, "embed", None)):
             raise EmbeddingError(f"{type(embedder).__name__} has no method `async embed(texts)`")
@@ -83,41 +84,41 @@ class EmbeddingSearcher:
         self._midpoint, self._slope = calibration
         self._loop = LoopThread()
         self._hooks = CallerHooks(self._encode or self._embed_in_loop)
-        """How the synchronous methods wait."""
-        self._queries: LruCache[str, Floats] = LruCache(_MAX_QUERIES)
-        """The vectors of the latest questions."""
+        """The hooks of the synchronous methods."""
+        self._queries: LruCache[str, Floats] = LruCache(_MAX_CACHED_QUERIES)
+        """The vectors of recent questions."""
 
     @property
     def judge(self) -> RelevanceClassifier | None:
-        """What tells whether a tool does what is asked, where the embedder brings it."""
+        """The relevance classifier of the embedder; None if it has none."""
         judge = getattr(self._embedder, "judge", None)
         return judge if isinstance(judge, RelevanceClassifier) else None
 
     @property
     def pending(self) -> int:
-        """How many tools have changed, and wait for `prepare` or for the next search."""
+        """The number of changed tools whose vectors `prepare` or the next search will compute."""
         return self._live.pending
 
     @property
     def method(self) -> Method:
-        """How a search among all tools goes about it: by looking at each, or by a graph of neighbours."""
+        """The method of a search among all tools: comparing each, or a neighbour graph."""
         return self._live.method
 
     def update(self, added: Sequence[Indexed], removed: Sequence[str]) -> None:
-        """Forget the removed ids and learn the added tools; an id known already is replaced."""
-        self._marks.note(added, removed)  # first, so that no vector is seen without them
+        """Remove ids and add tools; a tool whose id is already there is replaced."""
+        self._marks.queue(added, removed)  # first, so that no search sees a vector without its topics
         self.update_vectors(added, removed)
 
     def update_vectors(self, added: Sequence[Indexed], removed: Sequence[str]) -> None:
-        """Do what `update` does, without topics: for a caller that asks for cosines alone."""
-        self._live.note(added, removed)
+        """Do the same as `update`, without topics, for a caller that needs cosines alone."""
+        self._live.queue(added, removed)
 
     def prepare(self, progress: Progress | None = None) -> None:
-        """Make the vectors that are missing, and build the graph of neighbours where there should be one."""
+        """Compute the missing vectors, and build the neighbour graph if there are enough tools for one."""
         self._prepare(self._hooks if progress is None else replace(self._hooks, report=progress))
 
     async def aprepare(self, progress: Progress | None = None) -> None:
-        """Do what `prepare` does, while the event loop goes on; `progress` is called in it."""
+        """Do the same as `prepare` without blocking the event loop; `progress` is called in the loop."""
         await _in_thread(self._prepare, self._hooks_for_async(progress))
 
     def search(
@@ -128,10 +129,10 @@ class EmbeddingSearcher:
         among: AbstractSet[str] | None = None,
         exclude: AbstractSet[str] = frozenset(),
     ) -> Ranking:
-        """Return the tools nearest to a query, among these ids where given, without the excluded ones.
+        """Return the tools nearest to a query: only ids in `among`, if given, and none in `exclude`.
 
         Raises:
-            EmbeddingError: the embedder gave something that is no vector.
+            EmbeddingError: the embedder failed.
         """
         return self._search(self._hooks, query, limit, among, exclude)
 
@@ -143,17 +144,18 @@ class EmbeddingSearcher:
         among: AbstractSet[str] | None = None,
         exclude: AbstractSet[str] = frozenset(),
     ) -> Ranking:
-        """Do what `search` does, while the event loop goes on."""
+        """Do the same as `search` without blocking the event loop."""
         return await _in_thread(self._search, self._hooks_for_async(), query, limit, among, exclude)
 
     async def awarm(self, query: str) -> None:
-        """Embed a query and what else is missing, so that the synchronous methods need not wait for it."""
+        """Embed a query and the changed tools ahead, so that the synchronous methods need not wait."""
         await _in_thread(self.embed_query, query, self._hooks_for_async())
 
     def embed_query(self, query: str, hooks: CallerHooks | None = None) -> Floats | None:
-        """Return the vectors of a query, once the vectors of the tools show every update before the call.
+        """Embed a query, and apply all updates that were queued before the call.
 
-        They are a row, or several: see `VectorTable.cosines`. None if nothing is asked or known.
+        Return one row, or several for a query in parts (see `VectorTable.cosines`); None if the query is
+        blank or there are no tools.
         """
         hooks = hooks or self._hooks
         key = query[:MAX_QUERY]
@@ -162,23 +164,23 @@ class EmbeddingSearcher:
             text = clean(query, MAX_QUERY)
             if not text or not self._live:
                 return None
-            vectors = self._source.vectors(hooks, [text, *errands(text)])
+            vectors = self._source.embed(hooks, [text, *split_errands(text)])
             vector = vectors if len(vectors) > 1 and vectors.any(axis=1).all() else vectors[0]
             self._queries.put(key, vector)
-        self._live.settle(hooks)
+        self._live.apply_updates(hooks)
         return vector if vector.any() else None
 
-    def consult(self, question: Callable[[DocumentVectors], T]) -> T | None:
-        """Return what a function makes of the tools' vectors, as of the last update; None without tools.
+    def read_vectors(self, question: Callable[[DocumentVectors], T]) -> T | None:
+        """Return the result of a function on the current vectors of the tools; None without tools.
 
-        The vectors do not change while the function runs. A caller that has embedded its query before waits
-        only for the updates that came between.
+        The vectors do not change while the function runs. A caller that has just embedded its query
+        waits only for updates that were queued in between.
         """
-        self._live.settle(self._hooks)
+        self._live.apply_updates(self._hooks)
         return self._live.read(question)
 
     def cosines(self, query: str, ids: Iterable[str]) -> Floats:
-        """Return the cosine of a query to each of these tools, and 0 for one that is unknown."""
+        """Return the cosine of a query to each tool; 0 for an unknown one."""
         wanted, vector = list(ids), self.embed_query(query)
         if vector is None:
             return np.zeros(len(wanted), np.float32)
@@ -186,21 +188,21 @@ class EmbeddingSearcher:
         return np.zeros(len(wanted), np.float32) if found is None else found
 
     def confidence(self, cosine: float) -> float:
-        """Return how likely a tool with this cosine is to fit, in [0, 1]."""
-        return confidence_by_meaning(self.exponent(cosine))
+        """Return the confidence of a tool with this cosine, in [0, 1]."""
+        return confidence_by_meaning(self.log_odds(cosine))
 
-    def exponent(self, cosine: float) -> float:
-        """Return the logarithm of the odds that a tool with this cosine fits."""
+    def log_odds(self, cosine: float) -> float:
+        """Return the log-odds that a tool with this cosine fits."""
         return self._slope * (cosine - self._midpoint)
 
     def close(self) -> None:
-        """End the private event loop, if it runs; the searcher can still be used."""
+        """Stop the private event loop; the searcher can still be used and starts another if it needs one."""
         loop, self._loop = self._loop, LoopThread()
         loop.close()
 
     def _prepare(self, hooks: CallerHooks) -> None:
-        self._live.settle(hooks)
-        self._live.link(hooks)
+        self._live.apply_updates(hooks)
+        self._live.link_graph(hooks)
 
     def _search(
         self,
@@ -212,21 +214,20 @@ class EmbeddingSearcher:
     ) -> Ranking:
         if limit <= 0 or (among is not None and not among):
             return Ranking()
-
-        self._marks.settle()  # not while vectors are being read, since it may take long
+        self._marks.apply_updates()  # before the lock of the vectors is taken, since it may take long
         vector = self.embed_query(query, hooks)
         if vector is None:
             return Ranking()
 
         def rank(documents: DocumentVectors) -> Ranking:
-            marked = self._marks.marked(query)
-            # Lowering some lets as many others move up.
+            marked = self._marks.find_marked(query)
+            # Lowering n deprecated tools can move n others into the first `limit`.
             count = limit + len(marked.deprecated)
-            near = documents.near(vector, count, among, exclude)
+            near = documents.nearest(vector, count, among, exclude)
             cosines = dict(near.found)
             for ids in marked.groups.values():
                 inside = ids if among is None else ids & among
-                cosines |= documents.near(vector, count, inside, exclude).found
+                cosines |= documents.nearest(vector, count, inside, exclude).found
             adjusted = sorted((-marked.adjust(name, cosine), name) for name, cosine in cosines.items())
             hits = [Hit(name, -score, self.confidence(-score)) for score, name in adjusted[:limit]]
             return Ranking(hits, near.total)
@@ -234,7 +235,7 @@ class EmbeddingSearcher:
         return self._live.read(rank) or Ranking()
 
     def _hooks_for_async(self, progress: Progress | None = None) -> CallerHooks:
-        """Return how a thread waits that works for an asynchronous caller."""
+        """Return the hooks of a worker thread that works for an asynchronous caller."""
         embed = self._encode or partial(_embed_in_caller_loop, self._embedder)
         if progress is None:
             return CallerHooks(embed, from_thread.check_cancelled)
@@ -253,9 +254,9 @@ def _embed_in_caller_loop(embedder: Embedder, texts: Sequence[str]) -> Any:
     try:
         return from_thread.run(embedder.embed, texts)
     finally:
-        from_thread.check_cancelled()  # says it in the way that the event loop understands
+        from_thread.check_cancelled()  # raises the cancellation in the form that the event loop expects
 
 
 async def _in_thread(function: Callable[..., T], *args: Any) -> T:
-    """Return what a function returns that may have to wait, without using up the threads that all share."""
+    """Run a blocking function in a thread outside anyio's shared limit, since it may wait for long."""
     return await to_thread.run_sync(partial(function, *args), limiter=CapacityLimiter(1))

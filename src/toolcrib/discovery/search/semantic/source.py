@@ -1,4 +1,4 @@
-"""The vectors of documents: some from a cache, the others from an embedder, a batch at a time."""
+"""Source of document vectors: from a persistent cache, or else from the embedder in batches."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,27 +19,27 @@ T = TypeVar("T")
 TextOf = Callable[[Indexed], str]
 
 MAX_BATCH = 1_000
-"""How many texts an embedder is given at once, at most, and how many are in memory at a time."""
+"""The maximum number of texts embedded at once, and held in memory at a time."""
 _MAX_TEXT = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class CallerHooks:
-    """How the caller at hand waits."""
+    """Callbacks by which synchronous code works for either a synchronous or an asynchronous caller."""
 
     embed: Callable[[Sequence[str]], Any]
-    """Ask the embedder, and wait for it."""
+    """Calls the embedder, and waits for the result."""
     check: Callable[[], None] = lambda: None
-    """Raise if the caller has given up."""
+    """Raises if the caller was cancelled."""
     report: Callable[[int, int], object] = lambda _done, _total: None
-    """Say how many documents of how many have vectors."""
+    """Reports progress: the number of documents with vectors, and of all."""
 
 
 class VectorSource:
-    """Makes vectors of documents and of questions; one thread at a time may `fetch`.
+    """Computes vectors of documents and questions; only one thread at a time may call `fetch`.
 
-    Vectors are cached under the embedder's `key` and the text's; where either has none, they are not. Both
-    are asked for at first use, because an embedder may have to read its model to tell.
+    Vectors are cached under the keys of the embedder and of the text; if either has none, they are not
+    cached. The keys are read at first use, because an embedder may have to load its model for it.
     """
 
     def __init__(
@@ -52,25 +52,25 @@ class VectorSource:
         self._made: dict[str, bytes] = {}
         self._lock = threading.Lock()
         self.dimensions: int | None = None
-        """How many numbers a vector has, once that is known."""
+        """The length of a vector; None until it is known."""
 
     @property
     def leading(self) -> int | None:
-        """How many of the first numbers of a vector tell most of it, if the embedder knows."""
+        """The number of leading dimensions that have most of a vector's length, if the embedder says so."""
         count = getattr(self._embedder, "leading", None)
         return count if isinstance(count, int) and 0 < count < (self.dimensions or 0) else None
 
-    def vectors(self, hooks: CallerHooks, texts: Sequence[str]) -> Floats:
-        """Return the vectors of texts, each of the length one or of zeros.
+    def embed(self, hooks: CallerHooks, texts: Sequence[str]) -> Floats:
+        """Return the unit vectors of texts; zeros for a text that the embedder cannot read.
 
         Raises:
-            EmbeddingError: the embedder gave something else.
+            EmbeddingError: the embedder failed, or returned something else than vectors.
         """
         try:
             output = hooks.embed(texts)
         except ToolcribError:
             raise
-        except Exception as error:  # anybody's code
+        except Exception as error:  # an embedder of the program may raise anything
             raise EmbeddingError(f"the embedder raised {type(error).__name__}: {error}") from error
         with self._lock:
             found = unit_vectors(output, count=len(texts), dimensions=self.dimensions)
@@ -78,73 +78,78 @@ class VectorSource:
         return found
 
     def fetch(self, hooks: CallerHooks, documents: Mapping[str, Indexed]) -> Mapping[str, bytes]:
-        """Return the vectors of documents as bytes; both are keyed by content hash.
+        """Return the vectors of documents as bytes; both mappings are keyed by content hash.
 
-        What was made stays until `forget`, so that a caller who gave up loses nothing.
+        Finished vectors are kept until `clear`, so that a caller that was cancelled can go on later.
         """
-        if documents and self._kind is not None and self.dimensions is None:
+        if documents and self._cache_kind is not None and self.dimensions is None:
             self._learn_dimensions(hooks)
         done = 0
         for hashes in batched(sorted(documents), MAX_BATCH):
             hooks.check()
-            self._restore([one for one in hashes if one not in self._made])
+            self._load_cached([one for one in hashes if one not in self._made])
             missing = {one: documents[one] for one in hashes if one not in self._made}
             hooks.report(done + len(hashes) - len(missing), len(documents))
-            for count in self._make(hooks, missing):
+            for count in self._embed_missing(hooks, missing):
                 hooks.report(done + len(hashes) - len(missing) + count, len(documents))
             done += len(hashes)
         return self._made
 
-    def forget(self) -> None:
-        """Let go of the vectors that were made."""
+    def clear(self) -> None:
+        """Drop the computed vectors."""
         self._made = {}
 
     @cached_property
-    def _kind(self) -> str | None:
-        """What vectors are cached as, or nothing if they are not."""
+    def _cache_kind(self) -> str | None:
+        """The kind under which vectors are cached; None if they are not."""
         keys = (getattr(self._embedder, "key", None), getattr(self._text, "key", None))
         return None if self._cache is None or None in keys else "/".join(("vectors", *map(str, keys)))
 
     def _learn_dimensions(self, hooks: CallerHooks) -> None:
-        """Find out how long cached vectors must be; an embedder that does not say is given a word."""
+        """Learn the length of vectors, by which cached ones are checked; embed a word if need be."""
         dimensions = getattr(self._embedder, "dimensions", None)
         if isinstance(dimensions, int):
             self.dimensions = dimensions
         else:
-            self.vectors(hooks, ["tool"])
+            self.embed(hooks, ["tool"])
 
-    def _restore(self, hashes: Sequence[str]) -> None:
-        """Take what the cache has, as far as it can be a vector of this embedder."""
-        if self._cache is not None and self._kind is not None and self.dimensions is not None and hashes:
-            found = self._cache.derived(self._kind, hashes)
+    def _load_cached(self, hashes: Sequence[str]) -> None:
+        """Load cached vectors; values that cannot be vectors of this embedder are ignored."""
+        if (
+            self._cache is not None
+            and self._cache_kind is not None
+            and self.dimensions is not None
+            and hashes
+        ):
+            found = self._cache.derived(self._cache_kind, hashes)
             size = self.dimensions
             self._made |= {key: blob for key, blob in found.items() if is_vector(blob, size)}
 
-    def _make(self, hooks: CallerHooks, documents: Mapping[str, Indexed]) -> Iterator[int]:
-        """Embed documents, and yield how many are done after each batch."""
+    def _embed_missing(self, hooks: CallerHooks, documents: Mapping[str, Indexed]) -> Iterator[int]:
+        """Embed documents; yield the number of finished ones after each batch."""
         texts = {key: clean(self._text(one), _MAX_TEXT) for key, one in documents.items()}
-        # Texts of like length waste no padding; the hash makes the batches, and so the vectors, the same
-        # in whatever order the documents came.
+        # Texts of similar length waste no padding. Sorting by hash too makes the batches, and so the vectors,
+        # independent of the order of registration.
         ordered = sorted(texts, key=lambda key: (len(texts[key]), key))
         for done, hashes in enumerate(batched(ordered, self._batch)):
             hooks.check()
-            vectors = self.vectors(hooks, [texts[key] for key in hashes])
+            vectors = self.embed(hooks, [texts[key] for key in hashes])
             vectors = self._add_topics(hooks, vectors, [documents[key] for key in hashes])
             made = dict(zip(hashes, to_bytes(vectors), strict=True))
-            self._made |= made  # before they are cached: a full disk must not cost them
-            if self._cache is not None and self._kind is not None:
+            self._made |= made  # before they are cached, so that a full disk does not lose them
+            if self._cache is not None and self._cache_kind is not None:
                 kept = [hashes[row] for row in np.flatnonzero(vectors.any(axis=1)).tolist()]
-                self._cache.save_derived(self._kind, {key: made[key] for key in kept})
+                self._cache.save_derived(self._cache_kind, {key: made[key] for key in kept})
             yield done * self._batch + len(hashes)
 
     def _add_topics(self, hooks: CallerHooks, vectors: Floats, documents: Sequence[Indexed]) -> Floats:
-        """Return vectors with those of the topics that the documents are filed under added."""
+        """Add the weighted vectors of the documents' topics to their vectors."""
         topics_of = getattr(self._text, "topics", None)
         filed = [topics_of(one) for one in documents] if topics_of else []
         texts = list(dict.fromkeys(text for text, weight in filed if text and weight))
         if not texts:
             return vectors
-        rows = dict(zip(texts, self.vectors(hooks, texts), strict=True))
+        rows = dict(zip(texts, self.embed(hooks, texts), strict=True))
         added = [rows[text] * weight if text in rows else np.zeros_like(vectors[0]) for text, weight in filed]
         return unit_vectors(vectors + np.array(added), count=len(vectors), dimensions=self.dimensions)
 

@@ -1,4 +1,4 @@
-"""Embeddings from a table: one int8 vector for each token, added up; it needs numpy and nothing else."""
+"""Static embeddings: a table with one int8 vector for each token; a text is the sum. Needs only numpy."""
 
 import os
 import threading
@@ -14,17 +14,25 @@ from numpy.typing import ArrayLike, NDArray
 
 from toolcrib.concurrency.loop import in_thread, stop_if_abandoned
 from toolcrib.discovery.search.relevance import RelevanceClassifier, read_judge
-from toolcrib.discovery.search.semantic.folder import CHARACTERS_PER_TOKEN, at_least, key_of, whole
+from toolcrib.discovery.search.semantic.folder import (
+    CHARACTERS_PER_TOKEN,
+    check_at_least,
+    check_folder,
+    content_key,
+)
 from toolcrib.discovery.search.semantic.units import unit_vectors
 from toolcrib.discovery.search.semantic.wordpiece import WordPiece
 from toolcrib.errors import EmbeddingError
 
 _VOCABULARY, _TABLE, _SCALES = _FILES = ("vocab.txt", "table.npy", "scales.npy")
-_LARGEST = 127
-_MOST = 0.4
-"""What a quarter of the numbers holds of the rows, where sums of them have more than half of it there."""
-_SAMPLE = 16
-"""One row in so many is looked at for what the whole table is like."""
+_MAX_INT8 = 127
+_MIN_LEADING_SHARE = 0.4
+"""The share of the squared length in the first quarter of the rows from which on `leading` is used.
+
+At this share in the rows, sums of rows have more than half of theirs in that quarter.
+"""
+_SAMPLE_STEP = 16
+"""`leading` is decided by every n-th row of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +43,20 @@ class _Model:
 
 
 class StaticEmbedder:
-    """Embeds a text as the direction of the sum of its tokens' vectors.
+    """Embeds a text as the normalised sum of the vectors of its tokens.
 
-    The folder holds `vocab.txt`, a wordpiece on each line, `table.npy`, an int8 row for each, and
-    `scales.npy`, what each row is multiplied with; the weight of a token is part of its scale. Files are read
-    at first use. A text without any known token becomes zeros.
+    The folder has `vocab.txt`, a wordpiece on each line, `table.npy`, an int8 row for each, and `scales.npy`,
+    the factor of each row, which includes the weight of the token. Files are read at first use. A text
+    without any known token becomes zeros.
 
     Raises:
-        EmbeddingError: the folder or a file of it is missing; when it is used, if they do not fit.
+        EmbeddingError: the folder or a file of it is missing; when it is used, if the files do not match.
     """
 
     def __init__(self, folder: str | PathLike[str], *, max_tokens: int = 512) -> None:
-        """Embed with the table of a folder, the first `max_tokens` tokens of each text."""
-        self._folder = whole(folder, *_FILES)
-        at_least(1, self._name, max_tokens=max_tokens)
+        """Embed the first `max_tokens` tokens of each text with the table of a folder."""
+        self._folder = check_folder(folder, *_FILES)
+        check_at_least(1, self._name, max_tokens=max_tokens)
         self._max_tokens = max_tokens
         self._lock = threading.Lock()
         self._model: _Model | None = None
@@ -59,30 +67,30 @@ class StaticEmbedder:
 
     @property
     def key(self) -> str:
-        """What the vectors are kept under: the content of the files, and the settings."""
+        """The cache key of the vectors: the content of the files, and the settings."""
         with self._lock:
             if self._key is None:
-                self._key = key_of("static", [self._folder / name for name in _FILES], self._max_tokens)
+                self._key = content_key("static", [self._folder / name for name in _FILES], self._max_tokens)
             return self._key
 
     @cached_property
     def judge(self) -> RelevanceClassifier | None:
-        """What tells whether a tool does what a question asks, if the folder holds it."""
+        """The relevance classifier in the folder; None if there is none."""
         return read_judge(self._folder)
 
     @property
     def dimensions(self) -> int:
-        """How many numbers a vector has."""
+        """The length of a vector."""
         return int(self._load_once().table.shape[1])
 
     @cached_property
     def leading(self) -> int | None:
-        """How many of the first numbers of a vector tell most of it: a quarter, where that holds most."""
+        """A quarter of the dimensions, if these have most of a vector's length; else None."""
         model = self._load_once()
-        some = model.table[::_SAMPLE].astype(np.float32) * model.scales[::_SAMPLE, None]
+        some = model.table[::_SAMPLE_STEP].astype(np.float32) * model.scales[::_SAMPLE_STEP, None]
         quarter = self.dimensions // 4
         share = float((some[:, :quarter] ** 2).sum() / max(float((some**2).sum()), 1e-12))
-        return quarter if quarter and share >= _MOST else None
+        return quarter if quarter and share >= _MIN_LEADING_SHARE else None
 
     def encode(self, texts: Sequence[str], /) -> NDArray[np.float32]:
         """Return a row of unit length for each text."""
@@ -95,20 +103,20 @@ class StaticEmbedder:
         return unit_vectors(rows, count=len(rows), dimensions=self.dimensions)
 
     async def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:
-        """Return what `encode` would, computed in a worker thread, which stops where the caller gives up."""
+        """Do the same as `encode` in a worker thread, which stops when the caller is cancelled."""
         return await in_thread(self.encode, texts)
 
     @classmethod
     def save(
         cls, folder: str | PathLike[str], vocabulary: Sequence[str], vectors: ArrayLike
     ) -> "StaticEmbedder":
-        """Write a vector for each wordpiece into a folder, rounded to int8, and return the embedder of it.
+        """Write a vector for each wordpiece into a folder, rounded to int8, and return its embedder.
 
-        A folder that holds a table already gets this one in its place, file by file.
+        The files of a table that is already in the folder are replaced.
 
         Raises:
-            EmbeddingError: there are not as many vectors as pieces, a number is not finite, or a piece is not
-                one word or occurs twice.
+            EmbeddingError: the numbers of vectors and pieces differ, a number is not finite, or a piece is
+                not one word or occurs twice.
         """
         rows = np.asarray(vectors, np.float32)
         name = repr(str(folder))
@@ -119,13 +127,13 @@ class StaticEmbedder:
             raise EmbeddingError("every number of a vector must be finite", name)
         if len(set(vocabulary)) < len(vocabulary) or any(piece.split() != [piece] for piece in vocabulary):
             raise EmbeddingError("every piece must be one word, and occur once", name)
-        scales = np.abs(rows).max(axis=1) / _LARGEST
+        scales = np.abs(rows).max(axis=1) / _MAX_INT8
         table = np.rint(np.divide(rows, scales[:, None], out=np.zeros_like(rows), where=scales[:, None] > 0))
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        _write(path / _VOCABULARY, "".join(f"{piece}\n" for piece in vocabulary).encode())
-        _write(path / _TABLE, table.astype(np.int8))
-        _write(path / _SCALES, scales.astype(np.float32))
+        _write_atomically(path / _VOCABULARY, "".join(f"{piece}\n" for piece in vocabulary).encode())
+        _write_atomically(path / _TABLE, table.astype(np.int8))
+        _write_atomically(path / _SCALES, scales.astype(np.float32))
         return cls(path)
 
     @property
@@ -141,7 +149,7 @@ class StaticEmbedder:
     def _load(self) -> _Model:
         try:
             lines = (self._folder / _VOCABULARY).read_bytes().decode().split("\n")
-            # A view of the plain kind: rows of a memory map are maps themselves, and slower to make.
+            # A plain array view of the memory map: indexing a `memmap` makes objects that are slower.
             table = np.load(self._folder / _TABLE, mmap_mode="r", allow_pickle=False).view(np.ndarray)
             scales = np.load(self._folder / _SCALES, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
@@ -165,8 +173,8 @@ class StaticEmbedder:
         raise EmbeddingError(reason, self._name)
 
 
-def _write(path: Path, content: bytes | NDArray[Any]) -> None:
-    """Put a file in its place at once, so that a reader who has mapped the old one keeps it whole."""
+def _write_atomically(path: Path, content: bytes | NDArray[Any]) -> None:
+    """Replace a file atomically, so that a process that has mapped the old one keeps it unchanged."""
     scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with scratch.open("wb") as file:
         if isinstance(content, bytes):

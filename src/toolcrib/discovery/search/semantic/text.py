@@ -1,4 +1,4 @@
-"""The texts that are embedded for a tool and for a query."""
+"""Texts to embed: the text of a tool, and the parts of a query."""
 
 import re
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from toolcrib.discovery.search.text.terms import STOP_WORDS
 from toolcrib.discovery.search.text.words import clauses, split_identifier
 
 MAX_QUERY = 8_000
-"""How many characters of a question are embedded; no model reads as many."""
+"""The maximum number of characters embedded of a question; no model reads more."""
 _MIN_ERRANDS = 3
 _MAX_ERRANDS = 12
 _FEWEST_WORDS = 3
-_TOPICS = 2.0
-"""The weight of topics, divided by the fourth power of how many words the description has."""
-_PARTS = re.compile(r"[^-_.,;:!?/\s]+")
+_TOPIC_WEIGHT = 2.0
+"""The weight of topics for a description of one word; divided by the fourth power of its word count."""
+_TOPIC_WORD = re.compile(r"[^-_.,;:!?/\s]+")
 """The words of a tag, a category or a kind of content: `issue-tracking`, `image/png`."""
 
 
 def clean(text: str, limit: int) -> str:
-    r"""Return as much of a text as any tokenizer can read, on one line.
+    r"""Return a text on one line, cut, and without characters that tokenizers cannot read.
 
     >>> clean(" a\x00b \ud83d c\n", 80).encode("ascii", "backslashreplace")
     b'a b \\ufffd c'
@@ -30,12 +30,12 @@ def clean(text: str, limit: int) -> str:
     return " ".join(whole.replace("\x00", " ").split())
 
 
-def errands(question: str) -> list[str]:
-    """Return the parts of a question that asks for so many things that one vector cannot stand for them.
+def split_errands(question: str) -> list[str]:
+    """Split a question that asks for three or more things, which one vector cannot represent.
 
-    >>> errands("Book a flight to Oslo, find a hotel near the station, and then tell Ann about it.")
+    >>> split_errands("Book a flight to Oslo, find a hotel near the station, and then tell Ann about it.")
     ['Book a flight to Oslo', 'find a hotel near the station', 'tell Ann about it']
-    >>> errands("Book a flight to Oslo, please")
+    >>> split_errands("Book a flight to Oslo, please")
     []
     """
     parts = [part for part in clauses(question) if len(part.split()) >= _FEWEST_WORDS]
@@ -44,21 +44,21 @@ def errands(question: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
-    """Writes a tool as `namespace name: description`, with its parameters and questions that it answers.
+    """Writes a tool as `namespace name: description`, followed by its parameters and example questions.
 
-    What stands behind the description keeps its place, up to half of the text, when that is long.
+    A long description is cut, so that up to half of the text is left to what follows it.
     """
 
     limit: int = 1_500
-    """How many characters the text has at most."""
+    """The maximum length of the text, in characters."""
     parameters: bool = True
     """Whether the names of the parameters are included."""
     examples: int = 3
-    """How many questions that the tool answers are included."""
+    """The maximum number of example questions."""
 
     @property
     def key(self) -> str:
-        """What vectors of such texts are kept under: another key, another text."""
+        """The cache key of vectors of such texts; the number must be increased when the text changes."""
         return f"text-3-{self.limit}-{int(self.parameters)}-{self.examples}"
 
     def __call__(self, indexed: Indexed) -> str:
@@ -71,24 +71,25 @@ class DocumentText:
         return (text[:room].rstrip(": ") + tail)[: self.limit]
 
     def topics(self, indexed: Indexed) -> tuple[str, float]:
-        """Return what a tool is filed under, and what its vector weighs beside that of the text.
+        """Return the topics of a tool as text, and the weight of their vector relative to that of the text.
 
-        That is the words of tags, category and modes which the text does not have. They name a field of work
-        rather than an action, and many tools share them: the more the description says, the less they weigh.
+        The topics are the words of tags, category and modes that the description does not have. They name a
+        field of work rather than an action, and many tools share them, so their weight falls quickly with the
+        length of the description.
         """
         tool = indexed.tool
         if not (tool.tags or tool.meta or tool.model_extra):
             return "", 0.0
         document = document_of(tool)
-        described = {word.lower() for word in _PARTS.findall(document.description)}
+        described = {word.lower() for word in _TOPIC_WORD.findall(document.description)}
         known = described | {word.lower() for word in split_identifier(document.name)}
         filed = (*document.tags, document.category or "", *document.modes)
-        words = dict.fromkeys(word.lower() for topic in filed for word in _PARTS.findall(topic))
-        weight = _TOPICS / max(len(described - STOP_WORDS), 1) ** 4
+        words = dict.fromkeys(word.lower() for topic in filed for word in _TOPIC_WORD.findall(topic))
+        weight = _TOPIC_WEIGHT / max(len(described - STOP_WORDS), 1) ** 4
         return " ".join(word for word in words if word not in known), weight
 
     def _tail(self, document: Document) -> str:
-        """Return the rest of a tool's text: each part after a full stop."""
+        """Return the text after the description: summary, parameters and examples, each after a full stop."""
         parts = [document.summary if document.description else ""]
         if self.parameters and document.parameters:
             names = ", ".join(_split_names(clean(name, 100)) for name in document.parameters)
@@ -98,12 +99,9 @@ class DocumentText:
 
 
 document_text = DocumentText()
-"""The text of a tool that embedders get by default."""
+"""The default text of a tool."""
 
 
 def _split_names(identifiers: str) -> str:
-    """Return identifiers as words.
-
-    A name that has none is left as it is.
-    """
+    """Split identifiers into words; a name without words is kept."""
     return " ".join(" ".join(split_identifier(name)) or name for name in identifiers.split())

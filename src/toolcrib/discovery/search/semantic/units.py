@@ -1,4 +1,4 @@
-"""Vectors of an embedder, checked, normalised to unit length, and as bytes."""
+"""Vectors of an embedder: validation, normalisation to unit length, and serialization."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,24 +10,24 @@ from toolcrib.discovery.search.semantic.vectors import Floats
 from toolcrib.errors import EmbeddingError
 
 MAX_DIMENSIONS = 16_384
-"""How many numbers a vector may have."""
+"""The maximum length of a vector."""
 _HALF = np.dtype("<f2")
 _TOLERANCE = 0.01
-"""How far the length of a vector may be from one after it was kept as bytes."""
+"""How much the length of a vector may differ from 1 after rounding to half precision."""
 
 
 def unit_vectors(output: object, *, count: int, dimensions: int | None = None) -> Floats:
-    """Return the vectors that an embedder gave for `count` texts, each of the length one.
+    """Check the vectors that an embedder returned for `count` texts, and normalise them to unit length.
 
-    A row with something in it that is no number, or with zeros alone, says nothing and becomes zeros.
+    A row with NaN or infinity, or of zeros, becomes zeros.
 
     >>> unit_vectors([[3, 4], [0, 0], [1, float("nan")]], count=3).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0], [0.0, 0.0]]
 
     Raises:
-        EmbeddingError: the output is not an array of that many rows, of as many numbers as before.
+        EmbeddingError: the output is not an array of `count` rows with the expected number of dimensions.
     """
-    rows = _array(output)
+    rows = _to_array(output)
     if rows.ndim != 2 or len(rows) != count or not 0 < rows.shape[1] <= MAX_DIMENSIONS:  # noqa: PLR2004 - a matrix
         raise EmbeddingError(
             f"for {count} texts it gave an array of shape {rows.shape};"
@@ -35,6 +35,7 @@ def unit_vectors(output: object, *, count: int, dimensions: int | None = None) -
         )
     if dimensions is not None and rows.shape[1] != dimensions:
         raise EmbeddingError(f"it gave vectors of {rows.shape[1]} dimensions where it has {dimensions}")
+    # Divided by the largest number first, so that the squares in the norm cannot overflow.
     largest = np.abs(rows).max(axis=1, keepdims=True)
     sound = np.isfinite(largest) & (largest > 0)
     rows = np.divide(rows, largest, out=np.zeros_like(rows), where=sound)
@@ -44,12 +45,12 @@ def unit_vectors(output: object, *, count: int, dimensions: int | None = None) -
 
 
 def to_bytes(vectors: Floats) -> list[bytes]:
-    """Return each vector as bytes: two for each dimension, the same on every machine."""
+    """Serialize vectors in half precision, two bytes for each dimension, the same on every machine."""
     return [row.tobytes() for row in vectors.astype(_HALF)]
 
 
 def is_vector(blob: object, dimensions: int) -> bool:
-    """Return whether bytes are those of a vector of so many dimensions."""
+    """Return whether bytes are a serialized unit vector with this number of dimensions."""
     if not isinstance(blob, bytes) or len(blob) != dimensions * _HALF.itemsize:
         return False
     with np.errstate(all="ignore"):
@@ -58,11 +59,11 @@ def is_vector(blob: object, dimensions: int) -> bool:
 
 
 def from_bytes(blobs: Sequence[bytes], dimensions: int) -> Floats:
-    """Return the vectors that `to_bytes` made bytes of."""
+    """Deserialize vectors that `to_bytes` serialized."""
     return np.frombuffer(b"".join(blobs), _HALF).reshape(len(blobs), dimensions).astype(np.float32)
 
 
-def _array(output: object) -> NDArray[Any]:
+def _to_array(output: object) -> NDArray[Any]:
     try:
         with np.errstate(all="ignore"):
             return np.asarray(output, np.float64)

@@ -1,14 +1,18 @@
-"""A table of many vectors in few bytes, and the cosine of a query to each of them.
+"""Table of quantised vectors, and cosines of a query to each of them that are exact to the last bit.
 
-A vector is kept as whole numbers: its direction is what a cosine asks for, and the length of the row is
-divided out. A query is made of whole numbers too, small enough that every sum that a product of the two goes
-through stays below 2**24, which float32 counts exactly. So a cosine is the same to the last bit wherever its
-row stands, in whatever block, on however many cores and with whatever linear algebra library: equal vectors
-score equal, and the order in which they came cannot show.
+A vector is stored as whole numbers (int8 by default); a cosine needs only its direction, and the length of
+the row is divided out. The query is rounded to whole numbers too, small enough that every partial sum of a
+dot product stays below 2**24, up to which float32 represents every whole number. So no addition rounds, and
+their order does not matter: a cosine is the same to the last bit wherever the row is, on any number of cores
+and with any BLAS library. Equal vectors score equal, and results do not depend on the order of registration.
+
+The rows are converted to float32 a block at a time, since numpy has no fast product of int8. With `leading`,
+for embeddings whose first dimensions have most of the length (Matryoshka), an approximate search compares
+these first, and the full rows only of the nearest.
 
 Measured with numpy 2.4 on two Xeon cores, one query against 100,000 vectors of 256 and 384 dimensions:
 
-| kept as | bytes a number | ms, 256 / 384 | CPU-ms | mean error of a cosine |
+| stored as | bytes a number | ms, 256 / 384 | CPU-ms | mean error of a cosine |
 |---|--:|--:|--:|--:|
 | float32, one product | 4 | 4.3 / 7.2 | 8.3 / 15.0 | - |
 | int8, blocks made float32 | 1 | 4.8 / 8.6 | 4.8 / 8.6 | 0.0003 |
@@ -16,8 +20,8 @@ Measured with numpy 2.4 on two Xeon cores, one query against 100,000 vectors of 
 | float16, blocks made float32 | 2 | 75 / 64 | 75 / 64 | 0.00001 |
 | int8, summed in int32 | 1 | 17 / 25 | 33 / 49 | 0.0003 |
 
-Hence int8, made float32 a block at a time: a quarter of the memory at the price of float32, and an error that
-moves no measure of ranking. float16 is out: numpy converts it number by number.
+Hence int8: a quarter of the memory of float32 in about the same time, with an error that changes no measure
+of ranking. float16 is slow because numpy converts it number by number.
 """
 
 from collections.abc import Sequence
@@ -32,51 +36,51 @@ Precision: TypeAlias = Literal["int8", "int16"]
 Floats: TypeAlias = NDArray[np.float32]
 Slots: TypeAlias = NDArray[np.intp]
 
-_EXACT = 2.0**24
-"""Up to here float32 counts every whole number."""
-_LARGEST = 127
-"""The largest number in a row of int8; each row is scaled so that it reaches it."""
-_LENGTH = 4096
-"""The length of a row of int16: as much of the 24 bits as is left to the query."""
+_MAX_EXACT_FLOAT = 2.0**24
+"""float32 represents every whole number up to this one."""
+_MAX_INT8 = 127
+"""Each int8 row is scaled so that its largest number is this."""
+_INT16_ROW_LENGTH = 4096
+"""Each int16 row is scaled to this length (12 bits), which leaves the other 12 bits to the query."""
 _BLOCK = 2**18
-"""How many numbers are made float32 at a time: they stay in a core's cache, and BLAS starts no thread."""
-_FEW = 64
-_LIKELY = 8
-"""How many times as many vectors are compared as are wanted, of those whose leading numbers are near."""
-_MANY = 16
-"""How many times as many vectors there must be for that to be worth it."""
+"""The number of values converted to float32 at a time: small enough for a core's cache, and for BLAS to start
+no threads."""
+_MIN_COUNT = 64
+_OVERSAMPLING = 8
+"""Rows compared in full, for each one wanted, after an approximate search by leading dimensions."""
+_MIN_RATIO = 16
+"""The least ratio of rows to wanted ones at which the leading dimensions are compared first."""
 _GROWTH = 1.5
-_SMALLEST = 64
+_MIN_CAPACITY = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Vectors as a table keeps them."""
+    """Quantised vectors."""
 
     rows: NDArray[Any]
     """Whole numbers, of shape (vectors, dimensions)."""
-    shares: Floats
-    """One over the length of each row, and 0 for a row of zeros."""
+    inverse_lengths: Floats
+    """1 / length of each row; 0 for a row of zeros."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @classmethod
-    def joined(cls, parts: Sequence["Packed"]) -> "Packed":
-        """Return the vectors of all parts."""
+    def concatenate(cls, parts: Sequence["Packed"]) -> "Packed":
+        """Return the vectors of all parts, in order."""
         return cls(
-            np.concatenate([part.rows for part in parts]), np.concatenate([part.shares for part in parts])
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate([part.inverse_lengths for part in parts]),
         )
 
     def take(self, positions: Slots) -> "Packed":
         """Return the vectors at these positions, in this order."""
-        return Packed(self.rows[positions], self.shares[positions])
+        return Packed(self.rows[positions], self.inverse_lengths[positions])
 
 
 class VectorTable:
-    """Vectors in numbered slots; a slot that was given up is given out again.
-
-    It is not safe to change in one thread while another reads it.
+    """Quantised vectors in numbered slots; the slots of removed vectors are used again. Not thread-safe.
 
     >>> table = VectorTable(2)
     >>> east, north = table.add(table.pack(np.array([[1, 0], [0, 2]])))
@@ -88,126 +92,134 @@ class VectorTable:
         """Make a table of vectors.
 
         Args:
-            dimensions: how many numbers a vector has.
-            precision: how they are kept.
-            leading: how many of the first of them tell most of it; where many vectors are looked at, these
-                are compared first, and the others only of those that come near.
+            dimensions: the length of a vector.
+            precision: the type of the stored numbers.
+            leading: the number of first dimensions that have most of a vector's length, if there are such;
+                an approximate search of many vectors compares these first.
         """
         self.dimensions = dimensions
         self.precision = precision
-        self._heads: NDArray[Any] = np.zeros((0, leading or 0), precision)
-        """The leading numbers of each row, by themselves."""
+        self._leading_rows: NDArray[Any] = np.zeros((0, leading or 0), precision)
+        """A copy of the leading dimensions of each row, contiguous in memory."""
         root = float(np.sqrt(dimensions))
-        self._full = _LARGEST if precision == "int8" else _LENGTH
-        longest_row = _LARGEST * root if precision == "int8" else _LENGTH + root / 2
-        self._reach = _EXACT / longest_row - root / 2 - 1
-        """How long a query may be: rounding lengthens it by half the root of its dimensions at most."""
+        self._row_scale = _MAX_INT8 if precision == "int8" else _INT16_ROW_LENGTH
+        longest_row = _MAX_INT8 * root if precision == "int8" else _INT16_ROW_LENGTH + root / 2
+        self._query_length = _MAX_EXACT_FLOAT / longest_row - root / 2 - 1
+        """The length of scaled queries: the longest that keeps every product below `_MAX_EXACT_FLOAT`.
+
+        Rounding lengthens a query by at most half the square root of its dimensions.
+        """
         self._rows: NDArray[Any] = np.zeros((0, dimensions), precision)
-        self._shares = np.zeros(0, np.float32)
-        self._live = np.zeros(0, np.bool_)
+        self._inverse_lengths = np.zeros(0, np.float32)
+        self._used = np.zeros(0, np.bool_)
         self._size = 0
         self._count = 0
 
     def __len__(self) -> int:
-        """Return how many slots hold a vector."""
+        """Return the number of vectors."""
         return self._count
 
     @property
     def nbytes(self) -> int:
-        """How much memory the table holds."""
-        return self._rows.nbytes + self._heads.nbytes + self._shares.nbytes + self._live.nbytes
+        """The memory of the table, in bytes."""
+        return (
+            self._rows.nbytes + self._leading_rows.nbytes + self._inverse_lengths.nbytes + self._used.nbytes
+        )
 
     def slots(self) -> Slots:
-        """Return the slots that hold a vector, in order."""
-        return np.flatnonzero(self._live[: self._size])
+        """Return the slots in use, sorted."""
+        return np.flatnonzero(self._used[: self._size])
 
     def pack(self, vectors: NDArray[Any]) -> Packed:
-        """Return vectors, of any length, as this table keeps them; any thread may do so at any time."""
+        """Quantise vectors of any length for this table; thread-safe."""
         exact = np.asarray(vectors, np.float64)
         whole = np.abs(exact).max(axis=1) if self.precision == "int8" else np.linalg.norm(exact, axis=1)
-        scale = np.divide(self._full, whole, out=np.zeros_like(whole), where=whole > 0)
+        scale = np.divide(self._row_scale, whole, out=np.zeros_like(whole), where=whole > 0)
         rows = np.rint(exact * scale[:, None])
         return Packed(rows.astype(self.precision), _invert(np.linalg.norm(rows, axis=1)))
 
-    def packed(self, slots: Slots) -> Packed:
-        """Return a copy of what the slots hold."""
-        return Packed(self._rows[slots], self._shares[slots])
+    def copy_rows(self, slots: Slots) -> Packed:
+        """Return a copy of the vectors in some slots."""
+        return Packed(self._rows[slots], self._inverse_lengths[slots])
 
     def add(self, packed: Packed) -> Slots:
-        """Put vectors into free slots, and return these."""
-        slots = self._free(len(packed))
-        self._live[slots] = True
+        """Put vectors into free slots, and return the slots."""
+        slots = self._allocate(len(packed))
+        self._used[slots] = True
         self._count += len(packed)
         self.replace(slots, packed)
         return slots
 
     def replace(self, slots: Slots, packed: Packed) -> None:
-        """Put vectors in place of those in the slots."""
+        """Replace the vectors in some slots."""
         self._rows[slots] = packed.rows
-        self._heads[slots] = packed.rows[:, : self._heads.shape[1]]
-        self._shares[slots] = packed.shares
+        self._leading_rows[slots] = packed.rows[:, : self._leading_rows.shape[1]]
+        self._inverse_lengths[slots] = packed.inverse_lengths
 
     def remove(self, slots: Slots) -> None:
-        """Give the slots up; each must hold a vector."""
-        self._live[slots] = False
+        """Free slots; each must be in use."""
+        self._used[slots] = False
         self._count -= len(slots)
-        while self._size and not self._live[self._size - 1]:
+        while self._size and not self._used[self._size - 1]:
             self._size -= 1
 
     def cosines(self, query: NDArray[Any], slots: Slots | None = None) -> Floats:
-        """Return the cosine of a query to the vector in each slot; without slots, in the order of `slots()`.
+        """Return the cosine of a query to the vector in each slot; by default of all slots, in order.
 
-        A vector of zeros, or a query of zeros, has the cosine 0 to everything. A query of several rows is a
-        whole and its parts: what counts is the mean of the cosine to the whole and the highest to a part.
+        A vector or query of zeros has the cosine 0 to everything. A query of several rows is a whole question
+        and its parts: its cosine is the mean of that of the whole and the highest of a part.
         """
         if slots is None and self._count < self._size:
             slots = self.slots()
-        return self._compare(self._rows, query, slots)
+        return self._compute_cosines(self._rows, query, slots)
 
-    def best(
-        self, query: NDArray[Any], count: int, slots: Slots | None = None, *, roughly: bool = False
+    def nearest(
+        self, query: NDArray[Any], count: int, slots: Slots | None = None, *, approximate: bool = False
     ) -> tuple[Slots, Floats]:
-        """Return the `count` slots with the highest cosines, and these, in no order.
+        """Return the `count` slots with the highest cosines, and these cosines, in no order.
 
-        Where the last of them ties with others, those are returned as well, for the caller to choose. With
-        `roughly` a few may be missing: only those whose leading numbers are near are compared.
+        Slots that tie with the last one are returned too, for the caller to choose. With `approximate` a few
+        may be missing: only rows whose leading dimensions are near are compared in full.
         """
-        if roughly and slots is None and self._heads.shape[1] and self._size > _MANY * max(count, _FEW):
-            slots = self._likely(query, _LIKELY * max(count, _FEW))
+        if (
+            approximate
+            and slots is None
+            and self._leading_rows.shape[1]
+            and self._size > _MIN_RATIO * max(count, _MIN_COUNT)
+        ):
+            slots = self._preselect(query, _OVERSAMPLING * max(count, _MIN_COUNT))
         is_every_slot = slots is None and self._count == self._size
         found = self.slots() if slots is None else slots
-        cosines = self._compare(self._rows, query, None if is_every_slot else found)
+        cosines = self._compute_cosines(self._rows, query, None if is_every_slot else found)
         if count >= len(found):
             return found, cosines
         least = np.partition(cosines, len(found) - count)[len(found) - count]
         kept = np.flatnonzero(cosines >= least)
         return found[kept], cosines[kept]
 
-    def _likely(self, query: NDArray[Any], count: int) -> Slots:
-        """Return about so many slots whose leading numbers are nearest to a query's, in order."""
-        cosines = self._compare(self._heads, query[..., : self._heads.shape[1]], None)
-        cosines[~self._live[: self._size]] = -np.inf
+    def _preselect(self, query: NDArray[Any], count: int) -> Slots:
+        """Return about `count` slots whose leading dimensions are nearest to the query's, sorted."""
+        cosines = self._compute_cosines(self._leading_rows, query[..., : self._leading_rows.shape[1]], None)
+        cosines[~self._used[: self._size]] = -np.inf
         least = np.partition(cosines, len(cosines) - count)[len(cosines) - count]
-        return np.flatnonzero((cosines >= least) & self._live[: self._size])
+        return np.flatnonzero((cosines >= least) & self._used[: self._size])
 
-    def _compare(self, rows: NDArray[Any], query: NDArray[Any], slots: Slots | None) -> Floats:
-        """Return the cosines of a query to the rows in the slots, or in all slots up to the last."""
+    def _compute_cosines(self, rows: NDArray[Any], query: NDArray[Any], slots: Slots | None) -> Floats:
+        """Return the cosines of a query to the rows in some slots, or in all up to the last one used."""
         exact = np.asarray(np.atleast_2d(query), np.float64)
         length = np.linalg.norm(exact, axis=1, keepdims=True)
-        scale = np.divide(self._reach, length, out=np.zeros_like(length), where=length > 0)
+        scale = np.divide(self._query_length, length, out=np.zeros_like(length), where=length > 0)
         whole = np.rint(exact * scale)
         found: Floats = self._products(rows, whole.astype(np.float32), slots)
         found *= _invert(np.linalg.norm(whole, axis=1))[:, None]
-        found *= self._shares[: self._size] if slots is None else self._shares[slots]
+        found *= self._inverse_lengths[: self._size] if slots is None else self._inverse_lengths[slots]
         np.clip(found, -1, 1, out=found)
         first: Floats = found[0]
         return first if len(found) == 1 else np.add(first, reduce(np.maximum, found[1:])) / np.float32(2)
 
     def _products(self, table: NDArray[Any], whole: Floats, slots: Slots | None) -> Floats:
-        """Return the products of each row of a query and the rows in the slots, or in all up to the last.
-
-        One row at a time: BLAS wakes its threads for a product of matrices, and they burn time long after it.
-        """
+        """Return the dot products of each row of a query and the rows in some slots, or in all slots."""
+        # One row of the query at a time: for a matrix product BLAS wakes its threads, which go on spinning.
         count = self._size if slots is None else len(slots)
         step = max(1, _BLOCK // table.shape[1])
         products = np.empty((len(whole), count), np.float32)
@@ -221,14 +233,14 @@ class VectorTable:
                 np.matmul(floats, row, out=found[part])
         return products
 
-    def _free(self, count: int) -> Slots:
-        """Return slots that hold nothing, the lowest first."""
+    def _allocate(self, count: int) -> Slots:
+        """Reserve free slots, the lowest first."""
         if count == 1 and self._count < self._size:
-            return np.array([self._live[: self._size].argmin()], np.intp)
-        holes = np.flatnonzero(~self._live[: self._size])[:count] if self._count < self._size else _NO_SLOTS
+            return np.array([self._used[: self._size].argmin()], np.intp)
+        holes = np.flatnonzero(~self._used[: self._size])[:count] if self._count < self._size else _NO_SLOTS
         end = self._size + count - len(holes)
-        if end > len(self._live):
-            self._resize(max(end, int(len(self._live) * _GROWTH), _SMALLEST))
+        if end > len(self._used):
+            self._resize(max(end, int(len(self._used) * _GROWTH), _MIN_CAPACITY))
         fresh = np.arange(self._size, end, dtype=np.intp)
         self._size = end
         return np.concatenate((holes, fresh))
@@ -236,20 +248,20 @@ class VectorTable:
     def _resize(self, capacity: int) -> None:
         rows = np.zeros((capacity, self.dimensions), self.precision)
         rows[: self._size] = self._rows[: self._size]
-        heads = np.zeros((capacity, self._heads.shape[1]), self.precision)
-        heads[: self._size] = self._heads[: self._size]
+        heads = np.zeros((capacity, self._leading_rows.shape[1]), self.precision)
+        heads[: self._size] = self._leading_rows[: self._size]
         shares = np.zeros(capacity, np.float32)
-        shares[: self._size] = self._shares[: self._size]
+        shares[: self._size] = self._inverse_lengths[: self._size]
         live = np.zeros(capacity, np.bool_)
-        live[: self._size] = self._live[: self._size]
-        self._rows, self._heads, self._shares, self._live = rows, heads, shares, live
+        live[: self._size] = self._used[: self._size]
+        self._rows, self._leading_rows, self._inverse_lengths, self._used = rows, heads, shares, live
 
 
 _NO_SLOTS: Slots = np.zeros(0, np.intp)
 
 
 def _invert(lengths: NDArray[np.float64]) -> Floats:
-    """Return one over each length, and 0 for none."""
+    """Return 1 / length, and 0 for the length 0."""
     found: Floats = np.asarray(
         np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0), np.float32
     )

@@ -1,4 +1,4 @@
-"""Text to tokens as BERT's uncased models read it, in plain Python."""
+"""WordPiece tokenizer of BERT's uncased models, in plain Python."""
 
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -8,9 +8,9 @@ UNKNOWN = "[UNK]"
 _MAX_WORD = 100
 """Longer words are unknown."""
 _MAX_TABLE = 0x10000
-"""How many characters the table holds; there are 17 times as many."""
+"""The maximum number of cached characters; Unicode has 17 times as many."""
 _SPACES = frozenset("\t\n\r")
-_UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs"})
+_INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs"})
 _REPLACEMENT = 0xFFFD
 _IDEOGRAPHS = (
     (0x4E00, 0x9FFF),
@@ -22,35 +22,37 @@ _IDEOGRAPHS = (
     (0xF900, 0xFAFF),
     (0x2F800, 0x2FA1F),
 )
-"""The blocks that BERT takes for Chinese, each character of which is a word."""
+"""The blocks that BERT treats as Chinese: each character is a word."""
 
 
 class WordPiece:
-    """Splits text into pieces of a vocabulary, greedily from the left; `##` marks what continues a word.
+    """Splits words into pieces of a vocabulary, longest match first; `##` marks a piece inside a word.
 
     >>> pieces = WordPiece(["[UNK]", "un", "##able", "!", "a"])
     >>> pieces.ids("Unable! Ábc"), pieces.ids("unable a", limit=2)
     ([1, 2, 3, 0], [1, 2])
 
-    Names of special tokens in a text are words like any other. Where the vocabulary has no `[UNK]`, unknown
-    words are left out.
+    Names of special tokens in a text are treated as plain words. Unknown words become `[UNK]`, or are
+    left out if the vocabulary has no such piece.
     """
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         self._words = Words()
         numbered = {piece: number for number, piece in enumerate(vocabulary)}
-        self._heads = numbered
-        self._tails = {piece[2:]: number for piece, number in numbered.items() if piece.startswith("##")}
+        self._word_starts = numbered
+        self._continuations = {
+            piece[2:]: number for piece, number in numbered.items() if piece.startswith("##")
+        }
         self._longest = max(map(len, numbered), default=0)
         self._unknown = [numbered[UNKNOWN]] if UNKNOWN in numbered else []
 
     def ids(self, text: str, *, limit: int | None = None) -> list[int]:
-        """Return the numbers of a text's pieces in the vocabulary, the first `limit` of them."""
+        """Return the ids of the pieces of a text, at most `limit`."""
         return list(islice(self._numbers(text), limit))
 
     def _numbers(self, text: str) -> Iterator[int]:
         for word in self._words.split(text):
-            whole = self._heads.get(word)
+            whole = self._word_starts.get(word)
             if whole is None:
                 yield from self._split(word)
             else:
@@ -61,7 +63,7 @@ class WordPiece:
             return self._unknown
         numbers: list[int] = []
         start = 0
-        known = self._heads
+        known = self._word_starts
         while start < len(word):
             for end in range(min(len(word), start + self._longest), start, -1):
                 number = known.get(word[start:end])
@@ -70,18 +72,18 @@ class WordPiece:
             else:
                 return self._unknown
             numbers.append(number)
-            start, known = end, self._tails
+            start, known = end, self._continuations
         return numbers
 
 
 class Words(dict[int, str]):
-    r"""Splits text into words, in lower case, without accents, each punctuation mark by itself.
+    r"""Splits text into lower-case words without accents; each punctuation mark is a word.
 
     >>> Words().split("Créer_issue: naïve\x00 天气!")
     ['creer', '_', 'issue', ':', 'naive', '天', '气', '!']
 
-    It is a table of what becomes of each character, worked out when that is first seen. Text is never
-    normalised as a whole, which takes the square of its length where many accents follow each other.
+    It is a translation table for `str.translate`, filled when a character is first seen. Text is not
+    normalised as a whole, because that takes quadratic time for a long run of accents.
     """
 
     def split(self, text: str) -> list[str]:
@@ -96,23 +98,23 @@ class Words(dict[int, str]):
 
 
 def _normalize(character: str) -> str:
-    """Return what is read where a character stands: nothing, a space, or it with its surroundings."""
+    """Return the replacement of a character: nothing, a space, or the folded character."""
     category = unicodedata.category(character)
     if character in _SPACES or category.startswith("Z"):
         return " "
     code = ord(character)
-    if code == _REPLACEMENT or category in _UNSEEN:
+    if code == _REPLACEMENT or category in _INVISIBLE_CATEGORIES:
         return ""
     folded = "".join(map(_fold, unicodedata.normalize("NFD", character)))
     return f" {folded} " if any(low <= code <= high for low, high in _IDEOGRAPHS) else folded
 
 
 def _fold(character: str) -> str:
-    """Drop an accent, turn a letter small, or set punctuation apart."""
+    """Drop an accent, lower-case a letter, or surround punctuation by spaces."""
     category = unicodedata.category(character)
     if category == "Mn":
         return ""
-    # ASCII has symbols, such as $ and +, that count as punctuation there alone.
+    # As in BERT's tokenizer, ASCII symbols such as $ and + are punctuation; other symbols are letters.
     if category.startswith("P") or (character.isascii() and category.startswith("S")):
         return f" {character} "
     return character.lower()

@@ -1,4 +1,11 @@
-"""An input schema at a glance: what is required, what is of which type, what is assumed when left out."""
+"""Summary of an input schema: required properties, their types and defaults, and a phrase for each.
+
+A phrase such as `integer | "auto" | null` is built from *atoms*: JSON types, literal values and array types.
+`None` instead of atoms means "anything", an empty tuple "nothing". Every subschema is read once, and its
+atoms are cached by identity, so that shared definitions do not make the time exponential. A schema that is
+reached again while it is being read (a recursion) has the marker `_RECURSION`, which adds nothing to a union
+or an intersection.
+"""
 
 import json
 import re
@@ -14,13 +21,13 @@ from toolcrib.model.schema.references import LocalReferences
 _MAX_DEPTH = 256
 _MAX_HOPS = 16
 _MAX_PLACES = 16
-"""How many of the places where one property is described are looked at."""
+"""The maximum number of subschemas read for one property."""
 _MAX_DEFAULTS = 20_000
-"""How many values and characters all defaults together may hold."""
+"""The maximum size of all defaults together, in values and characters."""
 _BRANCHES = ("anyOf", "oneOf")
 _CONDITIONAL = ("then", "else")
 _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
-_IMPLIED: Final = {
+_IMPLIED_TYPES: Final = {
     "properties": "object",
     "additionalProperties": "object",
     "items": "array",
@@ -31,34 +38,37 @@ _IMPLIED: Final = {
     "minimum": "number",
     "maximum": "number",
 }
-"""What somebody who wrote this keyword, and no type, had in mind."""
+"""The type that a keyword implies if the schema has no `type`.
+
+JSON Schema does not say so, but whoever writes `minLength` alone means a string.
+"""
 _MAX_ATOMS = 8
-_MAX_LENGTH = 160
+_MAX_PHRASE = 160
 _MAX_LITERAL = 40
 _MAX_ARRAY = 80
-_MAX_READ = 1_000
-"""How many values of an enumeration are looked at."""
+_MAX_ENUM_READ = 1_000
+"""The maximum number of values read of an enumeration."""
 _MAX_LEVELS = 32
 _MAX_SCHEMAS = 20_000
-"""How many subschemas are looked into; the others admit anything."""
+"""The maximum number of subschemas read; further ones count as admitting anything."""
 _NOTHING = "never"
 _FORMAT = re.compile(r"[a-z][a-z0-9-]{0,23}")
 Atoms = tuple[str, ...] | None
-"""What a schema admits, each kind once; nothing at all where empty, anything where None."""
-_LOOP: Final = ("a loop",)
-"""Stands for a schema that is being read, recognised by its identity."""
-_MAX_WORK = 200_000
-"""How many names are compared before no more is listed as required."""
+"""The values that a schema admits, without duplicates; empty for none, None for any."""
+_RECURSION: Final = ("a loop",)
+"""Marker of a schema that is being read; compared by identity."""
+_MAX_COMPARED_NAMES = 200_000
+"""The maximum number of names compared; after these no more properties are listed as required."""
 Names = dict[str, None] | None
-"""The names in the order in which they are met; None for what no object fits, or what loops."""
+"""Names in order of appearance; None for a schema that admits no object, and for a recursion."""
 
 
 def schema_info(schema: Any) -> SchemaInfo:
-    """Return an object schema at a glance, in time linear in its size.
+    """Summarize an object schema, in time linear in its size.
 
     References within the schema are followed, `allOf` is merged, and the properties of alternatives are
-    gathered; what each alternative requires is required. A property that may be anything has no types, and
-    the phrase `any`.
+    collected; a property is required if every alternative requires it. A property that may be anything has
+    no types, and the phrase `any`.
 
     >>> count = {"type": ["integer", "null"], "default": 1}
     >>> info = schema_info({"properties": {"count": count}, "required": ["count"]})
@@ -68,7 +78,7 @@ def schema_info(schema: Any) -> SchemaInfo:
     {'count': 'integer | null'}
 
     Raises:
-        InvalidSchemaError: it is neither a JSON object nor a boolean.
+        InvalidSchemaError: the schema is neither a JSON object nor a boolean.
     """
     if isinstance(schema, bool):
         return SchemaInfo()
@@ -78,29 +88,34 @@ def schema_info(schema: Any) -> SchemaInfo:
         measure(schema, max_depth=_MAX_DEPTH)
     except ValidationError as error:
         raise InvalidSchemaError("the schema is not plain JSON", error.problems) from error
-    return _Glance(schema).info()
+    return _SchemaReader(schema).info()
 
 
-class _Glance:
-    """One look at a schema."""
+class _SchemaReader:
+    """Reads the properties of one schema."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
         self._references = LocalReferences(root)
-        self._sure: dict[str, list[Any]] = {}
-        """The subschemas of each property, wherever they stand."""
-        self._perhaps: dict[str, list[Any]] = {}
-        """The subschemas of each property in alternatives."""
+        self._unconditional: dict[str, list[Any]] = {}
+        """The subschemas of each property that always apply."""
+        self._in_branches: dict[str, list[Any]] = {}
+        """The subschemas of each property that apply in some alternatives only."""
 
     def info(self) -> SchemaInfo:
-        self._gather()
-        names = [*self._sure, *(name for name in self._perhaps if name not in self._sure)]
+        self._collect_properties()
+        names = [
+            *self._unconditional,
+            *(name for name in self._in_branches if name not in self._unconditional),
+        ]
         phrases = Phrases(self._references)
-        admitted = {name: phrases.both(self._sure.get(name, ())) for name in names}
-        for name, places in self._perhaps.items():
+        admitted = {name: phrases.of_all(self._unconditional.get(name, ())) for name in names}
+        for name, places in self._in_branches.items():
             if admitted[name] is None:
-                admitted[name] = phrases.either(places)
-        types = {name: tuple(dict.fromkeys(map(_base, atoms))) for name, atoms in admitted.items() if atoms}
+                admitted[name] = phrases.of_any(places)
+        types = {
+            name: tuple(dict.fromkeys(map(_type_of_atom, atoms))) for name, atoms in admitted.items() if atoms
+        }
         return SchemaInfo.of_checked(
             required=Required(self._references).of(self._root),
             defaults=self._defaults(names),
@@ -108,8 +123,8 @@ class _Glance:
             phrases={name: _phrase(atoms) or "any" for name, atoms in admitted.items()},
         )
 
-    def _gather(self) -> None:
-        """Find the subschemas of each property, in the order in which a reader comes across it."""
+    def _collect_properties(self) -> None:
+        """Collect the subschemas of each property, in breadth-first order."""
         seen: set[tuple[int, bool]] = set()
         pending: list[tuple[Any, bool]] = [(self._root, True)]
         for schema, is_sure in pending:
@@ -117,12 +132,12 @@ class _Glance:
             if not isinstance(schema, dict) or key in seen:
                 continue
             seen.add(key)
-            if self._references.counts(schema):
-                self._note(schema, self._sure if is_sure else self._perhaps)
+            if self._references.reads_siblings(schema):
+                self._collect(schema, self._unconditional if is_sure else self._in_branches)
                 pending += [(branch, False) for branch in _branches(schema)]
             pending += [(member, is_sure) for member in self._references.all_of(schema)]
 
-    def _note(self, schema: dict[str, Any], collected: dict[str, list[Any]]) -> None:
+    def _collect(self, schema: dict[str, Any], collected: dict[str, list[Any]]) -> None:
         properties = schema.get("properties")
         for name, described in properties.items() if isinstance(properties, dict) else ():
             places = collected.setdefault(name, [])
@@ -130,32 +145,32 @@ class _Glance:
                 places.append(described)
 
     def _defaults(self, names: list[str]) -> dict[str, Any]:
-        """Return the defaults, but for those that would make this longer than a glance."""
+        """Return the defaults, up to a total size."""
         defaults: dict[str, Any] = {}
         left = _MAX_DEFAULTS
         for name in names:
-            places = [*self._sure.get(name, ()), *self._perhaps.get(name, ())]
-            found = next((holder for place in places if (holder := self._holder(place))), None)
+            places = [*self._unconditional.get(name, ()), *self._in_branches.get(name, ())]
+            found = next((holder for place in places if (holder := self._find_default(place))), None)
             if found is not None and left > 0:
                 left -= sum(count_size(found["default"]))
                 if left > 0:
                     defaults[name] = copy_json(found["default"])
         return defaults
 
-    def _holder(self, schema: Any) -> dict[str, Any] | None:
-        """Return the subschema that says the default: this one, or one that it refers to."""
+    def _find_default(self, schema: Any) -> dict[str, Any] | None:
+        """Return the subschema with the default: this one, or one that it refers to."""
         pending = [schema]
         for member in pending:
             if not isinstance(member, dict) or len(pending) > _MAX_HOPS:
                 continue
-            if "default" in member and self._references.counts(member):
+            if "default" in member and self._references.reads_siblings(member):
                 return member
             pending += self._references.all_of(member)
         return None
 
 
 def _branches(schema: dict[str, Any]) -> Iterator[Any]:
-    """Yield the schemas that only some of what fits a schema must fit."""
+    """Yield the subschemas that apply to some values of a schema only."""
     for word in _BRANCHES:
         if isinstance(members := schema.get(word), list):
             yield from members
@@ -166,21 +181,21 @@ def _branches(schema: dict[str, Any]) -> Iterator[Any]:
 
 
 class Phrases:
-    """The phrases of the subschemas of one schema; each is read once, however often it is referred to."""
+    """The atoms of the subschemas of one schema; each is read once, however often it is referred to."""
 
     def __init__(self, references: LocalReferences) -> None:
         self._references = references
         self._read: dict[int, Atoms] = {}
 
-    def both(self, schemas: Iterable[Any]) -> Atoms:
-        """Return what all of some schemas admit."""
+    def of_all(self, schemas: Iterable[Any]) -> Atoms:
+        """Return the atoms that all of some schemas admit."""
         found = (self._atoms(schema, 0) for schema in schemas)
-        return reduce(_both, (None if atoms is _LOOP else atoms for atoms in found), None)
+        return reduce(_intersect, (None if atoms is _RECURSION else atoms for atoms in found), None)
 
-    def either(self, schemas: Iterable[Any]) -> Atoms:
-        """Return what any of some schemas admits."""
-        found = self._either(schemas, 0)
-        return None if found is _LOOP else found
+    def of_any(self, schemas: Iterable[Any]) -> Atoms:
+        """Return the atoms that any of some schemas admits."""
+        found = self._union_atoms(schemas, 0)
+        return None if found is _RECURSION else found
 
     def _atoms(self, schema: Any, level: int) -> Atoms:
         if schema is False:
@@ -191,79 +206,79 @@ class Phrases:
         if key not in self._read:
             if len(self._read) >= _MAX_SCHEMAS:
                 return None
-            self._read[key] = _LOOP
+            self._read[key] = _RECURSION
             self._read[key] = self._of(schema, level + 1)
         return self._read[key]
 
     def _of(self, schema: dict[str, Any], level: int) -> Atoms:
-        """Return what a schema admits."""
-        parts = [self._own(schema, level)] if self._references.counts(schema) else []
+        """Return the atoms of a schema, with its references and combinations."""
+        parts = [self._own_atoms(schema, level)] if self._references.reads_siblings(schema) else []
         parts += (self._atoms(member, level) for member in self._references.all_of(schema))
         for word in ("anyOf", "oneOf"):
             if isinstance(members := schema.get(word), list) and members:
-                parts.append(self._either(members, level))
-        found = reduce(_both, (None if atoms is _LOOP else atoms for atoms in parts), None)
-        if found is None and any(atoms is _LOOP for atoms in parts):
-            return _LOOP
-        return _few((*found, "null")) if found and schema.get("nullable") is True else found
+                parts.append(self._union_atoms(members, level))
+        found = reduce(_intersect, (None if atoms is _RECURSION else atoms for atoms in parts), None)
+        if found is None and any(atoms is _RECURSION for atoms in parts):
+            return _RECURSION
+        return _summarize_atoms((*found, "null")) if found and schema.get("nullable") is True else found
 
-    def _either(self, schemas: Iterable[Any], level: int) -> Atoms:
-        """Return what any of some schemas admits; what leads back to where one came from adds nothing."""
-        atoms: tuple[str, ...] = _LOOP
+    def _union_atoms(self, schemas: Iterable[Any], level: int) -> Atoms:
+        """Return the atoms that any of some schemas admits; recursions add nothing."""
+        atoms: tuple[str, ...] = _RECURSION
         are_many = False
         for schema in schemas:
             found = self._atoms(schema, level)
             if found is None:
                 return None
-            if found is not _LOOP:
-                added = map(_base, found) if are_many else found
-                together = tuple(dict.fromkeys(added if atoms is _LOOP else (*atoms, *added)))
-                atoms = _few(together)
+            if found is not _RECURSION:
+                added = map(_type_of_atom, found) if are_many else found
+                together = tuple(dict.fromkeys(added if atoms is _RECURSION else (*atoms, *added)))
+                atoms = _summarize_atoms(together)
                 are_many |= len(atoms) < len(together)
         return atoms
 
-    def _own(self, schema: dict[str, Any], level: int) -> Atoms:
-        """Return what a schema itself says that it admits, references and combinations aside."""
+    def _own_atoms(self, schema: dict[str, Any], level: int) -> Atoms:
+        """Return the atoms of a schema's own keywords, without references and combinations."""
         if "const" in schema:
-            return (_literal(schema["const"]),)
+            return (_format_literal(schema["const"]),)
         if isinstance(values := schema.get("enum"), list):
-            return _few(_literal(value) for value in values[:_MAX_READ])
+            return _summarize_atoms(_format_literal(value) for value in values[:_MAX_ENUM_READ])
         types = schema.get("type")
         names = [types] if isinstance(types, str) else types
         if not isinstance(names, list):
-            names = [name for word, name in _IMPLIED.items() if word in schema][:1]
+            names = [name for word, name in _IMPLIED_TYPES.items() if word in schema][:1]
         known = [name for name in _TYPES if name in names]
-        return tuple(self._typed(name, schema, level) for name in known) or None
+        return tuple(self._describe_type(name, schema, level) for name in known) or None
 
-    def _typed(self, name: str, schema: dict[str, Any], level: int) -> str:
-        """Return a type with what is worth saying about it."""
+    def _describe_type(self, name: str, schema: dict[str, Any], level: int) -> str:
+        """Return a type, with the format of a string or the items of an array."""
         if name == "array":
-            return self._array(schema, level)
+            return self._describe_array(schema, level)
         form = schema.get("format")
         has_format = name == "string" and isinstance(form, str) and _FORMAT.fullmatch(form)
         return f"string ({form})" if has_format else name
 
-    def _array(self, schema: dict[str, Any], level: int) -> str:
+    def _describe_array(self, schema: dict[str, Any], level: int) -> str:
         members = [
             member
             for word in ("prefixItems", "items")
             if word in schema
             for member in (schema[word] if isinstance(schema[word], list) else [schema[word]])
         ]
-        phrase = _phrase(self._either(members, level)) if members else ""
+        phrase = _phrase(self._union_atoms(members, level)) if members else ""
         if not phrase or phrase == _NOTHING or len(phrase) > _MAX_ARRAY:
             return "array"
         return f"array of ({phrase})" if " | " in phrase else f"array of {phrase}"
 
 
 def _phrase(atoms: Atoms) -> str:
-    if atoms is None or atoms is _LOOP:
+    if atoms is None or atoms is _RECURSION:
         return ""
     return " | ".join(atoms) or _NOTHING
 
 
-def _literal(value: Any) -> str:
-    """Return a value as JSON, or its type where that would be too long."""
+def _format_literal(value: Any) -> str:
+    """Return a value as JSON, or its type if that would be too long."""
     text = "" if isinstance(value, dict | list) else json.dumps(value, ensure_ascii=False)
     return text if 0 < len(text) <= _MAX_LITERAL else _type_of(value)
 
@@ -275,43 +290,43 @@ def _type_of(value: Any) -> str:
     return names.get(type(value), "null")
 
 
-def _few(atoms: Iterable[str]) -> tuple[str, ...]:
-    """Return atoms, each once; where they are too many to be read, their types."""
+def _summarize_atoms(atoms: Iterable[str]) -> tuple[str, ...]:
+    """Return atoms without duplicates, or their types if they are too many or too long."""
     distinct = tuple(dict.fromkeys(atoms))
-    if len(distinct) <= _MAX_ATOMS and sum(map(len, distinct)) <= _MAX_LENGTH:
+    if len(distinct) <= _MAX_ATOMS and sum(map(len, distinct)) <= _MAX_PHRASE:
         return distinct
-    return tuple(dict.fromkeys(map(_base, distinct)))
+    return tuple(dict.fromkeys(map(_type_of_atom, distinct)))
 
 
-def _base(atom: str) -> str:
-    """Return the type that an atom is of."""
+def _type_of_atom(atom: str) -> str:
+    """Return the JSON type of an atom."""
     first = atom.partition(" ")[0]
     return first if first in _TYPES else _type_of(json.loads(atom))
 
 
-def _both(one: Atoms, other: Atoms) -> Atoms:
-    """Return what two schemas both admit, as far as phrases tell: the more exact of them."""
+def _intersect(one: Atoms, other: Atoms) -> Atoms:
+    """Return approximately the intersection of two schemas: the narrower atoms of either."""
     if one is None or other is None:
         return other if one is None else one
-    kept = [atom for atom in other if any(_refines(atom, wider) for wider in one)]
-    return tuple(kept or [atom for atom in one if any(_refines(atom, wider) for wider in other)] or one)
+    kept = [atom for atom in other if any(_is_narrower(atom, wider) for wider in one)]
+    return tuple(kept or [atom for atom in one if any(_is_narrower(atom, wider) for wider in other)] or one)
 
 
-def _refines(atom: str, wider: str) -> bool:
-    """Return whether an atom is another one, or says more of it."""
+def _is_narrower(atom: str, wider: str) -> bool:
+    """Return whether an atom is equal to another one or a special case of it."""
     if atom == wider:
         return True
-    base = _base(atom)
+    base = _type_of_atom(atom)
     return base == wider or (base == "integer" and wider == "number")
 
 
 class Required:
-    """Reads each subschema of one schema once."""
+    """The required properties of the subschemas of one schema; each is read once."""
 
     def __init__(self, references: LocalReferences) -> None:
         self._references = references
         self._read: dict[int, Names] = {}
-        self._left = _MAX_WORK
+        self._left = _MAX_COMPARED_NAMES
 
     def of(self, schema: Any) -> tuple[str, ...]:
         """Return the names of the required properties."""
@@ -330,19 +345,19 @@ class Required:
 
     def _of(self, schema: dict[str, Any], level: int) -> Names:
         items: list[Names] = []
-        if self._references.counts(schema):
+        if self._references.reads_siblings(schema):
             if not _may_be_object(schema):
                 return None
             required = schema.get("required")
             own = required if isinstance(required, list) else ()
             items.append(dict.fromkeys(name for name in own if isinstance(name, str)))
         items += [self._names(member, level) for member in self._references.all_of(schema)]
-        if self._references.counts(schema):
-            items += [self._common(members, level) for members in _alternatives(schema)]
-        return self._together(items)
+        if self._references.reads_siblings(schema):
+            items += [self._intersection(members, level) for members in _alternatives(schema)]
+        return self._union(items)
 
-    def _together(self, items: list[Names]) -> Names:
-        """Return the names that are in any of some lists."""
+    def _union(self, items: list[Names]) -> Names:
+        """Return the union of some lists of names."""
         found = [names for names in items if names]
         if len(found) <= 1:
             return found[0] if found else None if None in items else {}
@@ -352,8 +367,8 @@ class Required:
                 together.update(names)
         return together
 
-    def _common(self, schemas: Iterable[Any], level: int) -> Names:
-        """Return the names that each alternative requires; one that no object fits is none."""
+    def _intersection(self, schemas: Iterable[Any], level: int) -> Names:
+        """Return the names that every alternative requires; alternatives that admit no object are ignored."""
         common: Names = None
         for schema in schemas:
             names = self._names(schema, level)
@@ -375,7 +390,7 @@ class Required:
 
 
 def _alternatives(schema: dict[str, Any]) -> Iterable[list[Any]]:
-    """Yield lists of schemas of which whatever fits a schema fits at least one."""
+    """Yield groups of subschemas; an object of the schema fits at least one of each group."""
     for word in ("anyOf", "oneOf"):
         if isinstance(members := schema.get(word), list) and members:
             yield members

@@ -13,7 +13,7 @@ def test_documentation_is_told_of_what_another_resolver_knows() -> None:
         index.register(Tool(name="log", namespace="git", version=version, input_schema={}))
     docs = DocStore(index)
     docs.register_doc("git:log", notes="Newest first.")
-    old = docs.through(index.view(Scope(exclude=["git:log:2.0.0"])))
+    old = docs.with_resolver(index.view(Scope(exclude=["git:log:2.0.0"])))
     assert docs.describe("git:log", "schema").tool == index.get("git:log:2.0.0")
     assert old.describe("git:log", "schema").tool == index.get("git:log:1.0.0")
     with pytest.raises(ToolNotFoundError):
