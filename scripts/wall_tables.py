@@ -108,7 +108,7 @@ def main() -> int:
     return 0
 
 
-_PAGE_TEST = "test_the_page_says_what_the_tests_do"
+_PAGE_TEST = "test_security_page_lists_the_attacks"
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,7 +11,7 @@ from toolcrib.discovery import Index
 from toolcrib.execution import Principal, Rule
 from toolcrib.execution.policy.rules import Rules
 from toolcrib.model import Tool
-from toolcrib.runtime.typecheck.clash import arms
+from toolcrib.runtime.typecheck.clash import union_members
 from toolcrib.runtime.typecheck.vocabulary import read_stub
 
 ANN = Principal(issuer="https://login.example", subject="ann")
@@ -32,7 +32,7 @@ CALLERS: dict[str, Callable[[str], object]] = {
     "tag of a filter": lambda text: list(INDEX.every(tags=[text])),
     "namespace of a filter": lambda text: list(INDEX.every(namespace=text)),
     "tool that code mentions": lambda text: CATALOGUE.tools([f"{text}:tool"]),
-    "type in code": lambda text: arms(f"list[{text}] | None"),
+    "type in code": lambda text: union_members(f"list[{text}] | None"),
     "stub of tools": lambda text: read_stub(f"def {text}(): ..."),
 }
 

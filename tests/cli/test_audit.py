@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.execution.audit.hash_chain import FIRST, chained_line
+from toolcrib.execution.audit.hash_chain import FIRST_PREVIOUS, make_chained_line
 
 
 @pytest.fixture
@@ -84,9 +84,9 @@ def test_verify_with_a_key_fails_on_lines_that_no_signature_proves(
     lines = path.read_text().splitlines()
     forged = {"emptied": [], "invented": [], "signature dropped": lines[:-1]}[forge]
     if forge == "invented":
-        previous = FIRST
+        previous = FIRST_PREVIOUS
         for number in range(3):
-            line, previous = chained_line(f'{{"gen_ai.tool.name":"git:log{number}"}}', previous)
+            line, previous = make_chained_line(f'{{"gen_ai.tool.name":"git:log{number}"}}', previous)
             forged.append(line)
     path.write_text("".join(f"{line}\n" for line in forged))
     made = toolcrib("audit", "verify", "--key", key, *audited)

@@ -25,7 +25,7 @@ def group() -> Iterator[Cgroup]:
     made.remove()
 
 
-def test_a_group_holds_what_joins_it(group: Cgroup) -> None:
+def test_group_limits_the_processes_that_join(group: Cgroup) -> None:
     group.set_limits(memory=64 << 20, pids=5)
     joins = "; ".join(f"echo 0 > {door}" for door in group.procs_files)
     held = subprocess.Popen(["/bin/sh", "-c", f"{joins}; exec sleep 1000"])
@@ -49,14 +49,14 @@ def joined(group: Cgroup, program: str) -> "subprocess.Popen[bytes]":
     return held
 
 
-def test_whoever_is_left_in_a_group_is_killed_when_it_is_removed(group: Cgroup) -> None:
+def test_remove_kills_the_processes_in_a_group(group: Cgroup) -> None:
     held = joined(group, "setsid --fork sh -c 'echo up; exec sleep 1000'")
     with held:
         wait_until(group.remove)
     assert not any(path.exists() for path in group.folders.values())
 
 
-def test_computing_is_counted(group: Cgroup) -> None:
+def test_group_counts_cpu_time(group: Cgroup) -> None:
     before = group.cpu_seconds()
     if before is None:
         pytest.skip("needs the right to count the time of the processor")
@@ -72,14 +72,14 @@ def left_behind(namespace: str | None = None) -> str:
     return f"toolcrib-{namespace or Path('/proc/self/ns/pid').stat().st_ino}-{os.getpid()}-0-1"
 
 
-def test_groups_of_those_who_see_other_processes_are_left_alone(tmp_path: Path) -> None:
+def test_groups_of_another_pid_namespace_are_kept(tmp_path: Path) -> None:
     (tmp_path / left_behind("12345")).mkdir()
     (tmp_path / left_behind()).mkdir()
     assert Cgroups({"memory": tmp_path}).remove_abandoned() == 1
     assert [path.name for path in tmp_path.iterdir()] == [left_behind("12345")]
 
 
-def test_those_who_are_left_by_a_process_that_was_killed_are_killed() -> None:
+def test_processes_in_the_group_of_a_killed_host_are_killed() -> None:
     found = find_cgroups()
     folders = {name: parent / left_behind() for name, parent in found.parents.items()}
     if not folders:
@@ -91,18 +91,18 @@ def test_those_who_are_left_by_a_process_that_was_killed_are_killed() -> None:
     assert held.returncode == -signal.SIGKILL
 
 
-def test_processes_that_we_cannot_see_are_left_alone(tmp_path: Path) -> None:
+def test_processes_of_another_pid_namespace_are_not_killed(tmp_path: Path) -> None:
     (tmp_path / "cgroup.procs").write_text("0\n")
     assert not Cgroup({"memory": tmp_path}).remove()
 
 
-def test_a_kernel_that_kills_groups_is_asked_to(tmp_path: Path) -> None:
+def test_remove_uses_cgroup_kill_where_it_exists(tmp_path: Path) -> None:
     (tmp_path / "cgroup.kill").write_text("")
     assert not Cgroup({"memory": tmp_path, "pids": tmp_path}).remove()
     assert (tmp_path / "cgroup.kill").read_text() == "1"
 
 
-def test_the_time_of_either_version_is_read(tmp_path: Path) -> None:
+def test_cpu_time_is_read_in_both_versions(tmp_path: Path) -> None:
     group = Cgroup({"cpuacct": tmp_path})
     assert group.cpu_seconds() is None
     (tmp_path / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
@@ -111,7 +111,7 @@ def test_the_time_of_either_version_is_read(tmp_path: Path) -> None:
     assert group.cpu_seconds() == 2.5
 
 
-def test_memory_that_is_used_up_is_told(group: Cgroup) -> None:
+def test_group_reports_out_of_memory(group: Cgroup) -> None:
     group.set_limits(memory=32 << 20, pids=5)
     joins = "; ".join(f"echo 0 > {door}" for door in group.procs_files)
     program = f"exec {sys.executable} -S -c 'x = bytearray(200 << 20)'"
@@ -119,7 +119,7 @@ def test_memory_that_is_used_up_is_told(group: Cgroup) -> None:
     assert group.ran_out_of_memory()
 
 
-def test_limits_may_be_raised_and_lowered(group: Cgroup) -> None:
+def test_limits_can_be_raised_and_lowered(group: Cgroup) -> None:
     for memory in (32 << 20, 128 << 20, 64 << 20):
         group.set_limits(memory=memory, pids=5)
         texts = [
@@ -131,7 +131,7 @@ def test_limits_may_be_raised_and_lowered(group: Cgroup) -> None:
 
 
 @pytest.mark.proof
-def test_the_groups_of_a_process_that_was_killed_are_removed() -> None:
+def test_groups_of_a_killed_process_are_removed() -> None:
     code = "import os, sys\nfrom toolcrib.isolation.cgroup import find_cgroups\nfound = find_cgroups().make()\nprint(*(found.folders.values() if found else []), flush=True)\nos.kill(os.getpid(), 9)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.returncode == -signal.SIGKILL
@@ -142,12 +142,12 @@ def test_the_groups_of_a_process_that_was_killed_are_removed() -> None:
     assert found.remove_abandoned() == 0
 
 
-def test_the_groups_of_a_process_that_lives_are_kept(group: Cgroup) -> None:
+def test_groups_of_a_live_process_are_kept(group: Cgroup) -> None:
     find_cgroups()
     assert all(path.is_dir() for path in group.folders.values())
 
 
-def test_the_limits_of_the_second_version_are_written(tmp_path: Path) -> None:
+def test_limits_of_version_2_are_written(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("max")
     group = Cgroup({"memory": tmp_path, "pids": tmp_path})
     group.set_limits(memory=1234, pids=7)
@@ -157,7 +157,7 @@ def test_the_limits_of_the_second_version_are_written(tmp_path: Path) -> None:
     assert group.procs_files == (str(tmp_path / "cgroup.procs"),)
 
 
-def test_the_events_of_the_second_version_are_read(tmp_path: Path) -> None:
+def test_memory_events_of_version_2_are_read(tmp_path: Path) -> None:
     group = Cgroup({"memory": tmp_path})
     assert not group.ran_out_of_memory()
     (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 3\noom 1\noom_kill 1\noom_group_kill 0\n")
@@ -166,26 +166,26 @@ def test_the_events_of_the_second_version_are_read(tmp_path: Path) -> None:
     assert not group.ran_out_of_memory()
 
 
-def test_one_that_only_counts_processes_says_nothing_of_memory(tmp_path: Path) -> None:
+def test_group_without_the_memory_controller_reports_no_out_of_memory(tmp_path: Path) -> None:
     group = Cgroup({"pids": tmp_path})
     assert not group.set_limits(memory=1, pids=2).ran_out_of_memory()
 
 
-def test_both_controllers_of_the_second_version_share_a_folder(tmp_path: Path) -> None:
+def test_controllers_of_version_2_share_a_folder(tmp_path: Path) -> None:
     group = Cgroups({"memory": tmp_path, "pids": tmp_path}).make()
     assert group is not None
     assert group.folders["memory"] == group.folders["pids"]
     assert group.remove()
 
 
-def test_where_no_group_can_be_made_there_is_none(tmp_path: Path) -> None:
+def test_make_returns_none_if_no_group_can_be_made(tmp_path: Path) -> None:
     assert Cgroups({}).make() is None
     assert Cgroups({"memory": tmp_path, "pids": tmp_path / "missing"}).make() is None
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("own", ["0::/mine\n", "5:memory:/mine\n", "", "0::/../elsewhere\n"])
-def test_folders_that_are_no_control_groups_are_not_used(tmp_path: Path, own: str) -> None:
+def test_folders_without_controller_files_are_not_used(tmp_path: Path, own: str) -> None:
     (tmp_path / "mount" / "mine").mkdir(parents=True)
     (tmp_path / "cgroup").write_text(own)
     mounts = [
@@ -198,5 +198,5 @@ def test_folders_that_are_no_control_groups_are_not_used(tmp_path: Path, own: st
     assert os.listdir(tmp_path / "mount") == ["mine"]  # noqa: PTH208 - names are what is compared
 
 
-def test_a_kernel_that_tells_nothing_has_no_groups(tmp_path: Path) -> None:
+def test_missing_proc_files_mean_no_groups(tmp_path: Path) -> None:
     assert find_cgroups(tmp_path) == Cgroups({})

@@ -123,7 +123,7 @@ def case(kind: str, attack: Attack) -> Any:
 @pytest.mark.parametrize(
     ("kind", "attack"), [case(*each) for each in CASES if is_tried(each[0], each[1].name)]
 )
-async def test_an_attack_ends_as_it_must_and_the_next_run_works(
+async def test_attack_has_its_expected_end_and_the_next_run_works(
     benches: Benches,
     kind: str,
     attack: Attack,
@@ -161,7 +161,7 @@ async def test_an_attack_ends_as_it_must_and_the_next_run_works(
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=pytest.mark.proof if kind in HEAVY else ()) for kind in BACKENDS]
 )
-async def test_nothing_is_left_of_them(
+async def test_attacks_leave_nothing_behind(
     benches: Benches, kind: str, places: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
     request.getfixturevalue(NEEDS.get(kind, "needs_bubblewrap"))
@@ -179,10 +179,10 @@ async def test_nothing_is_left_of_them(
 
 
 @pytest.mark.proof
-def test_the_page_says_what_the_tests_do(root: Path) -> None:
+def test_security_page_lists_the_attacks(root: Path) -> None:
     subprocess.run(python(str(root / "scripts" / "wall_tables.py"), "--check"), check=True)
 
 
-def test_every_attack_has_a_name_of_its_own() -> None:
+def test_attack_names_are_unique() -> None:
     names = [(attack.group, attack.name) for attack in ATTACKS]
     assert len(names) == len(set(names))

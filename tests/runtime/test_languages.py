@@ -35,7 +35,7 @@ def case(program: Program, *kind: str) -> Any:
     ("kind", "program"),
     [case(program, kind) for program in PROGRAMS for kind in BACKENDS if is_tried(kind, program.name)],
 )
-async def test_a_program_runs_or_is_refused_with_a_reason(
+async def test_program_runs_or_is_refused_with_a_reason(
     benches: Benches, kind: str, program: Program, request: pytest.FixtureRequest
 ) -> None:
     verdict, bench = program.verdict(kind), await benches.get(kind, request)
@@ -60,7 +60,7 @@ async def crib(needs_bubblewrap: None) -> AsyncIterator[Crib]:  # noqa: ARG001 -
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("program", [case(program) for program in PROGRAMS])
-async def test_with_the_fallback_a_program_runs_somewhere(crib: Crib, program: Program) -> None:
+async def test_language_fallback_runs_every_program(crib: Crib, program: Program) -> None:
     limits = Limits(cpu=PATIENCE)
     result = await crib.execute(program.code, language_fallback=True, timeout=PATIENCE, limits=limits)
     assert result.value == program.value
@@ -68,5 +68,5 @@ async def test_with_the_fallback_a_program_runs_somewhere(crib: Crib, program: P
     assert bool(result.notes) is (program.monty != "runs")
 
 
-def test_every_program_has_a_name_of_its_own() -> None:
+def test_program_names_are_unique() -> None:
     assert len({program.name for program in PROGRAMS}) == len(PROGRAMS) >= 60

@@ -45,7 +45,9 @@ def surface(code: str, *ids: str) -> Surface:
         ("f'{github.a()}'", "github", {"a"}),
     ],
 )
-def test_mentioned_finds_names_with_their_attributes(code: str, name: str, attributes: set[str]) -> None:
+def test_find_mentions_returns_names_with_their_attributes(
+    code: str, name: str, attributes: set[str]
+) -> None:
     assert find_mentions(code)[name] == attributes
 
 
@@ -53,7 +55,7 @@ def test_mentioned_finds_names_with_their_attributes(code: str, name: str, attri
 @pytest.mark.parametrize(
     "code", ["a" * 1_000_000, "a." * 500_000, "a " * 500_000, "a" + " " * 1_000_000, "(" * 1_000_000]
 )
-def test_mentioned_is_linear_for_hostile_code(code: str) -> None:
+def test_find_mentions_is_linear_for_hostile_code(code: str) -> None:
     with at_most(2.0):
         assert len(find_mentions(code)) <= 1
 

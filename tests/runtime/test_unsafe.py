@@ -36,7 +36,7 @@ async def sandbox() -> AsyncIterator[UnsafeSandbox]:
 
 
 @pytest.mark.anyio
-async def test_it_says_that_there_is_no_wall(sandbox: UnsafeSandbox) -> None:
+async def test_unsafe_info_has_no_isolation(sandbox: UnsafeSandbox) -> None:
     info = sandbox.info()
     wall = {"available": True, "isolation": [], "profiles": ["dev"]}
     assert info.details == {**wall, "language": "Python", "host_uid": os.geteuid(), "cgroup": False}
@@ -45,13 +45,13 @@ async def test_it_says_that_there_is_no_wall(sandbox: UnsafeSandbox) -> None:
 
 
 @pytest.mark.anyio
-async def test_it_warns_each_time_and_runs(sandbox: UnsafeSandbox) -> None:
+async def test_unsafe_warns_at_each_run(sandbox: UnsafeSandbox) -> None:
     for number in range(2):
         assert await run(sandbox, f"__out = {number}") == number
 
 
 @pytest.mark.anyio
-async def test_the_guest_gets_no_environment_and_a_folder_that_vanishes(
+async def test_unsafe_guest_has_no_environment_and_a_temporary_folder(
     sandbox: UnsafeSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "sesame")
@@ -64,7 +64,7 @@ async def test_the_guest_gets_no_environment_and_a_folder_that_vanishes(
 
 
 @pytest.mark.anyio
-async def test_processes_of_the_guest_end_with_it(sandbox: UnsafeSandbox) -> None:
+async def test_processes_of_the_guest_end_with_the_run(sandbox: UnsafeSandbox) -> None:
     before = descendants()
     code = "import subprocess\n__out = subprocess.Popen(['sleep', '1000']).pid"
     pid = await run(sandbox, code.replace("'sleep'", "'/bin/sleep'"))
@@ -74,7 +74,7 @@ async def test_processes_of_the_guest_end_with_it(sandbox: UnsafeSandbox) -> Non
 
 
 @pytest.mark.anyio
-async def test_mistakes_are_stopped(sandbox: UnsafeSandbox) -> None:
+async def test_unsafe_limits_stop_mistakes(sandbox: UnsafeSandbox) -> None:
     with pytest.raises(LimitExceededError) as caught:
         await run(sandbox, "x = 'y' * (4 << 30)")
     assert caught.value.limit == "memory_bytes"
@@ -86,13 +86,13 @@ async def test_mistakes_are_stopped(sandbox: UnsafeSandbox) -> None:
 
 
 @pytest.mark.anyio
-async def test_it_refuses_every_profile_but_dev(sandbox: UnsafeSandbox) -> None:
+async def test_unsafe_refuses_every_profile_but_dev(sandbox: UnsafeSandbox) -> None:
     with pytest.raises(RuntimeUnavailableError, match="'dev' profile alone"):
         await run(sandbox, "1", profile="standard")
 
 
 @pytest.mark.anyio
-async def test_an_interpreter_that_cannot_be_started_is_told(
+async def test_failed_start_of_the_interpreter_is_reported(
     sandbox: UnsafeSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     await run(sandbox, "1")
@@ -110,7 +110,7 @@ async def test_an_interpreter_that_cannot_be_started_is_told(
 
 
 @pytest.mark.anyio
-async def test_leaving_ends_what_runs() -> None:
+async def test_exit_ends_running_code() -> None:
     before = descendants().keys()
     sandbox, output, ended = UnsafeSandbox(), Output(limit=100), []
 
@@ -130,7 +130,7 @@ async def test_leaving_ends_what_runs() -> None:
 
 
 @pytest.mark.anyio
-async def test_without_a_temporary_folder_it_says_so(
+async def test_missing_temporary_folder_is_reported(
     sandbox: UnsafeSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/nowhere/at/all")
@@ -139,7 +139,7 @@ async def test_without_a_temporary_folder_it_says_so(
 
 
 @pytest.mark.anyio
-async def test_limits_beyond_all_machines_are_none(sandbox: UnsafeSandbox) -> None:
+async def test_limits_larger_than_the_machine_are_capped(sandbox: UnsafeSandbox) -> None:
     limits = Limits.of_checked(cpu=1e300, memory_bytes=1 << 70, disk_bytes=1 << 70)
     bridge = Bridge(Bench(sandbox).shelf, None, limits, end=lambda: None)  # type: ignore[arg-type]
     job = Job("__out = 1", limits, PATIENCE, "dev", (), FUNCTIONS, Output(limit=1000))

@@ -25,7 +25,7 @@ from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.audit import Audit, AuditFile
 from toolcrib.execution.audit.hash_chain import Sign
-from toolcrib.execution.audit.signing import signer
+from toolcrib.execution.audit.signing import make_signer
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry
 from toolcrib.execution.policy.rules import Approver, Rules
@@ -191,7 +191,7 @@ def open_audit(settings: Settings, environ: Mapping[str, str] | None = None) -> 
 
 def _make_signer(environ: Mapping[str, str] | None) -> Sign | None:
     try:
-        return signer(audit_key(environ))
+        return make_signer(audit_key(environ))
     except MissingExtraError as error:
         _LOG.info("the audit is not signed: %s", error)
         return None

@@ -11,7 +11,7 @@ from toolcrib.discovery.docs import ObservedShape
 from toolcrib.errors import InvalidToolError, Problem, ToolcribError
 from toolcrib.execution import Request
 from toolcrib.execution.chains import ChainResult, ChainStep
-from toolcrib.execution.chains.from_code import constants, with_constants
+from toolcrib.execution.chains.from_code import read_constants, replace_constants
 from toolcrib.execution.local import RunningCall
 from toolcrib.model import LocalBackend, Tool
 from toolcrib.model.context import Context
@@ -120,7 +120,7 @@ class SavedTools:
         async def run(saved_tool_arguments: dict[str, Any], context: Context) -> Any:
             nested = context.nested if isinstance(context, RunningCall) else None
             if saved.kind == "code":
-                code = with_constants(saved.code, saved_tool_arguments)
+                code = replace_constants(saved.code, saved_tool_arguments)
                 return (await self._view.execute(code, backend=saved.backend, context=nested)).value
             steps = _fill_in(list(saved.steps), saved.parameters, saved_tool_arguments)
             return (await self._view.run_chain(steps, context=nested)).final
@@ -149,7 +149,7 @@ def _read_code(result: ExecuteResult, chosen: list[str] | None) -> tuple[dict[st
     """Return the fields of a `_Saved` that runs code, and the defaults of its parameters."""
     if not result.code:
         raise _refusal("the run did not end well, so that there is nothing to save")
-    found = constants(result.code)
+    found = read_constants(result.code)
     if unknown := sorted(set(chosen or ()) - found.keys()):
         known = ", ".join(map(repr, found)) or "none"
         raise _refusal(f"{unknown[0]!r} is not the name of a constant in the code; there are {known}")

@@ -33,7 +33,7 @@ from toolcrib.execution import CallContext, Request, RunResult, StreamEvent
 from toolcrib.execution.arguments import check_value
 from toolcrib.execution.call import NESTED_APPROVAL
 from toolcrib.execution.chains import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
-from toolcrib.execution.chains.parse import invalid, read_chain
+from toolcrib.execution.chains.parse import invalid_chain_error, read_chain
 from toolcrib.execution.mcp import (
     Completion,
     OnContent,
@@ -634,7 +634,7 @@ class View:
     ) -> ChainResult:
         chain, problems = read_chain(steps, limits)
         if problems:
-            raise invalid(problems)
+            raise invalid_chain_error(problems)
         asked = {
             "steps": [node.step.to_json() for node in chain.nodes],
             "timeout": timeout,

@@ -1,4 +1,4 @@
-"""The arguments of a call: read, filled with defaults, and validated."""
+"""Reads, validates and fills the arguments of a call."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -13,13 +13,13 @@ from toolcrib.redaction import error_text
 
 READ_FROM_TEXT = "the arguments came as JSON text and were read"
 _MAX_DEPTH = 32
-"""Deepest level of a schema at which defaults are filled in."""
+"""The deepest level of a schema at which defaults are filled in."""
 
 
 def read_arguments(args: Any, tool_id: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return arguments as an object, and notes for the caller.
 
-    Models, and the clients that carry their calls, often send an object as JSON text.
+    Models and their clients often send an object as JSON text, so that is parsed.
 
     >>> read_arguments('{"city": "Oslo"}', "weather:now")
     ({'city': 'Oslo'}, ('the arguments came as JSON text and were read',))
@@ -54,7 +54,7 @@ async def validate_arguments(validator: SchemaValidator, tool: Tool, args: dict[
     The copy is what runs and what is audited, even if the caller changes its own object meanwhile.
 
     Raises:
-        InputValidationError: they do not fit.
+        InputValidationError: they are invalid.
     """
     copied = copy_unless_large(args)
     try:
@@ -77,10 +77,10 @@ def _copy_and_check(validator: SchemaValidator, tool: Tool, args: dict[str, Any]
 
 
 def check_value(validate: Callable[[Tool, Any], object], tool: Tool, value: Any, op: Op) -> None:
-    """Check a value with a validator; one that fails, or returns anything but None, rejects the value.
+    """Check a value with a validator; a validator that fails, or does not return None, rejects the value.
 
     Raises:
-        ValidationError: the value does not fit.
+        ValidationError: the value is invalid.
         ToolError: the validator failed, or is asynchronous.
     """
     try:

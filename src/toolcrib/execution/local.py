@@ -3,11 +3,11 @@
 A coroutine function runs in the event loop. Any other function runs in a thread of its own pool, since it may
 block, together with the conversion of its result. What a function returns decides how it goes on: a function
 in a thread may return a coroutine, which the loop has to await, and a coroutine may return a generator, which
-a thread has to run. So each of the two sides ends with a value, or hands the rest over to the other.
+a thread has to run. So each side ends with a value, or with an object that the other side must run.
 
-An exception of the function is the failure of the tool, whatever its type: it becomes a `ToolExecutionError`.
-Only a cancellation is distinguished: one from outside goes on, one of something that the function awaited is
-a `ToolCancelledError`.
+Any exception of the function is the failure of the tool, and becomes a `ToolExecutionError`. Only
+cancellations differ: that of the caller propagates, and that of something the function awaited becomes a
+`ToolCancelledError`.
 """
 
 import inspect
@@ -44,18 +44,18 @@ from toolcrib.model.tool import Tool
 from toolcrib.redaction import error_text, scrub
 
 _LEVELS: tuple[str, ...] = get_args(LogLevel)
-_CLEANING_TIME = 5.0
-"""Seconds that an asynchronous generator may take to clean up after its call was cancelled."""
+_CLEANUP_TIMEOUT = 5.0
+"""Seconds that an asynchronous generator has for its cleanup after a cancellation."""
 _SCALARS = {str, int, bool, type(None)}
-_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_NAMED_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class LocalHandlers:
     """The handlers of local backends by name: functions run in worker threads, coroutines in the loop.
 
-    A generator is a stream: what it yields are chunks, and its value is what it returns, or the list of them.
-    A thread cannot be stopped: a function whose caller has given up runs on, keeps its thread, and finds
-    `Context.cancelled` true. There are `max_threads` of them.
+    A generator is a stream: its yielded values are chunks, and its value is its return value or the list of
+    chunks. Threads cannot be stopped: a function whose caller was cancelled runs on in its thread, and sees
+    `Context.cancelled`. There are at most `max_threads` threads.
     """
 
     def __init__(
@@ -71,21 +71,21 @@ class LocalHandlers:
             self.add(name, handler)
 
     def add(self, name: str, handler: Callable[..., Any]) -> None:
-        """Let a function run what is bound to `LocalBackend(name=name)`, or to the tool's id."""
+        """Add the function for tools bound to `LocalBackend(name=name)`, or to the tool's id."""
         made = Handler.of(handler)
         self._handlers[name] = made
         if isinstance(handler, LocalTool):
             self._handlers.setdefault(str(handler.tool.id), made)
 
     def remove(self, name: str) -> None:
-        """Remove a function; a running call of it goes on."""
+        """Remove a function; its running calls continue."""
         self._handlers.pop(name, None)
 
     def __contains__(self, name: str) -> bool:
         return name in self._handlers
 
     def names_of(self, function: Callable[..., Any]) -> tuple[str, ...]:
-        """Return the names under which a function was added, itself or as a tool made of it."""
+        """Return the names under which a function was added, by itself or as a tool."""
         if isinstance(function, LocalTool):
             own, function = str(function.tool.id), function.function
             if own in self._handlers and _is_same(self._handlers[own].function, function):
@@ -94,7 +94,7 @@ class LocalHandlers:
         return tuple(name for name, handler in handlers if _is_same(handler.function, function))
 
     def missing(self, backend: ToolBackend) -> str | None:
-        """Return why a backend cannot run here: no function of its name is known."""
+        """Return the reason why a backend cannot run here; None if it can."""
         name = backend.name if isinstance(backend, LocalBackend) else backend.kind
         if name in self._handlers:
             return None
@@ -132,7 +132,7 @@ class LocalHandlers:
         return await await_future(self._threads.submit(partial(copy_context().run, function)))
 
     async def _finish(self, run: "_HandlerRun", value: Any) -> Any:
-        """Return as JSON what a handler in the loop has returned: a value, or a generator to be run."""
+        """Return the value of a handler in the loop as JSON; run it if it is a generator."""
         if inspect.isasyncgen(value):
             return await run.run_in_loop(lambda: run.collect(value))
         if isinstance(value, Iterator):
@@ -143,27 +143,27 @@ class LocalHandlers:
 
 
 def _is_same(function: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """Return whether two callables are one; reading a bound method gives a new object each time."""
+    """Return whether two callables are the same; each access to a bound method makes a new object."""
     return function is other or (inspect.isroutine(function) and function == other)
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A function, where it runs, and how it takes its arguments."""
+    """A function, the thread or loop where it runs, and its way to take arguments."""
 
     function: Callable[..., Any]
     in_loop: bool
-    """Whether calling it does no work yet: it returns a coroutine or an asynchronous generator."""
+    """Whether it runs in the event loop: calling it only makes a coroutine or an asynchronous generator."""
     context: str | None
     """The parameter for the running call."""
     whole: str | None
-    """The one parameter that may take all arguments together."""
+    """The single parameter that may take all arguments as one object."""
     typed: LocalTool[..., Any] | None
-    """The tool that reads arguments into the types of its function."""
+    """The tool that converts arguments to the types of its function."""
 
     @classmethod
     def of(cls, function: Any) -> "Handler":
-        """Return how to call a function.
+        """Return the handler for a function.
 
         Raises:
             InvalidBackendError: it cannot be called.
@@ -211,12 +211,12 @@ def _find_special_parameters(function: Callable[..., Any]) -> tuple[str | None, 
     """Return the parameters for the running call, and for all arguments together."""
     try:
         signature = inspect.signature(function)
-    except ValueError:  # a builtin without one, which takes what it is given
+    except ValueError:  # a builtin without a signature
         return None, None
     hints = _read_hints(function)
     context = next((name for name in signature.parameters if is_context(hints.get(name))), None)
     others = [parameter for name, parameter in signature.parameters.items() if name != context]
-    if len(others) != 1 or others[0].kind not in {*_NAMED, inspect.Parameter.POSITIONAL_ONLY}:
+    if len(others) != 1 or others[0].kind not in {*_NAMED_KINDS, inspect.Parameter.POSITIONAL_ONLY}:
         return context, None
     return context, others[0].name
 
@@ -227,8 +227,8 @@ def _read_hints(function: Callable[..., Any]) -> dict[str, Any]:
         target = target.__init__ if inspect.isclass(target) else type(target).__call__
     try:
         return typing.get_type_hints(target)
-    except Exception:  # noqa: BLE001 - an annotation in quotes is code, and may raise whatever it likes
-        # Names known to type checkers alone, mostly: what can be seen without evaluating them must do.
+    except Exception:  # noqa: BLE001 - annotations in quotes are code, and may raise anything
+        # Usually names that are imported only for type checkers: use the annotations without evaluating them.
         return dict(getattr(target, "__annotations__", {}))
 
 
@@ -270,7 +270,7 @@ class RunningCall(Context):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the caller has given up."""
+        """Whether the caller was cancelled."""
         return self._cancelled
 
     @property
@@ -320,7 +320,7 @@ class RunningCall(Context):
         return _NothingToAwait()
 
     async def _send(self, update: Update) -> None:
-        # Checked in the loop, where the call ends too.
+        # Checked here again: the call may have ended between `report` in a thread and this step in the loop.
         if self._is_running and self._call.emit is not None:
             await self._call.emit(update)
 
@@ -354,7 +354,7 @@ class _HandlerRun:
         return self.handler.function(*self.positional, **self.named)
 
     def run_in_thread(self) -> Any:
-        """Call the function and return its value as JSON, or the part of its work that the loop has to do."""
+        """Call the function and return its value as JSON, or the coroutine that the loop must run."""
         try:
             value = self.handler.function(*self.positional, **self.named)
             if inspect.isawaitable(value) or inspect.isasyncgen(value):
@@ -362,7 +362,7 @@ class _HandlerRun:
             if isinstance(value, Iterator):
                 return self._drain(value)
             return to_json_value(self.call, value, self.handler)
-        except BaseException as error:  # futures refuse some exceptions, such as StopIteration
+        except BaseException as error:  # converted here: futures do not accept StopIteration
             raise _convert_error(self.call, error) from error
 
     async def run_in_loop(self, start: Callable[[], Any]) -> Any:
@@ -410,7 +410,7 @@ class _HandlerRun:
                 chunk = chunks.add(item)
                 await self.context.report(Update(kind="chunk", data=copy_json(chunk)))
         finally:
-            with anyio.move_on_after(_CLEANING_TIME, shield=True):
+            with anyio.move_on_after(_CLEANUP_TIMEOUT, shield=True):
                 await items.aclose()
         return chunks.value
 
@@ -418,8 +418,8 @@ class _HandlerRun:
 def _convert_error(call: Call, error: BaseException) -> BaseException:
     """Return the error that the caller gets for an exception of a handler.
 
-    Errors of our own tree concern another call that the handler made, except a `ToolExecutionError`, by which
-    a handler reports its own failure.
+    A `ToolExecutionError` is how a handler reports its own failure. Any other `ToolcribError` concerns
+    another call that the handler made, so only its text is used.
     """
     if isinstance(error, KeyboardInterrupt):
         return KeyboardInterrupt()
@@ -433,7 +433,7 @@ def _convert_error(call: Call, error: BaseException) -> BaseException:
 
 
 def to_json_value(call: Call, value: Any, handler: Handler | None = None) -> Any:
-    """Return the value of a handler as JSON, serialized as the return type of its function says.
+    """Return the value of a handler as JSON, serialized by the return type of its function.
 
     Raises:
         ToolExecutionError: it is not JSON and cannot be serialized.
@@ -453,8 +453,8 @@ def to_json_value(call: Call, value: Any, handler: Handler | None = None) -> Any
 class Chunks:
     """The chunks of a stream so far.
 
-    A value has a limit, and a stream has none. So a stream that grows beyond the limit is not kept, and its
-    value is None, if the caller receives the chunks and no output schema needs the whole value.
+    A value has a size limit, a stream has none. So the chunks of a longer stream are dropped, and its value
+    is None, if the caller receives the chunks and no output schema needs the whole value.
     """
 
     def __init__(self, call: Call, *, has_listener: bool) -> None:

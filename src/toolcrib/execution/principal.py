@@ -1,4 +1,4 @@
-"""Who makes a call."""
+"""The principal: the caller of a tool."""
 
 import getpass
 from collections.abc import Hashable
@@ -11,34 +11,33 @@ TOKENS = "tokens"
 LOCAL = "local"
 """The issuer of the user of this machine."""
 _SELF_NAMED = "mcp"
-"""Clients that name themselves have this name, or one that begins with it and a colon."""
+"""The name of unauthenticated clients; they may add a colon and a name of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who makes a call, as far as it is known: part of cache keys, limits, policy and audit.
+    """The caller of a tool, as far as it is known: part of cache keys, limits, policy and audit.
 
-    Two principals are the same only if everything about them is, so that what is kept for one is never given
-    to another.
+    Two principals are equal only if all fields are, so that nothing stored for one is given to another.
 
     >>> str(Principal(issuer="https://login.example", subject="ann", client="editor"))
     'ann via editor'
     """
 
     issuer: str = ""
-    """Who vouches for the subject: the address of an authorization server, `tokens` for the named tokens of a
-    gateway, `local` for the user of this machine; empty where nobody does."""
+    """The issuer that authenticated the subject: the address of an authorization server, `tokens` for the
+    named tokens of a gateway, `local` for the user of this machine; empty if unauthenticated."""
     subject: str = ""
-    """The person or program, as the issuer calls it; empty where it is not known."""
+    """The person or program, as named by the issuer; empty if unknown."""
     client: str = ""
-    """The program that acts for the subject; where there is no issuer, the name that it gives itself."""
+    """The program that acts for the subject; without an issuer, the name that it gave itself."""
     groups: frozenset[str] = frozenset()
     """The groups that the issuer says the subject is in."""
     scopes: frozenset[str] = frozenset()
     """The scopes that the subject has granted to the client."""
 
     def __post_init__(self) -> None:
-        # Lists are what configurations and tokens hold, and a set of them is what can be compared.
+        # configurations and tokens have lists, whose order must not make two principals different
         object.__setattr__(self, "groups", frozenset(self.groups))
         object.__setattr__(self, "scopes", frozenset(self.scopes))
 
@@ -50,16 +49,16 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class SubjectToken:
-    """The token that a client has called with, whose signature and audience were verified."""
+    """The verified token of a client's request."""
 
     principal: Principal
-    """Whom it names."""
+    """The principal in it."""
     token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Issuers:
-    """The issuers of a configuration, which say whom a name in a rule means: exactly one of them.
+    """The issuers of a configuration, which resolve the names in rules: each name has exactly one issuer.
 
     >>> issuers = Issuers(tokens=frozenset({"ci"}), authority="https://login.example")
     >>> issuers.means(Principal(issuer="tokens", subject="ci"), "ci")
@@ -71,15 +70,15 @@ class Issuers:
     tokens: frozenset[str] = frozenset()
     """The names of the gateway's tokens."""
     authority: str | None = None
-    """The authorization server whose tokens the gateway takes."""
+    """The authorization server whose tokens the gateway accepts."""
 
     def means(self, principal: Principal, who: str) -> bool:
-        """Return whether a principal is the one that `who` names.
+        """Return whether a name in a rule means a principal.
 
         `token:NAME` is a named token, `user:SUBJECT` an account of the authorization server, `local:USER` a
-        user of this machine. A bare name is the named token, where there is one of that name, else the
-        account, where there is an authorization server, else whoever has that subject. `client:NAME` is
-        resolved as a bare name is; `group:NAME` is a group that any issuer vouches for.
+        user of this machine. A bare name is the named token, if there is one of that name; else the account,
+        if there is an authorization server; else any principal with that subject. `client:NAME` is resolved
+        like a bare name; `group:NAME` is a group of any issuer.
         """
         if who == "*":
             return True
@@ -87,20 +86,20 @@ class Issuers:
         if kind == "group":
             return name in principal.groups
         if kind == "client":
-            return name == principal.client and self._vouches(principal, name, is_client=True)
+            return name == principal.client and self._has_issuer_of(principal, name, is_client=True)
         if kind in _KINDS:
             return bool(name) and name == principal.subject and kind == self.kind_of(principal)
-        return who == principal.subject and self._vouches(principal, who)
+        return who == principal.subject and self._has_issuer_of(principal, who)
 
     def kind_of(self, principal: Principal) -> str:
-        """Return `token`, `user` or `local`; empty for a principal that no known issuer vouches for."""
+        """Return `token`, `user` or `local`; empty for a principal without a known issuer."""
         if principal.issuer in {TOKENS, LOCAL}:
             return "token" if principal.issuer == TOKENS else "local"
         is_account = principal.issuer == self.authority if self.authority else bool(principal.issuer)
         return "user" if is_account else ""
 
     def named(self, who: str) -> Principal:
-        """Return the principal that a name means, as far as the name tells."""
+        """Return the principal for a name, with issuer and subject alone."""
         kind, _, name = who.partition(":")
         issuers = {"token": TOKENS, "local": LOCAL, "user": self.authority or "user"}
         if kind in issuers and name:
@@ -109,8 +108,8 @@ class Issuers:
             return Principal(issuer=TOKENS, subject=who)
         return Principal(issuer=self.authority or "", subject=who) if who else Principal()
 
-    def _vouches(self, principal: Principal, name: str, *, is_client: bool = False) -> bool:
-        """Return whether a principal's issuer is the one that a bare name is looked for at."""
+    def _has_issuer_of(self, principal: Principal, name: str, *, is_client: bool = False) -> bool:
+        """Return whether a principal has the issuer to which a bare name belongs."""
         if is_client and name.partition(":")[0] == _SELF_NAMED:
             return self.kind_of(principal) in {"local", ""}
         if name in self.tokens:
@@ -122,10 +121,10 @@ _KINDS = frozenset({"token", "user", "local"})
 
 
 def slot_owner(principal: Principal | None) -> Hashable | None:
-    """Return whose share of limited slots a principal uses; None for the program itself, which has no share.
+    """Return the owner of a principal's share of limited slots; None for the program itself.
 
-    All clients that nobody vouches for have one share together: they choose their names themselves. The user
-    of this machine, whose process this is, counts as the program.
+    All unauthenticated clients have one share together, because they choose their own names. The local user,
+    who owns this process, counts as the program.
 
     >>> slot_owner(Principal(issuer="tokens", subject="ann", client="editor"))
     ('tokens', 'ann')
@@ -140,9 +139,9 @@ def slot_owner(principal: Principal | None) -> Hashable | None:
 
 
 def local_user(client: str) -> Principal:
-    """Return the user whose process this is, acting through one of our own doors."""
+    """Return the user of this process as a principal, with the name of the interface in use as client."""
     try:
         user = getpass.getuser()
-    except (OSError, KeyError):  # no such user, as in a container of an arbitrary number
+    except (OSError, KeyError):  # a uid without an entry, as in some containers
         user = ""
     return Principal(issuer=LOCAL, subject=user, client=client)

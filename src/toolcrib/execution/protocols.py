@@ -1,4 +1,4 @@
-"""Protocols of the parts that a runner is composed of."""
+"""Protocols of the parts of a runner."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ from toolcrib.model.tool import Tool
 class Executor(Protocol):
     """Runs the tools of one kind of backend.
 
-    `call` returns the answer, or raises a `ToolError`: `ToolExecutionError` where the tool itself failed,
-    `BackendUnavailableError` where it could not be reached or went away, with `sent=False` only where the
-    call certainly never arrived, and `ToolCancelledError` where somebody other than the caller broke it off.
-    Any other exception is a mistake of the executor, and is reported as a `ToolExecutionError`.
+    `call` returns the answer, or raises a `ToolError`: `ToolExecutionError` if the tool itself failed,
+    `BackendUnavailableError` if the backend could not be reached or closed the connection (with `sent=False`
+    only if the call certainly never arrived), and `ToolCancelledError` if something else than the caller
+    cancelled it. Any other exception is a bug of the executor, and is reported as a `ToolExecutionError`.
 
-    Cancelling `call` stops the tool, or tells it to stop, before the cancellation goes on; deadlines are
+    Cancelling `call` stops the tool, or asks it to stop, before the cancellation propagates; deadlines are
     cancellations. Updates go to `call.emit` while the tool runs, never after `call` has returned or raised.
-    The arguments are read only. Executors are safe to use from many tasks of one event loop at once, and one
-    failing call never harms another.
+    The arguments must not be changed. Executors must be safe for many tasks of one event loop, and a failing
+    call must not affect another.
     """
 
     def missing(self, backend: ToolBackend) -> str | None:
-        """Return why this backend cannot run here at all, such as a name nobody knows; None if it can."""
+        """Return the reason why a backend cannot run here, such as an unknown name; None if it can."""
         ...
 
     async def call(self, call: Call) -> Answer:
-        """Run the tool on `call.backend` and return what it gave."""
+        """Run the tool on `call.backend` and return its answer."""
         ...
 
 
@@ -38,25 +38,25 @@ class Executor(Protocol):
 class ProviderExecutor(Protocol):
     """Runs the tools of one provider; the contract of `Executor.call` holds.
 
-    `call.backend` is a `ProviderBackend`, whose `tool_id` is the provider's own name for the tool. One that
-    has an attribute `streams` which is false is not called for a stream: that ends with a
+    `call.backend` is a `ProviderBackend`, whose `tool_id` is the name of the tool at the provider. An
+    executor with a false attribute `streams` is not called for streams, which then fail with
     `StreamNotSupportedError`.
     """
 
     async def call(self, call: Call) -> Answer:
-        """Run the tool and return what it gave."""
+        """Run the tool and return its answer."""
         ...
 
 
 Next = Callable[[Call], Awaitable[Answer]]
-"""The rest of a call's way to its backend."""
+"""The rest of the middleware chain, with the executor at its end."""
 
 
 class Middleware(Protocol):
-    """Stands around one call to one backend: it may answer itself, wait, or go on more than once.
+    """Wraps each call to a backend: it may answer itself, wait, or call the rest of the chain several times.
 
-    It is called with the call and the rest of the way, under the deadline of the caller, and is safe to use
-    from many tasks at once. What it raises is what the caller gets.
+    It is called with the call and the rest of the chain, under the deadline of the caller, and must be safe
+    for many tasks at once. Its exceptions go to the caller.
     """
 
     async def __call__(self, call: Call, go_on: Next, /) -> Answer:
@@ -66,25 +66,24 @@ class Middleware(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """A policy's yes, with the name of the rule that says so, for the audit."""
+    """The consent of a policy, with the name of its rule for the audit."""
 
     rule: str
 
 
 Policy = Callable[[Request], Any]
-"""Says whether a request may run, sync or async: None, True or `Allowed` allows it, False or a reason as text
-refuses it, and so does raising; a policy that fails refuses."""
+"""Decides whether a request may run; sync or async. None, True or `Allowed` allows it; False, a reason as
+text, or any exception refuses it."""
 
 Selector = Callable[[Tool, Sequence[ToolBackend]], ToolBackend | Sequence[ToolBackend]]
-"""Chooses among the backends of a tool: one of them, or several in the order in which to try them."""
+"""Chooses one of the backends of a tool, or several in the order to try them."""
 
 
 class Observer(Protocol):
-    """Watches calls; it may not change them, and must not block.
+    """Observes calls; it cannot change them, and must not block.
 
-    `begin` is called with the reference and the caller before anything else happens, and the callback that it
-    returns exactly once when that call has ended, in the same task. Exceptions of both are logged and have no
-    other effect.
+    `begin` is called with the reference and the caller before anything else. The callback that it returns is
+    called exactly once when that call has ended, in the same task. Exceptions of both are only logged.
     """
 
     def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None] | None:

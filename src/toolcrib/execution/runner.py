@@ -59,7 +59,7 @@ from toolcrib.execution.chains import (
     plan_chain,
     run_chain,
 )
-from toolcrib.execution.chains.parse import in_thread_if_large, read_chain
+from toolcrib.execution.chains.parse import read_chain, run_in_thread_if_large
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
 from toolcrib.execution.policy.authorizer import Authorizer
@@ -293,7 +293,7 @@ class Runner:
                 steps, tools, self._timeout if limit is None else limit, limits
             )
         check = partial(check_chain, steps, tools, self._validator, limits=limits)
-        chain = await in_thread_if_large(steps, check)
+        chain = await run_in_thread_if_large(steps, check)
         if dry_run:
             return plan_chain(chain, tools)
 
@@ -308,7 +308,7 @@ class Runner:
         self, steps: Steps, tools: ToolSource, limit: float, limits: ChainLimits | None
     ) -> Steps:
         """Wait up to `limit` seconds for the tools of a chain; return the parsed steps, if they are valid."""
-        chain, problems = await in_thread_if_large(steps, partial(read_chain, steps, limits))
+        chain, problems = await run_in_thread_if_large(steps, partial(read_chain, steps, limits))
         tool_id = ""
         with anyio.move_on_after(limit):
             for tool_id in dict.fromkeys(node.step.tool_id for node in chain.by_slot if node.step.tool_id):

@@ -1,4 +1,4 @@
-"""Which backend of a tool to try, and which after that."""
+"""Selects the backends of a tool to try, in order."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -11,19 +11,19 @@ from toolcrib.model.backend import BackendKind, LocalBackend, McpBackend, Provid
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import error_text
 
-_ORDER: dict[BackendKind, int] = {"local": 0, "provider": 1, "mcp": 2}
-_OPTION = {"local": "local=", "mcp": "mcp=", "provider": "providers="}
-_MOST = 100
-"""How many backends a selector may choose, so that one that never ends is known."""
+_KIND_ORDER: dict[BackendKind, int] = {"local": 0, "provider": 1, "mcp": 2}
+_RUNNER_OPTION = {"local": "local=", "mcp": "mcp=", "provider": "providers="}
+_MAX_CHOSEN = 100
+"""A selector may be a generator; this stops one that never ends."""
 
 
 def by_kind(_tool: Tool, backends: Sequence[ToolBackend]) -> Sequence[ToolBackend]:
-    """Return backends with the nearest first: local, then provider, then MCP, each as registered."""
-    return backends if len(backends) == 1 else sorted(backends, key=lambda backend: _ORDER[backend.kind])
+    """Return backends ordered by kind: local, provider, MCP; equal kinds in the order of registration."""
+    return backends if len(backends) == 1 else sorted(backends, key=lambda backend: _KIND_ORDER[backend.kind])
 
 
 def label(backend: ToolBackend) -> str:
-    """Return how errors and records name a backend.
+    """Return the name of a backend in errors and records.
 
     >>> label(McpBackend(server_name="github"))
     'mcp:github'
@@ -44,11 +44,11 @@ def select_backends(
     executors: Mapping[str, Executor],
     select: Selector,
 ) -> Sequence[ToolBackend]:
-    """Return the backends to try, in order; all of them can run here.
+    """Return the backends to try, in order; only those that can run here.
 
     Raises:
-        NoBackendError: there is none, or what runs it is not known here.
-        InvalidBackendError: the selector failed, or chose something that is not a backend of the tool.
+        NoBackendError: the tool has none that can run here.
+        InvalidBackendError: the selector failed, or chose something else than a backend of the tool.
     """
     offered = backends or ((tool.backend,) if tool.backend is not None else ())
     if not offered:
@@ -58,14 +58,14 @@ def select_backends(
         chosen = offered if choice is offered else _check_choice(choice, offered)
     except ToolcribError:
         raise
-    except Exception as error:  # a selector is somebody else's code, and so is what it returns
+    except Exception as error:  # a selector, and the object it returns, are foreign code
         raise InvalidBackendError(f"the selector failed: {error_text(error)}") from error
     usable: list[ToolBackend] = []
     reasons: dict[str, None] = {}
     for backend in chosen:
         executor = executors.get(backend.kind)
         if executor is None:
-            option = _OPTION[backend.kind]
+            option = _RUNNER_OPTION[backend.kind]
             reasons[f"nothing here runs {backend.kind} backends; give the runner {option}"] = None
         elif (reason := executor.missing(backend)) is not None:
             reasons[reason] = None
@@ -78,7 +78,7 @@ def select_backends(
 
 
 def may_try_next(request: Request, error: BackendUnavailableError) -> bool:
-    """Return whether another backend may be tried: the call never arrived, or to run it twice is harmless."""
+    """Return whether another backend may be tried: the call never arrived, or the tool is idempotent."""
     return not error.sent or request.repeatable
 
 
@@ -88,9 +88,9 @@ def _check_choice(choice: Any, offered: Sequence[ToolBackend]) -> Sequence[ToolB
     if isinstance(choice, str | bytes | Mapping) or not isinstance(choice, Iterable):
         kind = type(choice).__name__
         raise InvalidBackendError(f"the selector must return a backend, or a list of them, and not a {kind}")
-    chosen = list(islice(choice, _MOST + 1))
-    if len(chosen) > _MOST:
-        raise InvalidBackendError(f"the selector chose more than {_MOST} backends")
+    chosen = list(islice(choice, _MAX_CHOSEN + 1))
+    if len(chosen) > _MAX_CHOSEN:
+        raise InvalidBackendError(f"the selector chose more than {_MAX_CHOSEN} backends")
     for backend in chosen:
         if not isinstance(backend, ToolBackend) or backend not in offered:
             name = label(backend) if isinstance(backend, ToolBackend) else f"a {type(backend).__name__}"

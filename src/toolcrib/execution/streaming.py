@@ -10,8 +10,8 @@ from toolcrib.errors import ToolcribError, explain
 from toolcrib.execution.call import Emit, StreamEvent, Update
 from toolcrib.model.results import RunResult
 
-_BUFFER = 16
-"""Updates that a tool may be ahead of the reader; with more, it waits."""
+_MAX_UNREAD_UPDATES = 16
+"""A tool waits when the reader is this many updates behind."""
 
 
 async def stream_events(
@@ -23,8 +23,9 @@ async def stream_events(
     starts when the first event is requested, waits while its updates are not read, and is cancelled when the
     generator is closed.
     """
-    send, receive = anyio.create_memory_object_stream[Update](_BUFFER)
+    send, receive = anyio.create_memory_object_stream[Update](_MAX_UNREAD_UPDATES)
     ending = _Ending()
+    # a task of its own: a task group must not stay open across the `yield` of a generator
     task = Background(lambda: _run_to_end(run, send, ending))
     try:
         async for update in receive:
@@ -67,7 +68,7 @@ async def _run_to_end(
     except anyio.get_cancelled_exc_class() as error:
         ending.failure = error
         raise
-    except BaseException as error:  # noqa: BLE001 - a bug or an interrupt: the reader raises it
+    except BaseException as error:  # noqa: BLE001 - a bug or an interrupt, raised in the reader
         ending.failure = error
     finally:
         send.close()

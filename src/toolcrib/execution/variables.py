@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from toolcrib.errors import Problem
 
-_OPENED = re.compile(r"\$(\$?)\{(?:([^{}]*)\})?")
-"""`${...}`, or a `${` that is never closed; with a second `$` before it the text is meant as it stands."""
+_VARIABLE = re.compile(r"\$(\$?)\{(?:([^{}]*)\})?")
+"""`${...}`, or a `${` without an end; a second `$` before it escapes it."""
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
-_FORMS = "write ${NAME} or ${NAME:-default}, or $${ for the two characters themselves"
+_SYNTAX_HINT = "write ${NAME} or ${NAME:-default}, or $${ for the two characters themselves"
 
 
 def has_variables(text: str) -> bool:
-    """Return whether a text holds something that is to be filled in.
+    """Return whether a text contains variables or escaped ones.
 
     >>> has_variables("https://${HOST}/mcp"), has_variables("costs $5")
     (True, False)
@@ -23,11 +23,11 @@ def has_variables(text: str) -> bool:
 
 @dataclass(slots=True)
 class Expansion:
-    """Fills in many texts, and keeps every problem met on the way.
+    """Replaces variables in texts, and collects all problems.
 
-    A default is used where the variable is not set or is empty, as in a shell. `${env:NAME}` means `${NAME}`.
-    `$NAME` and `$$` stay as they are; `$${NAME}` becomes `${NAME}`; defaults are not filled in themselves.
-    Anything else between `${` and `}`, and a `${` without its `}`, is a problem and not a guess.
+    A default is used if the variable is not set or empty, as in a shell. `${env:NAME}` means `${NAME}`.
+    `$NAME` and `$$` are unchanged; `$${NAME}` becomes `${NAME}`; variables in defaults are not replaced.
+    Anything else between `${` and `}`, and a `${` without `}`, is a problem.
 
     >>> fill = Expansion({"HOST": "example.com"})
     >>> fill.text("https://${HOST}:${PORT:-443}/$${raw}", path="/url")
@@ -41,20 +41,20 @@ class Expansion:
     environ: Mapping[str, str]
     problems: list[Problem] = field(default_factory=list)
     used: dict[str, str] = field(default_factory=dict, repr=False)
-    """The variables that were filled in from the environment, and their values."""
+    """The replaced variables with their values from the environment."""
 
     def text(self, text: str, *, path: str) -> str:
-        """Return a text with its variables filled in; one that cannot be is left out and noted."""
-        return _OPENED.sub(lambda found: self._value(found, path), text) if has_variables(text) else text
+        """Return a text with its variables replaced; an invalid one becomes empty and a problem."""
+        return _VARIABLE.sub(lambda found: self._replace(found, path), text) if has_variables(text) else text
 
-    def _value(self, found: re.Match[str], path: str) -> str:
+    def _replace(self, found: re.Match[str], path: str) -> str:
         escaped, inside = found.groups()
         if escaped:
             return found.group()[1:]
         form = None if inside is None else _NAME.fullmatch(inside)
         if form is None:
             self.problems.append(
-                Problem(path, "variable", f"{found.group()[:40]!r} is no variable; {_FORMS}")
+                Problem(path, "variable", f"{found.group()[:40]!r} is no variable; {_SYNTAX_HINT}")
             )
             return ""
         name, default = form.groups()

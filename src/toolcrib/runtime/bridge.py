@@ -29,7 +29,7 @@ from toolcrib.errors import (
     explain,
 )
 from toolcrib.execution.chains import Around, ChainLimits, RunTool, run_chain
-from toolcrib.execution.chains.parse import invalid, read_chain
+from toolcrib.execution.chains.parse import invalid_chain_error, read_chain
 from toolcrib.model import ToolCallRecord, ToolGateway
 from toolcrib.model.plain import measure
 from toolcrib.model.protocols import Journal
@@ -363,5 +363,5 @@ async def _run_recorded(gateway: ToolGateway, steps: list[Any], around: Around, 
     calling: RunTool = call
     chain, problems = read_chain(steps, limits)
     if problems:
-        raise invalid(problems)
+        raise invalid_chain_error(problems)
     return await run_chain(chain, around(calling), limits=limits)

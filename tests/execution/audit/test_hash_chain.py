@@ -12,9 +12,15 @@ import pytest
 
 from toolcrib.errors import ConfigError
 from toolcrib.execution.audit import AuditFile
-from toolcrib.execution.audit.hash_chain import FIRST, ChainedLines, ChainReport, chained_line, read_chain
+from toolcrib.execution.audit.hash_chain import (
+    FIRST_PREVIOUS,
+    ChainedLines,
+    ChainReport,
+    make_chained_line,
+    read_chain,
+)
 from toolcrib.execution.audit.records import AuditRecord
-from toolcrib.execution.audit.signing import public_key, signer, verifier
+from toolcrib.execution.audit.signing import make_signer, make_verifier, public_key
 
 
 def record(number: int) -> AuditRecord:
@@ -42,7 +48,7 @@ def whole_chain(path: Path) -> tuple[list[Path], ChainReport]:
 def written(tmp_path: Path) -> Path:
     """Return an audit of ten lines, signed at its end."""
     path = tmp_path / "audit.jsonl"
-    lines = ChainedLines(path, sign=signer(tmp_path / "key"))
+    lines = ChainedLines(path, sign=make_signer(tmp_path / "key"))
     for number in range(10):
         lines.write(record(number))
     lines.checkpoint()
@@ -50,10 +56,10 @@ def written(tmp_path: Path) -> Path:
 
 
 def test_what_was_written_is_intact_and_signed(written: Path) -> None:
-    check = verifier(public_key(written.parent / "key"))
+    check = make_verifier(public_key(written.parent / "key"))
     report = read_chain(lines_of(written), check)
     assert (report.lines, report.problems, report.checkpoints, report.unsigned) == (11, (), 1, 0)
-    assert report.first == FIRST
+    assert report.first == FIRST_PREVIOUS
 
 
 TAMPERING: dict[str, Callable[[list[str]], list[str]]] = {
@@ -75,18 +81,18 @@ def test_a_line_that_is_not_as_it_was_shows(how: str, written: Path) -> None:
 
 
 def test_a_chain_that_was_made_anew_has_no_right_signature(written: Path, tmp_path: Path) -> None:
-    forged = ChainedLines(tmp_path / "forged.jsonl", sign=signer(tmp_path / "other key"))
+    forged = ChainedLines(tmp_path / "forged.jsonl", sign=make_signer(tmp_path / "other key"))
     for number in range(10):
         forged.write(record(number + 1))
     forged.checkpoint()
-    check = verifier(public_key(written.parent / "key"))
+    check = make_verifier(public_key(written.parent / "key"))
     report = read_chain(lines_of(tmp_path / "forged.jsonl"), check)
     assert report.problems[0] == (11, "its signature is not that of this key")
     assert report.checkpoints == 0
 
 
 def test_lines_taken_from_the_end_leave_the_rest_unproven(written: Path) -> None:
-    report = read_chain(lines_of(written)[:-3], verifier(public_key(written.parent / "key")))
+    report = read_chain(lines_of(written)[:-3], make_verifier(public_key(written.parent / "key")))
     assert (report.unsigned, [line for line, _ in report.problems]) == (8, [1])
 
 
@@ -302,43 +308,43 @@ def test_what_broke_off_in_another_process_costs_no_further_record(tmp_path: Pat
 
 
 def test_an_audit_file_signs_what_it_has_written_when_it_is_flushed(tmp_path: Path) -> None:
-    file = AuditFile(tmp_path / "audit.jsonl", sign=signer(tmp_path / "key"))
+    file = AuditFile(tmp_path / "audit.jsonl", sign=make_signer(tmp_path / "key"))
     file.write(record(1))
     assert file.flush(30)
-    report = read_chain(lines_of(tmp_path / "audit.jsonl"), verifier(public_key(tmp_path / "key")))
+    report = read_chain(lines_of(tmp_path / "audit.jsonl"), make_verifier(public_key(tmp_path / "key")))
     assert (report.checkpoints, report.unsigned) == (1, 0)
 
 
 def test_a_key_is_the_users_alone_and_a_wrong_one_is_told(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "key"
-    signer(path)
+    make_signer(path)
     assert path.stat().st_mode & 0o777 == 0o600
     path.write_text("no key")
     with pytest.raises(ConfigError):
-        signer(path)
+        make_signer(path)
     with pytest.raises(ConfigError, match="audit key"):
-        verifier("no key")
+        make_verifier("no key")
 
 
-def forged_chain(count: int, previous: str = FIRST) -> list[str]:
+def forged_chain(count: int, previous: str = FIRST_PREVIOUS) -> list[str]:
     """Return lines with right digests, as anybody can make them who has no key."""
     lines = []
     for number in range(count):
-        line, previous = chained_line(f'{{"gen_ai.tool.name":"git:log{number}"}}', previous)
+        line, previous = make_chained_line(f'{{"gen_ai.tool.name":"git:log{number}"}}', previous)
         lines.append(line)
     return lines
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 2_001])
 def test_lines_without_any_signature_are_unproven(count: int, tmp_path: Path) -> None:
-    check = verifier(public_key(_key(tmp_path)))
+    check = make_verifier(public_key(_key(tmp_path)))
     report = read_chain(forged_chain(count), check)
     assert (report.unsigned, len(report.problems)) == (count, 1)
     assert "no signature" in report.problems[0][1]
 
 
 def test_lines_after_the_last_signature_are_named_as_unproven(written: Path) -> None:
-    check = verifier(public_key(written.parent / "key"))
+    check = make_verifier(public_key(written.parent / "key"))
     signed = lines_of(written)
     forged = forged_chain(2, read_chain(signed).last)
     report = read_chain([*signed, *forged], check)
@@ -347,7 +353,7 @@ def test_lines_after_the_last_signature_are_named_as_unproven(written: Path) -> 
 
 
 def test_a_dropped_signature_with_changed_lines_before_it_is_a_problem(written: Path) -> None:
-    check = verifier(public_key(written.parent / "key"))
+    check = make_verifier(public_key(written.parent / "key"))
     kept = lines_of(written)[:5]
     report = read_chain([*kept, *forged_chain(5, read_chain(kept).last)], check)
     assert report.problems
@@ -357,7 +363,7 @@ def test_the_digest_of_a_line_that_was_kept_elsewhere_proves_all_before_it(writt
     unsigned = lines_of(written)[:-1]
     head = read_chain(unsigned).last
     assert read_chain(unsigned, head=head).problems == ()
-    assert read_chain(unsigned, verifier(public_key(written.parent / "key")), head).problems == ()
+    assert read_chain(unsigned, make_verifier(public_key(written.parent / "key")), head).problems == ()
     assert "not here" in read_chain(unsigned[:-1], head=head).problems[0][1]
     longer = [*unsigned, *forged_chain(1, head)]
     assert [line for line, _ in read_chain(longer, head=head).problems] == [11]
@@ -366,14 +372,14 @@ def test_the_digest_of_a_line_that_was_kept_elsewhere_proves_all_before_it(writt
 def test_an_audit_that_is_never_silent_is_signed_by_time(tmp_path: Path) -> None:
     now = 0.0
     path = tmp_path / "audit.jsonl"
-    lines = ChainedLines(path, sign=signer(tmp_path / "key"), clock=lambda: now)
+    lines = ChainedLines(path, sign=make_signer(tmp_path / "key"), clock=lambda: now)
     for number in range(4):
         lines.write(record(number))
         now += 3.0
-    report = read_chain(lines_of(path), verifier(public_key(tmp_path / "key")))
+    report = read_chain(lines_of(path), make_verifier(public_key(tmp_path / "key")))
     assert (report.checkpoints, report.unsigned) == (1, 1)
 
 
 def _key(folder: Path) -> Path:
-    signer(folder / "key")
+    make_signer(folder / "key")
     return folder / "key"

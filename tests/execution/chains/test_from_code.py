@@ -3,7 +3,7 @@
 import pytest
 
 from toolcrib.errors import NotStraightLineError
-from toolcrib.execution.chains.from_code import constants, read_steps, with_constants
+from toolcrib.execution.chains.from_code import read_constants, read_steps, replace_constants
 from toolcrib.model import ToolCallRecord
 
 
@@ -72,13 +72,13 @@ def test_a_call_that_failed_is_no_step() -> None:
 
 def test_constants_are_literals_that_are_named_once_at_the_top() -> None:
     code = "a = 1\nb: list[int] = [1, -2]\nc = a\nd = 1\nd = 2\n_e = 1\nf = {'x': None}\nif a:\n    g = 1\n"
-    assert constants(code) == {"a": 1, "b": [1, -2], "f": {"x": None}}
+    assert read_constants(code) == {"a": 1, "b": [1, -2], "f": {"x": None}}
 
 
 def test_other_values_stand_where_the_constants_stood_and_are_only_values() -> None:
     code = "ö = 1; a = [\n    1,\n]  # é\nb = 'x'\n__out = [a, b]\n"
     evil = "'; __import__('os')\n"
-    changed = with_constants(code, {"a": {"k": None}, "b": evil})
+    changed = replace_constants(code, {"a": {"k": None}, "b": evil})
     space: dict[str, object] = {}
     exec(changed, space)  # noqa: S102 - what was just made, to see what it says
     assert space["__out"] == [{"k": None}, evil]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import ConfigError
-from toolcrib.execution.http.addresses import Addresses, AddressRefusedError, look_up
+from toolcrib.execution.http.addresses import Addresses, AddressRefusedError, resolve_host
 
 pytestmark = pytest.mark.anyio
 
@@ -135,9 +135,9 @@ def test_one_text_instead_of_a_list_is_refused() -> None:
 
 
 async def test_the_system_knows_this_machine() -> None:
-    assert "127.0.0.1" in await look_up("127.0.0.1", 80)
+    assert "127.0.0.1" in await resolve_host("127.0.0.1", 80)
     with pytest.raises(socket.gaierror):
-        await look_up("no-such-host.invalid", 80)
+        await resolve_host("no-such-host.invalid", 80)
 
 
 @given(st.ip_addresses(v=4))

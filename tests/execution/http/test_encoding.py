@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from toolcrib.execution.http.encoding import UnfitError, cookie_text, header_text, path_text, query_pairs
+from toolcrib.execution.http.encoding import (
+    EncodingError,
+    encode_cookies,
+    encode_header,
+    encode_path,
+    encode_query,
+)
 from toolcrib.execution.http.plan import Parameter, Place, Style
 
 ARRAY = ["blue", "black", "brown"]
@@ -41,11 +47,11 @@ def parameter(place: Place, style: Style, explode: bool = False, **more: Any) ->
 def test_a_value_in_a_path_looks_as_the_specification_says(
     style: Style, explode: bool, value: Any, text: str
 ) -> None:
-    assert path_text(parameter("path", style, explode), value) == text
+    assert encode_path(parameter("path", style, explode), value) == text
 
 
 def test_json_in_a_path_is_percent_encoded() -> None:
-    assert path_text(parameter("path", "simple", as_json=True), {"a": 1}) == "%7B%22a%22%3A1%7D"
+    assert encode_path(parameter("path", "simple", as_json=True), {"a": 1}) == "%7B%22a%22%3A1%7D"
 
 
 @pytest.mark.parametrize(
@@ -68,8 +74,8 @@ def test_json_in_a_path_is_percent_encoded() -> None:
     ],
 )
 def test_a_value_that_leads_out_of_the_path_is_refused(value: Any) -> None:
-    with pytest.raises(UnfitError):
-        path_text(parameter("path", "simple"), value)
+    with pytest.raises(EncodingError):
+        encode_path(parameter("path", "simple"), value)
 
 
 @pytest.mark.parametrize(
@@ -96,23 +102,23 @@ def test_a_value_that_leads_out_of_the_path_is_refused(value: Any) -> None:
 def test_a_value_in_a_query_looks_as_the_specification_says(
     style: Style, explode: bool, value: Any, text: str
 ) -> None:
-    pairs = query_pairs(parameter("query", style, explode), value)
+    pairs = encode_query(parameter("query", style, explode), value)
     assert "&".join(f"{name}={value}" for name, value in pairs) == text
 
 
 def test_reserved_signs_stay_where_that_is_allowed_but_for_those_that_end_a_value() -> None:
     kept = parameter("query", "form", keep_reserved=True)
-    assert query_pairs(kept, "a/b:c?d&e=f#g+h") == [("color", "a/b:c?d%26e%3Df%23g%2Bh")]
+    assert encode_query(kept, "a/b:c?d&e=f#g+h") == [("color", "a/b:c?d%26e%3Df%23g%2Bh")]
 
 
 def test_json_in_a_query_is_one_value() -> None:
-    assert query_pairs(parameter("query", "form", as_json=True), [1]) == [("color", "%5B1%5D")]
+    assert encode_query(parameter("query", "form", as_json=True), [1]) == [("color", "%5B1%5D")]
 
 
 @pytest.mark.parametrize(("style", "value"), [("spaceDelimited", ["a b"]), ("pipeDelimited", {"k": "a|b"})])
 def test_a_value_that_holds_the_separator_is_refused(style: Style, value: Any) -> None:
-    with pytest.raises(UnfitError, match="separates"):
-        query_pairs(parameter("query", style), value)
+    with pytest.raises(EncodingError, match="separates"):
+        encode_query(parameter("query", style), value)
 
 
 @pytest.mark.parametrize(
@@ -128,17 +134,17 @@ def test_a_value_that_holds_the_separator_is_refused(style: Style, value: Any) -
     ],
 )
 def test_a_value_in_a_header(explode: bool, value: Any, text: str) -> None:
-    assert header_text(parameter("header", "simple", explode), value) == text
+    assert encode_header(parameter("header", "simple", explode), value) == text
 
 
 def test_json_in_a_header_is_ascii() -> None:
-    assert header_text(parameter("header", "simple", as_json=True), {"a": "é"}) == '{"a": "\\u00e9"}'
+    assert encode_header(parameter("header", "simple", as_json=True), {"a": "é"}) == '{"a": "\\u00e9"}'
 
 
 @pytest.mark.parametrize("value", ["a\r\nHost: evil", "a\n", "\x00", " a", "a ", "日本", ["a,b"], "a\x7f"])
 def test_what_a_header_cannot_carry_is_refused(value: Any) -> None:
-    with pytest.raises(UnfitError):
-        header_text(parameter("header", "simple"), value)
+    with pytest.raises(EncodingError):
+        encode_header(parameter("header", "simple"), value)
 
 
 @pytest.mark.parametrize(
@@ -153,10 +159,10 @@ def test_what_a_header_cannot_carry_is_refused(value: Any) -> None:
     ],
 )
 def test_a_value_in_a_cookie(explode: bool, value: Any, cookies: list[str]) -> None:
-    assert cookie_text(parameter("cookie", "form", explode), value) == cookies
+    assert encode_cookies(parameter("cookie", "form", explode), value) == cookies
 
 
 def test_json_in_a_cookie_and_a_name_that_no_cookie_has() -> None:
-    assert cookie_text(parameter("cookie", "form", as_json=True), [1]) == ["color=[1]"]
-    with pytest.raises(UnfitError, match="name of a cookie"):
-        cookie_text(parameter("cookie", "form", explode=True), {"a=b; c": "d"})
+    assert encode_cookies(parameter("cookie", "form", as_json=True), [1]) == ["color=[1]"]
+    with pytest.raises(EncodingError, match="name of a cookie"):
+        encode_cookies(parameter("cookie", "form", explode=True), {"a=b; c": "d"})

@@ -16,8 +16,8 @@ from waiting import PATIENCE, until
 
 from toolcrib.execution import Update
 from toolcrib.execution.http import Endpoint, HttpProvider, OpenApiProvider
-from toolcrib.execution.http.credentials import Veil, hide
-from toolcrib.execution.http.events import EventParts, LineParts, StreamDecoder
+from toolcrib.execution.http.credentials import SecretFilter, replace_secrets
+from toolcrib.execution.http.events import EventDecoder, JsonLinesDecoder, StreamDecoder
 
 EVENTS = [{"n": 1}, {"event": "delta", "data": "line one\nline two"}, "grüne"]
 
@@ -104,7 +104,7 @@ async def test_many_calls_at_once_share_the_connections(api: OpenApiProvider) ->
 
 def _parts(reader: StreamDecoder, pieces: list[bytes]) -> list[Any]:
     found = [part for piece in pieces for part in reader.feed(piece)]
-    return reader.whole([*found, *reader.finish()])
+    return reader.join([*found, *reader.finish()])
 
 
 def _cut(data: bytes, places: list[int]) -> list[bytes]:
@@ -121,12 +121,12 @@ def _cut(data: bytes, places: list[int]) -> list[bytes]:
 )
 def test_events_are_the_same_wherever_they_are_cut(texts: list[str], places: list[int], end: str) -> None:
     data = "".join(f"event: e{end}data: {text}{end}{end}" for text in texts).encode()
-    whole = _parts(EventParts(), [data])
+    whole = _parts(EventDecoder(), [data])
     assert len(whole) == len(texts)
     assert [part["data"] for part in whole if isinstance(part["data"], str)] == [
         text for text, part in zip(texts, whole, strict=True) if isinstance(part["data"], str)
     ]
-    assert _parts(EventParts(), _cut(data, places)) == whole
+    assert _parts(EventDecoder(), _cut(data, places)) == whole
 
 
 @given(
@@ -135,12 +135,12 @@ def test_events_are_the_same_wherever_they_are_cut(texts: list[str], places: lis
 )
 def test_lines_are_the_same_wherever_they_are_cut(values: list[Any], places: list[int]) -> None:
     data = "\r\n".join(map(json.dumps, values)).encode()
-    assert _parts(LineParts(), _cut(data, places)) == values
+    assert _parts(JsonLinesDecoder(), _cut(data, places)) == values
 
 
 def test_events_with_a_mark_of_order_comments_and_fields_without_a_colon() -> None:
     data = b"\xef\xbb\xbf:hello\ndata\ndata:x\nfoo: bar\n\nevent: message\ndata: 1\n\n\n\ndata: y\n"
-    assert _parts(EventParts(), [data]) == ["\nx", 1]
+    assert _parts(EventDecoder(), [data]) == ["\nx", 1]
 
 
 SECRETS = ["s3cret-key-12345", "s3cret", "key-12345 and more"]
@@ -152,9 +152,9 @@ SECRETS = ["s3cret-key-12345", "s3cret", "key-12345 and more"]
 )
 def test_a_secret_is_hidden_wherever_a_text_is_cut(words: list[str], places: list[int]) -> None:
     text = "".join(words)
-    veil = Veil(SECRETS)
+    veil = SecretFilter(SECRETS)
     shown = "".join(veil.feed(piece.decode()) for piece in _cut(text.encode(), places)) + veil.finish()
-    assert shown == hide(text, SECRETS)
+    assert shown == replace_secrets(text, SECRETS)
     assert not any(secret in shown for secret in SECRETS)
 
 

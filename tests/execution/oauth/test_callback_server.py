@@ -7,7 +7,7 @@ import pytest
 from anyio.abc import SocketStream
 from waiting import PATIENCE, until
 
-from toolcrib.execution.oauth.callback_server import Callback, listening
+from toolcrib.execution.oauth.callback_server import Callback, listen_for_callback
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ ATTACKS = {
 async def test_what_is_not_the_login_that_was_begun_is_refused_and_the_right_one_still_comes_through(
     target: str, status: str
 ) -> None:
-    async with listening(None) as callback:
+    async with listen_for_callback(None) as callback:
         callback.expect(STATE)
         answer = await send(callback, get(callback, target))
         assert answer.startswith(f"HTTP/1.1 {status} ")
@@ -68,7 +68,7 @@ async def test_what_is_not_the_login_that_was_begun_is_refused_and_the_right_one
 
 @pytest.mark.parametrize("method", ["POST", "HEAD", "OPTIONS", "get", ""])
 async def test_another_method_is_refused(method: str) -> None:
-    async with listening(None) as callback:
+    async with listen_for_callback(None) as callback:
         callback.expect(STATE)
         answer = await send(callback, get(callback, f"/callback?code=c&state={STATE}", method=method))
     assert answer.startswith("HTTP/1.1 404 ")
@@ -78,14 +78,14 @@ async def test_another_method_is_refused(method: str) -> None:
     "host", ["evil.example.com", "127.0.0.1", "evil.example.com:{port}", "127.0.0.1:{port}\r\nHost: x"]
 )
 async def test_a_request_for_another_host_is_refused(host: str) -> None:
-    async with listening(None) as callback:
+    async with listen_for_callback(None) as callback:
         callback.expect(STATE)
         request = get(callback, f"/callback?code=c&state={STATE}", host=host.format(port=callback.port))
         assert (await send(callback, request)).startswith("HTTP/1.1 421 ")
 
 
 async def test_a_login_is_good_for_one_use() -> None:
-    async with listening(None) as callback:
+    async with listen_for_callback(None) as callback:
         callback.expect(STATE)
         first = await send(callback, get(callback, f"/callback?code=first&state={STATE}"))
         second = await send(callback, get(callback, f"/callback?code=second&state={STATE}"))
@@ -97,14 +97,14 @@ async def test_a_login_is_good_for_one_use() -> None:
 
 
 async def test_before_a_login_has_begun_no_state_is_right() -> None:
-    async with listening(None) as callback:
+    async with listen_for_callback(None) as callback:
         for state in ("", "None", STATE):
             answer = await send(callback, get(callback, f"/callback?code=c&state={state}"))
             assert answer.startswith("HTTP/1.1 400 ")
 
 
 async def test_a_page_can_run_nothing_and_says_nothing_of_the_request() -> None:
-    async with listening(None) as callback:
+    async with listen_for_callback(None) as callback:
         callback.expect(STATE)
         query = f"state={STATE}&error=access_denied&error_description=%3Cscript%3Ealert(1)%3C/script%3E"
         answer = await send(callback, get(callback, f"/callback?{query}"))
@@ -117,7 +117,7 @@ async def test_a_page_can_run_nothing_and_says_nothing_of_the_request() -> None:
 
 
 async def test_a_request_without_an_end_holds_nobody_up() -> None:
-    async with listening(None) as callback:
+    async with listen_for_callback(None) as callback:
         callback.expect(STATE)
         async with await anyio.connect_tcp("127.0.0.1", callback.port) as silent:
             await silent.send(b"GET /callback")
@@ -127,7 +127,7 @@ async def test_a_request_without_an_end_holds_nobody_up() -> None:
 
 
 async def test_connections_without_a_request_are_held_up_to_a_number_and_let_a_login_through() -> None:
-    async with listening(None) as callback, AsyncExitStack() as stack:
+    async with listen_for_callback(None) as callback, AsyncExitStack() as stack:
         callback.expect(STATE)
         for _ in range(100):
             await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", callback.port))

@@ -398,7 +398,7 @@ SOON = 3.0
 
 
 def test_an_endpoint_has_less_than_ten_seconds() -> None:
-    assert discovery.ANSWER_TIME < 10
+    assert discovery.RESPONSE_TIMEOUT < 10
 
 
 def rows() -> Iterator[Any]:
@@ -422,7 +422,7 @@ async def test_a_login_names_the_endpoint_that_does_not_answer(
     environ: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(discovery, "ANSWER_TIME", SOON)
+    monkeypatch.setattr(discovery, "RESPONSE_TIMEOUT", SOON)
     authority.silent, authority.drips = path, drips
     of_server = path == "/mcp" or "resource" in path
     base = authority.url.removesuffix("/mcp") if of_server else authority.issuer
@@ -465,7 +465,7 @@ async def test_a_server_that_wants_no_login_may_answer_with_a_stream_that_does_n
 async def test_a_login_at_a_page_of_the_gateway_names_the_endpoint_that_does_not_answer(
     authority: Authority, monkeypatch: pytest.MonkeyPatch, path: str, named: str
 ) -> None:
-    monkeypatch.setattr(discovery, "ANSWER_TIME", SOON)
+    monkeypatch.setattr(discovery, "RESPONSE_TIMEOUT", SOON)
     authority.silent = path
     with pytest.raises(LoginError, match=f"{named}, {authority.issuer}{path}, did not answer within 3 s"):
         await begin_login("one", authority.url, AuthConfig(), "https://crib.example/back", ("iss", "ann"))
@@ -474,7 +474,7 @@ async def test_a_login_at_a_page_of_the_gateway_names_the_endpoint_that_does_not
 async def test_a_machine_names_the_endpoint_that_does_not_answer(
     authority: Authority, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discovery, "ANSWER_TIME", SOON)
+    monkeypatch.setattr(discovery, "RESPONSE_TIMEOUT", SOON)
     authority.silent = "/token"
     authority.clients["mine"] = SECRET
     with pytest.raises(LoginError, match=r"the token endpoint, .*/token, did not answer within 3 s"):

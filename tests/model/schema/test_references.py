@@ -8,7 +8,7 @@ from toolcrib import Tool
 from toolcrib.adapter.rewrite.source import Source
 from toolcrib.discovery.docs import schema_info
 from toolcrib.execution.chains.schemas import Budget, Schema
-from toolcrib.execution.http.openapi.references import target
+from toolcrib.execution.http.openapi.references import find_target
 from toolcrib.model.schema.references import LocalReferences, lookup, parse_pointer
 from toolcrib.runtime.stubs import render
 
@@ -68,7 +68,7 @@ def test_the_whole_is_found_by_an_empty_fragment() -> None:
 def test_adapters_chains_and_openapi_agree(reference: str, kind: str) -> None:
     assert Source(DOCUMENT).find(reference)["type"] == kind
     assert Schema(DOCUMENT, Budget(1_000)).follow(reference)["type"] == kind
-    assert target(DOCUMENT, reference)["type"] == kind
+    assert find_target(DOCUMENT, reference)["type"] == kind
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def fits(value: dict[str, Any], name: str) -> bool:
 
 
 @pytest.mark.anyio
-async def test_what_searches_and_chains_give_is_what_is_written_of_them() -> None:
+async def test_guest_functions_return_their_declared_types() -> None:
     crib = Crib()
 
     @crib.add(namespace="shop", tags=["sale"])

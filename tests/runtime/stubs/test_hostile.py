@@ -66,7 +66,7 @@ SCHEMAS: Any = st.recursive(
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=[repr(text[:12]) for text in TEXTS])
-def test_text_of_others_stays_where_it_belongs(text: str) -> None:
+def test_hostile_text_stays_in_its_docstring_or_literal(text: str) -> None:
     field = {
         "type": "string",
         "description": text,
@@ -108,7 +108,7 @@ def test_text_of_others_stays_where_it_belongs(text: str) -> None:
 
 
 @given(SCHEMAS, SCHEMAS, st.text(max_size=30))
-def test_any_schema_gives_python(given_in: Any, given_out: Any, text: str) -> None:
+def test_any_schema_renders_valid_python(given_in: Any, given_out: Any, text: str) -> None:
     schema = given_in if isinstance(given_in, dict) else {"properties": given_in}
     output = given_out if isinstance(given_out, dict) else None
     tool = Tool.of_checked(
@@ -163,7 +163,7 @@ def _bombs() -> dict[str, Any]:
 
 @pytest.mark.attack
 @pytest.mark.parametrize("name", _bombs())
-def test_a_bomb_is_cut_short(name: str) -> None:
+def test_exponential_schema_is_rendered_in_limited_work(name: str) -> None:
     schema = _bombs()[name]
     inner = {
         "type": "object",

@@ -15,7 +15,7 @@ NAMES = st.text("aB1_.-", min_size=1, max_size=6) | st.sampled_from(
 
 
 @given(NAMES)
-def test_an_identifier_is_one_that_code_can_write(name: str) -> None:
+def test_identifier_is_valid_python(name: str) -> None:
     spelt = identifier(name)
     assert spelt.isidentifier()
     assert not keyword.iskeyword(spelt)
@@ -23,9 +23,7 @@ def test_an_identifier_is_one_that_code_can_write(name: str) -> None:
 
 
 @given(st.lists(NAMES, max_size=12), st.booleans(), st.randoms())
-def test_every_name_has_one_identifier_of_its_own_whatever_the_order(
-    names: list[str], top: bool, chance: random.Random
-) -> None:
+def test_identifiers_are_unique_in_any_order(names: list[str], top: bool, chance: random.Random) -> None:
     reserved = TOP_RESERVED if top else frozenset()
     found = names_of(names, reserved=reserved)
     shuffled = names * 2
@@ -38,7 +36,7 @@ def test_every_name_has_one_identifier_of_its_own_whatever_the_order(
             assert found[name] == name
 
 
-def test_what_the_guest_has_itself_is_not_taken() -> None:
+def test_reserved_names_are_not_used() -> None:
     names = ["print", "asyncio", "run_tool", "Any", "lambda", "github"]
     assert names_of(names, reserved=TOP_RESERVED) == {
         "Any_": "Any",
@@ -50,7 +48,7 @@ def test_what_the_guest_has_itself_is_not_taken() -> None:
     }
 
 
-def test_a_name_beside_one_that_is_taken_gets_a_number() -> None:
+def test_colliding_identifier_gets_a_number() -> None:
     assert names_of(["a.b", "a-b", "a_b", "a_b_2"]) == {
         "a_b": "a_b",
         "a_b_2": "a_b_2",
@@ -59,13 +57,13 @@ def test_a_name_beside_one_that_is_taken_gets_a_number() -> None:
     }
 
 
-def test_arguments_are_given_in_the_order_of_the_schema_the_needed_ones_first() -> None:
+def test_parameters_are_in_schema_order_with_required_first() -> None:
     properties = {name: {} for name in ("z", "y", "x-y", "class", "self", "__p", "n", "a")}
     schema = {"type": "object", "properties": properties, "required": ["a", "gone", "y", "x-y"]}
     assert parameters(Tool(name="t", input_schema=schema)) == ("y", "a", "gone", "z", "n")
 
 
-def test_arguments_of_all_parts_of_a_schema_count() -> None:
+def test_parameters_include_those_of_all_of() -> None:
     schema = {
         "$ref": "#/$defs/all",
         "$defs": {
@@ -76,13 +74,13 @@ def test_arguments_of_all_parts_of_a_schema_count() -> None:
     assert parameters(Tool(name="t", input_schema=schema)) == ("a", "b", "c")
 
 
-def test_names_that_only_look_different_are_not_arguments() -> None:
+def test_parameters_exclude_names_that_unicode_normalizes() -> None:
     assert parameters(Tool(name="t", input_schema={"properties": {"ﬁ": {}, "é": {}, "x" * 100: {}}})) == (
         "é",
     )
 
 
-def test_of_several_versions_the_highest_that_is_final_counts() -> None:
+def test_paths_use_the_highest_stable_version() -> None:
     tools = [
         Tool(name="a", namespace="n", version=version, input_schema={})
         for version in ("1.0.0", "3.0.0-rc.1", "2.0.0")
@@ -91,6 +89,6 @@ def test_of_several_versions_the_highest_that_is_final_counts() -> None:
     assert paths_of([*tools, Tool(name="a", namespace="n", input_schema={})])["n.a"].version == "2.0.0"
 
 
-def test_a_tool_without_a_namespace_gives_way_to_a_namespace() -> None:
+def test_tool_without_a_namespace_yields_its_name_to_a_namespace() -> None:
     tools = [Tool(name="git", input_schema={}), Tool(name="log", namespace="git", input_schema={})]
     assert list(paths_of(tools)) == ["git_", "git.log"]

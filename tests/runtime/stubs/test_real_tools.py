@@ -13,7 +13,7 @@ from toolcrib.errors import CodeError, InvalidToolError
 from toolcrib.model import Tool
 from toolcrib.model.schema.references import LocalReferences
 from toolcrib.model.tokens import estimated_tokens
-from toolcrib.runtime.stubs import STEPS, parameters, paths_of, render
+from toolcrib.runtime.stubs import DETAIL_LEVELS, parameters, paths_of, render
 from toolcrib.runtime.stubs.schema import fields_of, resolve
 from toolcrib.runtime.typecheck import Checker
 
@@ -90,7 +90,7 @@ def call(path: str, tool: Tool, **more: Any) -> str:
     return f"await {path}({', '.join(written + ([f'**{odd!r}'] if odd else []))})"
 
 
-def test_the_stub_of_every_tool_is_python_at_every_step(tools: list[Tool]) -> None:
+def test_stubs_of_all_tools_are_python_at_every_budget(tools: list[Tool]) -> None:
     for tool in tools:
         ast.parse(render([tool]))
     full = render(tools)
@@ -99,7 +99,7 @@ def test_the_stub_of_every_tool_is_python_at_every_step(tools: list[Tool]) -> No
         ast.parse(render(tools, budget=budget))
 
 
-def test_the_type_checker_knows_every_type_of_every_stub(data: Path, tools: list[Tool]) -> None:
+def test_stubs_of_all_tools_use_only_known_types(data: Path, tools: list[Tool]) -> None:
     modules: dict[str, Any] = {}
     known = 0
     with Monty() as pool:
@@ -125,7 +125,7 @@ def test_the_type_checker_knows_every_type_of_every_stub(data: Path, tools: list
 
 
 @pytest.mark.anyio
-async def test_a_right_call_of_every_tool_passes_and_a_misspelt_argument_does_not(
+async def test_type_check_accepts_correct_calls_and_finds_misspelt_arguments(
     data: Path, tools: list[Tool]
 ) -> None:
     missed = 0
@@ -144,7 +144,7 @@ async def test_a_right_call_of_every_tool_passes_and_a_misspelt_argument_does_no
     assert missed == OPEN[data.parent.name]
 
 
-def test_stubs_cost_far_less_than_the_schemas(data: Path, tools: list[Tool]) -> None:
+def test_stubs_have_fewer_tokens_than_schemas(data: Path, tools: list[Tool]) -> None:
     raw = sum(
         estimated_tokens(
             json.dumps(
@@ -161,4 +161,4 @@ def test_stubs_cost_far_less_than_the_schemas(data: Path, tools: list[Tool]) -> 
         for tool in tools
     )
     assert estimated_tokens(render(tools)) < COST[data.parent.name] * raw
-    assert [detail.name for detail in STEPS] == ["full", "brief", "flat", "signatures"]
+    assert [detail.name for detail in DETAIL_LEVELS] == ["full", "brief", "flat", "signatures"]

@@ -76,7 +76,7 @@ KINDS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("schema", "expected"), KINDS, ids=[str(schema)[:60] for schema, _ in KINDS])
-def test_a_schema_reads_as_a_type(schema: Any, expected: str) -> None:
+def test_schema_is_rendered_as_a_type(schema: Any, expected: str) -> None:
     assert kind(schema) == expected
 
 
@@ -110,7 +110,7 @@ def test_objects_become_typed_dicts() -> None:
     )
 
 
-def test_types_that_hold_themselves_have_a_name() -> None:
+def test_recursive_types_have_a_name() -> None:
     node = {
         "type": "object",
         "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
@@ -120,7 +120,7 @@ def test_types_that_hold_themselves_have_a_name() -> None:
     assert "-> Node: ..." in text
 
 
-def test_parts_of_an_object_are_one() -> None:
+def test_all_of_is_merged_into_one_object() -> None:
     both = {
         "allOf": [
             {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
@@ -133,7 +133,7 @@ def test_parts_of_an_object_are_one() -> None:
     assert "class GoResult(TypedDict):\n    a: str\n    b: NotRequired[int]\n" in text
 
 
-def test_keys_that_python_cannot_name_are_written_as_text() -> None:
+def test_keys_that_are_no_identifiers_are_strings() -> None:
     odd = {
         "type": "object",
         "properties": {"If-Match": {"type": "string"}, "list": {"type": "integer"}},
@@ -145,7 +145,7 @@ def test_keys_that_python_cannot_name_are_written_as_text() -> None:
     )
 
 
-def test_arguments_that_python_cannot_name_are_told() -> None:
+def test_arguments_that_are_no_identifiers_are_in_the_docstring() -> None:
     text = render(
         [
             tool(
@@ -158,14 +158,14 @@ def test_arguments_that_python_cannot_name_are_told() -> None:
     assert "others: 'x-y' (int, required), 'self' (Any)" in text
 
 
-def test_a_tool_that_says_nothing_takes_anything() -> None:
+def test_tool_without_a_schema_takes_anything() -> None:
     assert "async def go(**others: Any) -> Any: ..." in render(
         [Tool(name="go", input_schema={"type": "object"})]
     )
     assert "async def go() -> Any: ..." in render([tool({})])
 
 
-def test_defaults_are_shown_where_they_are_of_the_type() -> None:
+def test_defaults_are_shown_if_they_have_the_type() -> None:
     properties = {
         "a": {"type": "string", "default": "x"},
         "b": {"type": "integer", "default": "3"},
@@ -183,7 +183,7 @@ def test_defaults_are_shown_where_they_are_of_the_type() -> None:
     assert "d: default [1, 2]" in text
 
 
-def test_docstrings_say_what_a_tool_does_what_its_arguments_mean_and_what_it_may_do() -> None:
+def test_docstring_has_description_arguments_and_hints() -> None:
     hints = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     properties = {
         "n": {"type": "integer", "minimum": 1, "maximum": 5, "description": "How many"},
@@ -217,7 +217,7 @@ def test_docstrings_say_what_a_tool_does_what_its_arguments_mean_and_what_it_may
     ]
 
 
-def test_the_same_object_is_written_once() -> None:
+def test_equal_objects_are_declared_once() -> None:
     user = {
         "type": "object",
         "properties": {"user": {"type": "object", "properties": {"login": {"type": "string"}}}},
@@ -226,7 +226,7 @@ def test_the_same_object_is_written_once() -> None:
     assert text.count("class User(") == 1
 
 
-def test_different_objects_of_one_name_are_told_apart() -> None:
+def test_different_objects_with_one_name_get_numbers() -> None:
     first, second = (
         {"type": "object", "properties": {"user": {"type": "object", "properties": {key: {}}}}}
         for key in "ab"
@@ -236,18 +236,18 @@ def test_different_objects_of_one_name_are_told_apart() -> None:
     assert "class QResultUser(" in text
 
 
-def test_given_paths_are_kept_and_namespaces_without_tools_can_be_named() -> None:
+def test_given_paths_and_empty_namespaces_are_rendered() -> None:
     text = render({"x.y": tool({})}, names=["x", "z"])
     assert "    async def y(self) -> Any: ..." in text
     assert "x: _X\n" in text
     assert "z: Any\n" in text
 
 
-def test_nothing_gives_nothing() -> None:
+def test_no_tools_render_no_text() -> None:
     assert render([]) == "\n"
 
 
-def test_less_room_leaves_out_more_and_says_so() -> None:
+def test_smaller_budget_omits_more_and_names_it() -> None:
     nested = {
         "type": "object",
         "properties": {
@@ -284,7 +284,7 @@ def test_less_room_leaves_out_more_and_says_so() -> None:
     assert render(tools, budget=0) == "# tools: 20 more\n# left out: signatures\n"
 
 
-def test_the_order_of_tools_does_not_matter() -> None:
+def test_stubs_do_not_depend_on_the_order_of_tools() -> None:
     tools = [
         tool({}, {"type": "object", "properties": {"x": {"type": n}}}, name=f"t{i}")
         for i, n in enumerate(["string", "integer", "null"])
@@ -292,24 +292,24 @@ def test_the_order_of_tools_does_not_matter() -> None:
     assert render(tools) == render(tools[::-1])
 
 
-def test_the_stub_of_the_guests_own_functions_is_python() -> None:
+def test_stub_of_the_guest_functions_is_python() -> None:
     names = {node.name for node in ast.parse(GUEST).body if isinstance(node, ast.AsyncFunctionDef)}
     assert names == {"search_tools", "describe_tool", "run_tool", "run_chain"}
 
 
-def test_an_object_of_very_many_keys_is_said_to_have_them() -> None:
+def test_object_with_many_keys_is_abbreviated() -> None:
     many = {"type": "object", "properties": {f"k{n}": {"type": "string"} for n in range(3_000)}}
     text = render([Tool(name="t", input_schema={"type": "object", "properties": {"x": many}})])
     assert "x: dict[str, Any] = ..." in text
     assert "x: has 3,000 keys" in text
 
 
-def test_of_very_many_arguments_some_are_listed_and_the_others_counted() -> None:
+def test_many_arguments_are_listed_in_part_and_counted() -> None:
     text = render([tool({f"k{n}": {} for n in range(3_000)})])
     assert "'k119' (Any), and 2,880 more" in text
 
 
-def test_the_same_object_in_several_tools_is_written_once_also_where_it_is_referred_to() -> None:
+def test_referenced_object_of_several_tools_is_declared_once() -> None:
     point = {"type": "object", "properties": {"x": {"type": "number"}}}
     given = {"type": "object", "properties": {"at": {"$ref": "#/$defs/P"}}, "$defs": {"P": point}}
     other = {

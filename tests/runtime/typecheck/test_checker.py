@@ -36,7 +36,7 @@ GROWS = "x = (1,)\n" + "x = (*x, *x)\n" * 23
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_hostile_code_is_answered_and_the_next_check_works(name: str) -> None:
+async def test_hostile_code_gets_a_result_and_the_next_check_works(name: str) -> None:
     async with Checker(deadline=PATIENCE) as checker:
         with anyio.fail_after(PATIENCE):
             with suppress(CodeError):
@@ -45,7 +45,7 @@ async def test_hostile_code_is_answered_and_the_next_check_works(name: str) -> N
                 await checker.check("await add(1)", STUBS, engine="monty")
 
 
-async def test_code_that_takes_too_long_to_check_runs_unchecked(caplog: pytest.LogCaptureFixture) -> None:
+async def test_code_with_a_slow_check_runs_unchecked(caplog: pytest.LogCaptureFixture) -> None:
     slow = "x=1\nif x==0: pass\n" + "".join(f"elif x=={n}: y={n}\n" for n in range(8_000))
     with caplog.at_level(logging.WARNING, "toolcrib.runtime"):
         async with Checker(deadline=0.1) as checker:
@@ -55,7 +55,7 @@ async def test_code_that_takes_too_long_to_check_runs_unchecked(caplog: pytest.L
     assert note in caplog.text
 
 
-async def test_code_that_is_too_long_to_check_runs_unchecked(caplog: pytest.LogCaptureFixture) -> None:
+async def test_long_code_runs_unchecked(caplog: pytest.LogCaptureFixture) -> None:
     async with Checker() as checker:
         note = await checker.check("x = 1\n" * 40_000, STUBS, engine="monty")
     assert note is not None
@@ -65,7 +65,7 @@ async def test_code_that_is_too_long_to_check_runs_unchecked(caplog: pytest.LogC
 
 @pytest.mark.proof
 @pytest.mark.attack
-async def test_code_that_is_hard_to_check_does_not_keep_others_waiting() -> None:
+async def test_slow_check_does_not_block_others() -> None:
     notes: list[str | None] = []
 
     async def hard() -> None:
@@ -92,7 +92,7 @@ async def test_code_that_is_hard_to_check_does_not_keep_others_waiting() -> None
 
 
 @pytest.mark.proof
-async def test_code_that_needs_much_memory_to_check_runs_unchecked() -> None:
+async def test_code_whose_check_needs_much_memory_runs_unchecked() -> None:
     async with Checker(deadline=PATIENCE) as checker:
         with anyio.fail_after(PATIENCE):
             note = await checker.check(HARD, STUBS, engine="monty")
@@ -101,7 +101,7 @@ async def test_code_that_needs_much_memory_to_check_runs_unchecked() -> None:
 
 
 @pytest.mark.proof
-async def test_a_worker_that_has_grown_is_replaced() -> None:
+async def test_large_worker_is_replaced() -> None:
     before = set(descendants())
     async with Checker(deadline=PATIENCE) as checker:
         await checker.check("x = 1", STUBS, engine="monty")
@@ -112,7 +112,7 @@ async def test_a_worker_that_has_grown_is_replaced() -> None:
         assert first.isdisjoint(set(descendants()))
 
 
-async def test_a_check_that_is_cancelled_leaves_the_checker_usable() -> None:
+async def test_cancelled_check_leaves_the_checker_usable() -> None:
     async with Checker(deadline=PATIENCE) as checker:
         await checker.check("x = 1", STUBS, engine="monty")
         slow = "x=1\nif x==0: pass\n" + "".join(f"elif x=={n}: y={n}\n" for n in range(1_000))
@@ -124,7 +124,7 @@ async def test_a_check_that_is_cancelled_leaves_the_checker_usable() -> None:
             await checker.check("await add(1)", STUBS, engine="monty")
 
 
-async def test_leaving_ends_every_process_and_thread_of_the_checker() -> None:
+async def test_exit_ends_all_processes_and_threads() -> None:
     before = set(descendants())
     async with Checker(deadline=PATIENCE) as checker:
         assert set(descendants()) <= before
@@ -134,14 +134,14 @@ async def test_leaving_ends_every_process_and_thread_of_the_checker() -> None:
     await until(lambda: not set(descendants()) - before)
 
 
-async def test_a_checker_that_never_checked_leaves_without_having_started_anything() -> None:
+async def test_unused_checker_starts_nothing() -> None:
     before = set(descendants())
     async with Checker():
         pass
     assert set(descendants()) <= before
 
 
-async def test_one_check_knows_nothing_of_another() -> None:
+async def test_checks_share_no_names() -> None:
     async with Checker(deadline=PATIENCE) as checker:
         with pytest.raises(CodeError):
             await checker.check("kept = 1\ndef helper(): return 1\nawait add(1)", STUBS, engine="monty")
@@ -152,7 +152,7 @@ async def test_one_check_knows_nothing_of_another() -> None:
             await checker.check("await github.close(1)", "", engine="monty")
 
 
-async def test_checks_of_many_tasks_with_many_stubs_do_not_mix() -> None:
+async def test_parallel_checks_with_different_stubs_do_not_mix() -> None:
     told: dict[int, str] = {}
 
     async def one(number: int) -> None:
@@ -167,7 +167,7 @@ async def test_checks_of_many_tasks_with_many_stubs_do_not_mix() -> None:
     assert told == {number: f"space.go needs 'a{number}'" for number in range(100)}
 
 
-async def test_a_session_serves_for_a_while_and_another_follows() -> None:
+async def test_session_is_replaced_after_many_checks() -> None:
     async with Checker(deadline=PATIENCE) as checker:
         for _ in range(210):
             await checker.check("x = 1", STUBS, engine="monty")
@@ -175,13 +175,13 @@ async def test_a_session_serves_for_a_while_and_another_follows() -> None:
             await checker.check("await add(1)", STUBS, engine="monty")
 
 
-async def test_nothing_of_the_code_is_run(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_check_does_not_run_the_code(capfd: pytest.CaptureFixture[str]) -> None:
     async with Checker(deadline=PATIENCE) as checker:
         await checker.check("print('ran')\nraise SystemExit", render([]), engine="monty")
     assert "ran" not in capfd.readouterr().out
 
 
-async def test_without_the_engine_everything_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_check_passes_without_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_monty", None)  # as it is where the extra is not installed
     async with Checker() as checker:
         note = await checker.check("await add(", STUBS, engine="monty")
@@ -190,7 +190,7 @@ async def test_without_the_engine_everything_passes(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.proof
-async def test_a_program_that_ends_right_after_a_check_ends_well() -> None:
+async def test_process_exits_cleanly_right_after_a_check() -> None:
     code = (
         "import anyio\nfrom toolcrib.runtime.typecheck import Checker\n"
         "async def main():\n    async with Checker(deadline=120) as c:\n        await c.check('x = 1', '', engine='monty')\n"
@@ -201,7 +201,7 @@ async def test_a_program_that_ends_right_after_a_check_ends_well() -> None:
         assert (done.returncode, done.stderr) == (0, b"")
 
 
-async def test_many_checks_for_both_engines_wait_for_each_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_many_checks_for_both_engines_wait_for_slots(caplog: pytest.LogCaptureFixture) -> None:
     told: list[str] = []
 
     async def check(number: int) -> None:

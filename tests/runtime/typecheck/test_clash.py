@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolcrib.runtime.typecheck.clash import arms, clash, plainly
+from toolcrib.runtime.typecheck.clash import simplify_type, types_clash, union_members
 
 CLASHES = [
     ("str", "int"), ("int", 'Literal["a"]'), ("list[str]", "str"), ("Issue", "None"), ("str", "datetime"),
@@ -19,19 +19,22 @@ AGREE = [
 
 
 @pytest.mark.parametrize(("expected", "found"), CLASHES)
-def test_these_can_never_agree(expected: str, found: str) -> None:
-    assert clash(expected, found, ["Issue"])
+def test_disjoint_types_clash(expected: str, found: str) -> None:
+    assert types_clash(expected, found, ["Issue"])
 
 
 @pytest.mark.parametrize(("expected", "found"), AGREE, ids=range(len(AGREE)))
-def test_these_may_agree(expected: str, found: str) -> None:
-    assert not clash(expected, found, ["Issue"])
+def test_overlapping_types_do_not_clash(expected: str, found: str) -> None:
+    assert not types_clash(expected, found, ["Issue"])
 
 
-def test_a_union_is_split_outside_of_brackets_and_quotes() -> None:
-    assert arms('Literal["a \\" | b"] | list[int | None]') == ('Literal["a \\" | b"]', "list[int | None]")
+def test_union_is_split_outside_brackets_and_quotes() -> None:
+    assert union_members('Literal["a \\" | b"] | list[int | None]') == (
+        'Literal["a \\" | b"]',
+        "list[int | None]",
+    )
 
 
-def test_a_type_is_said_shortly() -> None:
-    assert plainly("x" * 100) == "x" * 79 + "…"
-    assert plainly('Literal["a", "b"]') == 'Literal["a", "b"]'
+def test_plain_type_is_short() -> None:
+    assert simplify_type("x" * 100) == "x" * 79 + "…"
+    assert simplify_type('Literal["a", "b"]') == 'Literal["a", "b"]'

@@ -29,13 +29,13 @@ async def refusal(checker: Checker, code: str, stubs: str = STUBS, engine: Engin
 
 @pytest.mark.parametrize("engine", ["monty", "python"])
 @pytest.mark.parametrize(("code", "said"), MISTAKES, ids=[code for code, _ in MISTAKES])
-async def test_a_mistake_is_told(checker: Checker, code: str, said: str, engine: Engine) -> None:
+async def test_mistake_is_reported(checker: Checker, code: str, said: str, engine: Engine) -> None:
     error = await refusal(checker, code, engine=engine)
     assert str(error) == said
     assert not error.unsupported
 
 
-async def test_all_mistakes_are_told_at_once_with_the_place_of_the_first(checker: Checker) -> None:
+async def test_all_mistakes_are_reported_with_the_position_of_the_first(checker: Checker) -> None:
     error = await refusal(checker, "x = 1\nawait add(1)\nawait github.fly()\n  \nfoo()")
     assert (
         str(error)
@@ -44,7 +44,7 @@ async def test_all_mistakes_are_told_at_once_with_the_place_of_the_first(checker
     assert (error.line, error.column) == (2, 7)
 
 
-async def test_what_a_namespace_has_is_listed_where_all_of_it_is_known(checker: Checker) -> None:
+async def test_unknown_tool_lists_the_namespace_if_it_is_complete(checker: Checker) -> None:
     members = {"github": ["close", "merge"], "files": [f"tool_{n}" for n in range(28)]}
     with pytest.raises(CodeError) as caught:
         await checker.check(
@@ -56,17 +56,17 @@ async def test_what_a_namespace_has_is_listed_where_all_of_it_is_known(checker: 
     assert third.endswith("tool_19 and 8 more")
 
 
-async def test_no_more_than_ten_mistakes_are_told(checker: Checker) -> None:
+async def test_at_most_ten_mistakes_are_reported(checker: Checker) -> None:
     error = await refusal(checker, "\n".join(f"nothing_{n}" for n in range(25)))
     assert error.reason.count("\n") == 10
     assert error.reason.endswith("line 10: name 'nothing_9' is not defined\nand 15 more")
 
 
-async def test_columns_count_characters(checker: Checker) -> None:
+async def test_mistake_column_counts_characters(checker: Checker) -> None:
     assert (await refusal(checker, "x = 'äöü€😀'; foo()")).column == 14
 
 
-async def test_a_module_of_others_is_not_there_for_monty_and_no_other_engine_is_said_to_have_it(
+async def test_third_party_module_is_missing_without_a_fallback_hint(
     checker: Checker,
 ) -> None:
     error = await refusal(checker, "import requests")
@@ -74,23 +74,23 @@ async def test_a_module_of_others_is_not_there_for_monty_and_no_other_engine_is_
     assert not error.unsupported
 
 
-async def test_what_is_wrong_beside_what_is_lacking_is_not_helped_by_another_engine(checker: Checker) -> None:
+async def test_mistake_beside_a_missing_feature_has_no_fallback_hint(checker: Checker) -> None:
     assert not (await refusal(checker, "import enum\nawait add(1)")).unsupported
 
 
-async def test_a_wrong_call_is_found_beside_a_module_that_the_checker_does_not_know(checker: Checker) -> None:
+async def test_wrong_call_is_found_beside_an_unknown_module(checker: Checker) -> None:
     code = "from enum import Enum\nclass A(Enum):\n    X = 1\nprint(A.X.value)\nawait add(1)"
     assert str(await refusal(checker, code, engine="python")) == "line 5: add needs 'b'"
 
 
-async def test_names_of_exceptions_that_monty_lacks_may_stand_in_an_except(checker: Checker) -> None:
+async def test_except_may_name_exceptions_that_monty_lacks(checker: Checker) -> None:
     code = (
         "import asyncio\ntry:\n    await add(1, 2)\nexcept (ConnectionError, asyncio.TimeoutError):\n    pass"
     )
     await checker.check(code, STUBS, engine="monty")
 
 
-async def test_names_of_typing_need_no_import_where_annotations_are_not_looked_at(checker: Checker) -> None:
+async def test_annotations_need_no_import_of_typing(checker: Checker) -> None:
     code = "def f(x: List[int]) -> Optional[int]:\n    return None\nf([1])"
     await checker.check(code, STUBS, engine="monty")
     assert (
@@ -99,21 +99,21 @@ async def test_names_of_typing_need_no_import_where_annotations_are_not_looked_a
     )
 
 
-async def test_a_function_that_something_wraps_may_take_other_arguments(checker: Checker) -> None:
+async def test_decorated_function_may_take_other_arguments(checker: Checker) -> None:
     code = "import functools\ndef g(f):\n    return functools.partial(f, 1)\n@g\ndef f(a, b):\n    return a\nf(2)"
     await checker.check(code, STUBS, engine="monty")
 
 
-async def test_a_namespace_without_its_tools_may_be_used_freely(checker: Checker) -> None:
+async def test_untyped_namespace_is_not_checked(checker: Checker) -> None:
     stubs = render({}, names=["github"])
     await checker.check("gh = github\nawait gh.anything(1)\nawait github.other()", stubs, engine="monty")
 
 
-async def test_code_without_tools_is_checked_too(checker: Checker) -> None:
+async def test_code_without_tools_is_checked(checker: Checker) -> None:
     await checker.check("__out = 1", "", engine="monty")
     assert str(await refusal(checker, "__out = one", "")) == "line 1: name 'one' is not defined"
 
 
-async def test_a_stub_that_is_no_python_hides_nothing_else(checker: Checker) -> None:
+async def test_invalid_stub_does_not_hide_other_mistakes(checker: Checker) -> None:
     await checker.check("__out = 1", "def f(:", engine="monty")
     assert str(await refusal(checker, "f()", "def f(:")) == "line 1: name 'f' is not defined"

@@ -27,7 +27,7 @@ async def checker() -> AsyncIterator[Checker]:
     ("code", "engine"),
     [pytest.param(code, engine, id=f"{name} ({engine})") for name, code, engine in ALL],
 )
-async def test_a_program_that_works_passes(checker: Checker, code: str, engine: Engine) -> None:
+async def test_working_program_passes(checker: Checker, code: str, engine: Engine) -> None:
     ran = await run(code)
     assert ran.out is not None or "__out = None" in code or "__out" not in code
     assert await checker.check(code, STUBS, engine=engine) is None
@@ -35,9 +35,7 @@ async def test_a_program_that_works_passes(checker: Checker, code: str, engine: 
 
 @pytest.mark.parametrize("engine", ["monty", "python"])
 @pytest.mark.parametrize("name", PURCHASES)
-async def test_a_program_that_reads_objects_in_objects_passes(
-    checker: Checker, name: str, engine: Engine
-) -> None:
+async def test_program_with_nested_objects_passes(checker: Checker, name: str, engine: Engine) -> None:
     await run(PURCHASES[name], ANSWERS)
     assert await checker.check(PURCHASES[name], SHOP_STUBS, engine=engine) is None
 
@@ -45,7 +43,7 @@ async def test_a_program_that_reads_objects_in_objects_passes(
 @pytest.mark.parametrize(
     "name", ["enum", "statistics", "create_task", "semaphore", "standard library", "classes"]
 )
-async def test_what_monty_lacks_is_unsupported_there(checker: Checker, name: str) -> None:
+async def test_missing_monty_feature_is_unsupported(checker: Checker, name: str) -> None:
     with pytest.raises(CodeError) as caught:
         await checker.check(FULL[name], STUBS, engine="monty")
     assert caught.value.unsupported

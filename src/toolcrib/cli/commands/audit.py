@@ -56,8 +56,8 @@ def verify(state: State, files: tuple[str, ...], key: str | None, no_key: bool, 
 
     Example: toolcrib audit verify
     """
-    from toolcrib.execution.audit.hash_chain import FIRST, read_chain  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.execution.audit.signing import public_key, verifier  # noqa: PLC0415
+    from toolcrib.execution.audit.hash_chain import FIRST_PREVIOUS, read_chain  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.execution.audit.signing import make_verifier, public_key  # noqa: PLC0415
     from toolcrib.paths import audit_key  # noqa: PLC0415
 
     if key is not None and no_key:
@@ -66,16 +66,16 @@ def verify(state: State, files: tuple[str, ...], key: str | None, no_key: bool, 
     if key is None and not no_key and own.exists():
         key = public_key(own)
     paths = _find_files(state, files, with_rotated=True)
-    report = read_chain(_read_lines(paths), None if key is None else verifier(key), head)
+    report = read_chain(_read_lines(paths), None if key is None else make_verifier(key), head)
     if state.json:
         problems = [{"line": line, "problem": problem} for line, problem in report.problems]
         facts = {"lines": report.lines, "checkpoints": report.checkpoints, "unsigned": report.unsigned}
-        ends = {"whole": report.first == FIRST, "first": report.first, "last": report.last}
+        ends = {"whole": report.first == FIRST_PREVIOUS, "first": report.first, "last": report.last}
         show_json({"intact": not problems, **facts, "problems": problems, **ends})
     else:
         for line, problem in report.problems[:_MAX_SHOWN]:
             note(f"line {line}: {problem}")
-        if report.first != FIRST:
+        if report.first != FIRST_PREVIOUS:
             note(f"what was written before line 1 is not here; that ends with the digest {report.first}")
         if key is not None and not report.checkpoints and report.problems:
             note("for an audit that is not signed (audit.sign = false): --no-key")

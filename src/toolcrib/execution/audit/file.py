@@ -1,4 +1,4 @@
-"""An audit file that is written off the event loop, and that never loses a record in silence."""
+"""Writes an audit file in a thread, and reports every record that could not be written."""
 
 import atexit
 import logging
@@ -16,42 +16,40 @@ from toolcrib.execution.protocols import Next
 from toolcrib.model.record import Record
 
 _LOG = logging.getLogger("toolcrib.audit")
-_CAPACITY = 10_000
-"""How many records may wait to be written."""
-_IDLE = 5.0
-"""After how many seconds without a record the thread ends."""
-_PATIENCE = 5.0
-"""For how many seconds a pipe may be full, or a write may take, before that is a fault."""
-_RETRY = 1.0
-_AT_EXIT = 2.0
-"""For how many seconds a process that ends writes what waits."""
-_POLL = 0.01
+_MAX_WAITING = 10_000
+_IDLE_SECONDS = 5.0
+"""The thread ends after so long without a record, so that an unused audit costs nothing."""
+_WRITE_TIMEOUT = 5.0
+"""Seconds for which a pipe may be full, or a write may take, before that counts as a fault."""
+_RETRY_SECONDS = 1.0
+_EXIT_FLUSH_SECONDS = 2.0
+_POLL_SECONDS = 0.01
 
 
 class AuditStatus(Record):
-    """How an audit file is doing."""
+    """The state of an audit file."""
 
     lost: int = 0
-    """How many records could not be written."""
+    """The number of records that could not be written."""
     waiting: int = 0
-    """How many records are yet to be written."""
+    """The number of records still to be written."""
     fault: str | None = None
-    """Why records cannot be written at this moment; None while they can."""
+    """The reason why records cannot be written now; None if they can."""
 
 
 class LostRecords(Record):
-    """A line in the place of records that could not be written."""
+    """A line for records that could not be written."""
 
     time: str
     lost: int
 
 
 class AuditFile:
-    """Appends records to a file in a thread of its own, from a bounded queue; see `ChainedLines`.
+    """Appends records to a file in its own thread, from a bounded queue; see `ChainedLines`.
 
-    A record that cannot be written is counted, a line in the file says how many are missing there, and the
-    log says once why. With `required` it is kept and tried again instead, and as a middleware this refuses
-    calls meanwhile. Safe to use from many threads.
+    A record that cannot be written is counted, a line in the file has the number of missing ones, and the log
+    the reason, once. With `required` it is retried instead, and as a middleware this refuses calls until that
+    succeeds. Safe to use from many threads.
 
     Raises:
         StoreError: the file cannot be opened for appending.
@@ -64,8 +62,8 @@ class AuditFile:
         required: bool = False,
         sign: Sign | None = None,
         max_bytes: int | None = None,
-        capacity: int = _CAPACITY,
-        patience: float = _PATIENCE,
+        capacity: int = _MAX_WAITING,
+        patience: float = _WRITE_TIMEOUT,
     ) -> None:
         self._lines = ChainedLines(path, sign=sign, max_bytes=max_bytes)
         self._path, self.required = path, required
@@ -79,41 +77,42 @@ class AuditFile:
 
     @property
     def status(self) -> AuditStatus:
-        """How it is doing."""
+        """Its state."""
         with self._changed:
             return AuditStatus.of_checked(
                 lost=self._lost, waiting=len(self._waiting), fault=self._current_fault()
             )
 
     def write(self, record: Record) -> None:
-        """Have a record written soon; it returns at once."""
+        """Queue a record, without waiting."""
         with self._changed:
             if len(self._waiting) >= self._capacity:
-                self._lose("more records come than can be written")
+                self._count_lost("more records come than can be written")
                 return
             self._waiting.append(record)
             if self._thread is None:
                 self._thread = Thread(target=self._run, name="toolcrib-audit", daemon=True)
                 self._thread.start()
-                atexit.register(self.flush, _AT_EXIT)
+                atexit.register(self.flush, _EXIT_FLUSH_SECONDS)
             self._changed.notify_all()
 
     def flush(self, within: float) -> bool:
-        """Wait until everything is written, and return whether it is; what is not may be lost."""
+        """Wait until all records are written; return False if they are not within so many seconds."""
         with self._changed:
             if self._changed.wait_for(lambda: not self._waiting, within):
-                self._sign_off()
+                self._sign_written()
                 return True
             _LOG.error("%d records were not written to %s", len(self._waiting), self._path)
             return False
 
     async def __call__(self, call: Call, go_on: Next, /) -> Answer:
-        """Answer a call, unless it must be written down and cannot be.
+        """Make a call, unless the audit is required and cannot be written.
 
         Raises:
-            PolicyDeniedError: it cannot.
+            PolicyDeniedError: it cannot be written.
         """
         fault = self._current_fault()
+        # Refused at half of the queue: calls in progress still have to be recorded.
         if fault is None and len(self._waiting) > self._capacity // 2:
             fault = "more records come than can be written"
         if self.required and fault is not None:
@@ -128,42 +127,42 @@ class AuditFile:
         return self._fault
 
     def _run(self) -> None:
-        """Write what waits, until nothing has come for a while."""
+        """Write queued records, until none has come for a while."""
         while True:
             with self._changed:
-                if not self._changed.wait_for(lambda: self._waiting, _IDLE):
-                    self._sign_off()
+                if not self._changed.wait_for(lambda: self._waiting, _IDLE_SECONDS):
+                    self._sign_written()
                     self._thread = None
                     atexit.unregister(self.flush)
                     return
                 record, missing = self._waiting[0], self._lost - self._reported
                 self._writing_since = time.monotonic()
-            fault = self._tell_lost(missing) if missing else None
-            lasting, fault = (True, fault) if fault else self._tried(record)
+            fault = self._write_lost(missing) if missing else None
+            lasting, fault = (True, fault) if fault else self._try_write(record)
             with self._changed:
                 self._writing_since = None
-                self._settle(fault, keep=self.required and lasting)
+                self._record_result(fault, keep=self.required and lasting)
 
-    def _sign_off(self) -> None:
-        """Sign what was written before a silence; where that fails, the next record shows it."""
+    def _sign_written(self) -> None:
+        """Sign the written lines before a pause; if that fails, the next record reports it."""
         with suppress(OSError):
             self._lines.checkpoint()
 
-    def _settle(self, fault: str | None, *, keep: bool) -> None:
-        """Note what became of the first record that waits; one to keep is tried again in a moment."""
+    def _record_result(self, fault: str | None, *, keep: bool) -> None:
+        """Record the result of writing the first record; with `keep` a failed write is retried."""
         if fault is None:
-            self._recover()
+            self._clear_fault()
         elif keep:
-            self._note(fault)
-            self._changed.wait_for(lambda: False, _RETRY)
+            self._set_fault(fault)
+            self._changed.wait_for(lambda: False, _RETRY_SECONDS)
             return
         else:
-            self._lose(fault)
+            self._count_lost(fault)
         self._waiting.popleft()
         self._changed.notify_all()
 
-    def _tried(self, record: Record) -> tuple[bool, str | None]:
-        """Write a record; return whether trying again could help, and why it failed, if it did."""
+    def _try_write(self, record: Record) -> tuple[bool, str | None]:
+        """Write a record; return whether a retry could help, and the reason of a failure."""
         until = time.monotonic() + self._patience
         while True:
             try:
@@ -171,34 +170,34 @@ class AuditFile:
             except BlockingIOError as error:  # a pipe whose reader is slow
                 if time.monotonic() > until:
                     return True, str(error.strerror)
-                time.sleep(_POLL)
+                time.sleep(_POLL_SECONDS)
             except OSError as error:
                 return True, error.strerror or str(error)
-            except (ValueError, TypeError) as error:  # what JSON cannot say
+            except (ValueError, TypeError) as error:  # not JSON
                 return False, str(error)
             else:
                 return True, None
 
-    def _tell_lost(self, count: int) -> str | None:
-        """Write how many records are missing; return why that failed, if it did."""
+    def _write_lost(self, count: int) -> str | None:
+        """Write the number of missing records; return the reason if that failed."""
         moment = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
-        _, fault = self._tried(LostRecords(time=f"{moment}Z", lost=count))
+        _, fault = self._try_write(LostRecords(time=f"{moment}Z", lost=count))
         if fault is None:
             with self._changed:
                 self._reported += count
         return fault
 
-    def _lose(self, fault: str) -> None:
+    def _count_lost(self, fault: str) -> None:
         self._lost += 1
-        self._note(fault)
+        self._set_fault(fault)
 
-    def _note(self, fault: str) -> None:
+    def _set_fault(self, fault: str) -> None:
         if self._fault is None:
             what = "calls are refused until they can be" if self.required else "they are lost"
             _LOG.error("records of calls cannot be written to %s, %s: %s", self._path, what, fault)
         self._fault = fault
 
-    def _recover(self) -> None:
+    def _clear_fault(self) -> None:
         if self._fault is not None:
             _LOG.warning("records are written to %s again; %d were lost so far", self._path, self._lost)
         self._fault = None

@@ -4,9 +4,9 @@ A line ends with `"toolcrib.previous"`, the digest of the line before, and `"too
 that and of everything before these two. Some lines are checkpoints: a signature of the digest of the line
 before, and so of the whole chain up to there.
 
-Digests alone prove nothing against somebody who can write the file: they can be computed anew. So with a
-key, or with the digest of a line that was kept elsewhere, each line after the last proof is a problem. A
-writer therefore signs every thousand lines, every few seconds, and when it falls silent.
+Digests alone are no proof against somebody who can write the file: they can be computed again. So when a
+chain is verified with a key, or with the digest of a line that was stored elsewhere, every line after the
+last proof is a problem. A writer therefore signs every thousand lines, every few seconds, and before a pause.
 """
 
 import base64
@@ -28,28 +28,28 @@ from toolcrib.execution.audit.json_lines import JsonLines, serialize_record
 from toolcrib.model.record import Record
 
 _LOG = logging.getLogger("toolcrib.audit")
-FIRST = "0" * 64
-"""The digest that the first line names as the one before it."""
+FIRST_PREVIOUS = "0" * 64
+"""The previous digest in the first line of a chain."""
 _PREVIOUS = '"toolcrib.previous":"'
 _CHAIN = '"toolcrib.chain":"'
 _CHECKPOINT_LINES = 1_000
 _CHECKPOINT_SECONDS = 5.0
-"""A line that comes when the last checkpoint is older than this is followed by one."""
-_STAMPS = f"{'[0-9]' * 8}T*Z"
-"""The pattern of the times in the names of rotated files."""
-_TAIL = 1 << 16
-"""How much is read of the end of a file to find its last line."""
+"""A checkpoint follows a line if the last one is older than this."""
+_ROTATION_TIMES = f"{'[0-9]' * 8}T*Z"
+"""Glob pattern of the times in the names of rotated files."""
+_TAIL_BYTES = 1 << 16
+"""The part at the end of a file in which its last line is searched."""
 Sign = Callable[[bytes], bytes]
-"""Makes a signature."""
+"""Returns the signature of some bytes."""
 Verify = Callable[[bytes, bytes], bool]
-"""Says whether a signature, the first, is that of some bytes."""
+"""Returns whether a signature, the first argument, is that of some bytes."""
 
 
 class Checkpoint(Record):
     """A line that signs all lines before it."""
 
     time: str
-    """When, in UTC."""
+    """Its time, in UTC."""
     signature: str
     """The signature of the digest of the line before, in base64."""
 
@@ -59,23 +59,23 @@ class ChainReport:
     """The result of checking a chain of lines."""
 
     lines: int
-    """How many there are."""
+    """The number of lines."""
     problems: tuple[tuple[int, str], ...]
-    """The lines that are not as they were written, by number, and what is wrong."""
+    """The changed lines by number, each with its problem."""
     checkpoints: int
-    """How many signatures are right."""
+    """The number of valid signatures."""
     unsigned: int
-    """How many lines come after the last right signature, or after the head that was expected."""
+    """The number of lines after the last valid signature, or after the expected head."""
     first: str
-    """The digest that the first line names as the one before it."""
+    """The previous digest in the first line."""
     last: str
-    """The digest of the last line, by which the next file goes on."""
+    """The digest of the last line, with which the next file continues."""
 
 
-def chained_line(body: str, previous: str) -> tuple[str, str]:
-    """Return a line of JSON with its place in the chain, and its digest.
+def make_chained_line(body: str, previous: str) -> tuple[str, str]:
+    """Return a line of JSON with its two digests, and its own digest.
 
-    >>> line, digest = chained_line('{"a":1}', FIRST)
+    >>> line, digest = make_chained_line('{"a":1}', FIRST_PREVIOUS)
     >>> line.startswith('{"a":1,"toolcrib.previous":"000'), len(digest)
     (True, 64)
     """
@@ -85,20 +85,20 @@ def chained_line(body: str, previous: str) -> tuple[str, str]:
 
 
 def _parse_line(line: str) -> tuple[str, str, str] | None:
-    """Return what a line says, and the two digests; None where it has none."""
+    """Return the body of a line and its two digests; None if it has none."""
     body, found, rest = line.rpartition(_PREVIOUS)
     previous, _, digest = rest.partition(f'",{_CHAIN}')
-    if not found or len(previous) != len(FIRST) or not digest.endswith('"}'):
+    if not found or len(previous) != len(FIRST_PREVIOUS) or not digest.endswith('"}'):
         return None
     return f"{body.removesuffix(',')}}}", previous, digest.removesuffix('"}')
 
 
 class ChainedLines(JsonLines):
-    """Appends records to a file as a chain, which goes on where the file ends, whoever wrote it last.
+    """Appends records to a file as a chain, which continues after the last line of any writer.
 
-    Several processes may share the file. With `max_bytes` a file that has grown so large is rotated: it is
-    renamed with the time, and the chain goes on in a new one. Others may rotate it too. Where the line that
-    this wrote last is in neither, the next one names it all the same, so that `read_chain` tells of the gap.
+    Several processes may share the file. With `max_bytes` a large file is rotated: it is renamed with the
+    time, and the chain continues in a new one. Others may rotate it too. If the last line of this writer is
+    in none of the files, the next line refers to it all the same, so that `read_chain` reports the gap.
 
     Raises:
         StoreError: the file cannot be opened for appending.
@@ -117,16 +117,16 @@ class ChainedLines(JsonLines):
         super().__init__(path)
         self._path = Path(path).expanduser()
         self._sign, self._max_bytes, self._clock = sign, max_bytes, clock
-        self._last = FIRST
+        self._last = FIRST_PREVIOUS
         self._unsigned, self._signed_at = 0, clock()
         self._seen: os.stat_result | None = None
-        """The file as this left it; None where it is not known, or not a file that is kept."""
+        """The status of the file after the last write of this object; None if unknown, or no regular file."""
 
     def write(self, record: Record) -> None:
-        """Write a record, as `JsonLines.write` does, and a checkpoint where it is time for one."""
+        """Write a record, as `JsonLines.write` does, and a checkpoint if one is due."""
         body = serialize_record(record)
-        with self._lock, _locked(self._path):
-            self._catch_up()
+        with self._lock, _lock_file(self._path):
+            self._read_other_writes()
             self._append(body)
             self._unsigned += 1
             size = 0 if self._seen is None else self._seen.st_size
@@ -140,32 +140,32 @@ class ChainedLines(JsonLines):
                 self._path.rename(_rotated_name(self._path))
 
     def checkpoint(self) -> None:
-        """Sign what is written, if something is and there is a key."""
+        """Sign the lines since the last checkpoint, if there are any and there is a key."""
         if self._sign is None or not self._unsigned:
             return
-        with self._lock, _locked(self._path):
-            self._catch_up()
+        with self._lock, _lock_file(self._path):
+            self._read_other_writes()
             self._write_checkpoint(self._sign)
 
     def _write_checkpoint(self, sign: Sign) -> None:
         signature = base64.b64encode(sign(self._last.encode())).decode()
-        self._append(serialize_record(Checkpoint(time=_now(), signature=signature)))
+        self._append(serialize_record(Checkpoint(time=_utc_now(), signature=signature)))
         self._unsigned, self._signed_at = 0, self._clock()
 
     def _append(self, body: str) -> None:
-        line, digest = chained_line(body, self._last)
+        line, digest = make_chained_line(body, self._last)
         self._write(f"{line}\n")
         self._last = digest
-        self._seen = self._found()
+        self._seen = self._stat_regular_file()
 
-    def _found(self) -> os.stat_result | None:
+    def _stat_regular_file(self) -> os.stat_result | None:
         found = self._path.stat()
         return found if stat.S_ISREG(found.st_mode) else None
 
-    def _catch_up(self) -> None:
-        """Go on where the file ends: another process may have written, or rotated it."""
+    def _read_other_writes(self) -> None:
+        """Read the end of the file if another process has written or rotated it."""
         try:
-            found = self._found()
+            found = self._stat_regular_file()
             if found is None or _is_same(found, self._seen):
                 return
             if found.st_size:
@@ -177,10 +177,10 @@ class ChainedLines(JsonLines):
             elif found.st_size:
                 _LOG.error("%s is not the file that was written before, or lines of it are gone", self._path)
         except OSError:
-            return  # writing says what is wrong
+            return  # the write that follows raises the error
 
     def _is_continued(self, end: int) -> bool:
-        """Return whether the line that this wrote last, and that ended there, is here or in a file before."""
+        """Return whether the last line of this writer is still in the file, or in a rotated one before it."""
         if _has_line(self._path, end, self._last):
             return True
         expected = _first_previous(self._path)
@@ -194,13 +194,13 @@ class ChainedLines(JsonLines):
 
 
 def read_chain(lines: Iterable[str], verify: Verify | None = None, head: str | None = None) -> ChainReport:
-    """Return whether lines are as they were written, one after another.
+    """Verify that no line was changed, added, removed or reordered.
 
-    With `verify`, or `head`, the digest of a line that was kept elsewhere, each line must be proven: by a
-    signature after it, or by that digest.
+    With `verify`, or with `head` (the digest of a line that was stored elsewhere), each line must be proven
+    by a signature after it, or by that digest.
 
-    >>> one, first = chained_line('{"a":1}', FIRST)
-    >>> two, _ = chained_line('{"b":2}', first)
+    >>> one, first = make_chained_line('{"a":1}', FIRST_PREVIOUS)
+    >>> two, _ = make_chained_line('{"b":2}', first)
     >>> read_chain([one, two]).problems, read_chain([two]).first == first
     ((), True)
     >>> read_chain([one, two.replace("2", "3", 1)]).problems
@@ -219,9 +219,9 @@ def read_chain(lines: Iterable[str], verify: Verify | None = None, head: str | N
         first = first or previous
         if last and previous != last:
             problems.append((number, "lines before it are missing, or in another order"))
-        if chained_line(body, previous) != (line, digest):
+        if make_chained_line(body, previous) != (line, digest):
             problems.append((number, "it is not what was written"))
-        signature = _signature(body)
+        signature = _read_signature(body)
         if signature is not None and verify is not None:
             if verify(signature, previous.encode()):
                 checkpoints, proven = checkpoints + 1, number
@@ -235,11 +235,13 @@ def read_chain(lines: Iterable[str], verify: Verify | None = None, head: str | N
             (number, f"the line with the digest {head} is not here: lines were changed or taken away")
         )
     elif (verify is not None or head is not None) and (proven < number or not number):
-        problems.append((proven + 1, _unproven(number - proven)))
-    return ChainReport(number, tuple(problems), checkpoints, number - proven, first or FIRST, last or FIRST)
+        problems.append((proven + 1, _describe_unproven(number - proven)))
+    return ChainReport(
+        number, tuple(problems), checkpoints, number - proven, first or FIRST_PREVIOUS, last or FIRST_PREVIOUS
+    )
 
 
-def _unproven(count: int) -> str:
+def _describe_unproven(count: int) -> str:
     if not count:
         return "there is no line, and so no signature; was the file emptied?"
     lines = "1 line" if count == 1 else f"{count:,} lines"
@@ -247,8 +249,8 @@ def _unproven(count: int) -> str:
     return f"{lines} from here to the end are unproven: no signature of this key follows; {again}"
 
 
-def _signature(body: str) -> bytes | None:
-    """Return the signature of a line that is a checkpoint."""
+def _read_signature(body: str) -> bytes | None:
+    """Return the signature in a checkpoint; None for other lines."""
     if '"signature":"' not in body:
         return None
     try:
@@ -259,29 +261,29 @@ def _signature(body: str) -> bytes | None:
         return b""
 
 
-def _now() -> str:
+def _utc_now() -> str:
     moment = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
     return f"{moment}Z"
 
 
 def _is_same(found: os.stat_result, seen: os.stat_result | None) -> bool:
-    """Return whether a file is the one that was seen, and nobody has written to it since."""
+    """Return whether a file is unchanged since its last known status."""
     return seen is not None and all(
         getattr(found, each) == getattr(seen, each) for each in ("st_dev", "st_ino", "st_size", "st_mtime_ns")
     )
 
 
 def _last_digest(path: Path) -> tuple[str | None, bool]:
-    """Return the digest of the last line of a file that has one, and whether a part of another follows."""
+    """Return the last digest in a file, and whether an incomplete line follows it."""
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL))
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         tail = file.read()
     found = (_parse_line(line) for line in reversed(tail.decode(errors="surrogateescape").splitlines()))
     return next((each[2] for each in found if each is not None), None), not tail.endswith(b"\n")
 
 
 def _has_line(path: Path, end: int, digest: str) -> bool:
-    """Return whether a line with a digest ends at a place of a file."""
+    """Return whether a line with a digest ends at an offset of a file."""
     closing = f'{_CHAIN}{digest}"}}\n'.encode()
     with path.open("rb") as file:
         file.seek(max(0, end - len(closing)))
@@ -289,14 +291,14 @@ def _has_line(path: Path, end: int, digest: str) -> bool:
 
 
 def _first_previous(path: Path) -> str | None:
-    """Return the digest that the first line of a file names as the one before it."""
+    """Return the previous digest in the first line of a file."""
     with path.open(encoding="utf-8", errors="surrogateescape") as file:
         found = _parse_line(file.readline().rstrip("\n"))
     return None if found is None else found[1]
 
 
 def _last_rotated_digest(path: Path) -> str | None:
-    """Return the digest of the last line of the newest file that was rotated and is still there."""
+    """Return the last digest in the newest rotated file that still exists."""
     for file in reversed(rotated_files(path)):
         with contextlib.suppress(FileNotFoundError):  # it was moved away meanwhile
             return _last_digest(file)[0]
@@ -304,20 +306,20 @@ def _last_rotated_digest(path: Path) -> str | None:
 
 
 def rotated_files(path: Path) -> list[Path]:
-    """Return the files that were rotated and are still beside the one that is written, oldest first."""
-    return sorted(path.parent.glob(f"{glob.escape(path.stem)}-{_STAMPS}{glob.escape(path.suffix)}"))
+    """Return the rotated files that still exist beside the current one, oldest first."""
+    return sorted(path.parent.glob(f"{glob.escape(path.stem)}-{_ROTATION_TIMES}{glob.escape(path.suffix)}"))
 
 
 def _rotated_name(path: Path) -> Path:
-    """Return the new name of a file that is full."""
+    """Return the name for a file that is rotated now."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
     return path.with_name(f"{path.stem}-{stamp}{path.suffix}")
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Keep other processes from writing; a pipe has one reader, and no chain to go on with."""
-    handle = _lock_of(path) if os.name == "posix" else None
+def _lock_file(path: Path) -> Iterator[None]:
+    """Lock the file against other processes; a pipe is not locked, since it has no lines to continue."""
+    handle = _open_locked(path) if os.name == "posix" else None
     try:
         yield
     finally:
@@ -325,8 +327,8 @@ def _locked(path: Path) -> Iterator[None]:
             os.close(handle)
 
 
-def _lock_of(path: Path) -> int | None:
-    """Return the locked file; None where it is not one that can be locked, and writing says why."""
+def _open_locked(path: Path) -> int | None:
+    """Return a handle of the locked file; None if it cannot be locked."""
     import fcntl  # noqa: PLC0415 - not on every platform
 
     while _is_lockable(path):
@@ -336,7 +338,8 @@ def _lock_of(path: Path) -> int | None:
             return None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
-            # Another process may have moved the file away before its lock was to be had.
+            # Another process may have rotated the file while this one waited for the lock: then lock the new
+            # one.
             if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
                 return handle
         except OSError:
@@ -347,7 +350,10 @@ def _lock_of(path: Path) -> int | None:
 
 
 def _is_lockable(path: Path) -> bool:
-    """Return whether a path is that of a file, or of none yet: by one look, for it may be moved away."""
+    """Return whether a path is a regular file, or does not exist yet.
+
+    One call of `stat`, since the file may be rotated between two.
+    """
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:

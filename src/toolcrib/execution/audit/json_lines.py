@@ -1,4 +1,4 @@
-"""Records as lines of JSON, appended to a file or a stream."""
+"""Appends records as lines of JSON to a file or a stream."""
 
 import json
 import os
@@ -12,11 +12,11 @@ from toolcrib.model.record import Record
 
 
 class JsonLines:
-    """A sink that appends one line per record, safe to share between threads.
+    """A sink that appends one line per record, safe for use from many threads.
 
-    A path is opened for each line and appended to in one write, so that several processes may share the file
-    and it may be moved away at any time. A line that cannot be written is counted in `lost`; the call that it
-    tells of goes on.
+    A file is opened for each line, which is appended in one write, so that several processes may share it and
+    it may be rotated at any time. A line that cannot be written is counted in `lost`; its call is not
+    affected.
 
     Raises:
         StoreError: the file cannot be opened for appending.
@@ -29,11 +29,11 @@ class JsonLines:
         self._lock = Lock()
         self._torn = False
         self.lost = 0
-        """How many records could not be written."""
+        """The number of records that could not be written."""
         if isinstance(self._target, Path):
             try:
                 self._target = self._target.expanduser()
-                os.close(_opened(self._target))
+                os.close(_open_for_append(self._target))
             except (OSError, ValueError, RuntimeError) as error:  # ... a null byte; a home that nobody has
                 reason = (isinstance(error, OSError) and error.strerror) or error
                 raise StoreError(str(self._target), f"it cannot be appended to: {reason}") from error
@@ -42,7 +42,7 @@ class JsonLines:
         """Write a record, or count it as lost."""
         try:
             self.write(record)
-        except (OSError, ValueError, TypeError):  # a full disk; a closed stream; what JSON cannot say
+        except (OSError, ValueError, TypeError):  # a full disk; a closed stream; no JSON
             with self._lock:
                 self.lost += 1
 
@@ -50,9 +50,9 @@ class JsonLines:
         """Write a record.
 
         Raises:
-            OSError: it cannot be written; a pipe that is full is not waited for.
-            ValueError: the stream is closed, or JSON cannot say it.
-            TypeError: JSON cannot say it.
+            OSError: it cannot be written, or a pipe is full.
+            ValueError: the stream is closed, or the record is not JSON.
+            TypeError: the record is not JSON.
         """
         line = serialize_record(record)
         with self._lock:
@@ -63,9 +63,9 @@ class JsonLines:
             self._target.write(line)
             self._target.flush()
             return
-        file = _opened(self._target)
+        file = _open_for_append(self._target)
         try:
-            # The rest of a line that broke off must not run into this one.
+            # After an incomplete line a line break first, so that only that one line is damaged.
             data = (b"\n" if self._torn else b"") + line.encode()
             written = os.write(file, data)
             self._torn = written < len(data)
@@ -79,7 +79,7 @@ def serialize_record(record: Record) -> str:
     """Return a record as one line of JSON that can always be encoded as UTF-8.
 
     Raises:
-        ValueError, TypeError: JSON cannot say it.
+        ValueError, TypeError: it is not JSON.
     """
     line = compact_json(record.to_json())
     try:
@@ -90,7 +90,7 @@ def serialize_record(record: Record) -> str:
     return line
 
 
-def _opened(path: Path) -> int:
-    # A pipe that nobody reads would else be waited for without end.
+def _open_for_append(path: Path) -> int:
+    # Without O_NONBLOCK, opening a pipe without a reader would block for ever.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
     return os.open(path, flags, 0o600)

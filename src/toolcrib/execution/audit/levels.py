@@ -1,4 +1,4 @@
-"""How a call ended, at three levels: transport, protocol and tool."""
+"""Classifies the end of a call at three levels: transport, protocol and tool."""
 
 from typing import Literal, NamedTuple
 
@@ -50,7 +50,7 @@ class Levels(NamedTuple):
     """What the tool itself answered."""
 
 
-_ENDINGS: tuple[tuple[type[BaseException], Levels], ...] = (
+_LEVELS_OF_ERROR: tuple[tuple[type[BaseException], Levels], ...] = (
     (ToolTimeoutError, Levels("timeout", "none", "none")),
     (ToolCancelledError, Levels("cancelled", "none", "none")),
     (BackendUnavailableError, Levels("unreachable", "none", "none")),
@@ -61,18 +61,18 @@ _ENDINGS: tuple[tuple[type[BaseException], Levels], ...] = (
     (ToolcribError, Levels("none", "refused", "none")),
     (BaseException, Levels("cancelled", "none", "none")),
 )
-"""The first class that an error belongs to says how the call ended."""
+"""The levels for each class of errors; the first match counts."""
 
 
 def levels_of(outcome: Outcome) -> Levels:
-    """Return how a call ended, at each level."""
+    """Return the levels of an outcome."""
     error = outcome.error
     if error is None:
         cached = outcome.answer is not None and FROM_CACHE in outcome.answer.notes
         return Levels("none", "none", "ok") if cached else Levels("ok", "ok", "ok")
     if rpc_code(error) is not None:
         return Levels("ok", "refused", "none")
-    return next(levels for kind, levels in _ENDINGS if isinstance(error, kind))
+    return next(levels for kind, levels in _LEVELS_OF_ERROR if isinstance(error, kind))
 
 
 def rpc_code(error: BaseException) -> int | None:

@@ -9,33 +9,33 @@ from toolcrib.errors import ConfigError, MissingExtraError, Problem
 from toolcrib.execution.audit.hash_chain import Sign, Verify
 
 
-def signer(path: Path) -> Sign:
-    """Return what signs with the key of a file, which is made where there is none.
+def make_signer(path: Path) -> Sign:
+    """Return a function that signs with the key in a file; a missing key is created.
 
     Raises:
-        MissingExtraError: what makes signatures is not installed.
-        ConfigError: the file is not such a key, or cannot be made.
+        MissingExtraError: the package for signatures is not installed.
+        ConfigError: the file is no such key, or cannot be created.
     """
-    key = _private(path)
+    key = _load_private_key(path)
     return lambda data: bytes(key.sign(data))
 
 
 def public_key(path: Path) -> str:
-    """Return the public half of the key of a file, as a text that `verifier` takes."""
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - only who signs needs it
+    """Return the public key of the key in a file, as text for `make_verifier`."""
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - an extra
         Encoding,
         PublicFormat,
     )
 
-    raw = _private(path).public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+    raw = _load_private_key(path).public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
     return base64.b64encode(raw).decode()
 
 
-def verifier(key: str) -> Verify:
-    """Return what checks signatures with a public key.
+def make_verifier(key: str) -> Verify:
+    """Return a function that verifies signatures with a public key.
 
     Raises:
-        ConfigError: the text is not such a key.
+        ConfigError: the text is no such key.
     """
     try:
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - as above
@@ -58,7 +58,7 @@ def verifier(key: str) -> Verify:
     return verify
 
 
-def _private(path: Path):  # type: ignore[no-untyped-def]  # noqa: ANN202 - of a package that need not be there
+def _load_private_key(path: Path):  # type: ignore[no-untyped-def]  # noqa: ANN202 - a type of an extra
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
     except ImportError as error:
@@ -70,7 +70,7 @@ def _private(path: Path):  # type: ignore[no-untyped-def]  # noqa: ANN202 - of a
             handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(handle, "wb") as file:
                 file.write(base64.b64encode(Ed25519PrivateKey.generate().private_bytes_raw()))
-            with suppress(FileExistsError):  # another process was quicker, and its key is the key
+            with suppress(FileExistsError):  # the key of the other process is used
                 os.link(fresh, path)
             fresh.unlink()
         return Ed25519PrivateKey.from_private_bytes(base64.b64decode(path.read_bytes(), validate=True))

@@ -1,7 +1,7 @@
-"""Chains: steps that run one after another, each with what those before it gave.
+"""Chains: steps that run one after another, each with access to the results of the earlier ones.
 
-`check_chain` reads steps and says everything that is wrong with them before any of them runs, `plan_chain`
-says what they would do, and `run_chain` runs them.
+`check_chain` parses steps and reports every problem before any of them runs, `plan_chain` returns their plan,
+and `run_chain` runs them.
 """
 
 from toolcrib.execution.chains.check import check_chain

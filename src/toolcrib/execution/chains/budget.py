@@ -1,4 +1,4 @@
-"""The bytes and values that all results of one chain may take together."""
+"""Limit of the bytes and values of all results of one chain."""
 
 from typing import Any
 
@@ -9,18 +9,18 @@ from toolcrib.errors import LimitExceededError
 from toolcrib.execution.chains.steps import ChainLimits
 
 _BATCH = 2_000
-"""How many values, or thousands of characters, are counted between two turns of the event loop."""
-_SLICE = 1 << 18
-"""How many characters of a text are counted at a time."""
-_ESCAPED = 6
-"""The most bytes that a character takes in JSON."""
+"""Values, or thousands of characters, that are counted before other tasks of the event loop run."""
+_SLICE_CHARACTERS = 1 << 18
+"""Longer texts are counted in slices, so that one text does not block the event loop."""
+_ESCAPE_BYTES = 6
+"""The most bytes of a character in JSON: `\\uXXXX`."""
 _ADVICE = "ask the tools for less, refer to a part of a result, or split the chain"
 
 
 class ResultBudget:
-    """Counts what the steps of one chain give, by the size of its JSON, and refuses what goes beyond.
+    """Counts the results of one chain by the size of their JSON, and refuses those beyond the limit.
 
-    A value that stands in several places counts in each of them, as it does when the results are written.
+    A value that occurs several times counts each time, as in the JSON of the results.
     """
 
     def __init__(self, limits: ChainLimits) -> None:
@@ -29,25 +29,25 @@ class ResultBudget:
         self._values = limits.max_values
 
     @property
-    def spent(self) -> bool:
-        """Whether there was something that it had no room for."""
+    def is_spent(self) -> bool:
+        """Whether a result was too large."""
         return self._bytes < 0 or self._values < 0
 
-    async def take(self, value: Any) -> None:
+    async def charge(self, value: Any) -> None:
         """Count a value.
 
         Raises:
-            LimitExceededError: there is no room for it; the budget is spent.
+            LimitExceededError: it is too large; the budget is spent.
         """
         values, size = await json_size(value, max_values=self._values, max_bytes=self._bytes)
         self._bytes -= size
-        self.take_values(values)
+        self.charge_values(values)
 
-    def take_values(self, count: int) -> None:
-        """Count values whose bytes do not count, such as those that filling a template makes.
+    def charge_values(self, count: int) -> None:
+        """Count values without their bytes, such as those made by filling a template.
 
         Raises:
-            LimitExceededError: there is no room for them.
+            LimitExceededError: they are too many.
         """
         self._values -= count
         if self._values < 0:
@@ -60,46 +60,48 @@ class ResultBudget:
 
 
 async def json_size(value: Any, *, max_values: int, max_bytes: int) -> tuple[int, int]:
-    """Return how many values a value holds, and about how many bytes its JSON takes.
+    """Return the number of values in a value, and the approximate size of its JSON in bytes.
 
-    Counting ends where it is found to go beyond one of these. The event loop turns meanwhile; a call that has
-    run is not broken off by it.
+    Counting stops above either limit. Other tasks run in between; the checkpoints are shielded from
+    cancellation, since the result of a call that has run must not be lost while it is counted.
     """
     pending = [value]
-    values, size = _counted(pending)
+    values, size = _count_batch(pending)
     while pending and values <= max_values and size <= max_bytes:
         await anyio.lowlevel.cancel_shielded_checkpoint()
-        more_values, more_size = _counted(pending)
+        more_values, more_size = _count_batch(pending)
         values, size = values + more_values, size + more_size
     return values + len(pending), size
 
 
-def _counted(pending: list[Any]) -> tuple[int, int]:
-    """Count a batch of values, the last first; what they hold is added to those that are left."""
+def _count_batch(pending: list[Any]) -> tuple[int, int]:
+    """Count a batch of values from the end of a list, and append their members to it."""
     values, size, effort = 0, 0, 0
     while pending and effort < _BATCH:
         value = pending.pop()
         kind = type(value)
         values += 1
-        if kind is str and len(value) > _SLICE:
-            pending += (value[place : place + _SLICE] for place in range(0, len(value), _SLICE))
+        if kind is str and len(value) > _SLICE_CHARACTERS:
+            pending += (
+                value[place : place + _SLICE_CHARACTERS] for place in range(0, len(value), _SLICE_CHARACTERS)
+            )
             continue
         if kind is list:
             written = 2
             pending += value
         elif kind is dict:
-            written = _written(list(value))
+            written = _json_length(list(value))
             pending += value.values()
         else:
-            written = _written(value)
-        size += written + 1  # and what stands between it and the next
+            written = _json_length(value)
+        size += written + 1  # the comma or colon after it
         effort += 1 + written // 1_000
     return values, size
 
 
-def _written(value: Any) -> int:
-    """Return how many bytes a value takes as JSON."""
+def _json_length(value: Any) -> int:
+    """Return the size of a value as JSON, in bytes."""
     try:
         return len(to_json(value, inf_nan_mode="null", fallback=str))
-    except ValueError:  # a lone surrogate
-        return _ESCAPED * len(value)
+    except ValueError:  # a lone surrogate, which is escaped when it is written
+        return _ESCAPE_BYTES * len(value)

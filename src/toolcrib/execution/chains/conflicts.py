@@ -1,123 +1,144 @@
-"""Why what one step gives can never be what the next one takes."""
+"""Finds the reason why the result of one step can never be a valid argument of another."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from toolcrib.errors.base import shown
-from toolcrib.execution.chains.schemas import SchemaPart, finite, types
-from toolcrib.execution.chains.shapes import Each, Fits, ListOf, NoValue, Null, Shape, a, member_of
+from toolcrib.execution.chains.schemas import SchemaPart, listed_values, possible_types
+from toolcrib.execution.chains.shapes import (
+    ArrayShape,
+    NoValue,
+    NullShape,
+    SchemaShape,
+    Shape,
+    TupleShape,
+    member_shape,
+    name_types,
+)
 
 _MAX_DEPTH = 8
 _MAX_COMPARED = 100
 
 Accepts = Callable[[SchemaPart, Any], bool]
-"""Returns whether a value may fit a schema: False only where it certainly does not."""
+"""Returns whether a value may satisfy a schema: False only if it certainly does not."""
 
 
 class Conflicts:
-    """Compares what comes with what is wanted; each method returns a reason, or nothing where it may fit.
+    """Compares the shape of a result with the schema of an argument.
 
-    Reasons are the ends of sentences whose subject is what comes.
+    Each method returns the reason of a conflict, or an empty text if the value may be valid. A reason is the
+    end of a sentence whose subject is the result.
     """
 
     def __init__(self, accepts: Accepts) -> None:
         self._accepts = accepts
         self._compared: dict[tuple[int, ...], str] = {}
 
-    def between(self, given: Shape | NoValue, wanted: SchemaPart, depth: int = 0) -> str:
-        """Return why a value of this shape can never fit this schema."""
-        if not isinstance(given, Fits):
-            return self._of_known(given, wanted)
-        if not given.places or depth > _MAX_DEPTH:
+    def find_conflict(self, given: Shape | NoValue, wanted: SchemaPart, depth: int = 0) -> str:
+        """Return the reason why no value of a shape can satisfy a schema."""
+        if not isinstance(given, SchemaShape):
+            return self._find_in_known_shape(given, wanted)
+        if not given.parts or depth > _MAX_DEPTH:
             return ""
-        compared = (wanted, *given.places)
-        key = depth, *(id(part) for place in compared for part in (place.whole, place.schema))
+        compared = (wanted, *given.parts)
+        # Schemas may share and repeat their parts; without the cache the work would grow exponentially with
+        # depth.
+        key = depth, *(id(item) for part in compared for item in (part.whole, part.schema))
         if key not in self._compared:
-            self._compared[key] = self._of_schemas(given, wanted, depth)
+            self._compared[key] = self._find_in_schemas(given, wanted, depth)
         return self._compared[key]
 
-    def _of_schemas(self, given: Fits, wanted: SchemaPart, depth: int) -> str:
-        came, taken = types(given.places), types([wanted])
-        if not came:  # nothing can come at all, so the step before fails, and not this one
+    def _find_in_schemas(self, given: SchemaShape, wanted: SchemaPart, depth: int) -> str:
+        came, taken = possible_types(given.parts), possible_types([wanted])
+        if not came:  # no result is valid: the step that gives it fails, and not this one
             return ""
         if not came & taken:
-            return f"is {a(came)}, and must be {a(taken)}"
-        return self._values(given, wanted) or self._inside(given, wanted, came & taken, depth)
+            return f"is {name_types(came)}, and must be {name_types(taken)}"
+        return self._find_in_values(given, wanted) or self._find_inside(given, wanted, came & taken, depth)
 
-    def _of_known(self, given: Each | ListOf | Null | NoValue, wanted: SchemaPart) -> str:
+    def _find_in_known_shape(
+        self, given: ArrayShape | TupleShape | NullShape | NoValue, wanted: SchemaPart
+    ) -> str:
         if isinstance(given, NoValue):
             return given.reason
-        if isinstance(given, Null):
+        if isinstance(given, NullShape):
             return "" if self._accepts(wanted, None) else "is null, which does not fit here"
-        kinds = types([wanted])
-        return "" if "array" in kinds else f"is an array, and must be {a(kinds)}"
+        kinds = possible_types([wanted])
+        return "" if "array" in kinds else f"is an array, and must be {name_types(kinds)}"
 
-    def _values(self, given: Fits, wanted: SchemaPart) -> str:
-        """Compare the values that either side lists."""
-        come = finite(given.places)
+    def _find_in_values(self, given: SchemaShape, wanted: SchemaPart) -> str:
+        """Compare the values that one of the schemas lists in `enum` or `const`."""
+        come = listed_values(given.parts)
         if come and len(come) <= _MAX_COMPARED and not any(self._accepts(wanted, value) for value in come):
-            return f"is {_list(come)}, which does not fit here"
-        taken = finite([wanted])
+            return f"is {_join_values(come)}, which does not fit here"
+        taken = listed_values([wanted])
         if not taken or len(taken) > _MAX_COMPARED:
             return ""
-        if any(all(self._accepts(place, value) for place in given.places) for value in taken):
+        if any(all(self._accepts(part, value) for part in given.parts) for value in taken):
             return ""
-        return f"is never {_list(taken)}"
+        return f"is never {_join_values(taken)}"
 
-    def _inside(self, given: Fits, wanted: SchemaPart, kinds: frozenset[str], depth: int) -> str:
-        """Compare the members, and the alternatives, of both sides."""
-        reasons = self._alternatives(given, wanted, depth)
+    def _find_inside(self, given: SchemaShape, wanted: SchemaPart, kinds: frozenset[str], depth: int) -> str:
+        """Compare the alternatives of both schemas, and then their properties."""
+        reasons = self._list_in_alternatives(given, wanted, depth)
         found = next(reasons, "")
         if not found and kinds == {"object"}:
-            found = next(self._members(given, wanted, depth), "")
+            found = next(self._list_in_properties(given, wanted, depth), "")
         return found
 
-    def _alternatives(self, given: Fits, wanted: SchemaPart, depth: int) -> Iterator[str]:
-        for place in wanted.all():
-            for branches in place.choices():
-                against = [self.between(given, branch, depth + 1) for branch in branches]
+    def _list_in_alternatives(self, given: SchemaShape, wanted: SchemaPart, depth: int) -> Iterator[str]:
+        for part in wanted.conjuncts():
+            for branches in part.alternatives():
+                against = [self.find_conflict(given, branch, depth + 1) for branch in branches]
                 if all(against):
                     yield against[0]
-        for place in (each for start in given.places for each in start.all()):
-            for branches in place.choices():
-                against = [self.between(Fits((branch,)), wanted, depth + 1) for branch in branches]
+        for part in (each for start in given.parts for each in start.conjuncts()):
+            for branches in part.alternatives():
+                against = [
+                    self.find_conflict(SchemaShape((branch,)), wanted, depth + 1) for branch in branches
+                ]
                 if all(against):
                     yield against[0]
 
-    def _members(self, given: Fits, wanted: SchemaPart, depth: int) -> Iterator[str]:
-        """Yield what is wrong with properties that every fitting object must have."""
-        for place in wanted.all():
-            declared = _properties(place)
-            for name in _required(place):
-                inner = member_of(given, name)
+    def _list_in_properties(self, given: SchemaShape, wanted: SchemaPart, depth: int) -> Iterator[str]:
+        """Yield conflicts about properties that an object must have, or must not have."""
+        for part in wanted.conjuncts():
+            declared = _declared_properties(part)
+            for name in _required_names(part):
+                inner = member_shape(given, name)
                 if isinstance(inner, NoValue):
                     yield f"{inner.reason}, which is required"
                 elif name in declared:
-                    reason = self.between(inner, place.at(declared[name]), depth + 1)
+                    reason = self.find_conflict(inner, part.make_part(declared[name]), depth + 1)
                     if reason:
                         yield f"has {shown(name)}, which {reason}"
-            if place.under("additionalProperties") is False and not place.under("patternProperties"):
-                sent = (name for start in given.places for each in start.all() for name in _required(each))
+            if part.keyword("additionalProperties") is False and not part.keyword("patternProperties"):
+                sent = (
+                    name
+                    for start in given.parts
+                    for each in start.conjuncts()
+                    for name in _required_names(each)
+                )
                 yield from (
                     f"has {shown(name)}, which is not allowed" for name in sent if name not in declared
                 )
 
 
-def _required(place: SchemaPart) -> list[str]:
-    names = place.under("required")
+def _required_names(part: SchemaPart) -> list[str]:
+    names = part.keyword("required")
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
-def _properties(place: SchemaPart) -> dict[str, Any]:
-    declared = place.under("properties")
+def _declared_properties(part: SchemaPart) -> dict[str, Any]:
+    declared = part.keyword("properties")
     return declared if isinstance(declared, dict) else {}
 
 
-def _list(values: list[Any]) -> str:
-    return " or ".join(map(_show, values[:4])) + (" or …" if len(values) > 4 else "")  # noqa: PLR2004 - enough to see
+def _join_values(values: list[Any]) -> str:
+    return " or ".join(map(_show_value, values[:4])) + (" or …" if len(values) > 4 else "")  # noqa: PLR2004 - enough to see
 
 
-def _show(value: Any) -> str:
+def _show_value(value: Any) -> str:
     return (
         {None: "null", True: "true", False: "false"}[value]
         if value is None or isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""References to what earlier steps gave: `steps.find/items/0`, `previous`, `item/name`, `index`."""
+"""References to the results of earlier steps: `steps.find/items/0`, `previous`, `item/name`, `index`."""
 
 import re
 from collections.abc import Mapping
@@ -12,14 +12,17 @@ from toolcrib.model.schema.references import parse_pointer
 from toolcrib.model.suggest import did_you_mean
 
 ABSENT: Final = object()
-"""Stands where a value would, of a step that has not run."""
-_LISTED = 8
-_FORM = re.compile(r"(?:steps\.(?P<step>[^/]+)|(?P<root>previous|item|index))(?P<rest>/.*)?\Z", re.DOTALL)
+"""The value of a step that has not run; null would be a possible result."""
+_MAX_LISTED_KEYS = 8
+_REFERENCE = re.compile(
+    r"(?:steps\.(?P<step>[^/]+)|(?P<root>previous|item|index))(?P<rest>/.*)?\Z", re.DOTALL
+)
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 _WORD = re.compile(r"[^./\[\]]+")
-_MAX_MEANT = 200
-_PLACE = re.compile(r"0|[1-9][0-9]{0,8}")
-_WRITE = (
+_MAX_SUGGESTED = 200
+"""Longer texts get no suggestion, which searches among all steps."""
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+_SYNTAX_HINT = (
     "write 'steps.<id or place>', 'previous', 'item' or 'index', and a JSON Pointer after it, "
     'as in {"$ref": "previous"}'
 )
@@ -28,80 +31,80 @@ Root = Literal["step", "previous", "item", "index"]
 _ROOTS: Final[tuple[Root, ...]] = ("previous", "item", "index")
 
 
-class LeadsNowhereError(LookupError):
-    """There is nothing where a reference leads; for those who resolve it, never for callers of a chain."""
+class NoReferencedValueError(LookupError):
+    """A referenced value does not exist. Internal: callers of a chain get another error."""
 
     def __init__(self, at: str, reason: str) -> None:
         super().__init__(reason)
         self.at = at
-        """Where the reference stands in the value that it is a part of."""
+        """JSON Pointer of the reference in its template."""
 
 
 @dataclass(slots=True)
 class ReferenceScope:
-    """What references are looked up in."""
+    """The values that references can mean while one step runs."""
 
     values: list[Any]
-    """What each step gave, by its slot; `ABSENT` for those that did not run."""
+    """The result of each step, by its slot; `ABSENT` if it did not run."""
     previous: Any = ABSENT
     item: Any = ABSENT
     index: Any = ABSENT
     compared: int = 0
-    """How many values the condition that is being tested has compared."""
+    """The number of values that the current condition has compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A place in what a step gave."""
+    """A reference to a result or a part of it."""
 
     text: str
     root: Root
     slot: int | None
-    """Which step, where that is known."""
+    """The slot of the step; None if it is unknown."""
     parts: tuple[str, ...]
-    """The keys and places of the pointer."""
+    """The keys and indexes of the pointer."""
     at: str
-    """Where the reference stands, as a JSON Pointer into the value that it is a part of."""
+    """JSON Pointer of the reference in its template."""
 
     @property
     def name(self) -> str:
-        """Return what the reference begins with, such as `steps.find`."""
+        """The reference without its pointer, such as `steps.find`."""
         return self.text.partition("/")[0]
 
     @property
-    def of_item(self) -> bool:
-        """Return whether it means the item that a step runs for, or the place of that."""
+    def uses_item(self) -> bool:
+        """Whether it refers to the item or index of `for_each`."""
         return self.root in {"item", "index"}
 
     def resolve(self, scope: ReferenceScope) -> Any:
-        """Return what is there, the very object.
+        """Return the referenced value, not a copy.
 
         Raises:
-            LeadsNowhereError: nothing is; it says what there is instead.
+            NoReferencedValueError: it does not exist; the message says what is there instead.
         """
-        value = self._start(scope)
+        value = self._root_value(scope)
         if value is ABSENT:
             why = "no step before this one ran" if self.root == "previous" else f"{self.name} did not run"
-            raise LeadsNowhereError(self.at, f"{shown(self.text)} leads nowhere: {why}")
+            raise NoReferencedValueError(self.at, f"{shown(self.text)} leads nowhere: {why}")
         for depth, part in enumerate(self.parts):
             if type(value) is dict and part in value:
                 value = value[part]
-            elif type(value) is list and _PLACE.fullmatch(part) and int(part) < len(value):
+            elif type(value) is list and _INDEX.fullmatch(part) and int(part) < len(value):
                 value = value[int(part)]
             else:
                 there = f"{self.name}{pointer(self.parts[:depth])}"
-                why = f"{there[:200]} {_lacks(value, part)}"
-                raise LeadsNowhereError(self.at, f"{shown(self.text)} leads nowhere: {why}")
+                why = f"{there[:200]} {_describe_without(value, part)}"
+                raise NoReferencedValueError(self.at, f"{shown(self.text)} leads nowhere: {why}")
         return value
 
-    def _start(self, scope: ReferenceScope) -> Any:
+    def _root_value(self, scope: ReferenceScope) -> Any:
         if self.root == "step":
             return ABSENT if self.slot is None else scope.values[self.slot]
         return getattr(scope, self.root)
 
 
-def _lacks(value: Any, part: str) -> str:
-    """Say what a value is that has no such part."""
+def _describe_without(value: Any, part: str) -> str:
+    """Describe a value that does not have a member."""
     if type(value) is list:
         count = f"an array of {len(value):,} item{'' if len(value) == 1 else 's'}"
         return f"is {count}" if value else "is an empty array"
@@ -109,38 +112,40 @@ def _lacks(value: Any, part: str) -> str:
         return f"is {'null' if value is None else shown(value)}"
     if not value:
         return "is an empty object"
-    listed = ", ".join(shown(key) for key in list(value)[:_LISTED])
-    more = ", …" if len(value) > _LISTED else ""
+    listed = ", ".join(shown(key) for key in list(value)[:_MAX_LISTED_KEYS])
+    more = ", …" if len(value) > _MAX_LISTED_KEYS else ""
     return f"has no {shown(part)}, only {listed}{more}{did_you_mean(part, value)}"
 
 
 class StepPlace(NamedTuple):
-    """The place of a step that references may name."""
+    """The place of a step that references can name."""
 
     slot: int
-    """Its place among all steps of the chain, those in groups included."""
+    """Its number among all steps of the chain, with those in groups."""
     top: int
-    """The place in the chain of the step, or of the outermost group that it is in."""
+    """The index in the chain of the step, or of the outermost group that it is in."""
 
 
 class StepNames:
-    """The steps of a chain by what references call them, and which of them one step can see."""
+    """The steps of a chain by the names in references, and which of them one step may refer to."""
 
     def __init__(
-        self, by_name: Mapping[str, StepPlace], seen_by: StepPlace, spelling: Spelling, *, has_item: bool
+        self, by_name: Mapping[str, StepPlace], reader: StepPlace, spelling: Spelling, *, has_item: bool
     ) -> None:
         self._by_name = by_name
-        self._seen_by = seen_by
+        self._reader = reader
         self._spelling = spelling
         self._has_item = has_item
 
-    def read(self, text: Any, at: str) -> Reference | str:
-        """Return a reference, or what is wrong with it."""
-        found = _FORM.match(text) if isinstance(text, str) else None
+    def parse(self, text: Any, at: str) -> Reference | str:
+        """Return the reference for a text, or a message about its fault."""
+        found = _REFERENCE.match(text) if isinstance(text, str) else None
         if found is None:
-            if meant := self._meant(text):
+            if meant := self._suggest(text):
                 return f"{shown(text)} is no reference; {meant}"
-            return f"{shown(text)} is no reference; {_WRITE}, or {{'$literal': ...}} around a plain value"
+            return (
+                f"{shown(text)} is no reference; {_SYNTAX_HINT}, or {{'$literal': ...}} around a plain value"
+            )
         rest = found["rest"] or ""
         if _BAD_ESCAPE.search(rest):
             return (
@@ -149,16 +154,16 @@ class StepNames:
         parts = parse_pointer(rest)
         for root in _ROOTS:
             if found["root"] == root:
-                return self._fault_of_root(root) or Reference(text, root, None, parts, at)
+                return self._check_root(root) or Reference(text, root, None, parts, at)
         known = self._by_name.get(found["step"])
-        if known is None and (meant := self._meant(text)):
+        if known is None and (meant := self._suggest(text)):
             return f"{shown(text)} leads nowhere; {meant}"
-        fault = self._fault_of_step(found["step"], known)
+        fault = self._check_step(found["step"], known)
         return fault or Reference(text, "step", known.slot if known else None, parts, at)
 
-    def _meant(self, text: Any) -> str:
-        """Return how to write a reference whose parts are set off as in a program: `item.name`, `x[0]`."""
-        if not isinstance(text, str) or len(text) > _MAX_MEANT or "~" in text:
+    def _suggest(self, text: Any) -> str:
+        """Return a hint for a reference in the syntax of programs: `item.name`, `x[0]`."""
+        if not isinstance(text, str) or len(text) > _MAX_SUGGESTED or "~" in text:
             return ""
         words = _WORD.findall(text)
         if words[:1] == ["steps"]:
@@ -170,14 +175,14 @@ class StepNames:
         meant = f"{words[0]}{pointer(words[1:])}" if words else ""
         return f"write {meant!r}" if meant not in {"", text} else ""
 
-    def _fault_of_root(self, root: str) -> str:
+    def _check_root(self, root: str) -> str:
         if root == "previous":
-            return "" if self._seen_by.top else "'previous' leads nowhere: this is the first step"
+            return "" if self._reader.top else "'previous' leads nowhere: this is the first step"
         if self._has_item:
             return ""
         return f"{root!r} is known only to a step with {self._spelling['for_each']}"
 
-    def _fault_of_step(self, name: str, known: StepPlace | None) -> str:
+    def _check_step(self, name: str, known: StepPlace | None) -> str:
         reference = shown(f"steps.{name}")
         if known is None:
             count = sum(1 for each in self._by_name if each.isdecimal())
@@ -187,10 +192,10 @@ class StepNames:
                 else "no step has that id"
             )
             return f"{reference} leads nowhere: {total}{did_you_mean(name, self._by_name)}"
-        if known.slot == self._seen_by.slot:
+        if known.slot == self._reader.slot:
             return f"{reference} is this step itself"
-        if known.top > self._seen_by.top:
+        if known.top > self._reader.top:
             return f"{reference} runs only after this step; refer to earlier ones"
-        if known.top == self._seen_by.top:
+        if known.top == self._reader.top:
             return f"{reference} is in the same group; steps that run side by side cannot refer to each other"
         return ""

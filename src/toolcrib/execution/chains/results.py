@@ -15,41 +15,41 @@ from toolcrib.model.record import Record
 
 
 class StepResult(Record):
-    """What one step gave, or why it gave nothing."""
+    """The result of one step, or its error."""
 
     index: int
-    """The place of the step in the chain, in its group, or of the item that it ran for."""
+    """The index of the step in the chain or group, or of the item that it ran for."""
     tool_id: str | None = None
     """The id of the tool; None for a group."""
     ref: str | None = None
-    """What the step asks for, where that is not the id: an id without its version, or with a constraint."""
+    """The reference in the step if it is not the id: without a version, or with a constraint."""
     structured: Any = None
-    """The value: of a group, and of a step that ran for each item, the list of theirs."""
+    """The value; of a group or a step with `for_each`, the list of the values of its parts."""
     backend: AnyBackend | None = None
-    """Where it ran, where that is one place."""
+    """The backend of a single call."""
     error: dict[str, Any] | None = None
-    """What went wrong, as `toolcrib.errors.explain` says it, also where the chain went on."""
+    """The error in the form of `toolcrib.errors.explain`, also if the chain continued."""
     duration: float = 0.0
     """Seconds."""
     id: str | None = None
-    """The id of the step, where it has one."""
+    """The id of the step, if it has one."""
     args: dict[str, Any] | None = None
-    """What the tool was given, references replaced; None where it was not called."""
+    """The arguments of the call, with references replaced; None if there was no call."""
     skipped: bool = False
-    """Whether its condition was not met."""
+    """Whether its condition was false."""
     notes: tuple[str, ...] = ()
-    """What there is to know of how the result came about."""
+    """Notes about the call, such as retries."""
     parts: tuple["StepResult", ...] = ()
-    """The steps of a group, or one result for each item: those that were begun."""
+    """The results of a group's steps, or of each item, that have begun."""
 
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
-        """Return the JSON form; the values of parts stand in the whole alone, unless that has none."""
+        """Return the JSON form; values of parts are written once, in that of the whole if it has one."""
         hidden = {name for name in type(self).model_fields if name in without}
         without = hidden | {"parts", "structured"} | (set() if self.skipped else {"skipped"})
         payload = super().to_json(without=without)
         has_value = self.structured is not None or (self.error is None and not self.skipped)
         if has_value and "structured" not in hidden:
-            payload["structured"] = _copied(self.structured)
+            payload["structured"] = _copy_results(self.structured)
         if self.parts and "parts" not in hidden:
             if self.error is None:
                 hidden |= {"structured"}
@@ -58,14 +58,14 @@ class StepResult(Record):
 
 
 class ChainResult(Record):
-    """What a chain gave in the end, and each of its steps."""
+    """The result of a chain, and of each of its steps."""
 
     final: Any = None
     """The value of the last step that ran."""
     results: tuple[StepResult, ...] = ()
-    """What each step gave, in order."""
+    """The result of each step, in order."""
     run_id: str | None = None
-    """The durable run that this was, which `resume` takes."""
+    """The id of a durable run, for `resume`."""
     steps: tuple[ChainStep, ...] = Field(default=(), repr=False)
     """The steps themselves; not part of the JSON form."""
 
@@ -75,15 +75,15 @@ class ChainResult(Record):
     __str__ = __repr__
 
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
-        """Return the JSON form; `without` names fields of the steps that are not wanted, such as `args`."""
+        """Return the JSON form; `without` names fields of the steps to leave out, such as `args`."""
         known = {} if self.run_id is None else {"runId": self.run_id}
         return {
-            "final": _copied(self.final),
+            "final": _copy_results(self.final),
             "results": [each.to_json(without=without) for each in self.results],
             **known,
         }
 
 
-def _copied(value: Any) -> Any:
-    """Return a copy of what steps gave; together they may hold more than a tool may give at once."""
+def _copy_results(value: Any) -> Any:
+    """Return a copy of the results of steps, which together may exceed the limit of a single result."""
     return copy_json(value, max_nodes=inf)

@@ -1,4 +1,4 @@
-"""Values with references in them, read once and filled for every call."""
+"""Templates: JSON values with references, parsed once and filled for every call."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from toolcrib.model.plain import pointer
 
 @dataclass(frozen=True, slots=True)
 class ObjectTemplate:
-    """An object, some of whose members hold references."""
+    """An object with references in some of its members."""
 
     base: dict[str, Any]
-    """All members, with null in the places of those that hold references."""
+    """All members; those with references are null."""
     members: dict[str, Any]
-    """Those."""
+    """The members with references."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayTemplate:
-    """An array, some of whose members hold references."""
+    """An array with references in some of its items."""
 
     base: list[Any]
     members: dict[int, Any]
@@ -34,11 +34,14 @@ _CONTAINERS = frozenset({dict, list})
 _WITH_REFERENCES = frozenset({Reference, ObjectTemplate, ArrayTemplate})
 
 
-def fill(template: Template, scope: ReferenceScope) -> Any:
-    """Return the value of a template; parts without references, and what those lead to, are shared.
+def fill_template(template: Template, scope: ReferenceScope) -> Any:
+    """Return the value of a template.
+
+    Parts without references are shared with the template, referenced values with the results: copying them
+    would make the cost of a chain quadratic. So the value must not be changed.
 
     Raises:
-        LeadsNowhereError: a reference does.
+        NoReferencedValueError: a referenced value does not exist.
     """
     if type(template) not in _WITH_REFERENCES:
         return template
@@ -46,23 +49,24 @@ def fill(template: Template, scope: ReferenceScope) -> Any:
         return template.resolve(scope)
     value: Any = template.base.copy()
     for key, member in template.members.items():
-        value[key] = fill(member, scope)
+        value[key] = fill_template(member, scope)
     return value
 
 
-def made_by(template: Template) -> int:
-    """Return how many values `fill` makes anew: those of the objects and arrays that hold references.
+def count_new_values(template: Template) -> int:
+    """Return the number of values that `fill_template` makes: those of containers with references.
 
-    >>> made_by(ObjectTemplate({"a": None, "b": [1, 2]}, {"a": Reference("item", "item", None, (), "/a")}))
+    >>> item = Reference("item", "item", None, (), "/a")
+    >>> count_new_values(ObjectTemplate({"a": None, "b": [1, 2]}, {"a": item}))
     3
     """
     if not isinstance(template, ObjectTemplate | ArrayTemplate):
         return 0
-    return 1 + len(template.base) + sum(map(made_by, template.members.values()))
+    return 1 + len(template.base) + sum(map(count_new_values, template.members.values()))
 
 
 def references_in(template: Template) -> Iterator[Reference]:
-    """Yield the references of a template, in its order."""
+    """Yield the references of a template, in order."""
     if isinstance(template, Reference):
         yield template
     elif isinstance(template, ObjectTemplate | ArrayTemplate):
@@ -71,15 +75,15 @@ def references_in(template: Template) -> Iterator[Reference]:
 
 
 def read_template(value: Any, names: StepNames, path: str, problems: list[Problem]) -> Template:
-    """Return the template that a JSON value is; `path` is where it stands in the chain.
+    """Return the template for a JSON value; `path` is its JSON Pointer in the chain.
 
-    A reference that is none is a problem, and is null in the template.
+    An invalid reference is added to the problems, and is null in the template.
     """
     return _Reader(names, path, problems).read(value, "")
 
 
 class _Reader:
-    """One walk over a value."""
+    """Reads one value."""
 
     def __init__(self, names: StepNames, path: str, problems: list[Problem]) -> None:
         self._names = names
@@ -88,51 +92,51 @@ class _Reader:
 
     def read(self, value: Any, at: str) -> Template:
         if type(value) is list:
-            return self._array(value, at)
+            return self._read_array(value, at)
         if type(value) is not dict:
             return value
         if "$ref" in value:
             if len(self._problems) >= MAX_PROBLEMS:
-                return None  # an error shows no more, and each costs a search for the nearest name
-            return self._reference(value, at)
-        return self._literal(value, at) if "$literal" in value else self._object(value, at)
+                return None  # the error shows no more problems, and each costs a search for similar names
+            return self._read_reference(value, at)
+        return self._read_literal(value, at) if "$literal" in value else self._read_object(value, at)
 
-    def _object(self, value: dict[str, Any], at: str) -> Template:
+    def _read_object(self, value: dict[str, Any], at: str) -> Template:
         base = value.copy()
-        members = self._members(base, value.items(), at)
+        members = self._read_members(base, value.items(), at)
         return ObjectTemplate(base, members) if members else base
 
-    def _array(self, value: list[Any], at: str) -> Template:
+    def _read_array(self, value: list[Any], at: str) -> Template:
         base = value.copy()
-        members = self._members(base, enumerate(value), at)
+        members = self._read_members(base, enumerate(value), at)
         return ArrayTemplate(base, members) if members else base
 
-    def _members(self, base: Any, items: Iterable[tuple[Any, Any]], at: str) -> dict[Any, Template]:
-        """Read the members of a container into a copy of it; return those that hold references."""
-        held = {}
+    def _read_members(self, base: Any, items: Iterable[tuple[Any, Any]], at: str) -> dict[Any, Template]:
+        """Read the members of a container into its copy; return the templates of those with references."""
+        with_references = {}
         for key, member in items:
             if type(member) in _CONTAINERS:
                 base[key] = read = self.read(member, f"{at}{pointer([key])}")
                 if type(read) in _WITH_REFERENCES:
-                    base[key], held[key] = None, read
-        return held
+                    base[key], with_references[key] = None, read
+        return with_references
 
-    def _reference(self, value: dict[str, Any], at: str) -> Template:
+    def _read_reference(self, value: dict[str, Any], at: str) -> Template:
         if len(value) > 1:
-            return self._refuse(
+            return self._add_problem(
                 at,
                 "$ref",
                 "a reference has no other members; write {'$literal': {...}} around a plain object",
             )
-        read = self._names.read(value["$ref"], at)
-        return read if isinstance(read, Reference) else self._refuse(at, "$ref", read)
+        read = self._names.parse(value["$ref"], at)
+        return read if isinstance(read, Reference) else self._add_problem(at, "$ref", read)
 
-    def _literal(self, value: dict[str, Any], at: str) -> Any:
+    def _read_literal(self, value: dict[str, Any], at: str) -> Any:
         if len(value) > 1:
-            return self._refuse(
+            return self._add_problem(
                 at, "$literal", "'$literal' stands alone in its object; put the whole value into it"
             )
         return value["$literal"]
 
-    def _refuse(self, at: str, keyword: str, message: str) -> None:
+    def _add_problem(self, at: str, keyword: str, message: str) -> None:
         self._problems.append(Problem(self._path + at, keyword, message[:500]))

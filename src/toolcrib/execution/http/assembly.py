@@ -1,4 +1,4 @@
-"""One request put together from its plan, the arguments of a call and the credentials."""
+"""Builds a request from its plan, the arguments of a call and the credentials."""
 
 import base64
 import binascii
@@ -13,12 +13,12 @@ from toolcrib.errors import Problem, ValidationError
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution.http.credentials import Credentials
 from toolcrib.execution.http.encoding import (
-    UnfitError,
-    cookie_text,
-    header_text,
-    path_text,
+    EncodingError,
+    encode_cookies,
+    encode_header,
+    encode_path,
+    encode_query,
     plain_text,
-    query_pairs,
 )
 from toolcrib.execution.http.plan import Body, Parameter, Part, RequestPlan
 from toolcrib.model.json_text import strict_json
@@ -45,9 +45,9 @@ FORBIDDEN_HEADERS = frozenset(
         "upgrade",
     }
 )
-"""Headers that no argument may set: they say where a request goes, who sends it, and where it ends."""
-_MAX_URL = 65_536
-_NOT_JSON = "holds what is not JSON, such as a lone surrogate or NaN, and cannot be sent"
+"""Headers that no argument may set: they decide where a request goes, who sends it, and where it ends."""
+_MAX_URL_CHARACTERS = 65_536
+_NOT_JSON_REASON = "holds what is not JSON, such as a lone surrogate or NaN, and cannot be sent"
 _TEMPLATE = re.compile(r"\{([^{}/]*)\}")
 _FILE_TYPE = "application/octet-stream"
 _PLAIN = Part()
@@ -55,7 +55,7 @@ _PLAIN = Part()
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Outgoing:
-    """A request, ready to be sent; it holds secrets, and so is never shown."""
+    """A request to send; it has no `repr`, because it holds secrets."""
 
     method: str
     url: str
@@ -65,21 +65,21 @@ class Outgoing:
 
 
 def is_token(name: str) -> bool:
-    """Return whether text can be the name of a header."""
+    """Return whether a text is a token of HTTP, as names of headers must be."""
     return re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) is not None
 
 
 def assemble(plan: RequestPlan, args: Mapping[str, Any], credentials: Credentials) -> Outgoing:
-    """Return the request that a call makes.
+    """Return the request of a call.
 
     Raises:
-        ValidationError: with every argument that cannot be sent where it belongs.
+        ValidationError: with every argument that cannot be sent in its place.
     """
     return _Assembly(plan, args, credentials).build()
 
 
 class _Assembly:
-    """The parts of one request, gathered argument by argument."""
+    """Collects the parts of one request, argument by argument."""
 
     def __init__(self, plan: RequestPlan, args: Mapping[str, Any], credentials: Credentials) -> None:
         self._plan, self._args, self._credentials = plan, args, credentials
@@ -94,67 +94,72 @@ class _Assembly:
         for parameter in self._plan.parameters:
             value = self._args.get(parameter.argument)
             if value is not None or (parameter.as_json and parameter.argument in self._args):
-                self._attempt(parameter, value)
-        content = self._body()
-        path = self._path()
+                self._add_parameter(parameter, value)
+        content = self._build_body()
+        path = self._build_path()
         if self._problems:
             raise ValidationError(tuple(self._problems[:MAX_PROBLEMS]))
-        self._add_credentials()
+        self._add_credentials()  # last: no argument can replace one
         query = f"?{'&'.join(self._query)}" if self._query else ""
         url = f"{self._plan.base}{path}{query}"
-        if len(url) > _MAX_URL:
+        if len(url) > _MAX_URL_CHARACTERS:
             raise ValidationError(
                 (Problem("", "size", f"the arguments make a URL of {len(url):,} characters"),)
             )
         headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in self._headers]
         return Outgoing(self._plan.method, url, headers, content, self._credentials.hidden)
 
-    def _attempt(self, parameter: Parameter, value: Any) -> None:
+    def _add_parameter(self, parameter: Parameter, value: Any) -> None:
         try:
-            self._place(parameter, value)
-        except UnfitError as error:
-            self._refuse(parameter.argument, str(error))
+            self._encode_parameter(parameter, value)
+        except EncodingError as error:
+            self._add_problem(parameter.argument, str(error))
         except (TypeError, ValueError, RecursionError):
-            self._refuse(parameter.argument, _NOT_JSON)
+            self._add_problem(parameter.argument, _NOT_JSON_REASON)
 
-    def _place(self, parameter: Parameter, value: Any) -> None:
+    def _encode_parameter(self, parameter: Parameter, value: Any) -> None:
         if parameter.place == "path":
-            self._segments[parameter.name] = path_text(parameter, value)
+            self._segments[parameter.name] = encode_path(parameter, value)
         elif parameter.place == "query":
-            pairs = query_pairs(parameter, value)
+            pairs = encode_query(parameter, value)
             self._check_names(parameter, [unquote(name) for name, _ in pairs], self._credentials.query)
             self._query += [f"{name}={text}" for name, text in pairs]
         elif parameter.place == "header":
-            self._headers.append((parameter.name, header_text(parameter, value)))
+            self._headers.append((parameter.name, encode_header(parameter, value)))
         else:
-            cookies = cookie_text(parameter, value)
+            cookies = encode_cookies(parameter, value)
             names = [cookie.partition("=")[0] for cookie in cookies]
             self._check_names(parameter, names, self._credentials.cookies)
             self._cookies += cookies
 
     def _check_names(self, parameter: Parameter, names: list[str], secrets: Mapping[str, str]) -> None:
-        """Refuse names that stand for something else: servers differ in which of two values they take.
+        """Refuse names of members that are also names of other parameters or secrets.
 
-        They differ in what is the same name as well, so that cases and `[...]` at its end make no other one.
+        An object may add any names to the query. Servers differ in which of two values with one name they
+        use, and in whether case and a final `[...]` belong to the name, so those are ignored in the
+        comparison.
         """
         taken = {other.name for other in self._plan.parameters if other.place == parameter.place}
         taken |= {*secrets, *(self._fixed if parameter.place == "query" else ())}
-        folded = {_fold(other) for other in taken} - {_fold(parameter.name)}
+        folded = {_normalize_name(other) for other in taken} - {_normalize_name(parameter.name)}
         for name in names:
             if name in secrets:
-                raise UnfitError(f"must not set {name!r:.80}, which is where a secret goes")
-            if name != parameter.name and folded & {_fold(name), _fold(name.partition("[")[0])}:
-                raise UnfitError(f"must not set {name!r:.80}, which is not a member of it")
+                raise EncodingError(f"must not set {name!r:.80}, which is where a secret goes")
+            if name != parameter.name and folded & {
+                _normalize_name(name),
+                _normalize_name(name.partition("[")[0]),
+            }:
+                raise EncodingError(f"must not set {name!r:.80}, which is not a member of it")
 
-    def _path(self) -> str:
+    def _build_path(self) -> str:
         for name in _TEMPLATE.findall(self._plan.path):
             if name not in self._segments:
                 argument = next((p.argument for p in self._plan.parameters if p.name == name), name)
                 if not any(problem.path == pointer([argument]) for problem in self._problems):
-                    self._refuse(argument, "is required, because it is a part of the path")
+                    self._add_problem(argument, "is required, because it is a part of the path")
         return _TEMPLATE.sub(lambda found: self._segments.get(found[1], ""), self._plan.path)
 
-    def _body(self) -> bytes | None:
+    def _build_body(self) -> bytes | None:
         body = self._plan.body
         if body is None:
             return None
@@ -169,10 +174,10 @@ class _Assembly:
                 return None
         try:
             content, media_type = write_body(body, value)
-        except UnfitError as error:
-            self._refuse(body.argument or "", str(error))
+        except EncodingError as error:
+            self._add_problem(body.argument or "", str(error))
         except (TypeError, ValueError, RecursionError):
-            self._refuse(body.argument or "", _NOT_JSON)
+            self._add_problem(body.argument or "", _NOT_JSON_REASON)
         else:
             self._headers.append(("Content-Type", media_type))
             return content
@@ -190,20 +195,20 @@ class _Assembly:
         if cookies:
             self._headers.append(("Cookie", "; ".join(cookies)))
 
-    def _refuse(self, argument: str, reason: str) -> None:
+    def _add_problem(self, argument: str, reason: str) -> None:
         path = pointer([argument]) if argument else ""
         self._problems.append(Problem(path, "encoding", reason))
 
 
-def _fold(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.strip().casefold()
 
 
 def write_body(body: Body, value: Any) -> tuple[bytes, str]:
-    """Return the bytes of a body and their content type.
+    """Return the bytes of a body and its content type.
 
     Raises:
-        UnfitError: the value cannot be written so, such as one that is not base64.
+        EncodingError: the value cannot be written in this form, such as one that is not base64.
     """
     if body.kind == "json":
         return strict_json(value).encode(), body.media_type
@@ -211,31 +216,31 @@ def write_body(body: Body, value: Any) -> tuple[bytes, str]:
         media_type = body.media_type if "charset" in body.media_type else f"{body.media_type}; charset=utf-8"
         return plain_text(value).encode(), media_type
     if body.kind == "bytes":
-        return _bytes(value), body.media_type
+        return _decode_base64(value), body.media_type
     if not isinstance(value, dict):
-        raise UnfitError("must be an object, because it is sent as a form")
+        raise EncodingError("must be an object, because it is sent as a form")
     if body.kind == "form":
-        return _form(value, body.parts), body.media_type
+        return _encode_form(value, body.parts), body.media_type
     boundary = secrets.token_hex(16)
-    return _multipart(value, body.parts, boundary), f"{body.media_type}; boundary={boundary}"
+    return _encode_multipart(value, body.parts, boundary), f"{body.media_type}; boundary={boundary}"
 
 
-def _bytes(value: Any) -> bytes:
+def _decode_base64(value: Any) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, TypeError, ValueError):
-        raise UnfitError("must be base64 text of the bytes to send") from None
+        raise EncodingError("must be base64 text of the bytes to send") from None
 
 
-def _file(name: str, value: Any) -> bytes:
+def _decode_file(name: str, value: Any) -> bytes:
     try:
-        return _bytes(value)
-    except UnfitError as error:
-        raise UnfitError(f"{name!r:.80} {error}") from None
+        return _decode_base64(value)
+    except EncodingError as error:
+        raise EncodingError(f"{name!r:.80} {error}") from None
 
 
-def _form(value: Mapping[str, Any], parts: Mapping[str, Part]) -> bytes:
-    """Return a form: spaces are plus signs, and names repeat for arrays."""
+def _encode_form(value: Mapping[str, Any], parts: Mapping[str, Part]) -> bytes:
+    """Return an URL-encoded form: a space is `+`, and the name is repeated for each item of an array."""
     pairs: list[str] = []
     for name, member in value.items():
         part = parts.get(name, _PLAIN)
@@ -247,27 +252,31 @@ def _form(value: Mapping[str, Any], parts: Mapping[str, Part]) -> bytes:
             parameter = Parameter(
                 argument=name, name=name, place="query", style=part.style, explode=part.explode
             )
-            pairs += [f"{key}={text.replace('%20', '+')}" for key, text in query_pairs(parameter, member)]
+            pairs += [f"{key}={text.replace('%20', '+')}" for key, text in encode_query(parameter, member)]
     return "&".join(pairs).encode("ascii")
 
 
-def _multipart(value: Mapping[str, Any], parts: Mapping[str, Part], boundary: str) -> bytes:
+def _encode_multipart(value: Mapping[str, Any], parts: Mapping[str, Part], boundary: str) -> bytes:
     pieces: list[bytes] = []
     for name, member in value.items():
         if member is not None:
-            for header, content in _fields(name, member, parts.get(name, _PLAIN)):
+            for header, content in _list_fields(name, member, parts.get(name, _PLAIN)):
                 pieces.append(f"--{boundary}\r\n{header}\r\n\r\n".encode() + content + b"\r\n")
     return b"".join(pieces) + f"--{boundary}--\r\n".encode()
 
 
-def _fields(name: str, value: Any, part: Part) -> Iterator[tuple[str, bytes]]:
-    """Yield the headers and the content of each field that a property becomes: one for each array member."""
-    shown = name.replace("\r", "%0D").replace("\n", "%0A").replace('"', "%22")
-    disposition = f'Content-Disposition: form-data; name="{shown}"'
+def _list_fields(name: str, value: Any, part: Part) -> Iterator[tuple[str, bytes]]:
+    """Yield the headers and the content of the fields of a property: one for each item of an array."""
+    # the escapes of browsers; a quote or line break in a name would end the header
+    escaped = name.replace("\r", "%0D").replace("\n", "%0A").replace('"', "%22")
+    disposition = f'Content-Disposition: form-data; name="{escaped}"'
     for member in value if isinstance(value, list) else [value]:
         if part.is_file:
             media_type = part.media_type or _FILE_TYPE
-            yield f'{disposition}; filename="{shown}"\r\nContent-Type: {media_type}', _file(name, member)
+            yield (
+                f'{disposition}; filename="{escaped}"\r\nContent-Type: {media_type}',
+                _decode_file(name, member),
+            )
         elif isinstance(member, dict | list):
             yield (
                 f"{disposition}\r\nContent-Type: {part.media_type or 'application/json'}",

@@ -1,4 +1,4 @@
-"""Shared by the providers over HTTP: a client, request plans by tool name, and closing."""
+"""Base class of HTTP providers: tools with their request plans, and one client."""
 
 from collections.abc import Mapping
 from types import TracebackType
@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from toolcrib.errors import ConfigError, InvalidToolError, NoBackendError, Problem
 from toolcrib.errors.base import counted
 from toolcrib.execution.call import Answer, Call
-from toolcrib.execution.http.addresses import is_odd_number
+from toolcrib.execution.http.addresses import is_unusual_number
 from toolcrib.execution.http.client import HttpClient, HttpOptions
 from toolcrib.execution.http.credentials import Credentials
 from toolcrib.execution.http.plan import RequestPlan
@@ -18,21 +18,21 @@ from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import name_fault
 
 PATH_SAFE = "/:@!$&'()*+,;=~%"
-"""What stands in a path unescaped, where it was written by whoever describes the API."""
+"""Characters that stay unescaped in paths of API descriptions, where they are part of the syntax."""
 
 
 class WebProvider:
     """A `ProviderExecutor` whose tools are HTTP requests.
 
-    Connections are opened with the first call and shared by all, in one event loop at a time; `async with` or
-    `aclose` closes them, and a later call opens others. Redirects are not followed: they are errors that say
-    where the server pointed.
+    The first call opens connections, which all calls of one event loop share. `async with` or `aclose` closes
+    them; a later call opens new ones. Redirects are errors that name the target: following one would send
+    credentials to another address.
     """
 
     def __init__(
         self, provider_id: str, tools: Mapping[str, tuple[Tool, RequestPlan]], options: HttpOptions
     ) -> None:
-        check_id(provider_id)
+        check_provider_id(provider_id)
         self.id = provider_id
         self._tools = dict(tools)
         self._client = HttpClient(provider_id, options)
@@ -42,14 +42,14 @@ class WebProvider:
         return tuple(tool for tool, _ in self._tools.values())
 
     async def call(self, call: Call) -> Answer:
-        """Run a tool: send its request and return what the server gave.
+        """Send the request of a tool and return its answer.
 
         Raises:
             NoBackendError: the provider has no such tool, or lacks a secret that it needs.
-            InputValidationError: an argument cannot be sent where it belongs.
+            InputValidationError: an argument cannot be sent in its place.
             PolicyDeniedError: the address of the server is private, and not allowed.
-            BackendUnavailableError: it could not be reached, went away, or cannot serve at the moment.
-            ToolExecutionError: it failed, or its answer cannot be read.
+            BackendUnavailableError: the server cannot be reached, closed the connection, or is overloaded.
+            ToolExecutionError: the request failed, or its response cannot be read.
         """
         name = call.backend.tool_id if isinstance(call.backend, ProviderBackend) else ""
         if name not in self._tools:
@@ -61,7 +61,7 @@ class WebProvider:
         _, plan = self._tools[name]
         return await self._client.call(call, plan, await self._credentials(call, plan))
 
-    async def _credentials(self, call: Call, plan: RequestPlan) -> Credentials:  # noqa: ARG002 - for those that have some
+    async def _credentials(self, call: Call, plan: RequestPlan) -> Credentials:  # noqa: ARG002 - for subclasses
         return Credentials()
 
     async def aclose(self) -> None:
@@ -80,31 +80,31 @@ class WebProvider:
         return f"<{type(self).__name__} {self.id!r}, {counted(len(self._tools), 'tool')}>"
 
 
-def check_id(provider_id: str) -> None:
-    """Raise unless text can be the id of a provider, which is the namespace of its tools."""
+def check_provider_id(provider_id: str) -> None:
+    """Raise `InvalidToolError` if a text cannot be the id of a provider, the namespace of its tools."""
     if fault := name_fault(provider_id):
         problem = Problem("/id", "name", f"{provider_id!r:.140} {fault}")
         raise InvalidToolError((problem,), record="provider")
 
 
 def config_error(provider_id: str, path: str, reason: str) -> ConfigError:
-    """Return the error for a setting that a provider cannot use."""
+    """Return the error for an invalid setting of a provider."""
     return ConfigError(f"provider {provider_id!r}", (Problem(path, "provider", reason[:500]),))
 
 
-def check_base(provider_id: str, url: str) -> str:
-    """Return a URL that requests can begin with, without a slash at its end.
+def check_base_url(provider_id: str, url: str) -> str:
+    """Return the base URL of requests, without a slash at its end.
 
     Raises:
-        ConfigError: it is not one of http or https, or holds more than a host, a port and a path.
+        ConfigError: it is not http or https, or has more than a host, a port and a path.
     """
-    parts = _split(url)
+    parts = _split_url(url)
     fault = ""
     if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
         fault = "must begin with http:// or https:// and a host"
     elif parts.username is not None or parts.password is not None:
         fault = "must not hold a user or a password; give them as secrets"
-    elif is_odd_number(parts.hostname):
+    elif is_unusual_number(parts.hostname):
         fault = "is an odd spelling of an address; write it in full"
     elif not all(parts.hostname.removesuffix(".").split(".")):
         fault = "has a host with nothing between two dots, or before the first"
@@ -119,8 +119,8 @@ def check_base(provider_id: str, url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 
-def _split(url: str) -> SplitResult | None:
-    """Return the parts of a URL; None where it is none."""
+def _split_url(url: str) -> SplitResult | None:
+    """Return the parts of a URL; None if it is invalid."""
     if any(sign <= " " or sign == "\\" or "\ud800" <= sign <= "\udfff" for sign in url):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Sends the calls of one provider, and turns what comes back into an answer or a typed error."""
+"""Sends the requests of one provider, and converts responses to answers or typed errors."""
 
 import re
 import ssl
@@ -22,10 +22,10 @@ from toolcrib.errors import (
 )
 from toolcrib.execution.call import Answer, Call
 from toolcrib.execution.http.addresses import Addresses, AddressRefusedError, Lookup
-from toolcrib.execution.http.answers import public_headers, read_failure, read_value, reason_of
+from toolcrib.execution.http.answers import explain_failure, public_headers, read_failure, read_value
 from toolcrib.execution.http.assembly import Outgoing, assemble, is_token
-from toolcrib.execution.http.credentials import Credentials, hide
-from toolcrib.execution.http.inflate import ACCEPTED, UnreadableError
+from toolcrib.execution.http.credentials import Credentials, replace_secrets
+from toolcrib.execution.http.inflate import ACCEPT_ENCODING, UnreadableError
 from toolcrib.execution.http.plan import RequestPlan, is_idempotent
 from toolcrib.execution.principal import slot_owner
 
@@ -40,7 +40,7 @@ _TOO_MANY_REQUESTS = 429
 _BAD_GATEWAY = 502
 _UNAVAILABLE = 503
 _GATEWAY_TIMEOUT = 504
-_OPEN_HEADERS = frozenset(
+_HEADERS_WITHOUT_SECRETS = frozenset(
     {
         "accept",
         "accept-charset",
@@ -52,51 +52,51 @@ _OPEN_HEADERS = frozenset(
         "user-agent",
     }
 )
-"""What a provider may send with every call that is no secret."""
-_DEFAULTS = (
+"""Configured headers that are never secrets; every other one is filtered from what is shown."""
+_DEFAULT_HEADERS = (
     (b"User-Agent", b"toolcrib"),
     (b"Accept", b"application/json, */*;q=0.5"),
-    (b"Accept-Encoding", ACCEPTED.encode()),
+    (b"Accept-Encoding", ACCEPT_ENCODING.encode()),
 )
-_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_AWAY = frozenset({_TOO_MANY_REQUESTS, _BAD_GATEWAY, _UNAVAILABLE, _GATEWAY_TIMEOUT})
+_WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_UNAVAILABLE_STATUSES = frozenset({_TOO_MANY_REQUESTS, _BAD_GATEWAY, _UNAVAILABLE, _GATEWAY_TIMEOUT})
 
 
 class HttpOptions(TypedDict, total=False):
-    """How a provider reaches its server."""
+    """Options of the connection of a provider to its server."""
 
     allow_private: bool | Sequence[str]
-    """Which private addresses requests may leave for: none by default, all, or hosts and networks."""
+    """The allowed private addresses: none by default, all, or these hosts and networks."""
     headers: Mapping[str, str]
-    """Sent with every call, such as a token; they are secrets, and shown nowhere."""
+    """Sent with every request, such as a token; the values count as secrets, and are never shown."""
     max_response_bytes: int
-    """How large an answer may be, unpacked: 16 MiB by default."""
+    """The largest response, decompressed: 16 MiB by default."""
     connect_timeout: float
-    """How many seconds a connection may take, 10 by default; the rest is under the caller's deadline."""
+    """Seconds to connect, 10 by default; everything else is limited by the deadline of the caller."""
     max_connections: int
-    """How many there may be at once, 64 by default; further calls wait."""
+    """The most parallel requests, 64 by default; further calls wait."""
     ssl_context: ssl.SSLContext | None
-    """What certificates are checked with; that of the system by default."""
+    """The TLS context; by default one with the certificates of the system."""
     lookup: Lookup | None
-    """Asks for the addresses of a host; the system by default."""
+    """Resolves host names; the resolver of the system by default."""
 
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a request has come."""
+    """The progress of a request."""
 
     sent: bool = False
-    """Whether a byte of it may have left."""
+    """Whether a byte of it may have been sent: if not, a retry is safe."""
 
     async def trace(self, event: str, _: Mapping[str, Any]) -> None:
-        """Take a note of what the connection does."""
+        """Handle a trace event of httpcore."""
         if event.endswith("send_request_headers.started"):
             self.sent = True
 
 
 @dataclass(eq=False)
 class HttpClient:
-    """The pooled connections of one provider, opened with the first call, in one event loop at a time."""
+    """HTTP client of one provider, with a pool of connections that belongs to one event loop."""
 
     provider_id: str
     options: HttpOptions = field(repr=False)
@@ -115,19 +115,19 @@ class HttpClient:
         self._hidden = tuple(_secrets_of(self._headers))
         self._max_bytes = options.get("max_response_bytes", 16 * 2**20)
         for name, value in self._headers.items():
-            if not is_token(name) or not _is_header(value):
+            if not is_token(name) or not _is_header_value(value):
                 reason = f"{name!r:.80} is no name of a header, or its value none that a header can have"
                 problem = Problem("/headers", "header", reason)
                 raise ConfigError(f"provider {self.provider_id!r}", (problem,))
 
     async def call(self, call: Call, plan: RequestPlan, credentials: Credentials) -> Answer:
-        """Send a call and return its answer.
+        """Send the request of a call and return its answer.
 
         Raises:
-            InputValidationError: an argument cannot be sent where it belongs.
+            InputValidationError: an argument cannot be sent in its place.
             PolicyDeniedError: the address of the server is private, and not allowed.
-            BackendUnavailableError: it could not be reached, went away, or cannot serve now.
-            ToolExecutionError: it failed, or its answer cannot be read.
+            BackendUnavailableError: the server cannot be reached, closed the connection, or is overloaded.
+            ToolExecutionError: the request failed, or its response cannot be read.
         """
         try:
             outgoing = assemble(plan, call.args, credentials)
@@ -137,26 +137,26 @@ class HttpClient:
             ) from None
         hidden = (*credentials.hidden, *self._hidden)
         progress = _Progress()
-        transport = self._open()
+        transport = self._open_transport()
         async with (
             transport.slots.hold(slot_owner(call.principal)),
-            self._response(call, transport, outgoing, progress) as response,
+            self._send_request(call, transport, outgoing, progress) as response,
         ):
             if response.status_code not in _SUCCESS:
-                raise self._refusal(call, plan, await read_failure(response, hidden))
+                raise self._status_error(call, plan, await read_failure(response, hidden))
             if plan.method == "HEAD":
-                headers = hide(public_headers(response), hidden)
+                headers = replace_secrets(public_headers(response), hidden)
                 return Answer(structured={"status": response.status_code, "headers": headers})
             value = await read_value(response, max_bytes=self._max_bytes, emit=call.emit, hidden=hidden)
             return Answer(structured=value)
 
     @asynccontextmanager
-    async def _response(
+    async def _send_request(
         self, call: Call, transport: "GuardedTransport", outgoing: Outgoing, progress: _Progress
     ) -> AsyncIterator["httpx.Response"]:
-        """Send a request and hold its response; what fails meanwhile is raised as an error of the call."""
+        """Send a request, yield its response, and raise failures as errors of the call."""
         try:
-            response = await transport.handle_async_request(self._request(outgoing, progress))
+            response = await transport.handle_async_request(self._make_request(outgoing, progress))
             try:
                 yield response
             finally:
@@ -167,8 +167,8 @@ class HttpClient:
                 tool_id=call.tool_id, op="execute", backend=self._backend, reason=str(error)
             ) from None
         except transport.errors as error:
-            # Not kept as the cause: it may quote what was sent, and secrets with it.
-            reason = hide(f"{_named(error)}: {error}".removesuffix(": "), outgoing.hidden)
+            # `from None`: the original error may quote the request, with its secrets.
+            reason = replace_secrets(f"{_describe_class(error)}: {error}".removesuffix(": "), outgoing.hidden)
             raise BackendUnavailableError(
                 tool_id=call.tool_id, backend=self._backend, reason=reason[:500], sent=progress.sent
             ) from None
@@ -177,36 +177,37 @@ class HttpClient:
                 tool_id=call.tool_id, backend=self._backend, reason=str(error)
             ) from error
 
-    def _refusal(self, call: Call, plan: RequestPlan, failure: dict[str, Any]) -> Exception:
-        """Return the error for an answer that is no success.
+    def _status_error(self, call: Call, plan: RequestPlan, failure: dict[str, Any]) -> Exception:
+        """Return the error for an unsuccessful status.
 
-        A server that counts requests refuses before it runs anything; one that is down for a while may have
-        run the tool first, which does harm only where twice is not as good as once.
+        `sent` of a `BackendUnavailableError` decides whether a call may be retried. A server that answers 429
+        has run nothing. One that answers 503 may have run the request before it failed, so only idempotent
+        requests may be sent again, and only if it says when.
         """
-        reason, status = reason_of(failure), failure["status"]
+        reason, status = explain_failure(failure), failure["status"]
         if status in _REDIRECTS and "location" in failure["headers"]:
             reason += (
                 f"; it points to {failure['headers']['location']!r:.200}, and redirects are not followed"
             )
-        if status not in _AWAY:
+        if status not in _UNAVAILABLE_STATUSES:
             return ToolExecutionError(
                 tool_id=call.tool_id, backend=self._backend, reason=reason, result=failure
             )
         wait = failure["headers"].get("retry-after")
         asks_again = status == _UNAVAILABLE and wait is not None
-        refused = status == _TOO_MANY_REQUESTS or (asks_again and is_idempotent(plan.method))
+        is_retry_safe = status == _TOO_MANY_REQUESTS or (asks_again and is_idempotent(plan.method))
         if wait:
             reason += f"; it asks to wait {wait[:40]}{' s' if wait.isdigit() else ''}"
         return BackendUnavailableError(
-            tool_id=call.tool_id, backend=self._backend, reason=reason, sent=not refused
+            tool_id=call.tool_id, backend=self._backend, reason=reason, sent=not is_retry_safe
         )
 
-    def _request(self, outgoing: Outgoing, progress: _Progress) -> "httpx.Request":
+    def _make_request(self, outgoing: Outgoing, progress: _Progress) -> "httpx.Request":
         import httpx  # noqa: PLC0415 - behind an extra
 
         headers: dict[bytes, tuple[bytes, bytes]] = {}
         own = [(name.encode(), value.encode("latin-1")) for name, value in self._headers.items()]
-        for name, value in (*_DEFAULTS, *outgoing.headers, *own):  # what the provider was given stands
+        for name, value in (*_DEFAULT_HEADERS, *outgoing.headers, *own):  # later ones win
             headers[name.lower()] = name, value
         timeout = {"connect": self.options.get("connect_timeout", 10.0)}
         try:
@@ -217,17 +218,17 @@ class HttpClient:
                 content=outgoing.content,
                 extensions={"timeout": timeout, "trace": progress.trace},
             )
-        except (httpx.InvalidURL, UnicodeError):  # what encodes names of hosts raises the latter
+        except (httpx.InvalidURL, UnicodeError):  # the encoding of host names (IDNA) raises the latter
             raise UnreadableError("its address is none that a request can be sent to") from None
 
-    def _open(self) -> "GuardedTransport":
+    def _open_transport(self) -> "GuardedTransport":
         try:
             from toolcrib.execution.http.network import GuardedTransport  # noqa: PLC0415
         except ImportError as error:
             raise MissingExtraError("calling an HTTP API", "openapi") from error
         loop = anyio.lowlevel.current_token()
         if self._transport is None or self._loop != loop:
-            # Connections of a loop that has ended can neither be used nor closed.
+            # Connections of a loop that has ended can be neither used nor closed, so they are dropped.
             self._loop = loop
             self._transport = GuardedTransport(
                 self._addresses,
@@ -237,7 +238,7 @@ class HttpClient:
         return self._transport
 
     async def aclose(self) -> None:
-        """Close the connections; the next call opens others."""
+        """Close the connections; the next call opens new ones."""
         transport, self._transport = self._transport, None
         if transport is not None and self._loop == anyio.lowlevel.current_token():
             await transport.aclose()
@@ -248,14 +249,14 @@ class HttpClient:
 
 
 def _secrets_of(headers: Mapping[str, str]) -> Iterator[str]:
-    """Yield what may not be shown of headers: their values, and the token after the name of a scheme."""
+    """Yield the secrets in headers: their values, and the token after the name of a scheme."""
     for name, value in headers.items():
-        if name.lower() not in _OPEN_HEADERS:
+        if name.lower() not in _HEADERS_WITHOUT_SECRETS:
             yield value
             yield value.partition(" ")[2].strip()
 
 
-def _is_header(value: object) -> bool:
+def _is_header_value(value: object) -> bool:
     return (
         isinstance(value, str)
         and value.strip() == value
@@ -263,6 +264,6 @@ def _is_header(value: object) -> bool:
     )
 
 
-def _named(error: Exception) -> str:
-    """Return what kind of failure it was, in words: `ConnectTimeout` is a connect timeout."""
-    return _WORDS.sub(" ", type(error).__name__).lower()
+def _describe_class(error: Exception) -> str:
+    """Return the class of an error in words: `ConnectTimeout` is a connect timeout."""
+    return _WORD_BOUNDARY.sub(" ", type(error).__name__).lower()

@@ -1,4 +1,4 @@
-"""Secrets put where a security scheme wants them, and removed from everything that is shown."""
+"""Puts secrets into requests by their security schemes, and filters them out of everything that is shown."""
 
 import base64
 import inspect
@@ -10,19 +10,19 @@ from typing import Any, Literal
 from toolcrib.redaction import secret_forms
 
 Secret = str | tuple[str, str] | Callable[[], str | Awaitable[str]]
-"""A key or token; a user and a password; or what gives either when a call needs it, such as a fresh token."""
-_SHORTEST_HIDDEN = 6
-"""Shorter secrets are not taken out of answers, where they would be found by chance."""
-_HIDDEN = "[secret]"
-_CARRIED = re.compile(r"[^\x00-\x1f\x7f]+")
-_IN_NUMBER = re.compile(r"[-+.0-9eE]+")
-_IN_HEADER = re.compile(r"[\x20-\x7e\xa0-\xff]+")
-_IN_COOKIE = re.compile(r"[!#-+\x2d-:<-\[\]-~]+")
+"""A key or token; a user and a password; or a function that returns one, such as a fresh token."""
+_MIN_FILTERED_CHARACTERS = 6
+"""Shorter secrets are not filtered: they would match other text by chance."""
+_REPLACEMENT = "[secret]"
+_PRINTABLE = re.compile(r"[^\x00-\x1f\x7f]+")
+_NUMBER_TEXT = re.compile(r"[-+.0-9eE]+")
+_HEADER_TEXT = re.compile(r"[\x20-\x7e\xa0-\xff]+")
+_COOKIE_TEXT = re.compile(r"[!#-+\x2d-:<-\[\]-~]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """Where a secret goes."""
+    """The kind of a secret, and its place in a request."""
 
     kind: Literal["key", "basic", "bearer"]
     place: Literal["header", "query", "cookie"] = "header"
@@ -31,20 +31,20 @@ class Scheme:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """What a call carries beside its arguments."""
+    """The credentials of one request."""
 
     headers: dict[str, str] = field(default_factory=dict)
     query: dict[str, str] = field(default_factory=dict)
     cookies: dict[str, str] = field(default_factory=dict)
     hidden: tuple[str, ...] = ()
-    """Texts that must not be shown."""
+    """Texts to filter: the secrets in all their encodings."""
 
     @classmethod
     def of(cls, secrets: Iterable[tuple[Scheme, str]]) -> "Credentials":
-        """Return what these secrets, as text, add to a request.
+        """Return the headers, query parameters and cookies for these secrets.
 
         Raises:
-            ValueError: one of them cannot be carried where it goes.
+            ValueError: one of them has characters that its place does not allow.
         """
         made = cls()
         hidden: list[str] = []
@@ -55,7 +55,7 @@ class Credentials:
                 hidden += [value.removeprefix("Basic "), text.partition(":")[2]]
             elif scheme.kind == "bearer":
                 value = f"Bearer {text.removeprefix('Bearer ')}"
-            fits = {"header": _IN_HEADER, "cookie": _IN_COOKIE, "query": _CARRIED}[scheme.place]
+            fits = {"header": _HEADER_TEXT, "cookie": _COOKIE_TEXT, "query": _PRINTABLE}[scheme.place]
             if not fits.fullmatch(value):
                 raise ValueError(f"it holds what a {scheme.place} cannot carry")
             hidden += sorted(secret_forms(text))
@@ -64,69 +64,75 @@ class Credentials:
         return cls(made.headers, made.query, made.cookies, tuple(dict.fromkeys(hidden)))
 
 
-async def reveal(secret: Secret) -> str:
-    """Return a secret as text, asking for it where that is how it was given.
+async def read_secret(secret: Secret) -> str:
+    """Return a secret as text; call it if it is a function.
 
     Raises:
-        ValueError: it is not text that a header can carry.
+        ValueError: it is not printable text of one line.
     """
     value: Any = secret() if callable(secret) else secret
     if inspect.isawaitable(value):
         value = await value
     if isinstance(value, tuple):
         value = ":".join(value)
-    if not isinstance(value, str) or not value.strip() or not _CARRIED.fullmatch(value.strip()):
+    if not isinstance(value, str) or not value.strip() or not _PRINTABLE.fullmatch(value.strip()):
         raise ValueError("it must be printable text of one line")
     return value.strip()
 
 
-class Veil:
-    """Takes secrets out of a text that comes in pieces, however it is cut, and out of whole values.
+class SecretFilter:
+    """Replaces secrets in a stream of text, also where chunks split them, and in whole values.
 
-    >>> veil = Veil(["s3cret-key"])
-    >>> veil.feed("the key is s3cret-") + veil.feed("key, as you know") + veil.finish()
+    >>> secrets = SecretFilter(["s3cret-key"])
+    >>> secrets.feed("the key is s3cret-") + secrets.feed("key, as you know") + secrets.finish()
     'the key is [secret], as you know'
     """
 
     def __init__(self, hidden: Iterable[str]) -> None:
-        self._sought = sorted(
-            (text for text in hidden if len(text) >= _SHORTEST_HIDDEN), key=len, reverse=True
+        # longest first: a regular expression takes the first alternative that matches, not the longest
+        self._secrets = sorted(
+            (text for text in hidden if len(text) >= _MIN_FILTERED_CHARACTERS), key=len, reverse=True
         )
-        self._longest = len(self._sought[0]) if self._sought else 1
-        self._texts = _any_of(self._sought)
-        self._numbers = _any_of(text for text in self._sought if _IN_NUMBER.fullmatch(text))
-        self._held = ""
+        self._longest = len(self._secrets[0]) if self._secrets else 1
+        self._pattern = _compile_alternatives(self._secrets)
+        self._number_pattern = _compile_alternatives(
+            text for text in self._secrets if _NUMBER_TEXT.fullmatch(text)
+        )
+        self._held_back = ""
 
     def feed(self, text: str) -> str:
-        """Return as much of a text as can be shown: what may be the beginning of a secret is held back."""
-        text = self._held + text
-        # A secret that begins before this is here to its end.
+        """Return the filtered text so far; an end that may be the beginning of a secret is held back."""
+        text = self._held_back + text
+        # A secret that begins before this position is complete.
         safe = len(text) - self._longest + 1
         shown, done = [], 0
-        while self._texts and done < safe and (found := self._texts.search(text, done)):
+        while self._pattern and done < safe and (found := self._pattern.search(text, done)):
             if found.start() >= safe:
                 break
-            shown += [text[done : found.start()], _HIDDEN]
+            shown += [text[done : found.start()], _REPLACEMENT]
             done = found.end()
         rest = max(done, safe)
-        self._held = text[rest:]
+        self._held_back = text[rest:]
         return "".join([*shown, text[done:rest]])
 
     def finish(self) -> str:
-        """Return what was held back."""
-        text, self._held = self._held, ""
-        return self._texts.sub(_HIDDEN, text) if self._texts else text
+        """Return the text that was held back."""
+        text, self._held_back = self._held_back, ""
+        return self._pattern.sub(_REPLACEMENT, text) if self._pattern else text
 
-    def over_bytes(self, content: bytes) -> bytes:
-        """Return bytes with the secrets in them replaced."""
-        for text in self._sought:
+    def replace_in_bytes(self, content: bytes) -> bytes:
+        """Return bytes with their secrets replaced."""
+        for text in self._secrets:
             for charset in ("utf-8", "latin-1"):
-                content = content.replace(text.encode(charset, "backslashreplace"), _HIDDEN.encode())
+                content = content.replace(text.encode(charset, "backslashreplace"), _REPLACEMENT.encode())
         return content
 
-    def over(self, value: Any) -> Any:
-        """Return a value with the secrets in its texts and numbers replaced, however deep it is."""
-        if not self._texts:
+    def replace_in(self, value: Any) -> Any:
+        """Return a JSON value with the secrets in its texts and numbers replaced.
+
+        Without recursion, since the server decides how deep the value is.
+        """
+        if not self._pattern:
             return value
         holder: list[Any] = [value]
         pending: list[Any] = [holder]
@@ -140,27 +146,31 @@ class Veil:
         return holder[0]
 
     def _copy(self, value: Any) -> Any:
-        """Return a text or number without secrets, or a container whose members are yet to be looked at."""
+        """Return a text or number without secrets, or a copy of a container with its members unchanged."""
         if isinstance(value, str):
-            return self._texts.sub(_HIDDEN, value) if self._texts else value
+            return self._pattern.sub(_REPLACEMENT, value) if self._pattern else value
         if isinstance(value, list):
             return list(value)
         if isinstance(value, Mapping):
             return {self._copy(key): member for key, member in value.items()}
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return _HIDDEN if self._numbers and is_number and self._numbers.search(repr(value)) else value
+        return (
+            _REPLACEMENT
+            if self._number_pattern and is_number and self._number_pattern.search(repr(value))
+            else value
+        )
 
 
-def hide(value: Any, hidden: Iterable[str]) -> Any:
+def replace_secrets(value: Any, hidden: Iterable[str]) -> Any:
     """Return a value with the secrets in its texts and numbers replaced.
 
-    >>> hide({"echo": ["key s3cret-key"]}, ["s3cret-key"])
+    >>> replace_secrets({"echo": ["key s3cret-key"]}, ["s3cret-key"])
     {'echo': ['key [secret]']}
     """
-    return Veil(hidden).over(value)
+    return SecretFilter(hidden).replace_in(value)
 
 
-def _any_of(texts: Iterable[str]) -> re.Pattern[str] | None:
-    """Return what finds any of these texts, the first of them first; None where there are none."""
+def _compile_alternatives(texts: Iterable[str]) -> re.Pattern[str] | None:
+    """Return a pattern that matches any of these texts, earlier ones first; None without texts."""
     found = "|".join(map(re.escape, texts))
     return re.compile(found) if found else None

@@ -1,7 +1,7 @@
-"""Values as text in paths, queries, headers and cookies, in each style that OpenAPI has.
+"""Encodes values for paths, queries, headers and cookies, in each style of OpenAPI.
 
-What a style has no way to carry is refused rather than sent as something else: a dot segment in a path, a
-line break in a header, a separator inside a value that the receiver could not tell from one.
+A value that a style cannot express is refused, never sent in another form: a dot segment in a path, a line
+break in a header, or a separator inside an item that the receiver would take for the end of the item.
 """
 
 import json
@@ -14,20 +14,20 @@ from toolcrib.execution.http.plan import Parameter, Style
 from toolcrib.model.json_text import strict_json
 
 _SEPARATORS: dict[Style, str] = {"form": ",", "spaceDelimited": " ", "pipeDelimited": "|"}
-_RESERVED_KEPT = "/:?@!$'()*,;"
-"""The reserved signs that a query can hold without ending a value."""
+_RESERVED_IN_QUERY = "/:?@!$'()*,;"
+"""Reserved characters that do not end a value in a query."""
 _COOKIE_SAFE = "!#$&'()*+-./:<=>?@[]^_`{|}~"
 _HEADER = re.compile(r"(?:[\x21-\x7e\xa0-\xff](?:[\t\x20-\x7e\xa0-\xff]*[\x21-\x7e\xa0-\xff])?)?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SLASHES = re.compile(r"[/\\]")
 
 
-class UnfitError(Exception):
-    """A value that cannot be written where it belongs; it is turned into a problem of the arguments."""
+class EncodingError(Exception):
+    """A value cannot be written in its place; converted to a problem of the arguments."""
 
 
 def plain_text(value: Any) -> str:
-    """Return a value as text: a string as it is, anything else as JSON writes it.
+    """Return a value as text: a string unchanged, anything else as JSON.
 
     >>> [plain_text(value) for value in ("a b", 3, True, None, [1])]
     ['a b', '3', 'true', 'null', '[1]']
@@ -35,90 +35,99 @@ def plain_text(value: Any) -> str:
     return value if isinstance(value, str) else strict_json(value)
 
 
-def path_text(parameter: Parameter, value: Any) -> str:
-    """Return what stands in the path for a value, percent-encoded.
+def encode_path(parameter: Parameter, value: Any) -> str:
+    """Return the percent-encoded part of the path for a value.
 
-    >>> path_text(Parameter(argument="id", name="id", place="path"), "a/b c")
+    >>> encode_path(Parameter(argument="id", name="id", place="path"), "a/b c")
     'a%2Fb%20c'
 
     Raises:
-        UnfitError: the path would lead elsewhere, or the value is empty.
+        EncodingError: the path would change its meaning, or the value is empty.
     """
     if parameter.as_json:
-        return _path_part(strict_json(value))
-    pairs = [(_path_part(key), _path_part(text)) for key, text in _pairs(value)]
+        return _encode_segment(strict_json(value))
+    pairs = [(_encode_segment(key), _encode_segment(text)) for key, text in _list_pairs(value)]
     if not pairs:
-        raise UnfitError("must not be empty, because it is a part of the path")
-    return _PATH_STYLES.get(parameter.style, _simple)(parameter, value, pairs)
+        raise EncodingError("must not be empty, because it is a part of the path")
+    return _PATH_STYLES.get(parameter.style, _encode_simple)(parameter, value, pairs)
 
 
-def _simple(parameter: Parameter, value: Any, pairs: list[tuple[str, str]]) -> str:
-    return ",".join(_flat(pairs, is_object=isinstance(value, dict), explode=parameter.explode))
+def _encode_simple(parameter: Parameter, value: Any, pairs: list[tuple[str, str]]) -> str:
+    return ",".join(_flatten_pairs(pairs, is_object=isinstance(value, dict), explode=parameter.explode))
 
 
-def _label(parameter: Parameter, value: Any, pairs: list[tuple[str, str]]) -> str:
+def _encode_label(parameter: Parameter, value: Any, pairs: list[tuple[str, str]]) -> str:
     separator = "." if parameter.explode else ","
-    return "." + separator.join(_flat(pairs, is_object=isinstance(value, dict), explode=parameter.explode))
+    return "." + separator.join(
+        _flatten_pairs(pairs, is_object=isinstance(value, dict), explode=parameter.explode)
+    )
 
 
-def _matrix(parameter: Parameter, value: Any, pairs: list[tuple[str, str]]) -> str:
+def _encode_matrix(parameter: Parameter, value: Any, pairs: list[tuple[str, str]]) -> str:
     name = quote(parameter.name, safe="")
     if not parameter.explode:
-        return f";{name}={_simple(parameter, value, pairs)}"
+        return f";{name}={_encode_simple(parameter, value, pairs)}"
     return "".join(f";{key if isinstance(value, dict) else name}={text}" for key, text in pairs)
 
 
-_PATH_STYLES = {"simple": _simple, "label": _label, "matrix": _matrix}
+_PATH_STYLES = {"simple": _encode_simple, "label": _encode_label, "matrix": _encode_matrix}
 
 
-def _path_part(text: str) -> str:
+def _encode_segment(text: str) -> str:
     if not text:
-        raise UnfitError("must not be empty, because it is a part of the path")
+        raise EncodingError("must not be empty, because it is a part of the path")
     if any(segment in {".", ".."} for segment in _SLASHES.split(text)):
-        raise UnfitError("must not hold the path segments '.' or '..'")
+        raise EncodingError("must not hold the path segments '.' or '..'")
     if _CONTROL.search(text):
-        raise UnfitError("must not hold control characters, because it is a part of the path")
+        raise EncodingError("must not hold control characters, because it is a part of the path")
     return quote(text, safe="")
 
 
-def query_pairs(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
-    """Return the names and values that a value adds to the query, percent-encoded.
+def encode_query(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
+    """Return the percent-encoded names and values of a parameter in the query.
 
-    >>> query_pairs(Parameter(argument="ids", name="id", place="query", style="form", explode=True), [1, 2])
+    >>> encode_query(Parameter(argument="ids", name="id", place="query", style="form", explode=True), [1, 2])
     [('id', '1'), ('id', '2')]
 
     Raises:
-        UnfitError: a value holds the sign that separates values.
+        EncodingError: an item contains the separator of items.
     """
-    safe = _RESERVED_KEPT if parameter.keep_reserved else ""
+    safe = _RESERVED_IN_QUERY if parameter.keep_reserved else ""
     name = quote(parameter.name, safe="")
     if parameter.as_json or not isinstance(value, dict | list):
         text = strict_json(value) if parameter.as_json else plain_text(value)
         return [(name, quote(text, safe=safe))]
     if parameter.style == "deepObject" and isinstance(value, dict):
-        return [(quote(key, safe=""), quote(text, safe=safe)) for key, text in _deep(parameter.name, value)]
-    pairs = _pairs(value)
+        return [
+            (quote(key, safe=""), quote(text, safe=safe))
+            for key, text in _list_deep_pairs(parameter.name, value)
+        ]
+    pairs = _list_pairs(value)
     if parameter.explode or parameter.style == "deepObject":
         names = (key if isinstance(value, dict) else parameter.name for key, _ in pairs)
         return [
             (quote(key, safe=""), quote(text, safe=safe)) for key, (_, text) in zip(names, pairs, strict=True)
         ]
-    return [(name, _separated(parameter.style, value, pairs))] if pairs else []
+    return [(name, _join_items(parameter.style, value, pairs))] if pairs else []
 
 
-def _separated(style: Style, value: Any, pairs: list[tuple[str, str]]) -> str:
-    """Return members in one text; a comma is escaped by its encoding, the other separators are not."""
+def _join_items(style: Style, value: Any, pairs: list[tuple[str, str]]) -> str:
+    """Return the items in one text.
+
+    Items with a comma are unambiguous, since their commas are percent-encoded and the separators are not. The
+    other separators must themselves be encoded, so an item cannot contain them.
+    """
     separator = _SEPARATORS.get(style, ",")
-    texts = _flat(pairs, is_object=isinstance(value, dict), explode=False)
+    texts = _flatten_pairs(pairs, is_object=isinstance(value, dict), explode=False)
     if separator != ",":
         _refuse_separator(separator, texts)
     return ("," if separator == "," else quote(separator)).join(quote(text, safe="") for text in texts)
 
 
-def _deep(name: str, value: Any) -> Iterator[tuple[str, str]]:
+def _list_deep_pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for key, member in value.items():
-            yield from _deep(f"{name}[{key}]", member)
+            yield from _list_deep_pairs(f"{name}[{key}]", member)
     elif isinstance(value, list):
         for member in value:
             yield name, plain_text(member)
@@ -126,59 +135,63 @@ def _deep(name: str, value: Any) -> Iterator[tuple[str, str]]:
         yield name, plain_text(value)
 
 
-def header_text(parameter: Parameter, value: Any) -> str:
+def encode_header(parameter: Parameter, value: Any) -> str:
     """Return the value of a header.
 
     Raises:
-        UnfitError: a header cannot carry it, such as a line break.
+        EncodingError: it has characters that a header does not allow, such as a line break.
     """
     if parameter.as_json:
         text = json.dumps(value, allow_nan=False)
     elif isinstance(value, dict | list):
-        members = _flat(_pairs(value), is_object=isinstance(value, dict), explode=parameter.explode)
+        members = _flatten_pairs(
+            _list_pairs(value), is_object=isinstance(value, dict), explode=parameter.explode
+        )
         _refuse_separator(",", members)
         text = ",".join(members)
     else:
         text = plain_text(value)
     if not _HEADER.fullmatch(text):
-        raise UnfitError(
+        raise EncodingError(
             "must be printable Latin-1 text of one line, with no space at either end, because it is a header"
         )
     return text
 
 
-def cookie_text(parameter: Parameter, value: Any) -> list[str]:
-    """Return the `name=value` texts of a cookie; what cookies cannot hold is percent-encoded.
+def encode_cookies(parameter: Parameter, value: Any) -> list[str]:
+    """Return the `name=value` texts of a parameter; characters not allowed in cookies are percent-encoded.
 
     Raises:
-        UnfitError: a name that a cookie cannot have.
+        EncodingError: a name is not allowed for cookies.
     """
     if parameter.as_json or not isinstance(value, dict | list):
         text = strict_json(value) if parameter.as_json else plain_text(value)
-        return [_cookie(parameter.name, text)]
-    pairs = _pairs(value)
+        return [_encode_cookie(parameter.name, text)]
+    pairs = _list_pairs(value)
     if parameter.explode:
-        return [_cookie(key if isinstance(value, dict) else parameter.name, text) for key, text in pairs]
-    members = _flat(pairs, is_object=isinstance(value, dict), explode=False)
+        return [
+            _encode_cookie(key if isinstance(value, dict) else parameter.name, text) for key, text in pairs
+        ]
+    members = _flatten_pairs(pairs, is_object=isinstance(value, dict), explode=False)
     joined = "%2C".join(quote(member, safe=_COOKIE_SAFE) for member in members)
-    return [f"{_cookie(parameter.name, '')}{joined}"] if members else []
+    return [f"{_encode_cookie(parameter.name, '')}{joined}"] if members else []
 
 
-def _cookie(name: str, text: str) -> str:
+def _encode_cookie(name: str, text: str) -> str:
     if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-        raise UnfitError(f"has the member {name!r:.80}, which cannot be the name of a cookie")
+        raise EncodingError(f"has the member {name!r:.80}, which cannot be the name of a cookie")
     return f"{name}={quote(text, safe=_COOKIE_SAFE)}"
 
 
-def _pairs(value: Any) -> list[tuple[str, str]]:
-    """Return the members of a value with their keys, as text; a scalar has one, without a key."""
+def _list_pairs(value: Any) -> list[tuple[str, str]]:
+    """Return the items or members of a value as text, with their keys; a scalar is one item."""
     if isinstance(value, dict):
         return [(key, plain_text(member)) for key, member in value.items()]
     return [("0", plain_text(member)) for member in (value if isinstance(value, list) else [value])]
 
 
-def _flat(pairs: Iterable[tuple[str, str]], *, is_object: bool, explode: bool) -> list[str]:
-    """Return `k=v` texts, keys and values in turn, or the values alone."""
+def _flatten_pairs(pairs: Iterable[tuple[str, str]], *, is_object: bool, explode: bool) -> list[str]:
+    """Return the items of an array; of an object `k=v` texts, or keys and values in turn."""
     if not is_object:
         return [text for _, text in pairs]
     return [f"{key}={text}" for key, text in pairs] if explode else [part for pair in pairs for part in pair]
@@ -186,4 +199,4 @@ def _flat(pairs: Iterable[tuple[str, str]], *, is_object: bool, explode: bool) -
 
 def _refuse_separator(separator: str, texts: Iterable[str]) -> None:
     if any(separator in text for text in texts):
-        raise UnfitError(f"must not hold {separator!r} in a member, because that separates the members")
+        raise EncodingError(f"must not hold {separator!r} in a member, because that separates the members")

@@ -1,4 +1,4 @@
-"""Answers that come in parts: server-sent events, lines of JSON, and running text."""
+"""Decoders of streamed responses: server-sent events, lines of JSON, and plain text."""
 
 import codecs
 import json
@@ -9,41 +9,41 @@ from typing import Any, NoReturn, Protocol
 
 from toolcrib.model.plain import walk
 
-_LINES = frozenset(
+_JSON_LINES_TYPES = frozenset(
     {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines",
      "application/json-lines", "application/jsonlines", "application/json-seq", "application/stream+json"}
 )  # fmt: skip
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_LONE = re.compile("[\ud800-\udfff]")
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class StreamDecoder(Protocol):
-    """Turns bytes as they come into the parts of an answer."""
+    """Incremental decoder of the parts of a response."""
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """Yield the parts that are complete with these bytes."""
+        """Yield the parts that these bytes complete."""
         ...
 
     def finish(self) -> Iterator[Any]:
-        """Yield what is left at the end."""
+        """Yield the last part, if it is unfinished."""
         ...
 
-    def whole(self, parts: list[Any]) -> Any:
-        """Return the value that all parts are together."""
+    def join(self, parts: list[Any]) -> Any:
+        """Return the value of all parts together."""
         ...
 
 
-def parts_of(media_type: str, charset: str, *, chunked: bool) -> StreamDecoder | None:
-    """Return what takes an answer of this type apart; None where it comes as one."""
+def choose_decoder(media_type: str, charset: str, *, chunked: bool) -> StreamDecoder | None:
+    """Return the decoder for a media type; None if such a response is no stream."""
     if media_type == "text/event-stream":
-        return EventParts()
-    if media_type in _LINES:
-        return LineParts()
-    return TextParts(charset) if chunked and media_type == "text/plain" else None
+        return EventDecoder()
+    if media_type in _JSON_LINES_TYPES:
+        return JsonLinesDecoder()
+    return TextDecoder(charset) if chunked and media_type == "text/plain" else None
 
 
 def parse_json_value(text: str | bytes) -> Any:
-    """Return the value of a JSON text, which holds nothing that JSON cannot carry on.
+    """Parse JSON strictly, so that the value can be written as JSON again.
 
     Raises:
         ValueError: it is not JSON, or holds a number too large or a lone surrogate.
@@ -54,37 +54,38 @@ def parse_json_value(text: str | bytes) -> Any:
         value = _DECODER.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    if _SURROGATE.search(text) and any(map(_holds_surrogate, walk(value))):
+    if _SURROGATE_ESCAPE.search(text) and any(map(_holds_surrogate, walk(value))):
         raise ValueError("it holds a lone surrogate, which is no text")
     return value
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     value = float(text)
     if isinf(value):
         raise ValueError(f"{text[:40]} is too large for a JSON number")
     return value
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite)
 
 
 def _holds_surrogate(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_holds_surrogate, value))
-    return isinstance(value, str) and _LONE.search(value) is not None
+    return isinstance(value, str) and _LONE_SURROGATE.search(value) is not None
 
 
-class _Lines:
-    """Cuts bytes into lines, each once and only once; a line break may be split between two feeds."""
+class _LineDecoder:
+    """Incremental decoder of lines; a line break may be split between two chunks."""
 
     def __init__(self, *, lone_cr: bool) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
-        self._held: list[str] = []
+        self._unfinished: list[str] = []
+        """Pieces of the current line, joined at its end: a long line costs linear time."""
         self._after_cr = False
         self._lone_cr = lone_cr
 
@@ -96,46 +97,46 @@ class _Lines:
             self._after_cr = text.endswith("\r") or (self._after_cr and not text)
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         first, *rest = text.split("\n")
-        self._held.append(first)
+        self._unfinished.append(first)
         for line in rest:
-            yield "".join(self._held).removesuffix("\r")
-            self._held = [line]
+            yield "".join(self._unfinished).removesuffix("\r")
+            self._unfinished = [line]
 
     def finish(self) -> Iterator[str]:
         yield from self.feed(b"", final=True)
-        last = "".join(self._held).removesuffix("\r")
-        self._held = []
+        last = "".join(self._unfinished).removesuffix("\r")
+        self._unfinished = []
         if last:
             yield last
 
 
-class EventParts:
-    """Server-sent events; the data is read as JSON where it is JSON.
+class EventDecoder:
+    """Server-sent events; data that is JSON is parsed.
 
-    An event of another type than `message` is `{"event": type, "data": data}`. What is not ended by an empty
-    line is dropped, as browsers do.
+    An event of another type than `message` becomes `{"event": type, "data": data}`. An event without the
+    empty line at its end is dropped, as the standard demands.
     """
 
     def __init__(self) -> None:
-        self._lines = _Lines(lone_cr=True)
+        self._lines = _LineDecoder(lone_cr=True)
         self._event = ""
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """Yield the events that are complete."""
+        """Yield the completed events."""
         for line in self._lines.feed(data):
-            yield from self._take(line)
+            yield from self._read_line(line)
 
     def finish(self) -> Iterator[Any]:
-        """Yield nothing but an event that lacks only its last line break."""
+        """Yield the last event if only its final line break is missing."""
         for line in self._lines.finish():
-            yield from self._take(line)
+            yield from self._read_line(line)
 
-    def whole(self, parts: list[Any]) -> Any:
-        """Return the list of the events."""
+    def join(self, parts: list[Any]) -> Any:
+        """Return the list of events."""
         return parts
 
-    def _take(self, line: str) -> Iterator[Any]:
+    def _read_line(self, line: str) -> Iterator[Any]:
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if not line:
@@ -156,28 +157,28 @@ class EventParts:
         return data if self._event in {"", "message"} else {"event": self._event, "data": data}
 
 
-class LineParts:
-    """One JSON value on each line; a line that is none is its text."""
+class JsonLinesDecoder:
+    """One JSON value per line; any other line is text."""
 
     def __init__(self) -> None:
-        self._lines = _Lines(lone_cr=False)
+        self._lines = _LineDecoder(lone_cr=False)
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """Yield the values of the lines that are complete."""
+        """Yield the values of the completed lines."""
         for line in self._lines.feed(data):
-            yield from self._read(line)
+            yield from self._parse_line(line)
 
     def finish(self) -> Iterator[Any]:
         """Yield the value of the last line."""
         for line in self._lines.finish():
-            yield from self._read(line)
+            yield from self._parse_line(line)
 
-    def whole(self, parts: list[Any]) -> Any:
-        """Return the list of the values."""
+    def join(self, parts: list[Any]) -> Any:
+        """Return the list of values."""
         return parts
 
-    def _read(self, line: str) -> Iterator[Any]:
-        text = line.strip(" \t\r\x1e")
+    def _parse_line(self, line: str) -> Iterator[Any]:
+        text = line.strip(" \t\r\x1e")  # json-seq begins each value with a record separator
         if text:
             try:
                 yield parse_json_value(text)
@@ -185,8 +186,8 @@ class LineParts:
                 yield text
 
 
-class TextParts:
-    """Text as it comes, never cut inside a character."""
+class TextDecoder:
+    """Plain text in parts that never split a character."""
 
     def __init__(self, charset: str) -> None:
         self._decoder = codecs.getincrementaldecoder(charset)("replace")
@@ -197,10 +198,10 @@ class TextParts:
             yield text
 
     def finish(self) -> Iterator[str]:
-        """Yield what the last, broken character becomes."""
+        """Yield the replacement of an incomplete last character."""
         if text := self._decoder.decode(b"", final=True):
             yield text
 
-    def whole(self, parts: list[Any]) -> Any:
-        """Return the text as one."""
+    def join(self, parts: list[Any]) -> Any:
+        """Return the whole text."""
         return "".join(parts)

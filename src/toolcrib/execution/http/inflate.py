@@ -1,25 +1,26 @@
-"""Compressed bodies unpacked piece by piece, so that a small one cannot become a huge one at once."""
+"""Decompresses bodies in small chunks, so that a small body cannot become huge before its size is checked."""
 
 import zlib
 from collections.abc import Iterator
 
-ACCEPTED = "gzip, deflate"
-"""The compressions that a server is offered."""
-_PIECE = 64 * 1024
-_GZIP_WINDOW = 31
-_ZLIB_WINDOW = 15
-_RAW_WINDOW = -15
+ACCEPT_ENCODING = "gzip, deflate"
+"""The header of requests."""
+_CHUNK_BYTES = 64 * 1024
+# How zlib is told the format: window bits plus 16 mean gzip, negative ones raw deflate.
+_GZIP_WINDOW_BITS = 31
+_ZLIB_WINDOW_BITS = 15
+_RAW_WINDOW_BITS = -15
 
 
 class UnreadableError(Exception):
-    """A body that is not what its headers say; it is turned into the error of the call."""
+    """A body does not match its headers or is too large; converted to the error of the call."""
 
 
 class Inflater:
-    """Unpacks a body in pieces of at most 64 KiB.
+    """Decompresses a body in chunks of at most 64 KiB.
 
     Raises:
-        UnreadableError: it is compressed otherwise, or broken.
+        UnreadableError: the compression is not supported, or the data is corrupt.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -28,40 +29,50 @@ class Inflater:
             raise UnreadableError(
                 f"the answer is compressed with {self._encoding[:40]!r}, which was not offered"
             )
-        self._unpack = zlib.decompressobj(_GZIP_WINDOW if "gzip" in self._encoding else _ZLIB_WINDOW)
+        self._decompressor = zlib.decompressobj(
+            _GZIP_WINDOW_BITS if "gzip" in self._encoding else _ZLIB_WINDOW_BITS
+        )
         self._started = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield what a part of the body unpacks to."""
+        """Yield the decompressed chunks of a part of the body."""
         if self._encoding == "identity":
             yield data
             return
         while data:
-            if self._unpack.eof:  # gzip allows several in a row
-                self._unpack = zlib.decompressobj(_GZIP_WINDOW if "gzip" in self._encoding else _ZLIB_WINDOW)
-            piece = self._inflate(data)
-            data = self._unpack.unused_data if self._unpack.eof else self._unpack.unconsumed_tail
-            if piece:
-                yield piece
+            if self._decompressor.eof:  # a gzip body may have several members, one after another
+                self._decompressor = zlib.decompressobj(
+                    _GZIP_WINDOW_BITS if "gzip" in self._encoding else _ZLIB_WINDOW_BITS
+                )
+            chunk = self._inflate(data)
+            data = (
+                self._decompressor.unused_data
+                if self._decompressor.eof
+                else self._decompressor.unconsumed_tail
+            )
+            if chunk:
+                yield chunk
 
     def finish(self) -> Iterator[bytes]:
-        """Yield what is left at the end of the body.
+        """Yield the rest at the end of the body.
 
         Raises:
-            UnreadableError: it ended before what is compressed in it did.
+            UnreadableError: the compressed data is incomplete.
         """
         if self._started:
-            while piece := self._inflate(b""):
-                yield piece
-            if not self._unpack.eof:
+            while chunk := self._inflate(b""):
+                yield chunk
+            if not self._decompressor.eof:
                 raise UnreadableError("the answer is compressed, and breaks off before its end")
 
     def _inflate(self, data: bytes) -> bytes:
         started, self._started = self._started, True
         try:
-            return self._unpack.decompress(data, _PIECE)
+            return self._decompressor.decompress(data, _CHUNK_BYTES)
         except zlib.error as error:
             if started or self._encoding != "deflate":
                 raise UnreadableError("the answer is not compressed as its headers say") from error
-        self._unpack = zlib.decompressobj(_RAW_WINDOW)  # what some servers mean by deflate
+        self._decompressor = zlib.decompressobj(
+            _RAW_WINDOW_BITS
+        )  # some servers send raw deflate data without the zlib header
         return self._inflate(data)

@@ -1,7 +1,8 @@
-"""Connections to checked addresses only, pooled: the transport that providers send through.
+"""Pooled HTTP transport of providers, which connects only to checked addresses.
 
-The pool asks this backend for each connection it opens. Name and address are checked there, and the very
-address that passed is connected to, while `Host`, SNI and the certificate's name stay those of the URL.
+The pool opens each connection through `_CheckedBackend`, which resolves the host, checks the addresses, and
+connects to one of them. Checking before the request would not be enough: a second lookup may return another
+address (DNS rebinding). `Host`, SNI and the name in the certificate stay those of the URL.
 """
 
 import ssl
@@ -16,30 +17,30 @@ import httpx
 from toolcrib.concurrency.fair_slots import FairSlots
 from toolcrib.execution.http.addresses import Addresses
 
-_ERRORS = (
+_TRANSPORT_ERRORS = (
     httpcore.NetworkError,
     httpcore.ProtocolError,
     httpcore.TimeoutException,
     httpcore.UnsupportedProtocol,
     ssl.SSLError,
 )
-"""What the transport raises when a server cannot be reached, goes away, or does not speak HTTP."""
+"""Raised by the transport if a server cannot be reached, closes the connection, or does not speak HTTP."""
 _IDLE_SECONDS = 5.0
-"""Servers close idle connections too, and a request on one that is about to close may be lost."""
+"""Short, because servers close idle connections too, and a request sent at that moment is lost."""
 
 
 @cache
 def _shared_context() -> ssl.SSLContext:
-    """Return the one TLS context of this process: loading the certificates takes longer than most calls."""
+    """Return the shared TLS context: loading the certificates takes longer than most calls."""
     return httpx.create_ssl_context(trust_env=True)
 
 
 class _Stream(httpcore.AsyncNetworkStream):
-    """A connection that is closed where the TLS handshake is given up, and so does not outlive its call."""
+    """A connection that is closed if its TLS handshake fails or is cancelled."""
 
     def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
         self._inner = inner
-        self.read = inner.read  # type: ignore[method-assign]  # nothing to add, and called for every part
+        self.read = inner.read  # type: ignore[method-assign]  # unchanged, and called for each chunk
         self.write = inner.write  # type: ignore[method-assign]  # the same
 
     async def start_tls(
@@ -48,7 +49,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - the signature of the base class
     ) -> httpcore.AsyncNetworkStream:
-        """Make the connection a secure one."""
+        """Do the TLS handshake."""
         try:
             return await self._inner.start_tls(ssl_context, server_hostname, timeout)
         except BaseException:
@@ -61,12 +62,12 @@ class _Stream(httpcore.AsyncNetworkStream):
         await self._inner.aclose()
 
     def get_extra_info(self, info: str) -> Any:
-        """Return what is known of the connection."""
+        """Return a property of the connection."""
         return self._inner.get_extra_info(info)
 
 
 class _CheckedBackend(httpcore.AsyncNetworkBackend):
-    """Opens sockets to addresses that passed."""
+    """Opens sockets to allowed addresses."""
 
     def __init__(self, addresses: Addresses) -> None:
         self._addresses = addresses
@@ -80,7 +81,7 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first address of a host that answers."""
+        """Connect to the first address of a host that accepts."""
         try:
             with anyio.fail_after(timeout):
                 addresses = await self._addresses.resolve(host, port)
@@ -100,12 +101,12 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
             try:
                 return _Stream(await connect(address))
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                continue  # the last one's failure is the one that is reported
+                continue  # the error of the last address is reported
         return _Stream(await connect(addresses[-1]))
 
 
 class _Content(httpx.AsyncByteStream):
-    """The body of an answer, as it comes."""
+    """The body of a response, as it arrives."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -115,24 +116,24 @@ class _Content(httpx.AsyncByteStream):
             yield part
 
     async def aclose(self) -> None:
-        """Give the connection back, or close it where the body was not read to its end."""
+        """Return the connection to the pool, or close it if the body was not read to its end."""
         await self._stream.aclose()
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """An HTTP/1.1 connection pool that connects to checked addresses, and to no proxy.
+    """An HTTP/1.1 connection pool that connects to allowed addresses, and to no proxy.
 
-    Whoever sends holds `room`, from before the request to the end of the answer.
+    Callers hold one of `slots` from before the request to the end of the response.
     """
 
     def __init__(
         self, addresses: Addresses, *, max_connections: int, ssl_context: ssl.SSLContext | None = None
     ) -> None:
-        self.errors = _ERRORS
+        self.errors = _TRANSPORT_ERRORS
         self.slots = FairSlots(max_connections)
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=ssl_context or _shared_context(),
-            # No limit here: a request that is cancelled while it waits would leave its place taken for ever.
+            # No limit here: in httpcore a request that is cancelled while it waits never frees its place.
             max_connections=None,
             max_keepalive_connections=max_connections,
             keepalive_expiry=_IDLE_SECONDS,
@@ -140,11 +141,11 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request and return the answer, its body unread.
+        """Send a request and return the response with an unread body.
 
         Raises:
-            AddressRefusedError: no request may leave for this host.
-            httpcore.NetworkError: and the others of `errors`.
+            AddressRefusedError: the host has no allowed address.
+            httpcore.NetworkError: and the other classes in `errors`.
         """
         url = httpcore.URL(
             scheme=request.url.raw_scheme,

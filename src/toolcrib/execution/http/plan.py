@@ -1,4 +1,4 @@
-"""How the arguments of a tool become one HTTP request, worked out before the first call."""
+"""Request plans: where each argument of a tool goes in its HTTP request, decided before the first call."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,24 +18,24 @@ class Parameter:
     """One argument that goes into the path, the query, a header or a cookie."""
 
     argument: str
-    """What the tool calls it."""
+    """Its name in the tool."""
     name: str
-    """What the wire calls it."""
+    """Its name in the request."""
     place: Place
     style: Style = "simple"
     explode: bool = False
     as_json: bool = False
-    """Whether the value is written as JSON, whatever the style."""
+    """Whether the value is written as JSON; the style is then ignored."""
     keep_reserved: bool = False
-    """Whether signs such as `/` and `:` may stand in a query unescaped."""
+    """Whether reserved characters such as `/` and `:` stay unescaped in a query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """How one property of a form or of a multipart body is written."""
+    """The encoding of one property of a form or a multipart body."""
 
     is_file: bool = False
-    """Whether the argument is base64 of the bytes to send."""
+    """Whether the argument is base64 of the content of a file."""
     media_type: str | None = None
     style: Style = "form"
     explode: bool = True
@@ -43,39 +43,39 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """Which arguments are the body, and how it is written."""
+    """The format of the body, and the arguments that form it."""
 
     kind: BodyKind
     media_type: str
     argument: str | None = None
-    """The argument that is the whole body; None where its members are the arguments that go nowhere else."""
+    """The argument that is the whole body; None if all arguments without another place are its members."""
     required: bool = False
     parts: Mapping[str, Part] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestPlan:
-    """One request, but for the arguments and the credentials."""
+    """One request without the arguments and the credentials."""
 
     method: str
     base: str
-    """Scheme, host and the path that all begin with, without a slash at its end."""
+    """Scheme, host and common path, without a slash at its end."""
     path: str
-    """What follows, percent-encoded, with `{name}` where path parameters go."""
+    """The percent-encoded path after `base`, with `{name}` for path parameters."""
     query: str = ""
-    """What stands in the query of every call, encoded."""
+    """The encoded query of every request."""
     parameters: tuple[Parameter, ...] = ()
     body: Body | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    """Sent with every call."""
+    """Fixed headers of every request."""
     security: tuple[tuple[str, ...], ...] = ()
-    """Alternatives, each the names of the schemes that it needs together; empty where nothing is needed."""
+    """Alternatives; each lists the security schemes that it needs together. Empty if none is needed."""
 
 
-def annotations_of(method: str) -> ToolAnnotations:
-    """Return the hints that a method gives: GET changes nothing, DELETE destroys, PUT may be repeated.
+def annotations_for_method(method: str) -> ToolAnnotations:
+    """Return the annotations for a method: GET is read-only, DELETE destructive, PUT idempotent.
 
-    >>> annotations_of("DELETE").to_json()
+    >>> annotations_for_method("DELETE").to_json()
     {'readOnlyHint': False, 'destructiveHint': True, 'idempotentHint': True, 'openWorldHint': True}
     """
     return ToolAnnotations(
@@ -87,5 +87,5 @@ def annotations_of(method: str) -> ToolAnnotations:
 
 
 def is_idempotent(method: str) -> bool:
-    """Return whether a request with this method does the same sent once or twice."""
+    """Return whether requests with a method are idempotent, as HTTP defines it."""
     return method in _IDEMPOTENT

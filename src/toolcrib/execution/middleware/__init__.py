@@ -1,7 +1,7 @@
-"""Small layers around one call to one backend: retry, rate and concurrency limits, and a cache.
+"""Middleware around each call to a backend: cache, retries, rate and concurrency limits.
 
-They are put around every call in the order given, the first one outermost. A cache belongs outside, then
-retries, then the limits, so that each try is counted:
+The first one is the outermost. Put the cache first, so that its answers cost nothing; then retries, and then
+the limits, so that each try counts:
 
     Runner(index, middleware=(Cache(), Retry(), RateLimit(10, 1), ConcurrencyLimit(8)))
 """

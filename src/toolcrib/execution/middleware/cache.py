@@ -1,4 +1,18 @@
-"""Answers of tools that change nothing, given again without asking again."""
+"""Cache for the answers of read-only tools.
+
+Two rules keep it correct:
+
+- Invalidation: a call of any other tool may change its backend. So it drops the entries of that backend
+before
+  it begins (calls after it must not see the old state) and after it ends (reads during it may have seen
+  either). Reads that are in progress at these moments are marked stale, and their answers are not stored.
+- Isolation: entries are stored as JSON text and parsed for each caller, so no two callers share an object,
+and
+  the size of an entry is known. The principal is part of the key.
+
+Equal calls at the same time are made once (`_Flight`). The caller that makes the call is the leader; if it is
+cancelled, its call is cancelled too, and the next waiting caller becomes the leader.
+"""
 
 import time
 from collections.abc import Callable, Hashable
@@ -14,28 +28,28 @@ from pydantic_core import from_json, to_json
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.errors import ValidationError
 from toolcrib.execution.call import Answer, Call
-from toolcrib.execution.middleware.compose import by_backend, require
+from toolcrib.execution.middleware.compose import by_backend, check_options
 from toolcrib.execution.protocols import Next
 from toolcrib.model.json_text import sorted_json
 from toolcrib.model.plain import measure
 from toolcrib.model.toolid import ToolId
 
 FROM_CACHE = "from the cache"
-"""The note on an answer that no backend was asked for."""
+"""The note on an answer from the cache."""
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 class _Key:
-    """What makes two calls the same; the whole definition counts, so that a changed one is another key."""
+    """The key of a call: arguments, principal, backend and the whole definition of the tool."""
 
     __slots__ = ("_hash", "_same", "backend", "tool")
 
     def __init__(self, call: Call, args: bytes) -> None:
         self.tool = call.tool
-        self.backend = _place(call)
+        self.backend = _backend_key(call)
         self._same = (args, call.principal, call.backend, call.tool)
-        # The arguments alone tell most keys apart, and it takes longer to hash a tool than to look one up.
+        # Arguments already distinguish most keys, and hashing a whole tool takes longer than the lookup.
         self._hash = hash((args, call.principal, call.tool.name))
 
     def __hash__(self) -> int:
@@ -46,21 +60,21 @@ class _Key:
 
 
 class _Flight:
-    """A call under way that others with the same key wait for."""
+    """A call in progress for which other callers with the same key wait."""
 
-    __slots__ = ("answer", "landed", "loop", "over")
+    __slots__ = ("answer", "completed", "ended", "loop")
 
     def __init__(self) -> None:
         self.loop = current_token()
-        """Nobody waits for a call of another event loop: it may never come to an end."""
-        self.over = anyio.Event()
-        self.landed = False
-        """Whether it came to an end by itself, and was not broken off."""
+        """Callers of another event loop do not wait: this one may stop before the call ends."""
+        self.ended = anyio.Event()
+        self.completed = False
+        """Whether it ended by itself; False if it was cancelled."""
         self.answer: FrozenAnswer | None = None
 
 
 class _Read:
-    """A call under way whose answer is kept, unless it is out of date before it comes."""
+    """A call in progress whose answer is stored, unless it is invalidated before."""
 
     __slots__ = ("fresh", "key")
 
@@ -70,16 +84,16 @@ class _Read:
 
 
 class Cache:
-    """Keeps the answers of read-only tools, per principal, for `ttl` seconds.
+    """Caches the answers of read-only tools for `ttl` seconds, separately for each principal.
 
-    A call of any other tool drops what is kept of its backend, when it begins and again when it ends; what is
-    read meanwhile is not kept. All local functions are one backend here.
+    A call of any other tool removes the entries of its backend, when it begins and when it ends. All local
+    functions count as one backend.
 
-    Two calls are the same if principal, definition, backend and arguments are; `1`, `1.0` and `true` are not
-    the same argument. Same calls at one time are made once, and the others wait for the answer: if it fails,
-    they are made themselves; if it is broken off, the next one is made. Errors are never kept, nor is what is
-    not plain JSON, nor an answer for which the client was asked something. Nobody shares a container with
-    anybody, and an answer from here has the note `FROM_CACHE`, and tells no updates.
+    Two calls are equal if principal, definition, backend and arguments are equal; `1`, `1.0` and `true` are
+    different arguments. Equal calls at the same time are made once, and the others wait for the answer: if it
+    fails, each makes its own call; if it is cancelled, the next one makes it. Errors, values that are not
+    plain JSON, and answers for which the client was asked for input are not cached. A cached answer has the
+    note `FROM_CACHE`, and no updates.
     """
 
     __slots__ = ("_flights", "_known", "_reads", "_shelf")
@@ -92,7 +106,7 @@ class Cache:
         ttl: float = 300.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        require(
+        check_options(
             "Cache",
             {"max_entries": (max_entries, 0, inf), "max_bytes": (max_bytes, 0, inf), "ttl": (ttl, 0, inf)},
             whole={"max_entries", "max_bytes"},
@@ -104,26 +118,26 @@ class Cache:
         self._flights: dict[_Key, _Flight] = {}
         self._reads: set[_Read] = set()
         self._known: set[str] = set()
-        """The backends that something may be kept of; all others need not be looked for."""
+        """The backends that may have entries, so that calls to others need no search."""
 
     def __len__(self) -> int:
-        """Return how many answers are kept."""
+        """Return the number of entries."""
         return len(self._shelf)
 
     @property
     def size(self) -> int:
-        """How many bytes of JSON are kept."""
+        """The size of all entries in bytes of JSON."""
         return self._shelf.size
 
     def clear(self, tool_id: str | ToolId | None = None) -> None:
-        """Forget the answers of one tool, or all; those under way will not be kept either."""
+        """Remove the entries of one tool, or all; calls in progress are not cached either."""
         wanted = None if tool_id is None else str(tool_id)
-        self._forget(lambda key: wanted is None or str(key.tool.id) == wanted)
+        self._remove(lambda key: wanted is None or str(key.tool.id) == wanted)
 
     async def __call__(self, call: Call, go_on: Next, /) -> Answer:
-        """Return a kept answer, that of the same call under way, or a fresh one."""
+        """Return a cached answer, that of an equal call in progress, or a new one."""
         if not call.read_only:
-            return await self._change(call, go_on)
+            return await self._call_and_invalidate(call, go_on)
         args = digest(call.args)
         if args is None:
             return await go_on(call)
@@ -134,39 +148,42 @@ class Cache:
                 return kept.thaw(FROM_CACHE)
             flight = self._flights.get(key)
             if flight is None or flight.loop != current_token():
-                return await self._lead(key, call, go_on)
-            await flight.over.wait()
+                return await self._fetch_for_waiters(key, call, go_on)
+            await flight.ended.wait()
             if flight.answer is not None:
                 return flight.answer.thaw(FROM_CACHE)
-            if flight.landed:
+            if flight.completed:
                 return await self._fetch(key, call, go_on)
 
-    async def _lead(self, key: _Key, call: Call, go_on: Next) -> Answer:
-        """Make a call that others wait for, unless a slow reader of its updates could hold them up."""
+    async def _fetch_for_waiters(self, key: _Key, call: Call, go_on: Next) -> Answer:
+        """Make a call for which others wait.
+
+        Others do not wait for a call with updates, since a slow reader of those would delay them.
+        """
         if call.emit is not None:
             return await self._fetch(key, call, go_on)
         flight = self._flights[key] = _Flight()
 
-        def part() -> None:
-            """Have the others make their calls themselves: this one waits for a client of its own."""
-            flight.landed = True
-            flight.over.set()
+        def release_waiters() -> None:
+            """Let the others make their own calls, because this one now waits for input of its client."""
+            flight.completed = True
+            flight.ended.set()
             if self._flights.get(key) is flight:
                 del self._flights[key]
 
         try:
-            answer = await self._fetch(key, replace(call, on_asked=part), go_on, flight)
+            answer = await self._fetch(key, replace(call, on_asked=release_waiters), go_on, flight)
         except Exception:
-            flight.landed = True
+            flight.completed = True
             raise
         finally:
             if self._flights.get(key) is flight:
                 del self._flights[key]
-            flight.over.set()
+            flight.ended.set()
         return answer
 
     async def _fetch(self, key: _Key, call: Call, go_on: Next, flight: _Flight | None = None) -> Answer:
-        """Make a call, and keep its answer if it can be kept and was not forgotten meanwhile."""
+        """Make a call, and store its answer if it can be cached and was not invalidated."""
         read = _Read(key)
         self._reads.add(read)
         self._known.add(key.backend)
@@ -176,26 +193,26 @@ class Cache:
             self._reads.discard(read)
         frozen = freeze(answer)
         if flight is not None:
-            flight.landed, flight.answer = True, frozen
+            flight.completed, flight.answer = True, frozen
         if frozen is not None and read.fresh:
             self._shelf.put(key, frozen, frozen.size)
         return answer
 
-    async def _change(self, call: Call, go_on: Next) -> Answer:
-        """Make a call after which nothing may be as it was on its backend, also where it fails."""
-        backend = _place(call)
-        self._forget_backend(backend)
+    async def _call_and_invalidate(self, call: Call, go_on: Next) -> Answer:
+        """Make a call that may change its backend, also if it fails."""
+        backend = _backend_key(call)
+        self._remove_backend(backend)
         try:
             return await go_on(call)
         finally:
-            self._forget_backend(backend)
+            self._remove_backend(backend)
 
-    def _forget_backend(self, backend: str) -> None:
+    def _remove_backend(self, backend: str) -> None:
         if backend in self._known:
             self._known.discard(backend)
-            self._forget(lambda key: key.backend == backend)
+            self._remove(lambda key: key.backend == backend)
 
-    def _forget(self, drops: Callable[[_Key], bool]) -> None:
+    def _remove(self, drops: Callable[[_Key], bool]) -> None:
         self._shelf.clear(drops)
         for key in [key for key in self._flights if drops(key)]:
             del self._flights[key]
@@ -203,13 +220,13 @@ class Cache:
             read.fresh = read.fresh and not drops(read.key)
 
 
-def _place(call: Call) -> str:
-    """Return what a call may change, or reads: one server, one API, or this process."""
+def _backend_key(call: Call) -> str:
+    """Return the unit of invalidation of a call: one server, one API, or this process."""
     return "local" if call.backend.kind == "local" else by_backend(call)
 
 
 def digest(args: Any) -> bytes | None:
-    """Return what equal arguments have in common, or None if they are not plain JSON.
+    """Return a digest that is the same for equal arguments; None if they are not plain JSON.
 
     The order of keys makes no difference; the types of numbers do.
 
@@ -223,7 +240,7 @@ def digest(args: Any) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class FrozenAnswer:
-    """An answer kept as JSON text, so that no two callers share an object and its size is known."""
+    """An answer as JSON text."""
 
     structured: bytes
     mcp_result: bytes | None
@@ -231,11 +248,11 @@ class FrozenAnswer:
 
     @property
     def size(self) -> int:
-        """Return how many bytes are kept."""
+        """The size in bytes."""
         return len(self.structured) + len(self.mcp_result or b"")
 
     def thaw(self, note: str) -> Answer:
-        """Return the answer anew, with a note on where it comes from."""
+        """Return a new copy of the answer, with a note."""
         return Answer(
             structured=from_json(self.structured),
             mcp_result=None if self.mcp_result is None else from_json(self.mcp_result),
@@ -244,7 +261,7 @@ class FrozenAnswer:
 
 
 def freeze(answer: Answer) -> FrozenAnswer | None:
-    """Return an answer as it can be kept, or None if it is not plain JSON, or one client's own."""
+    """Return an answer as JSON text; None if it is not plain JSON, or belongs to one client."""
     if answer.is_personal or not _is_json(answer.structured) or not _is_json(answer.mcp_result):
         return None
     raw = None if answer.mcp_result is None else to_json(answer.mcp_result)
@@ -252,7 +269,7 @@ def freeze(answer: Answer) -> FrozenAnswer | None:
 
 
 def _is_json(value: Any) -> bool:
-    """Return whether a value is plain JSON, and not too large or deep to be handled."""
+    """Return whether a value is plain JSON within the limits of size and depth."""
     try:
         measure(value)
     except ValidationError:
@@ -267,7 +284,7 @@ class _Kept(Generic[V]):
 
 
 class Shelf(Generic[K, V]):
-    """Keeps at most `max_entries` values of at most `max_bytes` in all, each for `ttl` seconds.
+    """Stores at most `max_entries` values of together at most `max_bytes`, each for `ttl` seconds.
 
     >>> shelf = Shelf(max_entries=2, max_bytes=100, ttl=60, clock=lambda: 0.0)
     >>> for name in "abc":
@@ -288,11 +305,11 @@ class Shelf(Generic[K, V]):
 
     @property
     def size(self) -> int:
-        """The bytes of all values together."""
+        """The size of all values."""
         return self._kept.weight
 
     def get(self, key: K) -> V | None:
-        """Return the value kept under a key, if its time is not over."""
+        """Return the value of a key, if it has not expired."""
         kept = self._kept.get(key)
         if kept is None:
             return None
@@ -302,9 +319,9 @@ class Shelf(Generic[K, V]):
         return kept.value
 
     def put(self, key: K, value: V, size: int) -> None:
-        """Keep a value, unless it is larger than all that may be kept."""
+        """Store a value, unless it is larger than `max_bytes`."""
         self._kept.put(key, _Kept(value, self._clock() + self._ttl), weight=size)
 
     def clear(self, drops: Callable[[K], bool] | None = None) -> None:
-        """Forget the keys that `drops` is true of, or all."""
+        """Remove the keys for which `drops` is true, or all."""
         self._kept.clear(drops)

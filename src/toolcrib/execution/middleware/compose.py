@@ -1,4 +1,4 @@
-"""The way of a call through its layers."""
+"""Composes middleware into one function, and checks its options."""
 
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from math import inf
@@ -12,37 +12,37 @@ from toolcrib.execution.protocols import Middleware, Next
 from toolcrib.execution.selection import label
 
 Key = Callable[[Call], Hashable]
-"""Says which calls share a limit."""
+"""Returns a key; calls with equal keys share a limit."""
 
 
 def compose(middleware: Sequence[Middleware], go: Next) -> Next:
-    """Return the way through all layers to `go`; the first layer is the outermost.
+    """Return a function that calls all middleware and then `go`; the first one is the outermost.
 
     Raises:
-        ConfigError: with everything among them that is no layer.
+        ConfigError: with every element that is no middleware.
     """
-    problems = tuple(_problems(middleware))
+    problems = tuple(_find_problems(middleware))
     if problems:
         raise ConfigError("middleware", problems)
     for layer in reversed(middleware):
-        go = _around(go, layer)
+        go = _wrap(go, layer)
     return go
 
 
-def _around(go_on: Next, layer: Middleware) -> Next:
+def _wrap(go_on: Next, layer: Middleware) -> Next:
     return lambda call: layer(call, go_on)
 
 
-def _problems(middleware: Any) -> Iterator[Problem]:
+def _find_problems(middleware: Any) -> Iterator[Problem]:
     if not isinstance(middleware, Sequence) or isinstance(middleware, str):
         yield Problem("", "type", f"must be a list of layers, not a {type(middleware).__name__}")
         return
     for place, layer in enumerate(middleware):
-        if fault := _fault(layer):
+        if fault := _describe_fault(layer):
             yield Problem(f"/{place}", "type", fault)
 
 
-def _fault(layer: Any) -> str:
+def _describe_fault(layer: Any) -> str:
     kind = type(layer).__name__
     if isinstance(layer, type):
         return f"is the class {layer.__name__}; make one with {layer.__name__}(...)"
@@ -58,19 +58,19 @@ def by_backend(call: Call) -> str:
     return label(call.backend)
 
 
-def require(
+def check_options(
     layer: str,
     options: Mapping[str, tuple[Any, float, float]],
     *,
     whole: Container[str] = (),
     endless: Container[str] = (),
 ) -> None:
-    """Raise if an option, given as its value and the least and the most it may be, is out of bounds.
+    """Check options, each given as its value, minimum and maximum.
 
-    Those in `whole` must be whole numbers; those in `endless` may be infinite.
+    Options in `whole` must be integers; options in `endless` may be infinite.
 
     Raises:
-        ConfigError: with every option that is.
+        ConfigError: with every option that is out of bounds.
     """
     problems = []
     for name, (value, least, most) in options.items():
@@ -78,11 +78,11 @@ def require(
         limit = most if most < inf or name in endless else float_info.max
         if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= limit:
             kind = "a whole number" if name in whole else "a finite number"
-            bounds = _bounds(least, most, "" if name in endless else f"{kind}, ")
+            bounds = _describe_bounds(least, most, "" if name in endless else f"{kind}, ")
             problems.append(Problem(f"/{name}", "range", f"must be {bounds}, not {shown(value)}"))
     if problems:
         raise ConfigError(layer, tuple(problems))
 
 
-def _bounds(least: float, most: float, kind: str) -> str:
+def _describe_bounds(least: float, most: float, kind: str) -> str:
     return f"{kind}at least {least:g}" if most == inf else f"between {least:g} and {most:g}"

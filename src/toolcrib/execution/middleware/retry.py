@@ -1,4 +1,4 @@
-"""Another try, where that can do no harm."""
+"""Retries calls, if that is safe."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -10,36 +10,35 @@ import anyio
 from toolcrib.concurrency.backoff import Backoff
 from toolcrib.errors import BackendUnavailableError, ToolLoginRequiredError
 from toolcrib.execution.call import Answer, Call, Emit, Update
-from toolcrib.execution.middleware.compose import require
+from toolcrib.execution.middleware.compose import check_options
 from toolcrib.execution.protocols import Next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Tries again when a backend is unavailable, after pauses that grow.
+    """Retries when a backend is unavailable, with exponential backoff.
 
-    A call is repeated only if it certainly never arrived, or if its tool says that running it twice does no
-    more than running it once, and never after a part of its result has been sent. A pause that would not end
-    before the deadline of the caller is not begun: the error is raised at once.
+    A call is retried only if it certainly never arrived or its tool is idempotent, and never after a part of
+    its result was sent. If the pause would end after the deadline of the caller, the error is raised at once.
     """
 
     attempts: int = 3
-    """How many tries there are in all."""
+    """The number of tries."""
     first_delay: float = 0.2
     """Seconds before the second try."""
     factor: float = 2.0
-    """How many times longer each pause is than the one before."""
+    """The factor by which each pause is longer than the last."""
     max_delay: float = 5.0
-    """Seconds that no pause is longer than."""
+    """The longest pause in seconds."""
     jitter: float = 0.5
-    """The part of a pause that is left to chance, so that many callers do not come back together."""
+    """The random part of a pause, so that many callers do not retry at the same moment."""
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
-    """Waits so many seconds."""
+    """Waits for some seconds."""
     chance: Callable[[], float] = random.random
     """Returns a number in [0, 1), for the jitter."""
 
     def __post_init__(self) -> None:
-        require(
+        check_options(
             "Retry",
             {
                 "attempts": (self.attempts, 1, inf),
@@ -52,8 +51,8 @@ class Retry:
         )
 
     async def __call__(self, call: Call, go_on: Next, /) -> Answer:
-        """Return the first answer of several tries."""
-        watched = None if call.emit is None else _Told(call.emit)
+        """Return the answer of the first successful try."""
+        watched = None if call.emit is None else _WatchedEmit(call.emit)
         if watched is not None:
             call = replace(call, emit=watched)
         backoff = Backoff(
@@ -62,10 +61,10 @@ class Retry:
         tried = 1
         while True:
             try:
-                return _noted(await go_on(call), tried)
+                return _add_note(await go_on(call), tried)
             except BackendUnavailableError as error:
                 pause = backoff.next()
-                last = tried == self.attempts or (watched is not None and watched.part)
+                last = tried == self.attempts or (watched is not None and watched.has_chunk)
                 harms = error.sent and not call.repeatable
                 is_useless = isinstance(error, ToolLoginRequiredError)
                 if last or harms or is_useless or pause >= _time_left():
@@ -76,17 +75,17 @@ class Retry:
             tried += 1
 
 
-class _Told:
-    """Passes updates on, and remembers whether a part of the result was among them."""
+class _WatchedEmit:
+    """Forwards updates, and remembers whether a part of the result was among them."""
 
-    __slots__ = ("emit", "part")
+    __slots__ = ("emit", "has_chunk")
 
     def __init__(self, emit: Emit) -> None:
         self.emit = emit
-        self.part = False
+        self.has_chunk = False
 
     async def __call__(self, update: Update) -> None:
-        self.part = self.part or update.kind == "chunk"
+        self.has_chunk = self.has_chunk or update.kind == "chunk"
         await self.emit(update)
 
 
@@ -94,5 +93,5 @@ def _time_left() -> float:
     return anyio.current_effective_deadline() - anyio.current_time()
 
 
-def _noted(answer: Answer, tries: int) -> Answer:
+def _add_note(answer: Answer, tries: int) -> Answer:
     return answer if tries == 1 else replace(answer, notes=(*answer.notes, f"answered at try {tries}"))

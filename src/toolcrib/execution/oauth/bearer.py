@@ -1,4 +1,4 @@
-"""Authorization of requests to one server with its access token, refreshed when it is refused."""
+"""Authorizes requests to one server with its access token, and refreshes a token that the server refuses."""
 
 from collections.abc import AsyncGenerator, Mapping
 from time import monotonic
@@ -18,12 +18,12 @@ from toolcrib.redaction import KnownSecrets
 
 _UNAUTHORIZED = 401
 _OWN_ACCOUNT = "log in with an account of your own"
-_LOOK_AGAIN_SECONDS = 1.0
-"""How often it is looked up whether somebody has logged in; a server that wants a login refuses meanwhile."""
+_LOGIN_CHECK_SECONDS = 1.0
+"""How often requests without a token check the vault for a new login, which reads a file."""
 
 
 class _Tokens(Protocol):
-    """Where the access tokens of a server come from."""
+    """Source of the access tokens of a server."""
 
     async def current_token(self) -> str | None: ...
 
@@ -36,10 +36,10 @@ class _Tokens(Protocol):
 
 
 class BearerAuth(httpx2.Auth):
-    """The access of one server; requests to other places go without it.
+    """httpx authentication for one server; requests to other origins get no token.
 
-    Nothing is held while a request is under way, so that calls run side by side. That of a person sends
-    nothing without a token: a server that answers somebody else, or nobody in particular, is not asked.
+    No lock is held during a request, so calls run in parallel. For a person (`is_personal`) no request is
+    sent without a token, since the server might answer it for somebody else.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class BearerAuth(httpx2.Auth):
         is_personal: bool = False,
         secrets: KnownSecrets | None = None,
     ) -> None:
-        """Send what `tokens` gives to the origin of an address; each token is added to the secrets."""
+        """Send the tokens to the origin of an address; each token is added to `secrets`, which hide it."""
         self._secrets = KnownSecrets() if secrets is None else secrets
         self._advice = advice
         self._origin = _origin(httpx2.URL(url))
@@ -61,12 +61,12 @@ class BearerAuth(httpx2.Auth):
         """The time until which requests need no `authorization`, because nobody has logged in."""
 
     async def authorization(self) -> dict[str, str] | None:
-        """Return the header for a request to the server: empty without a login, None if that is of no use.
+        """Return the header for a request: empty without a login, None if the request would fail.
 
-        In that case `async_auth_flow` gives the reason.
+        In that case `async_auth_flow` raises the reason.
         """
         if not self._is_personal and self._tokens.is_empty:
-            self.no_login_until = monotonic() + _LOOK_AGAIN_SECONDS
+            self.no_login_until = monotonic() + _LOGIN_CHECK_SECONDS
             return {}
         try:
             token = await self._require_token()
@@ -80,7 +80,7 @@ class BearerAuth(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request with the token; once more where the server refuses that and there is another."""
+        """Send a request with the token, and once more with a refreshed token if the server refuses it."""
         if _origin(request.url) != self._origin:
             yield request
             return
@@ -118,20 +118,19 @@ def bearer_auth(
     person: Person | None = None,
     secrets: KnownSecrets | None = None,
 ) -> BearerAuth | None:
-    """Return the access to a server, or that of a person; its tokens are added to the secrets.
+    """Return the authentication for a server, of a person or shared; its tokens are added to the secrets.
 
-    None where its settings have an Authorization header, which is not so where persons have their own, or
-    where there is no state.
+    None if the settings have an Authorization header, or if there is no data folder for shared logins.
 
     Raises:
-        ConfigError, StoreError: there is no place where the logins of persons are kept.
+        ConfigError, StoreError: there is no data folder for the logins of persons.
     """
     if config.url is None or any(name.lower() == "authorization" for name in config.headers):
         return None
     auth, owner = config.auth or AuthConfig(), None if person is None else person.owner
     try:
         vault = LoginVault(environ)
-    except (ConfigError, StoreError):  # without a home nothing can have been kept
+    except (ConfigError, StoreError):  # without a data folder there can be no login
         if person is not None:
             raise
         return None

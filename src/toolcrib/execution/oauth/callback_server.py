@@ -1,4 +1,8 @@
-"""The address on this machine that a browser is sent back to after a login."""
+"""A small HTTP server on this machine, to which the browser is redirected after a login.
+
+Any page in the browser can send requests to it, so it accepts only the redirect with the right state, host
+and path, echoes nothing in its pages, and limits connections, sizes and times.
+"""
 
 import hmac
 from collections.abc import AsyncGenerator
@@ -11,10 +15,10 @@ from anyio.abc import SocketAttribute, SocketStream
 
 CALLBACK_PATH = "/callback"
 _HOST = "127.0.0.1"
-_MAX_REQUEST = 16 * 1024
+_MAX_REQUEST_BYTES = 16 * 1024
 _MAX_FIELDS = 50
 _MAX_CONNECTIONS = 32
-_READ_TIME = 5.0
+_READ_TIMEOUT = 5.0
 _PAGE = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>toolcrib</title>"
     "<body style='font-family:sans-serif;margin:4em'><p>{text}</p></body></html>"
@@ -30,76 +34,77 @@ _HEADERS = (
 
 @dataclass(frozen=True, slots=True)
 class CallbackAnswer:
-    """What an authorization server sent with the browser."""
+    """The parameters that an authorization server added to the redirect."""
 
     code: str = field(default="", repr=False)
     state: str = field(default="", repr=False)
     iss: str | None = None
-    """Who it says it is (RFC 9207)."""
+    """The issuer, if the server sends it (RFC 9207)."""
     error: str = ""
-    """Why there is no code."""
+    """The error code; empty if there is a code."""
 
 
 @dataclass(slots=True)
 class Callback:
-    """Waits for one browser, with the state that the login began with.
+    """Waits for the redirect with the state of the login.
 
-    Everything else is refused, and it waits on: other paths, methods or hosts, another state, a parameter
-    twice. Nothing that a request says comes back in a page, and no page leads anywhere.
+    Every other request is refused without ending the wait: another path, method, host or state, or a
+    parameter given twice. Pages contain no text of the request, and no links.
     """
 
     port: int
     _state: str | None = None
     _answer: CallbackAnswer | None = None
-    _come: anyio.Event = field(default_factory=anyio.Event)
+    _arrived: anyio.Event = field(default_factory=anyio.Event)
     _reading: list[anyio.CancelScope] = field(default_factory=list)
 
     @property
     def connections(self) -> int:
-        """How many connections it is reading from."""
+        """The number of open connections."""
         return len(self._reading)
 
     @property
     def address(self) -> str:
-        """The address to be sent back to."""
+        """The redirect URI."""
         return f"http://{_HOST}:{self.port}{CALLBACK_PATH}"
 
     def expect(self, state: str) -> None:
-        """Begin to accept the browser that brings this state."""
+        """Accept a redirect with this state from now on."""
         self._state = state
 
     async def wait(self) -> CallbackAnswer:
-        """Return what came."""
-        await self._come.wait()
-        assert self._answer is not None  # noqa: S101 - it is set before
+        """Wait for the redirect, and return its parameters."""
+        await self._arrived.wait()
+        assert self._answer is not None  # noqa: S101 - set before the event
         return self._answer
 
     async def serve(self, stream: SocketStream) -> None:
-        """Answer one connection; where there are too many, the oldest ends."""
+        """Serve one connection; with too many, the oldest is closed."""
         async with stream:
             with (
-                anyio.move_on_after(_READ_TIME) as scope,
+                anyio.move_on_after(_READ_TIMEOUT) as scope,
                 suppress(anyio.BrokenResourceError, anyio.EndOfStream),
             ):
                 self._reading.append(scope)
                 if len(self._reading) > _MAX_CONNECTIONS:
                     self._reading.pop(0).cancel()
-                request = await _request(stream)
-                status, text = self._judge(request)
+                request = await _read_head(stream)
+                status, text = self._check_request(request)
                 page = _PAGE.format(text=text).encode()
                 head = f"HTTP/1.1 {status}\r\n{_HEADERS}content-length: {len(page)}\r\n\r\n"
                 await stream.send(head.encode() + page)
         if scope in self._reading:
             self._reading.remove(scope)
         if self._answer is not None:
-            self._come.set()
+            self._arrived.set()
 
-    def _judge(self, request: str) -> tuple[str, str]:
-        """Return the status and the text for a request; the right one is kept."""
+    def _check_request(self, request: str) -> tuple[str, str]:
+        """Return the status and the page for a request, and store the parameters of the expected one."""
         line, *headers = request.split("\r\n")
         method, _, rest = line.partition(" ")
         target = rest.partition(" ")[0]
         hosts = [each.partition(":")[2].strip() for each in headers if each.lower().startswith("host:")]
+        # against DNS rebinding, by which a page of another site could reach this server under its own name
         if hosts not in ([f"{_HOST}:{self.port}"], [f"localhost:{self.port}"]):
             return "421 Misdirected Request", "This is not the address of a login."
         path, _, query = target.partition("?")
@@ -121,17 +126,17 @@ class Callback:
         return "200 OK", _FAILED if self._answer.error or not self._answer.code else _DONE
 
 
-async def _request(stream: SocketStream) -> str:
-    """Return the head of a request, as far as it is one."""
+async def _read_head(stream: SocketStream) -> str:
+    """Read the head of a request, up to a limit."""
     head = b""
-    while b"\r\n\r\n" not in head and len(head) < _MAX_REQUEST:
+    while b"\r\n\r\n" not in head and len(head) < _MAX_REQUEST_BYTES:
         head += await stream.receive()
     return head.partition(b"\r\n\r\n")[0].decode("latin-1")
 
 
 @asynccontextmanager
-async def listening(port: int | None) -> AsyncGenerator[Callback, None]:
-    """Listen on this machine for the length of the block, on a free port where none is given.
+async def listen_for_callback(port: int | None) -> AsyncGenerator[Callback, None]:
+    """Listen on this machine until the block ends, on a free port if none is given.
 
     Raises:
         OSError: the port is taken.
@@ -139,11 +144,11 @@ async def listening(port: int | None) -> AsyncGenerator[Callback, None]:
     listener = await anyio.create_tcp_listener(local_host=_HOST, local_port=port or 0)
     failure: Exception | None = None
     async with listener, anyio.create_task_group() as tasks:
-        callback = Callback(listener.extra(SocketAttribute.local_port))  # noqa: S610 - anyio's, of no database
+        callback = Callback(listener.extra(SocketAttribute.local_port))  # noqa: S610 - a method of anyio
         tasks.start_soon(listener.serve, callback.serve)
         try:
             yield callback
-        except Exception as error:  # noqa: BLE001 - the block's own, which the task group would wrap
+        except Exception as error:  # noqa: BLE001 - raised below, since the task group would wrap it
             failure = error
         finally:
             tasks.cancel_scope.cancel()

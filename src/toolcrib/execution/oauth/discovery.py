@@ -28,27 +28,27 @@ from toolcrib.execution.mcp.transport.quiet_client import QuietClient, tls_conte
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import StoredLogin
 
-ANSWER_TIME = 8.0
-"""Seconds that an endpoint has for its whole answer, so that a login to one that hangs fails within ten."""
+RESPONSE_TIMEOUT = 8.0
+"""Seconds for a whole response: the read timeout of httpx starts again with each chunk."""
 SERVER = "the server itself"
 SERVER_METADATA = "the metadata of the server"
 AUTHORITY_METADATA = "the metadata of its authorization server"
 REGISTRATION = "the registration of clients"
 DEVICE_ENDPOINT = "the login by device"
 TOKEN_ENDPOINT = "the token endpoint"  # noqa: S105 - no secret
-"""What errors call the endpoints of a login."""
+"""The names of endpoints in errors."""
 
-_MAX_BYTES = 2**20
+_MAX_BODY_BYTES = 2**20
 _OK = 200
 _CREATED = 201
 _UNAUTHORIZED = 401
-_STREAM = "text/event-stream"
+_EVENT_STREAM = "text/event-stream"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 CLIENT_NAME = "toolcrib"
 
 
 class AuthorizationServer(BaseModel):
-    """What an authorization server says of itself, as far as it is used, and what is asked of it."""
+    """The used metadata of an authorization server, with the resource and scopes to request."""
 
     issuer: str
     token_endpoint: str
@@ -62,14 +62,14 @@ class AuthorizationServer(BaseModel):
     code_challenge_methods_supported: list[str] | None = None
     authorization_response_iss_parameter_supported: bool = False
     resource: str | None = None
-    """What tokens are asked for."""
+    """The resource that tokens are requested for."""
     scopes: list[str] = []
-    """What the MCP server wants to be allowed."""
+    """The scopes that the MCP server suggests."""
 
-    def scopes_to_ask(self, configured: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
-        """Return what a login asks for: the configured scopes, else those that the server wants, and more.
+    def choose_scopes(self, configured: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+        """Return the scopes to request: the configured ones, else those of the server, and more.
 
-        Where there is a scope for refresh tokens, it is among them.
+        `offline_access` is added if it is supported, since some servers give no refresh token without it.
         """
         offline = ("offline_access",) if "offline_access" in (self.scopes_supported or ()) else ()
         return tuple(dict.fromkeys((*(configured or self.scopes), *more, *offline)))
@@ -78,29 +78,30 @@ class AuthorizationServer(BaseModel):
 def oauth_client(server: str, url: str, issuer: str | None) -> QuietClient:
     """Return a client for requests to the authorization server of an MCP server; it follows no redirects.
 
-    A server names the addresses of its metadata and of its authorization server itself. One on the internet
-    must not have requests sent into the private network of whoever logs in, or to this machine: an address
-    there is refused, unless the server itself, or the configured issuer, is there too.
+    An MCP server chooses the addresses of its metadata and of its authorization server. A server on the
+    internet must not make this client send requests into a private network or to this machine. So such an
+    address is refused, unless the server itself, or the configured issuer, is there too.
     """
 
     async def check_host(request: httpx2.Request) -> None:
         await check_reach(server, url, issuer, str(request.url))
 
     hooks = {"request": [check_host]}
-    return QuietClient(timeout=httpx2.Timeout(ANSWER_TIME), verify=tls_context(), event_hooks=hooks)
+    return QuietClient(timeout=httpx2.Timeout(RESPONSE_TIMEOUT), verify=tls_context(), event_hooks=hooks)
 
 
 async def check_reach(server: str, url: str, issuer: str | None, address: str) -> str:
-    """Return an address that a login to a server may lead to, be it by a request or in a person's browser.
+    """Return an address, if a login may send a request or a browser there.
 
-    Metadata services of clouds have link-local addresses, which no server but one beside them may name.
+    Link-local addresses are those of cloud metadata services, so only a server with such an address may name
+    one.
 
     Raises:
-        LoginError: it is in a network that neither the server nor the configured issuer is in.
+        LoginError: it is in a private network, and neither the server nor the configured issuer is.
     """
     if urlsplit(address).hostname in {urlsplit(each).hostname for each in (url, issuer) if each}:
         return address
-    inward, own = await _kinds_of(address), await _kinds_of(url)
+    inward, own = await _find_private_kinds(address), await _find_private_kinds(url)
     is_near = "loopback" in own or (own and "loopback" not in inward)
     if inward and not (is_near and ("link-local" not in inward or "link-local" in own)):
         where = f"{place(address)}, a {min(inward)} address"
@@ -108,17 +109,17 @@ async def check_reach(server: str, url: str, issuer: str | None, address: str) -
     return address
 
 
-async def _kinds_of(url: str) -> frozenset[str]:
-    """Return which kinds of private addresses the host of an address has; none where it is not known."""
+async def _find_private_kinds(url: str) -> frozenset[str]:
+    """Return the kinds of private addresses of a host; none if it is unknown."""
     parts = urlsplit(url)
     try:
         return await private_kinds(parts.hostname or "", parts.port or 443)
-    except (OSError, ValueError):  # the request itself says what is wrong
+    except (OSError, ValueError):  # the request itself raises the error
         return frozenset()
 
 
 def probe_request(url: str) -> httpx2.Request:
-    """Return a request that a server which wants a login refuses, and that changes nothing at any other."""
+    """Return a request without effects, which a server that needs a login refuses."""
     headers = {
         "accept": "application/json, text/event-stream",
         "mcp-protocol-version": LATEST_MODERN_VERSION,
@@ -129,10 +130,10 @@ def probe_request(url: str) -> httpx2.Request:
 
 
 def check_endpoint(server: str, address: str) -> str:
-    """Return an address that secrets may be sent to: over TLS, or to this machine.
+    """Return an address, if secrets may be sent there: with TLS, or on this machine.
 
     Raises:
-        LoginError: it is another.
+        LoginError: it is not secure.
     """
     parts = urlsplit(address)
     if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK):
@@ -140,8 +141,8 @@ def check_endpoint(server: str, address: str) -> str:
     raise LoginError(server, f"its authorization server names {place(address)}, which is not secure")
 
 
-def secret_method(supported: list[str] | None) -> str:
-    """Return how a client with a secret shows it: as RFC 8414 has it where nothing is said, in a header."""
+def choose_secret_method(supported: list[str] | None) -> str:
+    """Return the authentication method for a client secret; a header by default, as RFC 8414 demands."""
     in_form = supported is not None and "client_secret_basic" not in supported
     return (
         "client_secret_post"
@@ -150,7 +151,7 @@ def secret_method(supported: list[str] | None) -> str:
     )
 
 
-async def client_login(
+async def make_client_login(
     client: httpx2.AsyncClient,
     server: str,
     url: str,
@@ -158,12 +159,14 @@ async def client_login(
     found: AuthorizationServer,
     metadata: dict[str, Any],
 ) -> StoredLogin:
-    """Return a login without tokens: of the client that is configured, or of one that is registered now.
+    """Return a login without tokens, of the configured client or of one that is registered now.
 
     Raises:
         LoginError: no client can be registered.
     """
-    method = secret_method(found.token_endpoint_auth_methods_supported) if auth.client_secret else "none"
+    method = (
+        choose_secret_method(found.token_endpoint_auth_methods_supported) if auth.client_secret else "none"
+    )
     client_id, secret = auth.client_id, None
     is_document = client_id is not None and client_id.startswith("https://")
     if client_id is None or (is_document and not found.client_id_metadata_document_supported):
@@ -192,29 +195,29 @@ async def client_login(
 
 @contextmanager
 def naming_endpoint(server: str, endpoint: str) -> Iterator[None]:
-    """Have a request that fails in the block say which endpoint of a login it was for.
+    """Convert errors of a request in the block to a `LoginError` that names the endpoint.
 
     Raises:
-        LoginError: it failed, or was not answered in time.
+        LoginError: the request failed or timed out.
     """
     try:
         yield
     except httpx2.TimeoutException as error:
-        late = f"{endpoint}, {place(error.request.url)}, did not answer within {ANSWER_TIME:g} s"
+        late = f"{endpoint}, {place(error.request.url)}, did not answer within {RESPONSE_TIMEOUT:g} s"
         raise LoginError(server, late) from error
     except httpx2.HTTPError as error:
         raise LoginError(server, f"{endpoint} cannot be reached: {reason_of(error)}") from error
 
 
 @asynccontextmanager
-async def _answer(client: httpx2.AsyncClient, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
-    """Send a request, and yield its response, to be read in the block.
+async def _send(client: httpx2.AsyncClient, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
+    """Send a request, and yield its response, whose body is read in the block.
 
     Raises:
-        httpx2.TimeoutException: it was not answered, or not read to its end, in time.
+        httpx2.TimeoutException: the response did not arrive, or end, in time.
     """
     try:
-        with anyio.fail_after(ANSWER_TIME):  # the client's own limits begin anew with each piece
+        with anyio.fail_after(RESPONSE_TIMEOUT):
             response = await client.send(request, stream=True, auth=None, follow_redirects=False)
             try:
                 yield response
@@ -229,29 +232,29 @@ async def is_unauthorized(client: httpx2.AsyncClient, server: str, url: str, tok
     request = probe_request(url)
     request.headers["authorization"] = f"Bearer {token}"
     with naming_endpoint(server, SERVER):
-        async with _answer(client, request) as response:
+        async with _send(client, request) as response:
             return response.status_code == _UNAUTHORIZED
 
 
 async def _read_body(response: httpx2.Response) -> bytes | None:
-    """Return the decoded body of a response; None where it is too large."""
+    """Return the decompressed body of a response; None if it is too large."""
     content = bytearray()
     async for piece in response.aiter_bytes():
         content += piece
-        if len(content) > _MAX_BYTES:
+        if len(content) > _MAX_BODY_BYTES:
             return None
     return bytes(content)
 
 
 async def fetch_json(client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[int, dict[str, Any]]:
-    """Return the status of an answer and the JSON object in it, which is empty where there is none.
+    """Return the status and the JSON object of a response; empty if its body is no object.
 
     Raises:
-        httpx2.HTTPError: there is no answer, or not in time.
+        httpx2.HTTPError: there is no response in time.
     """
-    async with _answer(client, request) as response:
-        # A stream of events need not end.
-        is_stream = response.headers.get("content-type", "").startswith(_STREAM)
+    async with _send(client, request) as response:
+        # An event stream may never end.
+        is_stream = response.headers.get("content-type", "").startswith(_EVENT_STREAM)
         content = None if is_stream else await _read_body(response)
     try:
         payload = json.loads(content or b"")
@@ -263,17 +266,17 @@ async def fetch_json(client: httpx2.AsyncClient, request: httpx2.Request) -> tup
 async def discover(
     client: httpx2.AsyncClient, server: str, url: str, issuer: str | None = None, *, guess: bool = False
 ) -> AuthorizationServer:
-    """Return the authorization server of an MCP server: the one with this issuer, where one is given.
+    """Return the authorization server of an MCP server; with `issuer` only that one.
 
-    With `guess`, a server that wants a login and publishes no metadata is taken for its own authorization
-    server, with the endpoints that the revision 2025-03-26 of MCP gives them.
+    With `guess`, a server that needs a login and publishes no metadata counts as its own authorization
+    server, with the default endpoints of MCP revision 2025-03-26.
 
     Raises:
-        LoginError: there is none, it is another, or something on the way to it does not answer.
+        LoginError: there is none, it is another one, or a request for metadata failed.
     """
     with naming_endpoint(server, SERVER):
-        async with _answer(client, probe_request(url)) as challenge:
-            pass  # what it says stands in its headers
+        async with _send(client, probe_request(url)) as challenge:
+            pass  # only its headers are used
     with naming_endpoint(server, SERVER_METADATA):
         resource, advertised, scopes = await _resource_metadata(client, server, url, challenge)
     with naming_endpoint(server, AUTHORITY_METADATA):
@@ -292,7 +295,7 @@ async def discover(
 async def _resource_metadata(
     client: httpx2.AsyncClient, server: str, url: str, challenge: httpx2.Response
 ) -> tuple[str | None, list[str], list[str]]:
-    """Return what tokens are for, the authorization servers, and the scopes, as the MCP server says them."""
+    """Return the resource, the authorization servers and the scopes in the metadata of the MCP server."""
     named = extract_resource_metadata_from_www_auth(challenge)
     for address in build_protected_resource_metadata_discovery_urls(named, url):
         status, payload = await fetch_json(client, httpx2.Request("GET", address))
@@ -330,7 +333,7 @@ def _guess_endpoints(url: str) -> AuthorizationServer:
         authorization_endpoint=f"{origin}/authorize",
         token_endpoint=f"{origin}/token",
         registration_endpoint=f"{origin}/register",
-        code_challenge_methods_supported=["S256"],  # that revision requires PKCE
+        code_challenge_methods_supported=["S256"],  # required by that revision
     )
 
 

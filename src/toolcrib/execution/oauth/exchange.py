@@ -1,4 +1,4 @@
-"""Tokens of a server in exchange for those that clients call with (RFC 8693)."""
+"""Exchanges the tokens of clients for tokens of a server (RFC 8693)."""
 
 import time
 from collections.abc import Callable
@@ -24,17 +24,16 @@ from toolcrib.execution.oauth.vault import StoredLogin
 _GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - the name of a kind
 _JWT = "urn:ietf:params:oauth:token-type:jwt"
-_WITHIN = 20.0
-"""Seconds that an exchange may take."""
-_UNSAID = 300.0
-"""For how many seconds a token is used whose end nobody says."""
+_EXCHANGE_TIMEOUT = 20.0
+_DEFAULT_LIFETIME = 300.0
+"""Seconds for which a token without `expires_in` is used."""
 
 
 class ExchangedTokens:
-    """The access tokens of one person to one server, each got for the token that they have called with.
+    """The access tokens of one person for one server, exchanged for the token of their last call.
 
-    It is kept in memory until it ends. The token of the client goes to the configured issuer alone, and never
-    to the server.
+    They stay in memory until they expire. The token of the client is sent only to the configured issuer, and
+    never to the server.
     """
 
     def __init__(
@@ -55,31 +54,31 @@ class ExchangedTokens:
         """Return the access token.
 
         Raises:
-            RefusedError: none was given, or one that is not for this person and this server.
+            RefusedError: the issuer gave none, or one for another person or server.
         """
         return await self._exchange_once(None)
 
     @property
     def is_empty(self) -> bool:
-        """Return that a token is sent with every request."""
+        """Whether requests go without a token: never."""
         return False
 
     async def refresh_token(self, refused: str) -> str | None:
-        """Return another access token than one that the server refused.
+        """Return another access token than the one that the server refused.
 
         Raises:
-            RefusedError: none was given, or one that is not for this person and this server.
+            RefusedError: the issuer gave none, or one for another person or server.
         """
         return await self._exchange_once(refused)
 
     async def note_wanted_scopes(self, scopes: list[str]) -> None:
-        """Note nothing: what a token may do is up to the issuer."""
+        """Do nothing: the issuer decides about scopes, without a login that could request more."""
 
     async def _exchange_once(self, refused: str | None) -> str | None:
         async with self._lock:
             known = self._person.exchanged
             if known is None or known.access_token == refused or is_due(known, self._clock()):
-                with anyio.move_on_after(_WITHIN) as limit:
+                with anyio.move_on_after(_EXCHANGE_TIMEOUT) as limit:
                     known = self._person.exchanged = await self._exchange_token()
                 if limit.cancelled_caught:
                     raise RefusedError("its authorization server did not answer in time")
@@ -107,11 +106,15 @@ class ExchangedTokens:
             payload = await request_token(client, login.replace(resource=resource), form, auth)
         given = with_tokens(login, payload, self._clock())
         self._check_token(given.access_token or "", payload, {audience, resource})
-        ends = given.expires_at or self._clock() + _UNSAID
+        ends = given.expires_at or self._clock() + _DEFAULT_LIFETIME
         return given.replace(refresh_token=None, expires_at=ends)
 
     def _check_token(self, token: str, payload: dict[str, Any], audiences: set[str]) -> None:
-        """Refuse a token that is the client's own, of another kind, or not for this server and person."""
+        """Check that a token is new, of the right kind, and for this server and person.
+
+        A misconfigured issuer may return the client's own token or one for another audience, which the server
+        could then use elsewhere.
+        """
         if token == self._person.subject_token:
             raise RefusedError("its authorization server gave the client's own token back")
         if payload.get("issued_token_type", _ACCESS_TOKEN) not in {_ACCESS_TOKEN, _JWT}:
@@ -119,7 +122,7 @@ class ExchangedTokens:
         try:
             claims = jwt.decode(token, options={"verify_signature": False})
         except jwt.PyJWTError:
-            return  # it is for the server alone to read
+            return  # an opaque token, which only the server can check
         named = claims.get("aud", [])
         if audiences.isdisjoint([named] if isinstance(named, str) else named):
             raise RefusedError("its authorization server gave a token for another server")

@@ -29,15 +29,15 @@ from mcp.shared.auth_utils import resource_url_from_server_url
 from toolcrib.errors import LoginError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.errors import reason_of
-from toolcrib.execution.oauth.callback_server import listening
+from toolcrib.execution.oauth.callback_server import listen_for_callback
 from toolcrib.execution.oauth.discovery import (
     DEVICE_ENDPOINT,
     check_endpoint,
     check_reach,
-    client_login,
     discover,
     fetch_json,
     is_unauthorized,
+    make_client_login,
     naming_endpoint,
     oauth_client,
 )
@@ -54,11 +54,11 @@ from toolcrib.redaction import hide_secrets
 
 Show = Callable[[str, str | None], None]
 """Shows a person the address to open in a browser, and the code to enter there, if there is one."""
-_LOGIN_SECONDS = 300.0
-"""The time that a person has for a login."""
+_LOGIN_TIMEOUT = 300.0
+"""Seconds that a person has for a login."""
 _DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _POLL_SECONDS = 5.0
-"""Between two requests for the token, where the server does not say (RFC 8628, 3.2)."""
+"""Default interval between two requests for the token (RFC 8628, 3.2)."""
 _SLOW_DOWN_SECONDS = 5.0
 """Added to the interval after `slow_down` (RFC 8628, 3.5)."""
 _MAX_POLL_SECONDS = 60.0
@@ -83,7 +83,7 @@ async def log_in(
     *,
     show: Show,
     device: bool = False,
-    within: float = _LOGIN_SECONDS,
+    within: float = _LOGIN_TIMEOUT,
     environ: Mapping[str, str] | None = None,
 ) -> StoredLogin:
     """Log in to a server, and store the login; the settings must be expanded.
@@ -119,7 +119,7 @@ async def _log_in_as_program(vault: LoginVault, server: str, url: str, auth: Aut
     await to_thread.run_sync(vault.remove, server, url)
     await ServerTokens(vault, server, url, auth).current_token()
     login = vault.get(server, url)
-    assert login is not None  # noqa: S101 - it was put there
+    assert login is not None  # noqa: S101 - stored by `current_token`
     return login
 
 
@@ -132,7 +132,7 @@ async def _log_in_with_browser(
         LoginError: it was refused, or the server does not accept the token.
     """
     try:
-        async with listening(auth.redirect_port) as callback:
+        async with listen_for_callback(auth.redirect_port) as callback:
             begun = await begin_login(server, url, auth, callback.address, earlier=earlier)
             callback.expect(begun.state)
             show(begun.address, None)
@@ -152,7 +152,7 @@ async def _log_in_with_browser(
 
 @dataclass(frozen=True, slots=True)
 class BegunLogin:
-    """A login whose person is at the pages of the authorization server."""
+    """A login that waits for the redirect of the browser."""
 
     address: str = field(repr=False)
     """The address that the browser goes to."""
@@ -164,10 +164,10 @@ class BegunLogin:
     login: StoredLogin
     """The login, without tokens."""
     names_itself: bool
-    """Whether the authorization server says who it is when it sends the browser back (RFC 9207)."""
+    """Whether the authorization server sends its issuer with the redirect (RFC 9207)."""
 
 
-async def begin_login(  # noqa: PLR0913 - each by its name
+async def begin_login(  # noqa: PLR0913 - independent facts
     server: str,
     url: str,
     auth: AuthConfig,
@@ -183,13 +183,13 @@ async def begin_login(  # noqa: PLR0913 - each by its name
         server: its name.
         url: its address.
         auth: its settings.
-        redirect: where the browser is sent back to.
-        owner: whose login it will be; None for whoever runs toolcrib.
-        earlier: the login that they had, for the scopes that were missing.
-        client: an earlier login of anybody, whose client is used again.
+        redirect: the redirect URI.
+        owner: the owner of the login; None for the operator.
+        earlier: their previous login, whose missing scopes are requested too.
+        client: a previous login of anybody, whose registered client is used again.
 
     Raises:
-        LoginError: there is no such login.
+        LoginError: the server has no login with a browser, or it is not secure.
     """
     async with oauth_client(server, url, auth.issuer) as http:
         found = await discover(http, server, url, auth.issuer, guess=True)
@@ -201,8 +201,8 @@ async def begin_login(  # noqa: PLR0913 - each by its name
             metadata = _BROWSER_CLIENT | {"redirect_uris": [redirect]}
             if owner is None:  # the redirect address is on this machine
                 metadata["application_type"] = "native"
-            client = await client_login(http, server, url, auth, found, metadata)
-    scopes = found.scopes_to_ask(auth.scopes, _scopes_after_refusal(earlier))
+            client = await make_client_login(http, server, url, auth, found, metadata)
+    scopes = found.choose_scopes(auth.scopes, _scopes_after_refusal(earlier))
     resource = found.resource or resource_url_from_server_url(url)
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
@@ -248,7 +248,7 @@ async def finish_login(
 
 
 def _scopes_after_refusal(earlier: StoredLogin | None) -> tuple[str, ...]:
-    """Return the scopes of an earlier login and those that a server has missed; none if it missed none."""
+    """Return the scopes of an earlier login and the missing ones; none if no scope was missing."""
     return (*earlier.scopes, *earlier.wanted_scopes) if earlier and earlier.wanted_scopes else ()
 
 
@@ -258,15 +258,15 @@ async def _log_in_with_device(
     """Run the device authorization flow (RFC 8628): a person enters a code on another device.
 
     Raises:
-        LoginError: the server does not know this way.
-        RefusedError: the login was refused, or is over.
+        LoginError: the server does not support it.
+        RefusedError: the login was refused, or has expired.
     """
     async with oauth_client(server, url, auth.issuer) as client:
         found = await discover(client, server, url, auth.issuer)
         if found.device_authorization_endpoint is None:
             raise LoginError(server, "its authorization server knows no login by device; leave --device out")
-        login = await client_login(client, server, url, auth, found, _DEVICE_CLIENT)
-        asked = found.scopes_to_ask(auth.scopes, _scopes_after_refusal(earlier))
+        login = await make_client_login(client, server, url, auth, found, _DEVICE_CLIENT)
+        asked = found.choose_scopes(auth.scopes, _scopes_after_refusal(earlier))
         form = {"client_id": login.client_id}
         form |= {"scope": " ".join(asked)} if asked else {}
         form |= {"resource": found.resource} if found.resource else {}
@@ -287,9 +287,9 @@ async def _poll_for_token(
     client: httpx2.AsyncClient, login: StoredLogin, auth: AuthConfig, begun: dict[str, Any]
 ) -> dict[str, Any]:
     """Request the token until the person has logged in, and return the answer with it."""
-    interval = _seconds(begun.get("interval"), _POLL_SECONDS)
+    interval = _read_seconds(begun.get("interval"), _POLL_SECONDS)
     form = {"grant_type": _DEVICE_GRANT, "device_code": str(begun["device_code"])}
-    with anyio.fail_after(_seconds(begun.get("expires_in"), 900.0)):
+    with anyio.fail_after(_read_seconds(begun.get("expires_in"), 900.0)):
         while True:
             await anyio.sleep(interval)
             try:
@@ -301,7 +301,7 @@ async def _poll_for_token(
                     raise
 
 
-def _seconds(value: Any, default: float) -> float:
+def _read_seconds(value: Any, default: float) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
     return min(float(value), 3600.0) if is_number else default
 

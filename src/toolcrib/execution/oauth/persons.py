@@ -1,4 +1,4 @@
-"""Persons whose own access is used at servers that answer each of them for themselves."""
+"""Persons with their own logins to servers."""
 
 import re
 from dataclasses import dataclass, field
@@ -15,36 +15,36 @@ _OPERATOR = "only the operator of this gateway can log in"
 
 @dataclass(eq=False, slots=True)
 class Person:
-    """Somebody whose own access to one server is used on a connection."""
+    """A person whose own login is used on a connection to a server."""
 
     principal: Principal
     subject_token: str | None = field(default=None, repr=False)
-    """The token that they have called with last, where it may be exchanged."""
+    """The token of their last call, if it may be exchanged."""
     exchanged: "StoredLogin | None" = field(default=None, repr=False)
-    """What it was exchanged for."""
+    """The login that it was exchanged for."""
     watched: dict[str, int] = field(default_factory=dict)
-    """The resources whose changes are told them, and to how many of their clients."""
+    """The resources that they have subscribed to, with the number of their subscribed clients."""
 
     @property
     def owner(self) -> "Owner | None":
-        """Whose entry of the vault is theirs."""
+        """The owner of their entry in the vault."""
         return login_owner(self.principal)
 
 
 def login_owner(principal: Principal) -> "Owner | None":
-    """Return whose logins are a principal's; None for whoever runs toolcrib, whose vault it is."""
+    """Return the owner of a principal's logins; None for the operator, whose vault it is."""
     if principal.issuer == "local" and principal.subject == local_user("").subject:
         return None
     return principal.issuer, principal.subject
 
 
 def login_command(server: str) -> str:
-    """Return the command by which whoever runs toolcrib logs in to a server."""
+    """Return the command with which the operator logs in to a server."""
     return f"toolcrib login {server}"
 
 
 def login_reason(reason: str, principal: Principal | None) -> str:
-    """Return why a server wants a login, in words for a principal: others than the operator have no command.
+    """Return the reason of a missing login for a principal: only the operator can run the command in it.
 
     >>> ann = Principal(issuer="tokens", subject="ann")
     >>> login_reason("it needs a login: toolcrib login notes", ann)

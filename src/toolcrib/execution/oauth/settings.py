@@ -1,4 +1,4 @@
-"""How toolcrib gets access to a server, as users write it under `auth`."""
+"""The settings of a server under `auth`."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -12,7 +12,7 @@ AuthMode = Literal["shared", "per_user", "exchange", "client_credentials"]
 
 
 class AuthConfig(Record):
-    """The login of one server; nothing needs to be set where it registers clients by itself.
+    """The login to one server; servers with dynamic registration of clients need no settings.
 
     >>> AuthConfig(mode="client_credentials", client_id="nightly", private_key="key.pem").mode
     'client_credentials'
@@ -21,27 +21,27 @@ class AuthConfig(Record):
     model_config: ClassVar[ConfigDict] = ConfigDict(strict=False)
 
     mode: AuthMode = "shared"
-    """Whose access is used: that of whoever ran `toolcrib login` (`shared`), of each person who calls, who
-    logs in at `/connect/NAME` of the gateway (`per_user`) or whose token is exchanged for one of the server
-    (`exchange`), or of the program itself (`client_credentials`)."""
+    """The login that is used: one for all, made with `toolcrib login` (`shared`); that of each calling
+    person, who logs in at `/connect/NAME` of the gateway (`per_user`) or whose token is exchanged for one of
+    the server (`exchange`); or that of the program itself (`client_credentials`)."""
     client_id: str | None = None
-    """The client that is registered there; an `https://` address is that of a client metadata document."""
+    """The id of the registered client; an `https://` address of a client metadata document."""
     client_secret: str | None = Field(default=None, repr=False)
     """Its secret, best as `${VAR}`."""
     private_key: str | None = Field(default=None, repr=False)
-    """The file of a PEM key that signs for the client, instead of a secret."""
+    """A PEM file with the private key of the client, instead of a secret."""
     scopes: tuple[str, ...] = ()
-    """What to ask for, instead of what the server suggests."""
+    """The scopes to request, instead of those that the server suggests."""
     issuer: str | None = None
     """The authorization server; credentials are sent to no other."""
     audience: str | None = None
-    """What exchanged tokens are for, where the authorization server has another name for it than its
+    """The audience of exchanged tokens, if the authorization server does not know the server by its
     address."""
     redirect_port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """The port that a browser comes back to, where the registered address names one."""
+    """The port of the redirect URI, if the registered one has a fixed port."""
 
     @model_validator(mode="after")
-    def _is_complete(self) -> "AuthConfig":
+    def _check_combination(self) -> "AuthConfig":
         message, is_program = None, self.mode in {"client_credentials", "exchange"}
         if is_program and not self.client_id:
             message = f"the mode {self.mode!r} needs a client_id"

@@ -1,4 +1,16 @@
-"""Access tokens of one server: refreshed ahead of their end, once for all calls that wait, and kept."""
+"""Access tokens of one server: loaded from the vault, refreshed before they expire, and stored again.
+
+Three facts decide the order of steps in a refresh:
+
+- A refresh token is often valid for one use. So only one task of one process may refresh: `_refresh_once`
+takes
+  a lock of this object, then a lock file that other processes respect. After each lock it looks whether the
+  vault has a newer token (`_token_refreshed_elsewhere`), and uses that.
+- The server may have replaced the token as soon as the request was sent. So a refresh is shielded from the
+  cancellation of its caller, and the new tokens are in the vault before any call uses them.
+- A server that is down must not make every call wait. So a failed refresh is remembered for `_RETRY_SECONDS`,
+  and a token that is due but has not expired is used meanwhile.
+"""
 
 import base64
 import secrets
@@ -18,11 +30,11 @@ from toolcrib.execution.mcp.errors import place
 from toolcrib.execution.oauth.discovery import (
     TOKEN_ENDPOINT,
     check_endpoint,
+    choose_secret_method,
     discover,
     fetch_json,
     naming_endpoint,
     oauth_client,
-    secret_method,
 )
 from toolcrib.execution.oauth.persons import login_command
 from toolcrib.execution.oauth.settings import AuthConfig
@@ -30,39 +42,34 @@ from toolcrib.execution.oauth.vault import LoginVault, Owner, StoredLogin, login
 from toolcrib.paths import lock_path
 
 _MAX_REFRESH_AHEAD_SECONDS = 60.0
-"""A token is refreshed so long before its end."""
+"""A token is refreshed at most this long before it expires: longer than one call usually takes."""
 _MAX_REFRESH_AHEAD_SHARE = 0.1
-"""At most this part of a token's lifetime is left when it is refreshed."""
-_REFRESH_SECONDS = 20.0
-"""Seconds that a refresh may take; it is not cancelled, since the server may have replaced the token."""
+"""The same as a share of its lifetime, for tokens that live only minutes."""
+_REFRESH_TIMEOUT = 20.0
 _RETRY_SECONDS = 5.0
-"""Seconds after a failed refresh in which the next is not tried."""
+"""Seconds after a failed refresh in which no other is tried."""
 _POLL_SECONDS = 0.05
 _OK = 200
 _FINAL_REFUSALS = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
-"""Refusals that no repetition mends."""
+"""Error codes after which repeating the request is useless."""
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ASSERTION_SECONDS = 300
-"""How long an assertion that authenticates the client is valid."""
+"""Validity of an assertion that authenticates the client."""
 _CLOCK_SKEW_SECONDS = 120
-"""An assertion is dated back by so much, for servers whose clocks are behind."""
+"""An assertion is dated back by this much, for servers whose clocks are slow."""
 
 
 class RefusedError(Exception):
-    """A token that was not given: what an authorization server answered, or why it did not."""
+    """An authorization server gave no token, or could not be asked for one."""
 
     def __init__(self, reason: str, code: str = "") -> None:
         super().__init__(reason)
         self.code = code
-        """The code of RFC 6749, such as `invalid_grant`; empty where there was no such answer."""
+        """The error code of RFC 6749, such as `invalid_grant`; empty if there is none."""
 
 
 class ServerTokens:
-    """The access tokens of one server.
-
-    A refresh is made by one of the calls that wait for it, under a lock that other processes respect as well,
-    because a refresh token is often good for one use. What it gives is in the vault before it is used.
-    """
+    """The access tokens of one server, for one owner."""
 
     def __init__(
         self,
@@ -84,13 +91,13 @@ class ServerTokens:
         self._failure: tuple[float, str | None, RefusedError] | None = None
 
     async def current_token(self) -> str | None:
-        """Return the access token; None where nobody has logged in.
+        """Return a valid access token; None if nobody has logged in.
 
         Raises:
-            RefusedError: the login has ended, or the token has and cannot be refreshed now.
+            RefusedError: the login has ended, or the token has expired and cannot be refreshed now.
             VaultError: the vault cannot be opened.
         """
-        login = self._stored()
+        login = self._load_login()
         if login is None:
             return await self._refresh_once(None) if self._is_program else None
         token = login.access_token
@@ -105,24 +112,24 @@ class ServerTokens:
         except RefusedError as error:
             if error.code in _FINAL_REFUSALS or self._has_expired(login):
                 raise
-            return token  # it is good for a while
+            return token  # due, but not expired
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no token, and none to be had without somebody who logs in."""
+        """Whether there is no token, and none without a login by a person."""
         try:
-            return not self._is_program and self._stored() is None
-        except StoreError:  # `current_token` says what is wrong
+            return not self._is_program and self._load_login() is None
+        except StoreError:  # `current_token` raises it
             return False
 
     async def refresh_token(self, refused: str) -> str | None:
-        """Return another access token than one that the server refused; None where there can be none.
+        """Return another access token than the one that the server refused; None if there cannot be one.
 
         Raises:
-            RefusedError: the login has ended, or no token can be got now.
+            RefusedError: the login has ended, or no token is available now.
             VaultError: the vault cannot be opened.
         """
-        login = self._stored()
+        login = self._load_login()
         if login is None:
             return None
         if login.access_token == refused and not self._can_refresh(login):
@@ -130,22 +137,22 @@ class ServerTokens:
         return await self._refresh_once(refused)
 
     async def note_wanted_scopes(self, scopes: list[str]) -> None:
-        """Store scopes that the next login has to request too.
+        """Store scopes that the next login must request as well.
 
         Raises:
             VaultError: the vault cannot be opened or written.
         """
-        login = self._stored() if scopes else None
+        login = self._load_login() if scopes else None
         if login is None:
             return
         wanted = tuple(dict.fromkeys((*login.wanted_scopes, *scopes)))
         if wanted != login.wanted_scopes:
             await to_thread.run_sync(self._vault.put, login.replace(wanted_scopes=wanted))
 
-    def _stored(self) -> StoredLogin | None:
+    def _load_login(self) -> StoredLogin | None:
         login = self._vault.get(self._server, self._url, self._owner)
         if login is not None and self._is_program and login.client_id != self._auth.client_id:
-            return None
+            return None  # of a client that was configured before
         return login
 
     def _is_due(self, login: StoredLogin) -> bool:
@@ -169,12 +176,12 @@ class ServerTokens:
         async with self._lock:
             if (known := self._token_refreshed_elsewhere(stale)) is not None:
                 return known
-            if self._failure is not None:
+            if self._failure is not None:  # every waiting task would otherwise repeat the failed request
                 until, failed, error = self._failure
                 if failed == stale and self._clock() < until:
                     raise RefusedError(str(error), error.code)
             try:
-                with anyio.CancelScope(shield=True), anyio.fail_after(_REFRESH_SECONDS):
+                with anyio.CancelScope(shield=True), anyio.fail_after(_REFRESH_TIMEOUT):
                     async with _lock_file(
                         self._vault.folder / f"{login_id(self._server, self._url, self._owner)}.lock"
                     ):
@@ -193,14 +200,14 @@ class ServerTokens:
 
     def _token_refreshed_elsewhere(self, stale: str | None) -> str | None:
         """Return a token that another task or process has obtained since `stale`; None if there is none."""
-        login = self._stored()
+        login = self._load_login()
         if login is None or login.access_token in {None, stale} or self._has_expired(login):
             return None
         return login.access_token
 
     async def _request_and_store_token(self) -> str:
         """Request another token, store it, and return it."""
-        login = self._stored()
+        login = self._load_login()
         async with oauth_client(self._server, self._url, self._auth.issuer) as client:
             if login is None:
                 login = await program_login(client, self._server, self._url, self._auth)
@@ -224,7 +231,7 @@ class ServerTokens:
 
 
 def is_due(login: StoredLogin, now: float) -> bool:
-    """Return whether an access token has ended, or is about to."""
+    """Return whether an access token has expired, or is about to expire."""
     ahead = (
         min(_MAX_REFRESH_AHEAD_SECONDS, _MAX_REFRESH_AHEAD_SHARE * (login.lifetime or 0.0))
         if login.lifetime
@@ -234,16 +241,16 @@ def is_due(login: StoredLogin, now: float) -> bool:
 
 
 async def program_login(client: httpx2.AsyncClient, server: str, url: str, auth: AuthConfig) -> StoredLogin:
-    """Return a login without tokens of the program itself, at the authorization server of an MCP server.
+    """Return a login of the program itself, without tokens.
 
     Raises:
-        RefusedError: there is none, or it is not the configured one.
+        RefusedError: the server has no authorization server, or not the configured one.
     """
     try:
         found = await discover(client, server, url, auth.issuer)
     except LoginError as error:
         raise RefusedError(error.reason) from error
-    method = secret_method(found.token_endpoint_auth_methods_supported)
+    method = choose_secret_method(found.token_endpoint_auth_methods_supported)
     return StoredLogin(
         server=server,
         url=url,
@@ -258,10 +265,10 @@ async def program_login(client: httpx2.AsyncClient, server: str, url: str, auth:
 
 
 def with_tokens(login: StoredLogin, payload: dict[str, Any], now: float) -> StoredLogin:
-    """Return a login with the tokens of an answer; what it does not say stays as it was.
+    """Return a login with the tokens of a token response; fields that are not in it keep their values.
 
     Raises:
-        RefusedError: it is no answer with a bearer token.
+        RefusedError: the response has no bearer token.
     """
     token, kind = payload.get("access_token"), str(payload.get("token_type", "bearer"))
     if not isinstance(token, str) or not token.isascii() or kind.lower() != "bearer":
@@ -283,16 +290,16 @@ def with_tokens(login: StoredLogin, payload: dict[str, Any], now: float) -> Stor
 async def request_token(
     client: httpx2.AsyncClient, login: StoredLogin, form: dict[str, str], auth: AuthConfig
 ) -> dict[str, Any]:
-    """Return what the token endpoint of a login gives for a form, to which the client is added.
+    """Send a form with client authentication to the token endpoint, and return the token response.
 
     Raises:
-        RefusedError: it gave none.
+        RefusedError: it has no token.
     """
     if login.resource is not None:
         form = {**form, "resource": login.resource}
     form, headers = await authenticate_client(login, form, auth)
     if "authorization" in headers and form["grant_type"] == "client_credentials":
-        del form["client_id"]
+        del form["client_id"]  # RFC 6749 allows one way to authenticate; some servers refuse two
     try:
         endpoint = check_endpoint(login.server, login.token_endpoint)
         with naming_endpoint(login.server, TOKEN_ENDPOINT):
@@ -311,10 +318,10 @@ async def request_token(
 async def authenticate_client(
     login: StoredLogin, form: dict[str, str], auth: AuthConfig
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return a form for the authorization server of a login, and headers, that show who the client is.
+    """Return a form and headers with the authentication of the client.
 
     Raises:
-        RefusedError: its private key cannot be used.
+        RefusedError: its private key is invalid.
     """
     headers: dict[str, str] = {}
     form = {**form, "client_id": login.client_id}
@@ -331,7 +338,7 @@ async def authenticate_client(
 
 
 def _sign_assertion(login: StoredLogin, key_file: str) -> str:
-    """Return a JWT that shows who the client is (RFC 7523), good for a moment and one use."""
+    """Return a JWT that authenticates the client (RFC 7523), valid for minutes and one use."""
     import jwt  # noqa: PLC0415 - only machines with a key need it
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
@@ -359,11 +366,12 @@ def _sign_assertion(login: StoredLogin, key_file: str) -> str:
 
 @asynccontextmanager
 async def _lock_file(path: Path) -> AsyncGenerator[None, None]:
-    """Hold a lock against other processes, without holding up this one."""
+    """Hold a lock file against other processes, without blocking the event loop."""
     await to_thread.run_sync(_create_file, path)
     with ExitStack() as stack:
         while True:
             try:
+                # Tried without waiting and polled: a thread that waits for the lock could not be cancelled.
                 stack.enter_context(lock_path(path, within=-1))
                 break
             except TimeoutError:

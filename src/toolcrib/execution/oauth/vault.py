@@ -1,4 +1,9 @@
-"""The vault: credentials of servers, each sealed with AES-GCM, in one file of the data folder."""
+"""The vault of logins: one file in the data folder, whose entries are encrypted with AES-GCM.
+
+Each entry is encrypted by itself, with its id as associated data, so an entry cannot be copied to the place
+of another one. The ids are digests of server and owner, so the file does not show which servers are used. All
+processes of a user share the file: it is read again when its stamp has changed, and changed under a lock.
+"""
 
 import base64
 import hashlib
@@ -28,14 +33,13 @@ Owner = tuple[str, str]
 """The issuer and the subject of the person that a login belongs to."""
 
 KEY_VARIABLE = "TOOLCRIB_VAULT_KEY"
-"""The variable that may hold the key, or a passphrase that it is made from."""
+"""Environment variable with a passphrase, from which the key is derived."""
 _log = logging.getLogger("toolcrib.oauth")
 _VERSION = 1
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
 _MAX_BYTES = 16 * 2**20
-_SHORTEST = 12
-"""How many characters a passphrase must have."""
+_MIN_PASSPHRASE = 12
 _SERVICE = "toolcrib vault"
 _KeySource = Literal["environment", "keyring", "file"]
 _ADVICE = {
@@ -46,48 +50,51 @@ _ADVICE = {
 
 
 class StoredLogin(Record):
-    """What is known of the access to one server."""
+    """The login to one server, with its tokens."""
 
     server: str
-    """Its name in the configuration."""
+    """The name of the server in the configuration."""
     url: str = Field(repr=False)
     """Its address."""
     owner: Owner | None = None
-    """Whose it is; None: of whoever runs toolcrib."""
+    """The person that it belongs to; None for the operator of toolcrib."""
     issuer: str | None = None
-    """The authorization server that gave the tokens."""
+    """The authorization server that issued the tokens."""
     token_endpoint: str
     revocation_endpoint: str | None = None
     client_id: str
     client_secret: str | None = Field(default=None, repr=False)
     auth_method: str = "none"
-    """How the client shows who it is at the token endpoint, as RFC 7591 names the methods."""
+    """Authentication of the client at the token endpoint, by its name in RFC 7591."""
     access_token: str | None = Field(default=None, repr=False)
     """None once the login has ended."""
     refresh_token: str | None = Field(default=None, repr=False)
     expires_at: float | None = None
-    """When the access token ends, in seconds since 1970; None where nobody said."""
+    """Expiry of the access token, in seconds since the epoch; None if unknown."""
     lifetime: float | None = None
-    """For how many seconds it was given."""
+    """Its lifetime in seconds when it was issued."""
     scopes: tuple[str, ...] = ()
-    """What it allows."""
+    """The granted scopes."""
     wanted_scopes: tuple[str, ...] = ()
-    """What the next login asks for as well, because a call was refused without it."""
+    """Scopes that the next login requests as well, because a call was refused without them."""
     resource: str | None = None
-    """What the token is for (RFC 8707)."""
+    """The resource that the token is for (RFC 8707)."""
 
 
 def login_id(server: str, url: str, owner: Owner | None = None) -> str:
-    """Return the id of an entry; one server can be configured under two names, for two accounts."""
+    """Return the id of an entry.
+
+    It includes the name of the server, since one address can be configured under two names, for two accounts.
+    """
     return hashlib.sha256(json.dumps([server, url, *(owner or ())]).encode()).hexdigest()[:32]
 
 
 class LoginVault:
-    """Keeps logins between runs, for all processes of a user.
+    """Stores logins for all processes of a user.
 
-    The key is taken from the environment, else from the file beside the vault, else from the keyring of the
-    system; where there is none of them, it is made: in the keyring if that works, else in the file, which
-    only its owner can read.
+    The key comes from the environment, else from the file beside the vault, else from the keyring of the
+    system. If there is none, a new key is stored in the keyring, or else in the file, which only its owner
+    can read.
     """
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
@@ -97,15 +104,15 @@ class LoginVault:
         self._stamp: tuple[int, int, int] | None = None
         self._document: dict[str, Any] = {}
         self._entries: dict[str, str] = {}
-        """The sealed logins of the document, by id."""
+        """The encrypted logins of the document, by id."""
         self._opened: dict[str, StoredLogin] = {}
         self._cipher: tuple[_KeySource, AESGCM, str] | None = None
 
     def get(self, server: str, url: str, owner: Owner | None = None) -> StoredLogin | None:
-        """Return the login to a server, of one person where an owner is given; None where there is none.
+        """Return the login of an owner to a server; None if there is none.
 
         Raises:
-            VaultError: it is sealed with another key, or cannot be read.
+            VaultError: it is encrypted with another key, or cannot be read.
         """
         self._read()
         if not self._entries:
@@ -117,10 +124,10 @@ class LoginVault:
         return known if known is None or known.owner == owner else None
 
     def put(self, login: StoredLogin) -> None:
-        """Keep a login, in the place of an earlier one to the same server of the same owner.
+        """Store a login, and replace an earlier one of the same server and owner.
 
         Raises:
-            VaultError: the others are sealed with another key, or it cannot be written.
+            VaultError: the others are encrypted with another key, or it cannot be written.
         """
         name = login_id(login.server, login.url, login.owner)
 
@@ -134,17 +141,17 @@ class LoginVault:
         self._change(change)
 
     def owners(self, server: str, url: str) -> tuple[Owner, ...]:
-        """Return the persons who have logins of their own to a server.
+        """Return the persons who have their own login to a server.
 
         Raises:
-            VaultError: it is sealed with another key, or cannot be read.
+            VaultError: it is encrypted with another key, or cannot be read.
         """
         self._read()
         known = [self._opened.get(name) or self._unseal(name) for name in self._entries]
         return tuple(each.owner for each in known if each.owner and (each.server, each.url) == (server, url))
 
     def remove(self, server: str, url: str, owner: Owner | None = None) -> bool:
-        """Forget a login to a server, and return whether there was one; no key is needed.
+        """Remove a login to a server, and return whether there was one; this needs no key.
 
         Raises:
             VaultError: it cannot be read or written.
@@ -159,7 +166,7 @@ class LoginVault:
     def _change(self, change: Callable[[dict[str, Any]], Any]) -> None:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _check_ours(self.folder)
+            _make_private(self.folder)
             with lock_path(self.folder):
                 self._read()
                 document = {**self._document, "version": _VERSION, "entries": dict(self._entries)}
@@ -173,13 +180,13 @@ class LoginVault:
             raise VaultError(str(self.path), f"it cannot be written: {reason}") from error
 
     def _read(self) -> None:
-        """Read the file, if it has changed since it was last read; one that is damaged is moved away."""
+        """Read the file if it has changed since the last time; a damaged file is moved away."""
         try:
             found = self.path.stat()
             stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
             if stamp == self._stamp:
                 return
-            _check_ours(self.folder)
+            _make_private(self.folder)
             document = _parse_document(_read_own_file(self.path))
         except FileNotFoundError:
             stamp, document = None, {}
@@ -195,7 +202,7 @@ class LoginVault:
         self._entries = document.get("entries", {})
 
     def _require_key(self) -> tuple[_KeySource, AESGCM, str]:
-        """Return the key of the file, which is made where nothing is sealed yet."""
+        """Return the key of the file; without entries, a new one is made."""
         source, cipher, mark = self._key(make=not self._entries)
         if self._entries and self._document["key"] != mark:
             advice = _ADVICE.get(self._document.get("keyFrom", ""), _ADVICE["environment"])
@@ -214,7 +221,7 @@ class LoginVault:
             raise VaultError(str(self.path), reason) from error
 
     def _key(self, *, make: bool) -> tuple[_KeySource, AESGCM, str]:
-        """Return where the key is from, what seals with it, and a mark that tells it from others."""
+        """Return the source of the key, its cipher, and a digest that shows which key encrypted a file."""
         if self._cipher is None:
             source, key = self._find_key(make=make)
             mark = hmac.digest(key, _SERVICE.encode(), "sha256").hex()[:16]
@@ -224,14 +231,16 @@ class LoginVault:
     def _find_key(self, *, make: bool) -> tuple[_KeySource, bytes]:
         phrase = self._environ.get(KEY_VARIABLE)
         if phrase:
-            if len(phrase) < _SHORTEST:
-                reason = f"the key in {KEY_VARIABLE} is too short: it needs {_SHORTEST} characters or more"
+            if len(phrase) < _MIN_PASSPHRASE:
+                reason = (
+                    f"the key in {KEY_VARIABLE} is too short: it needs {_MIN_PASSPHRASE} characters or more"
+                )
                 raise VaultError(str(self.path), reason)
             return "environment", _derive_key(phrase)
         file = self.folder / "key"
         try:
             if file.exists():
-                _check_ours(self.folder)
+                _make_private(self.folder)
                 return "file", _decode_key(_read_own_file(file))
             made_before = self._document.get("keyFrom") if self._entries else None
             in_file = made_before == "file"
@@ -248,11 +257,11 @@ class LoginVault:
             raise VaultError(str(file), f"it cannot be read: {error.strerror or error}") from error
 
 
-def _check_ours(path: Path) -> os.stat_result:
-    """Return what is known of a file or folder, which becomes its owner's alone.
+def _make_private(path: Path) -> os.stat_result:
+    """Make a file or folder private to its owner, and return its status.
 
     Raises:
-        OSError: it is another user's, who could put keys or logins there.
+        OSError: it belongs to another user, who could replace keys or logins.
     """
     found = path.stat()
     if os.name == "posix":
@@ -264,12 +273,12 @@ def _check_ours(path: Path) -> os.stat_result:
 
 
 def _read_own_file(path: Path) -> bytes:
-    """Return what a file of this user holds; a pipe would be waited for.
+    """Return the content of a regular file of this user; reading a pipe could wait for ever.
 
     Raises:
-        OSError: it cannot be read, or is no file of this user.
+        OSError: it cannot be read, or is no regular file of this user.
     """
-    found = _check_ours(path)
+    found = _make_private(path)
     if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_BYTES:
         raise OSError(EINVAL, f"{path} is no file, or too large")
     return path.read_bytes()
@@ -277,16 +286,16 @@ def _read_own_file(path: Path) -> bytes:
 
 @lru_cache(maxsize=4)
 def _derive_key(phrase: str) -> bytes:
-    """Return the key of a passphrase; it takes some 50 ms, and each connection has a vault."""
+    """Derive a key from a passphrase; cached, since scrypt is slow and each connection derives it."""
     return hashlib.scrypt(phrase.encode(), salt=_SERVICE.encode(), n=2**14, r=8, p=1, dklen=_KEY_BYTES)
 
 
 def _parse_document(content: bytes) -> dict[str, Any]:
-    """Return what the file of a vault says; raise ValueError where it is none."""
+    """Parse the file of a vault; raise ValueError if it is none."""
     document = json.loads(content)
     entries = document.get("entries") if isinstance(document, dict) else None
     if not isinstance(entries, dict) or not isinstance(document.get("key"), str):
-        raise ValueError("it is not a vault")  # noqa: TRY004 - json's own complaint is one too
+        raise ValueError("it is not a vault")  # noqa: TRY004 - as `json.loads` raises
     return dict(document)
 
 
@@ -304,9 +313,9 @@ def _make_key_file(file: Path) -> bytes:
 
 
 def _read_keyring(folder: str, *, make: bool) -> bytes | None:
-    """Return the key in the keyring of the system, made there if wanted; None where there is none."""
+    """Return the key in the keyring of the system, a new one if `make`; None without a keyring."""
     try:
-        import keyring  # noqa: PLC0415 - it need not be installed
+        import keyring  # noqa: PLC0415 - optional
     except ImportError:
         return None
     try:
@@ -314,6 +323,6 @@ def _read_keyring(folder: str, *, make: bool) -> bytes | None:
         if known is None and make:
             keyring.set_password(_SERVICE, folder, base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode())
             known = keyring.get_password(_SERVICE, folder)
-    except Exception:  # noqa: BLE001 - systems without a keyring raise whatever theirs is made of
+    except Exception:  # noqa: BLE001 - backends raise exceptions of their own libraries
         return None
     return None if known is None else _decode_key(known)

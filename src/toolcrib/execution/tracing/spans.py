@@ -30,7 +30,7 @@ _UNKNOWN = "_OTHER"
 _MAX_DESCRIPTION = 1000
 _TOOL_BOUNDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 _MCP_BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
-_STRETCH = contexts.create_key("toolcrib-stretch")
+_CURRENT_SPAN = contexts.create_key("toolcrib-stretch")
 
 
 def get_providers(
@@ -44,7 +44,7 @@ def get_providers(
 
 
 class Spans:
-    """Makes spans and measurements; `OpenTelemetry` says what they are."""
+    """Makes the spans and measurements that `OpenTelemetry` documents."""
 
     __slots__ = ("_duration", "_include_args", "_include_results", "_mcp_duration", "_tracer")
 
@@ -74,16 +74,16 @@ class Spans:
         )
 
     def begin(self, tool_id: str) -> Callable[[Outcome], None]:
-        """Begin the span of a call, and return what ends it."""
+        """Begin the span of a call, and return the callback for its end."""
         name = (tool_id.split(":", 2)[1] if ":" in tool_id else tool_id)[:MAX_NAME_LENGTH]
         attributes = {"gen_ai.operation.name": _OPERATION, "gen_ai.tool.name": name}
         span = self._tracer.start_span(f"{_OPERATION} {name}", attributes=attributes)
         if not span.get_span_context().is_valid:
             return self._measure
-        stretch = _Stretch(span)
+        current = _CurrentSpan(span)
 
         def end(outcome: Outcome) -> None:
-            stretch.leave()
+            current.leave()
             if span.is_recording():
                 self._describe(span, outcome)
             span.end()
@@ -92,7 +92,7 @@ class Spans:
         return end
 
     def begin_operation(self, tool_name: str) -> Callable[[BaseException | None], None]:
-        """Begin to measure a request to an MCP server, and return the callback for how it ended."""
+        """Begin to measure a request to an MCP server, and return the callback for its end."""
         began = time.perf_counter()
 
         def end(error: BaseException | None) -> None:
@@ -110,9 +110,9 @@ class Spans:
         return end
 
     def _describe(self, span: Span, outcome: Outcome) -> None:
-        """Put on a span what is known when the call has ended."""
+        """Set the attributes of a span that are known when the call has ended."""
         if outcome.request is None:
-            span.update_name(_OPERATION)  # what no tool is called could be anything
+            span.update_name(_OPERATION)  # an unknown name may be anything, and names of spans should be few
         else:
             tool = outcome.request.tool
             span.update_name(f"{_OPERATION} {tool.name}")
@@ -145,42 +145,44 @@ class Spans:
         self._duration.record(outcome.duration, attributes)
 
 
-class _Stretch:
-    """The stretch of a task in which a span is the current one.
+class _CurrentSpan:
+    """Makes a span the current one until `leave`.
 
-    Stretches of one task may overlap, and one may be left in another task than it was entered in, both of
-    which resetting a context variable by its token does not survive.
+    Spans of one task may overlap, and a span may end in another task than it began. The token of a context
+    variable supports neither, so the contexts are restored by hand.
     """
 
-    __slots__ = ("_before", "_over", "_within")
+    __slots__ = ("_before", "_context", "_has_ended")
 
     def __init__(self, span: Span) -> None:
-        self._over = False
+        self._has_ended = False
         self._before = contexts.get_current()
-        self._within = contexts.set_value(_STRETCH, self, set_span_in_context(span, self._before))
-        contexts.attach(self._within)
+        self._context = contexts.set_value(_CURRENT_SPAN, self, set_span_in_context(span, self._before))
+        contexts.attach(self._context)
 
     def leave(self) -> None:
-        """Make that the current context which was it before, unless another one has taken its place."""
-        self._over = True
-        if contexts.get_current() is self._within:
-            contexts.attach(self._outside())
+        """Restore the previous context, unless another one is current now."""
+        self._has_ended = True
+        if contexts.get_current() is self._context:
+            contexts.attach(self._find_outer())
 
-    def _outside(self) -> Context:
-        """Return the innermost context around this one whose own stretch is not over."""
+    def _find_outer(self) -> Context:
+        """Return the innermost context around this one whose own span has not ended."""
         around = self._before
-        while isinstance(other := contexts.get_value(_STRETCH, around), _Stretch) and other._over:  # noqa: SLF001 - one of us
-            around = other._before  # noqa: SLF001 - the same
+        while (other := contexts.get_value(_CURRENT_SPAN, around)) and isinstance(other, _CurrentSpan):
+            if not other._has_ended:  # noqa: SLF001 - of the same class
+                break
+            around = other._before  # noqa: SLF001 - of the same class
         return around
 
 
 def _type_of(outcome: Outcome) -> str:
-    """Return what the conventions call a function in this process, and what reaches out of it."""
+    """Return the tool type of the semantic conventions: a function of this process, or an extension."""
     return "function" if outcome.backend is not None and outcome.backend.kind == "local" else "extension"
 
 
 def _operation_error(error: BaseException) -> str:
-    """Return what the conventions call a failed request: the JSON-RPC code, or that the tool failed."""
+    """Return the error type of the semantic conventions: the JSON-RPC code, or `tool_error`."""
     code = rpc_code(error)
     if code is not None:
         return str(code)

@@ -2,13 +2,13 @@
 
 from toolcrib.runtime.stubs.guest import GUEST, GUIDE
 from toolcrib.runtime.stubs.naming import TOP_RESERVED, identifier, names_of
-from toolcrib.runtime.stubs.render import STEPS, StubCache, paths_of, render
+from toolcrib.runtime.stubs.render import DETAIL_LEVELS, StubCache, paths_of, render
 from toolcrib.runtime.stubs.signature import parameters
 
 __all__ = [
+    "DETAIL_LEVELS",
     "GUEST",
     "GUIDE",
-    "STEPS",
     "TOP_RESERVED",
     "StubCache",
     "identifier",

@@ -17,7 +17,7 @@ from toolcrib.runtime.stubs.signature import render_signature
 from toolcrib.runtime.stubs.types import Detail, Types
 from toolcrib.version import Version
 
-STEPS = (
+DETAIL_LEVELS = (
     Detail("full"),
     Detail("brief", docs=False, left_out="what arguments and fields mean"),
     Detail("flat", docs=False, nested=False, left_out="what arguments mean and what objects hold"),
@@ -25,14 +25,13 @@ STEPS = (
         "signatures", docs=False, nested=False, summary=False, left_out="descriptions, and what objects hold"
     ),
 )
-"""From everything to the least that can be checked; where that is too much still, only names are given."""
+"""From full detail to the least that the type check needs; beyond that only names are rendered."""
 
-_FEW = 8
-"""How many tools are rendered between two turns of the event loop; more are rendered in a thread."""
-_MAX_KEPT = 64
-"""How many stubs a cache keeps."""
-_LONGEST_KEPT = 64 << 10
-"""Characters of the longest stub that a cache keeps."""
+_MAX_TOOLS_IN_LOOP = 8
+"""More tools are rendered in a thread, so that they do not block the event loop."""
+_MAX_ENTRIES = 64
+_MAX_CACHED_CHARACTERS = 64 << 10
+"""Longer stubs are not cached."""
 _ALIASES = ("str", "int", "float", "bool", "list", "dict", "Any", "Literal")
 _TYPING = re.compile(r"\b(Any|Literal|NotRequired|TypedDict)\b")
 
@@ -42,10 +41,9 @@ def render(
 ) -> str:
     """Render tools as the signatures by which code in a sandbox calls them.
 
-    Tools given by their paths, `namespace.name` or `name`, keep them. `budget` is how many tokens, as
-    they are estimated, the text may take: descriptions go first, then nested types, then everything
-    but the names, and the last line names what was left out. `names` are namespaces that are written even
-    where no tool of theirs is given.
+    Tools given by their paths, `namespace.name` or `name`, keep them. `budget` is the most estimated tokens
+    of the text: descriptions are left out first, then nested types, then everything but the names; the last
+    line says what was left out. `names` are namespaces that are declared even without tools.
 
     >>> print(render([Tool(name="add", input_schema={"properties": {"a": {"type": "number"}}})]))
     from typing import Any
@@ -55,14 +53,14 @@ def render(
     """
     paths = dict(tools) if isinstance(tools, Mapping) else paths_of(tools)
     spaces = sorted({*names} - {path.partition(".")[0] for path in paths})
-    for detail in STEPS:
+    for detail in DETAIL_LEVELS:
         with suppress(_OverBudget):
             return _render_module(paths, spaces, detail, budget)
     return _list_names(sorted([*paths, *spaces]), budget or 0)
 
 
 class StubCache:
-    """Renders stubs for the type check, and keeps the latest: code after code calls the same tools.
+    """Renders stubs for the type check, and caches the latest, since many runs use the same tools.
 
     An entry is valid for the same `Tool` objects only, since a catalogue replaces the object when a tool
     changes. Equality would not do: schemas that differ only in the order of their properties are equal, and
@@ -77,16 +75,18 @@ class StubCache:
         spaces = tuple(names)
         key = (spaces, *((path, id(tool)) for path, tool in tools.items()))
         entry = self._entries.get(key)
-        if entry is not None and all(kept() is not None for kept in entry[0]):  # else another has its id
+        if entry is not None and all(
+            kept() is not None for kept in entry[0]
+        ):  # otherwise another object has the same id
             self._entries.move_to_end(key)
             return entry[1]
-        if len(tools) > _FEW:
+        if len(tools) > _MAX_TOOLS_IN_LOOP:
             text = await to_thread.run_sync(partial(render, tools, names=spaces))
         else:
             text = render(tools, names=spaces)
-        if len(text) <= _LONGEST_KEPT:
+        if len(text) <= _MAX_CACHED_CHARACTERS:
             self._entries[key] = [ref(tool) for tool in tools.values()], text
-            if len(self._entries) > _MAX_KEPT:
+            if len(self._entries) > _MAX_ENTRIES:
                 self._entries.popitem(last=False)
         return text
 
@@ -120,7 +120,7 @@ def _sort_key(tool: Tool) -> tuple[bool, Version | None]:
     return (version is not None and not version.prerelease, version or Version.parse("0.0.0-0"))
 
 
-class _OverBudget(Exception):  # noqa: N818 - less is written then
+class _OverBudget(Exception):  # noqa: N818 - not an error: a lower level of detail follows
     """The text would exceed the budget."""
 
 
@@ -135,12 +135,12 @@ def _render_module(paths: Mapping[str, Tool], spaces: list[str], detail: Detail,
         shadowed = frozenset(path.rpartition(".")[2] for path in functions).intersection(_ALIASES)
         shadowed = shadowed if space else frozenset()
         types.blocks.clear()
-        kind = types.name(f"_{camel(space)}")
+        kind = types.reserve_name(f"_{camel(space)}")
         written = list[str]()
         for path in functions:
             blocks = len(types.blocks)
             written.append(render_signature(path, paths[path], types, shadowed=shadowed))
-            left = _spend(left, written[-1:], types.blocks[blocks:])
+            left = _charge_budget(left, written[-1:], types.blocks[blocks:])
         aliases |= shadowed
         parts += types.blocks
         parts.append(
@@ -153,11 +153,11 @@ def _render_module(paths: Mapping[str, Tool], spaces: list[str], detail: Detail,
     head = [f"from typing import {', '.join(used)}"] * bool(used)
     last = [f"# left out: {detail.left_out}"] * bool(detail.left_out)
     text = "\n\n".join([*head, *([body] if body else []), *last]) + "\n"
-    _spend(budget, [text])
+    _charge_budget(budget, [text])
     return text
 
 
-def _spend(budget: int | None, *texts: Iterable[str]) -> int | None:
+def _charge_budget(budget: int | None, *texts: Iterable[str]) -> int | None:
     """Return the budget that is left after some texts.
 
     Raises:
@@ -165,14 +165,16 @@ def _spend(budget: int | None, *texts: Iterable[str]) -> int | None:
     """
     if budget is None:
         return None
-    left = budget - sum(_tokens(text) for texts_ in texts for text in texts_)
+    left = budget - sum(_count_tokens(text) for texts_ in texts for text in texts_)
     if left < 0:
         raise _OverBudget
     return left
 
 
-def _tokens(text: str) -> int:
-    return estimated_tokens(text, sampled=False)  # a budget is kept, whatever the samples would be
+def _count_tokens(text: str) -> int:
+    return estimated_tokens(
+        text, sampled=False
+    )  # exact, since an estimate from samples could exceed the budget
 
 
 def _space_of(path: str) -> str:
@@ -184,7 +186,9 @@ def _list_names(paths: list[str], budget: int) -> str:
     low, high = 0, len(paths)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if _tokens(_render_names(paths, middle)) <= budget else (low, middle - 1)
+        low, high = (
+            (middle, high) if _count_tokens(_render_names(paths, middle)) <= budget else (low, middle - 1)
+        )
     return _render_names(paths, low)
 
 

@@ -1,7 +1,7 @@
 """Reads objects from JSON Schemas: their properties, the required ones, and whether others are allowed.
 
-Schemas come from anybody. Everything here is bounded: references are followed a few times, parts are merged a
-few levels deep, and what cannot be read is ignored.
+Schemas come from strangers, so all work is limited: references are followed a few times, parts are merged a
+few levels deep, and invalid parts are ignored.
 """
 
 import marshal
@@ -27,7 +27,7 @@ class Fields:
     properties: dict[str, Any] = field(default_factory=dict)
     required: list[str] = field(default_factory=list)
     open: bool = False
-    """Whether properties that are not listed are expected, and not merely not forbidden."""
+    """Whether other properties are expected, and not merely allowed."""
     known: bool = False
     """Whether properties are listed at all."""
     values: Any = True
@@ -35,7 +35,7 @@ class Fields:
 
 
 def resolve(schema: Any, references: LocalReferences) -> Any:
-    """Return the schema that a `$ref` leads to inside the document; True if it leads nowhere."""
+    """Return the target of a `$ref` within the document; True (any value) if there is none."""
     for _ in range(_MAX_HOPS):
         if not isinstance(schema, dict) or not isinstance(schema.get("$ref"), str):
             return schema
@@ -69,8 +69,8 @@ def parts_of(schema: Mapping[str, Any], *keywords: str) -> list[Any]:
 def fields_of(schema: Any, references: LocalReferences) -> Fields:
     """Return the properties that a schema of an object declares, with those of its parts.
 
-    What all parts of an `allOf` demand is demanded; what the alternatives of an `anyOf` or `oneOf` declare
-    is optional.
+    Properties required by a part of `allOf` are required; those of the alternatives of `anyOf` or `oneOf` are
+    optional.
 
     >>> fields_of({"allOf": [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b": {}}}]}, {})
     Fields(properties={'a': {}, 'b': {}}, required=['a'], open=False, known=True, values=True)
@@ -133,7 +133,7 @@ def serialize_contents(schema: Any, references: LocalReferences, *, small: bool 
 def _serialize(value: Any) -> bytes:
     """Serialize a JSON value by marshal, which is faster than JSON text; empty if it is not JSON."""
     try:
-        return marshal.dumps(value, 2)  # later formats depend on what else holds a value
+        return marshal.dumps(value, 2)  # later formats depend on reference counts
     except ValueError:
         return b""
 

@@ -61,11 +61,11 @@ def render_signature(path: str, tool: Tool, types: Types, *, shadowed: Collectio
     written = ["self"] * bool(space) + [_render_parameter(key, fields, reader) for key in order]
     others = [key for key in dict.fromkeys([*fields.properties, *fields.required]) if key not in set(order)]
     if others or fields.open or not fields.known:
-        written.append(f"**{_name_rest(order)}: {reader.word('Any')}")
+        written.append(f"**{_name_rest(order)}: {reader.builtin('Any')}")
     result = _render_result(tool, types, name, shadowed)
     indent = "    " * bool(space)
     docs = _list_doc_lines(tool, fields, order, others, reader)
-    reader.write()
+    reader.render_objects()
     head = f"{indent}async def {name}({', '.join(written)}) -> {result}:"
     doc = docstring(docs, f"{indent}    ")
     return f"{head}\n{doc}" if doc else f"{head} ..."
@@ -80,7 +80,7 @@ def _name_rest(order: tuple[str, ...]) -> str:
 
 def _render_parameter(key: str, fields: Fields, reader: TypeReader) -> str:
     schema = fields.properties.get(key, True)
-    kind = reader.read(schema, camel(key))
+    kind = reader.read_type(schema, camel(key))
     if key in fields.required:
         return f"{key}: {kind}"
     return f"{key}: {kind} = {_render_default(schema, kind, reader)}"
@@ -93,7 +93,7 @@ def _render_default(schema: Any, kind: str, reader: TypeReader) -> str:
     value = schema["default"]
     written = literal(value)
     fits = {str: ("str",), bool: ("bool",), int: ("int", "float"), float: ("float",), type(None): ("None",)}
-    words = [reader.word(name) for name in (*fits.get(type(value), ()), "Any")]
+    words = [reader.builtin(name) for name in (*fits.get(type(value), ()), "Any")]
     if written is None or written in {"inf", "-inf", "nan"}:
         return "..."
     listed = schema.get("enum")
@@ -106,9 +106,9 @@ def _render_result(tool: Tool, types: Types, name: str, shadowed: Collection[str
     schema = tool.shared("output_schema")
     reader = TypeReader(types, schema, f"{camel(name)}Result", shadowed=shadowed)
     if schema is None:
-        return reader.word("Any")
-    kind = reader.read(schema, f"{camel(name)}Result")
-    reader.write()
+        return reader.builtin("Any")
+    kind = reader.read_type(schema, f"{camel(name)}Result")
+    reader.render_objects()
     return kind
 
 
@@ -139,7 +139,7 @@ def _describe_argument(key: str, schema: Any) -> str:
 
 
 def _describe_other(key: str, fields: Fields, reader: TypeReader) -> str:
-    kind = reader.read(fields.properties.get(key, True), camel(key))
+    kind = reader.read_type(fields.properties.get(key, True), camel(key))
     needed = ", required" if key in fields.required else ""
     return f"{one_line(repr(key), _MAX_NAME)} ({kind}{needed})"
 

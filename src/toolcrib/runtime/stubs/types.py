@@ -1,7 +1,7 @@
 """Renders JSON Schemas as Python types: objects become TypedDicts, everything else expressions.
 
-Nothing here recurses along references: an object that is met gets a name, and what it holds is written later.
-Each tool has a fixed amount of work; what lies beyond it is `Any`.
+There is no recursion along references: an object gets a name where it is found, and its fields are rendered
+later. The work for each tool is limited; types beyond the limit are `Any`.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ from toolcrib.runtime.stubs.schema import (
 )
 from toolcrib.runtime.stubs.text import comment, docstring, literal, one_line
 
-OPEN = "Other keys may be there."
+OPEN_DOCSTRING = "Other keys may be there."
 """The docstring of a TypedDict whose schema allows others."""
 
 _MAX_WORK = 1_500
@@ -61,13 +61,13 @@ class Types:
 
     detail: Detail
     taken: set[str]
-    """Names that mean something else."""
+    """Names that are in use."""
     blocks: list[str] = field(default_factory=list)
     alike: dict[tuple[str, bytes], str] = field(default_factory=dict)
     """The names of objects, by their hints and the content of their schemas."""
     _numbers: dict[str, int] = field(default_factory=dict)
 
-    def name(self, *wishes: str) -> str:
+    def reserve_name(self, *wishes: str) -> str:
         """Reserve and return the first free name of several, or the last one with a number."""
         for wish in wishes:
             if wish not in self.taken:
@@ -100,27 +100,27 @@ class TypeReader:
         """The level of detail of a stub."""
         return self._types.detail
 
-    def word(self, name: str) -> str:
-        """Return the name of a builtin type, or its alias if a tool has taken the name."""
+    def builtin(self, name: str) -> str:
+        """Return the name of a builtin type, or its alias if a tool has that name."""
         return f"_{name}" if name in self._shadowed else name
 
-    def write(self) -> None:
-        """Render the objects that were read, and those that they contain."""
+    def render_objects(self) -> None:
+        """Render the objects that were read, and those in them."""
         shadowed, self._shadowed = self._shadowed, ()
         while self._pending:
             name, fields = self._pending.popleft()
             self._types.blocks.append(self._render_typed_dict(name, fields))
         self._shadowed = shadowed
 
-    def read(self, schema: Any, hint: str, depth: int = 0) -> str:
-        """Return the type of what a schema allows."""
+    def read_type(self, schema: Any, hint: str, depth: int = 0) -> str:
+        """Return the type of the values that a schema allows."""
         self._work -= 1
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if isinstance(reference, str):
             hint = camel(reference.rpartition("/")[2])[:_MAX_NAME] if "/" in reference else hint
             schema = resolve(schema, self._references)
         if self._work < 0 or depth > _MAX_DEPTH or not isinstance(schema, dict):
-            return self.word("Any")
+            return self.builtin("Any")
         arms = self._read_arms(schema, hint, depth)
         if schema.get("nullable") is True:
             arms.append("None")
@@ -139,39 +139,39 @@ class TypeReader:
             and "properties" not in schema
         ):
             if len(parts) > _MAX_ARMS:
-                return [self.word("Any")]
-            return [self.read(part, hint, depth + 1) for part in parts]
+                return [self.builtin("Any")]
+            return [self.read_type(part, hint, depth + 1) for part in parts]
         merged = parts_of(schema, "allOf")
         if merged and not types:
             return [self._read_all_of(schema, merged, hint, depth)]
-        return [self._read_plain(name, schema, hint, depth) for name in types] or [self.word("Any")]
+        return [self._read_plain(name, schema, hint, depth) for name in types] or [self.builtin("Any")]
 
     def _read_all_of(self, schema: dict[str, Any], parts: list[Any], hint: str, depth: int) -> str:
         if len(parts) == 1:
-            return self.read(parts[0], hint, depth + 1)
+            return self.read_type(parts[0], hint, depth + 1)
         leading = [resolve(part, self._references) for part in parts]
         kinds = [types_of(part) if isinstance(part, dict) else [] for part in leading]
         if any(kind == ["object"] for kind in kinds):
             return self._read_object(schema, hint, depth)
         items = [part for part, kind in zip(parts, kinds, strict=True) if kind]
-        return self.read(items[0], hint, depth + 1) if items else self.word("Any")
+        return self.read_type(items[0], hint, depth + 1) if items else self.builtin("Any")
 
     def _read_plain(self, name: str, schema: dict[str, Any], hint: str, depth: int) -> str:
         if name == "object":
             return self._read_object(schema, hint, depth)
         if name == "array":
-            return f"{self.word('list')}[{self._read_items(schema, hint, depth)}]"
-        return self.word(_PLAIN.get(name, "Any")) if name != "null" else "None"
+            return f"{self.builtin('list')}[{self._read_items(schema, hint, depth)}]"
+        return self.builtin(_PLAIN.get(name, "Any")) if name != "null" else "None"
 
     def _read_items(self, schema: dict[str, Any], hint: str, depth: int) -> str:
         items = schema.get("items", True)
         listed = schema.get("prefixItems")
         several = items if isinstance(items, list) else listed if isinstance(listed, list) else None
         if several is None:
-            return self.read(items, hint, depth + 1)
+            return self.read_type(items, hint, depth + 1)
         if not several or len(several) > _MAX_ARMS:
-            return self.word("Any")
-        return self._join_union([self.read(item, hint, depth + 1) for item in several])
+            return self.builtin("Any")
+        return self._join_union([self.read_type(item, hint, depth + 1) for item in several])
 
     def _read_object(self, schema: dict[str, Any], hint: str, depth: int) -> str:
         if id(schema) in self._named:
@@ -185,8 +185,8 @@ class TypeReader:
             return self._types.alike[key]
         fields = fields_of(schema, self._references) if self._types.detail.nested else Fields()
         if not fields.properties or not self._can_be_typed(fields):
-            return f"{self.word('dict')}[{self.word('str')}, {self._read_values(fields, hint, depth)}]"
-        name = self._types.name(hint, f"{self._hint}{hint}"[:_MAX_NAME])
+            return f"{self.builtin('dict')}[{self.builtin('str')}, {self._read_values(fields, hint, depth)}]"
+        name = self._types.reserve_name(hint, f"{self._hint}{hint}"[:_MAX_NAME])
         self._named[id(schema)] = self._types.alike[key] = name
         self._pending.append((name, fields))
         return name
@@ -200,15 +200,15 @@ class TypeReader:
 
     def _read_values(self, fields: Fields, hint: str, depth: int) -> str:
         if fields.properties or fields.required:
-            return self.word("Any")
-        return self.read(fields.values, hint, depth + 1)
+            return self.builtin("Any")
+        return self.read_type(fields.values, hint, depth + 1)
 
     def _render_typed_dict(self, name: str, fields: Fields) -> str:
         required = set(fields.required)
         optional = not required & fields.properties.keys()
         rows = []
         for key, schema in fields.properties.items():
-            kind = self.read(schema, camel(key)[:_MAX_NAME])
+            kind = self.read_type(schema, camel(key)[:_MAX_NAME])
             rows.append(
                 (
                     key,
@@ -219,9 +219,11 @@ class TypeReader:
         total = ", total=False" if optional else ""
         if any(not _is_field(key) for key in fields.properties):
             inner = "".join(f"    {_render_key(key)}: {kind},{note}\n" for key, kind, note in rows)
-            more = f"  # {OPEN}" if fields.open else ""
+            more = f"  # {OPEN_DOCSTRING}" if fields.open else ""
             return f'{name} = TypedDict("{name}", {{{more}\n{inner}}}{total})'
-        head = [f"class {name}(TypedDict{total}):"] + ([docstring([OPEN], "    ")] if fields.open else [])
+        head = [f"class {name}(TypedDict{total}):"] + (
+            [docstring([OPEN_DOCSTRING], "    ")] if fields.open else []
+        )
         return "\n".join(head + [f"    {key}: {kind}{note}" for key, kind, note in rows])
 
     def _render_note(self, schema: Any) -> str:
@@ -238,18 +240,18 @@ class TypeReader:
         ]
         if len(values) > _MAX_VALUES or len(plain) < len(values):
             return self._join_union(
-                [self.word(kind) for kind in dict.fromkeys(map(_type_name, values[:1_000]))]
+                [self.builtin(kind) for kind in dict.fromkeys(map(_type_name, values[:1_000]))]
             )
         parts = [text for text in dict.fromkeys(plain) if text != "None"]
-        arms = [f"{self.word('Literal')}[{', '.join(parts)}]"] if parts else []
+        arms = [f"{self.builtin('Literal')}[{', '.join(parts)}]"] if parts else []
         return self._join_union(arms + ["None"] * ("None" in plain))
 
     def _join_union(self, arms: Sequence[str]) -> str:
         if len(arms) == 1:
             return arms[0]
         different = list(dict.fromkeys(part for arm in arms for part in _split_none(arm)))
-        if self.word("Any") in different or not different or len(different) > 2 * _MAX_ARMS:
-            return self.word("Any")
+        if self.builtin("Any") in different or not different or len(different) > 2 * _MAX_ARMS:
+            return self.builtin("Any")
         return " | ".join(sorted(different, key=lambda arm: arm == "None"))
 
 

@@ -24,17 +24,18 @@ from toolcrib.runtime.typecheck.vocabulary import read_stub
 
 _ENGINES: tuple[Engine, ...] = get_args(Engine)
 _LOG = logging.getLogger("toolcrib.runtime")
-_DEADLINE = 5.0
-"""Seconds for one check: thousandths do, or hundredths for the first; the rest is for a busy machine."""
-_PATIENCE = 1.0
+_CHECK_TIMEOUT = 5.0
+"""Seconds for one check, which usually takes milliseconds; the rest is for a busy machine."""
+_WORKER_TIMEOUT = 1.0
+"""Seconds to wait for a free worker."""
 _MAX_PARALLEL = 4
-_ADDRESS_SPACE = 1 << 20
-"""Kilobytes for a worker, which begins with less than a fifth of them."""
+_ADDRESS_SPACE_KILOBYTES = 1 << 20
+"""Limit of a worker, five times what it needs at its start."""
 _MAX_CODE = 200_000
 _MAX_PROBLEMS = 10
 _MAX_FINDINGS = 100
-_BINDS = re.compile(r"^[ \t]*+([\w \t,*\[\]]++)(?::[^=\n]*+)?[-+*/|&^%@<>]{0,3}=(?!=)", re.MULTILINE)
-_NAMES = re.compile(
+_ASSIGNMENT = re.compile(r"^[ \t]*+([\w \t,*\[\]]++)(?::[^=\n]*+)?[-+*/|&^%@<>]{0,3}=(?!=)", re.MULTILINE)
+_OTHER_BINDING = re.compile(
     r"\bfor[ \t(]++([^\n:]{1,100}?)\bin\b|\b(?:as|def|class|global)[ \t]++(\w++)|(?<!\w)(\w++)[ \t]*+:="
 )
 _WORD = re.compile(r"\w+")
@@ -43,15 +44,15 @@ _WORD = re.compile(r"\w+")
 class Checker:
     """Finds problems in code before it runs.
 
-    Entering starts nothing: the type checker starts with the first check, as a process of its own. Checks
-    may come from many tasks at once.
+    Entering starts nothing: the type checker starts with the first check, in its own process. Many tasks may
+    use it at once.
 
     Args:
-        deadline: Seconds that a check may take; then its worker is ended, and the code runs unchecked.
-        patience: Seconds to wait for one of the few workers, where all are busy; then the same.
+        deadline: Seconds for a check; after that its worker is killed, and the code runs unchecked.
+        patience: Seconds to wait for a free worker; after that the code runs unchecked.
     """
 
-    def __init__(self, *, deadline: float = _DEADLINE, patience: float = _PATIENCE) -> None:
+    def __init__(self, *, deadline: float = _CHECK_TIMEOUT, patience: float = _WORKER_TIMEOUT) -> None:
         self._deadline, self._patience = deadline, patience
         self._stack = ExitStack()
         self._pool: Any = None
@@ -91,7 +92,7 @@ class Checker:
         """
         try:
             problems = await self._find_problems(code, stubs, engine, members or {})
-        except Exception as error:  # noqa: BLE001 - whatever breaks in it, the code runs
+        except Exception as error:  # noqa: BLE001 - a bug of the checker must not keep code from running
             note = f"the code was not checked before it ran: {str(error) or type(error).__name__}"
             _LOG.log(logging.WARNING if self._available else logging.DEBUG, "%s", note)
             return note
@@ -125,7 +126,7 @@ class Checker:
     async def _open_sessions(self, engine: Engine) -> CheckerSessions:
         async with self._opening:
             if engine not in self._sessions:
-                with anyio.CancelScope(shield=True):  # a start given up halfway would leave its worker behind
+                with anyio.CancelScope(shield=True):  # a cancelled start would leave its worker behind
                     self._sessions[engine] = await self._threads[engine].run(self._start, engine)
             return self._sessions[engine]
 
@@ -135,14 +136,16 @@ class Checker:
         from toolcrib.runtime.sandboxes.monty.wall import find_isolation, worker_script  # noqa: PLC0415 - needs the extra
 
         if self._pool is None:
-            script = self._stack.enter_context(worker_script(find_isolation(), address_space=_ADDRESS_SPACE))
+            script = self._stack.enter_context(
+                worker_script(find_isolation(), address_space=_ADDRESS_SPACE_KILOBYTES)
+            )
             pool = Monty(
                 binary_path=script,
                 min_processes=0,
                 max_processes=_MAX_PARALLEL * len(_ENGINES),  # each keeps its sessions
                 checkout_timeout=self._deadline,
                 request_timeout=self._deadline,
-                max_checkouts_per_worker=1,  # a session ends because its worker has grown, or may have
+                max_checkouts_per_worker=1,  # a session ends when its worker is too large to be used again
             )
             self._pool = self._stack.enter_context(pool)
         others = sorted(sys.stdlib_module_names) if engine == "python" else ()
@@ -154,7 +157,7 @@ class Checker:
 def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except ValueError:  # what is marked as missing has no spec
+    except ValueError:  # `sys.modules[name]` is None
         return False
 
 
@@ -172,12 +175,12 @@ def _check_in_thread(
 
 
 def _find_rebound(code: str, names: Iterable[str]) -> list[str]:
-    """Return the names that the code gives a meaning of its own; it may use them for anything then."""
+    """Return the names of tools that the code binds itself, and may then use for anything."""
     wanted = set(names)
     found: set[str] = set()
-    for head in _BINDS.findall(code):
+    for head in _ASSIGNMENT.findall(code):
         found.update(wanted.intersection(_WORD.findall(head)))
-    for groups in _NAMES.findall(code):
+    for groups in _OTHER_BINDING.findall(code):
         found.update(wanted.intersection(_WORD.findall(" ".join(groups))))
     return sorted(found)
 

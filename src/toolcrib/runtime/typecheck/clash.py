@@ -1,7 +1,7 @@
-"""Compares types in the notation of the type checker: can a value of one ever be one of another?
+"""Compares types in the notation of the type checker, and finds those that have no value in common.
 
-A checker calls `dict[str, int]` wrong where a TypedDict is wanted, and `list[int]` where `list[float]` is.
-Such code works. Here only what cannot be right counts: text for a number, a scalar for a list.
+A type checker rejects `dict[str, int]` for a TypedDict, and `list[int]` for `list[float]`, but such code
+works. Only types without a common JSON value clash: text for a number, a scalar for a list.
 """
 
 import re
@@ -17,15 +17,15 @@ _KINDS = {
     "list": "list", "tuple": "list", "dict": "dict", "set": "set", "frozenset": "set", "bytes": "bytes",
     "CoroutineType": "coroutine", "datetime": "datetime", "date": "date", "Decimal": "Decimal",
 }  # fmt: skip
-_NEAR = {("int", "float"), ("float", "int"), ("bool", "int"), ("bool", "float")}
+_CONVERTIBLE = {("int", "float"), ("float", "int"), ("bool", "int"), ("bool", "float")}
 _MAX_LENGTH = 2_000
 _MAX_DEPTH = 8
 
 
-def arms(written: str) -> tuple[str, ...]:
-    """Return the members of a union; a very long one is taken as one type.
+def union_members(written: str) -> tuple[str, ...]:
+    """Return the members of a union; a very long one counts as one type.
 
-    >>> arms('Literal["a | b", 1] | list[int | None] | None')
+    >>> union_members('Literal["a | b", 1] | list[int | None] | None')
     ('Literal["a | b", 1]', 'list[int | None]', 'None')
     """
     return _split_union(written) if len(written) <= _MAX_LENGTH else (written,)
@@ -56,26 +56,30 @@ def _split_at(written: str, separator: str) -> list[str]:
     return [*found, written[start:].strip()]
 
 
-def clash(expected: str, found: str, objects: Collection[str], depth: int = 0) -> bool:
-    """Return whether no value of the found type can be of the expected one.
+def types_clash(expected: str, found: str, objects: Collection[str], depth: int = 0) -> bool:
+    """Return whether no value of the found type is one of the expected type.
 
     `objects` are the names of TypedDicts.
 
-    >>> clash("int", 'Literal["3"]', ()), clash("list[float]", "list[int]", ())
+    >>> types_clash("int", 'Literal["3"]', ()), types_clash("list[float]", "list[int]", ())
     (True, False)
-    >>> clash("Issue", "dict[str, int]", ["Issue"])
+    >>> types_clash("Issue", "dict[str, int]", ["Issue"])
     False
     """
     if depth > _MAX_DEPTH or len(expected) > _MAX_LENGTH or len(found) > _MAX_LENGTH:
         return False
-    return all(_types_clash(one, other, objects, depth) for one in arms(expected) for other in arms(found))
+    return all(
+        _members_clash(one, other, objects, depth)
+        for one in union_members(expected)
+        for other in union_members(found)
+    )
 
 
-def _types_clash(expected: str, found: str, objects: Collection[str], depth: int) -> bool:
+def _members_clash(expected: str, found: str, objects: Collection[str], depth: int) -> bool:
     kinds = _json_types(expected, objects), _json_types(found, objects)
     if not kinds[0] or not kinds[1]:
         return False
-    if not any(one == other or (other, one) in _NEAR for one in kinds[0] for other in kinds[1]):
+    if not any(one == other or (other, one) in _CONVERTIBLE for one in kinds[0] for other in kinds[1]):
         return True
     wanted, given = _HEAD.match(expected), _HEAD.match(found)
     if wanted is None or given is None or not wanted[2] or not given[2]:
@@ -83,7 +87,7 @@ def _types_clash(expected: str, found: str, objects: Collection[str], depth: int
     if wanted[1] == given[1] == "Literal":
         return not set(_literal_values(expected)) & set(_literal_values(found))
     if wanted[1] == given[1] and wanted[1] in {"list", "dict"}:
-        return clash(_split_at(wanted[2], ",")[-1], _split_at(given[2], ",")[-1], objects, depth + 1)
+        return types_clash(_split_at(wanted[2], ",")[-1], _split_at(given[2], ",")[-1], objects, depth + 1)
     return False
 
 
@@ -113,14 +117,19 @@ def _literal_type(value: str) -> str:
     return "str" if value[0] in "\"'" else "bytes" if value[0] == "b" else "int"
 
 
-def plainly(written: str, limit: int = 80) -> str:
-    """Return a type in the form for an error message.
+def simplify_type(written: str, limit: int = 80) -> str:
+    """Return a type in a short form for an error message.
 
-    >>> plainly('Literal["3"]'), plainly("dict[str, Unknown]"), plainly("CoroutineType[Any, Any, Issue]")
+    >>> types = ['Literal["3"]', "dict[str, Unknown]", "CoroutineType[Any, Any, Issue]"]
+    >>> tuple(map(simplify_type, types))
     ('"3"', 'dict[str, Any]', 'a coroutine')
     """
     if written.startswith("CoroutineType["):
         return "a coroutine"
-    values = _literal_values(written) if written.startswith("Literal[") and len(arms(written)) == 1 else []
+    values = (
+        _literal_values(written)
+        if written.startswith("Literal[") and len(union_members(written)) == 1
+        else []
+    )
     literal = values[0] if len(values) == 1 else written.replace("Unknown", "Any")
     return fit(literal, limit)

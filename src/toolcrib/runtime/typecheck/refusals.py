@@ -1,7 +1,7 @@
 """Decides which diagnostics of the type checker refuse code.
 
-Code is refused where it would almost surely fail, and above all where it uses tools wrongly: before any of
-them runs is the best time. A checker also finds fault with code that works; that is let through.
+Code is refused if it would almost surely fail, above all if it calls tools wrongly: it is best to know before
+any of them has run. A type checker also complains about code that works, which must pass.
 """
 
 import builtins
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from toolcrib.model.suggest import did_you_mean, nearest, there_are
 from toolcrib.runtime.guest_errors import unsupported_message
-from toolcrib.runtime.typecheck.clash import arms, clash, plainly
+from toolcrib.runtime.typecheck.clash import simplify_type, types_clash, union_members
 from toolcrib.runtime.typecheck.diagnostics import CheckContext, CodeProblem, Diagnostic
 
-FORGOTTEN = "did you forget await?"
+AWAIT_HINT = "did you forget await?"
 """The usual cause of a coroutine where a value is expected."""
 
 _KEYWORD = re.compile(r"(\w+)\s*+=(?!=)")
@@ -37,7 +37,7 @@ _MAX_KEYS = 8
 _Rule = Callable[[Diagnostic, CheckContext], CodeProblem | None]
 
 
-def missing_argument(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
+def report_missing_argument(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report the arguments that a call lacks."""
     path, names = context.called(finding), finding.ticked[:-1]
     if path is None or not names:
@@ -45,7 +45,7 @@ def missing_argument(finding: Diagnostic, context: CheckContext) -> CodeProblem 
     return finding.problem(f"{path} needs {', '.join(map(repr, names))}")
 
 
-def unknown_argument(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
+def report_unknown_argument(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report an argument that the tool does not have."""
     path, name = context.called(finding), finding.subject
     if path is None:
@@ -58,7 +58,7 @@ def unknown_argument(finding: Diagnostic, context: CheckContext) -> CodeProblem 
     return finding.problem(f"unknown argument {name!r} of {path}{_suggest(guess) or there}")
 
 
-def too_many(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
+def report_too_many_arguments(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report more arguments than there are."""
     path = context.called(finding)
     if path is None or context.source.follows_unpacked(finding.line, finding.column):
@@ -69,13 +69,13 @@ def too_many(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     )
 
 
-def given_twice(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
+def report_repeated_argument(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report an argument that is given both by position and by name."""
     path = context.called(finding)
     return None if path is None else finding.problem(f"{path} is given {finding.subject!r} twice")
 
 
-def wrong_type(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
+def report_wrong_type(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report a value whose type can never be the expected one."""
     at, ticked = context.at(finding), finding.ticked
     if at.startswith("*") or len(ticked) < 3:  # noqa: PLR2004 - what is unpacked is not looked into
@@ -85,8 +85,8 @@ def wrong_type(finding: Diagnostic, context: CheckContext) -> CodeProblem | None
         known = ticked[1] in context.words.keys
         return _report_mismatch(finding, context, (ticked[0], ticked[2]), f"key {key!r}") if known else None
     path, (expected, found) = context.called(finding), ticked[-2:]
-    if len(arms(found)) == 1 and found.startswith("CoroutineType["):
-        wanted = path in context.words.arguments and "Any" not in arms(expected)
+    if len(union_members(found)) == 1 and found.startswith("CoroutineType["):
+        wanted = path in context.words.arguments and "Any" not in union_members(expected)
         return _report_coroutine(finding, context) if wanted or expected == "Sized" else None
     if path is None or path not in context.words.arguments:
         return None
@@ -104,13 +104,13 @@ def _report_mismatch(
     finding: Diagnostic, context: CheckContext, types: tuple[str, str], what: str
 ) -> CodeProblem | None:
     expected, found = types
-    if not clash(expected, found, context.words.keys):
+    if not types_clash(expected, found, context.words.keys):
         return None
-    objects = " | ".join("a dict" if arm in context.words.keys else arm for arm in arms(expected))
+    objects = " | ".join("a dict" if arm in context.words.keys else arm for arm in union_members(expected))
     values = re.findall(r'"([^"]*)"', expected)
-    guess = _suggest(nearest(plainly(found).strip("\"'"), values))
+    guess = _suggest(nearest(simplify_type(found).strip("\"'"), values))
     guess = guess or _suggest_key(context.words.keys.get(found, ()))
-    return finding.problem(f"{what} must be {plainly(objects, 160)}, not {plainly(found)}{guess}")
+    return finding.problem(f"{what} must be {simplify_type(objects, 160)}, not {simplify_type(found)}{guess}")
 
 
 def _suggest_key(keys: Sequence[str]) -> str:
@@ -122,7 +122,7 @@ def _suggest_key(keys: Sequence[str]) -> str:
 
 
 def _report_coroutine(finding: Diagnostic, context: CheckContext) -> CodeProblem:
-    return finding.problem(f"{written_call(finding, context)} gives a coroutine; {FORGOTTEN}")
+    return finding.problem(f"{written_call(finding, context)} gives a coroutine; {AWAIT_HINT}")
 
 
 def written_call(finding: Diagnostic, context: CheckContext) -> str:
@@ -131,7 +131,7 @@ def written_call(finding: Diagnostic, context: CheckContext) -> str:
     return found[1] if found else "this call"
 
 
-def missing_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
+def report_missing_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report the key that an object lacks which is written out as an argument."""
     quoted = finding.message.split("'")
     if finding.subject not in context.words.keys or len(quoted) < 3:  # noqa: PLR2004 - before, key, after
@@ -139,14 +139,14 @@ def missing_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | Non
     return finding.problem(f"the object passed here needs the key {quoted[1]!r}")
 
 
-def unknown_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
+def report_unknown_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report an unknown key that is read from a result, or written out in an argument."""
     kind, written = finding.subject, _STRING.match(context.at(finding))
     if kind not in context.words.keys or kind in context.words.open or written is None:
         return None
     key, follows = written[2], written[3]
     union = _UNION.search(finding.message)
-    kinds = [arm for arm in arms(union[1]) if arm != "None"] if union else [kind]
+    kinds = [arm for arm in union_members(union[1]) if arm != "None"] if union else [kind]
     if context.unknown_keys[finding.line, finding.column] < len(kinds):  # one of them has it
         return None
     if follows not in {"]", ":"} or (follows == "]" and _may_be_there(key, finding, context)):
@@ -172,19 +172,19 @@ def _suggest(guess: str | None) -> str:
     return "" if guess is None else f"; did you mean {guess!r}?"
 
 
-def bad_syntax(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:  # noqa: ARG001 - the rules share a signature
+def report_syntax_error(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:  # noqa: ARG001 - the rules share a signature
     """Report a syntax error."""
     text = finding.message
     if "__future__" in text or "outside of an asynchronous function" in text:
         return (
-            None  # the first line is ours, so that theirs is the second; and all of the code is asynchronous
+            None  # false here: our import precedes the first line of the code, and all code is asynchronous
         )
     if text.startswith("`return`"):
         return finding.problem("`return` outside of a function; leave the value in `__out`")
     return finding.problem(f"syntax: {text[:1].lower()}{text[1:]}")
 
 
-def unknown_name(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
+def report_unknown_name(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report a name that nothing defines."""
     name, monty = finding.subject, context.engine == "monty"
     known = getattr(builtins, name, None)
@@ -201,7 +201,7 @@ def unknown_name(finding: Diagnostic, context: CheckContext) -> CodeProblem | No
     return finding.problem(f"name {name!r} is not defined{did_you_mean(name, context.words.names)}")
 
 
-def unknown_module(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
+def report_unknown_module(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report a module, or a member of one, that Monty lacks; a full Python raises it itself."""
     module, *member = finding.ticked or ("",)
     if module == "__future__" or _CATCHES_IMPORT.search(context.source.code):
@@ -224,7 +224,7 @@ def _report_member(finding: Diagnostic, context: CheckContext) -> CodeProblem | 
     return finding.problem(unsupported_message(f"{path!r}"), unsupported=True)
 
 
-def unknown_attribute(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
+def report_unknown_attribute(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report a tool that a namespace does not have, or a key that is read like an attribute."""
     words, text = context.words, finding.message
     if len(finding.ticked) < 2 or not text.startswith(("Module ", "Object of type ", "Function ")):  # noqa: PLR2004
@@ -244,7 +244,7 @@ def unknown_attribute(finding: Diagnostic, context: CheckContext) -> CodeProblem
             return None
         guess = f'; write ["{name}"]' if name in words.keys[kind] else did_you_mean(name, words.keys[kind])
         return finding.problem(f"a dict has no attribute {name!r}{guess}")
-    return misused(finding, context)
+    return report_misuse(finding, context)
 
 
 def _handles_both(name: str, finding: Diagnostic, context: CheckContext) -> bool:
@@ -255,10 +255,10 @@ def _handles_both(name: str, finding: Diagnostic, context: CheckContext) -> bool
     )
 
 
-def never_awaited(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
+def report_unawaited_call(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report a call whose coroutine is thrown away."""
     return finding.problem(
-        f"{written_call(finding, context)} is never awaited, so it does not run; {FORGOTTEN}"
+        f"{written_call(finding, context)} is never awaited, so it does not run; {AWAIT_HINT}"
     )
 
 
@@ -267,13 +267,13 @@ def find_unawaited_values(context: CheckContext) -> Iterator[CodeProblem]:
     given = (*context.words.arguments, "asyncio.gather")
     paths = {path for path in given if path.partition(".")[0] not in context.shadowed}
     for path, line, column in context.source.left_unawaited(paths):
-        yield CodeProblem(line, column, f"{path} gives a coroutine; {FORGOTTEN}")
+        yield CodeProblem(line, column, f"{path} gives a coroutine; {AWAIT_HINT}")
 
 
-def misused(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
+def report_misuse(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Report a coroutine, a namespace or a tool that is used as if it were something else."""
     coroutines = [text for text in finding.ticked if text.startswith("CoroutineType[")]
-    if any(len(arms(text)) == 1 for text in coroutines):
+    if any(len(union_members(text)) == 1 for text in coroutines):
         return _report_coroutine(finding, context)
     space = context.words.spaces.get(finding.subject)
     if space is not None:
@@ -285,24 +285,24 @@ def misused(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
 
 
 RULES: Mapping[str, tuple[_Rule, str]] = {
-    "invalid-syntax": (bad_syntax, "nothing of it would run"),
-    "unresolved-reference": (unknown_name, "NameError, but for what the checker's library lacks"),
-    "unresolved-import": (unknown_module, "on Monty, whose library is the checker's"),
-    "missing-argument": (missing_argument, "tools, and functions of the code that nothing wraps"),
-    "unknown-argument": (unknown_argument, "the same"),
-    "too-many-positional-arguments": (too_many, "the same"),
-    "parameter-already-assigned": (given_twice, "the same"),
-    "invalid-argument-type": (wrong_type, "tools, where the types can never agree"),
-    "missing-typed-dict-key": (missing_key, "objects that are written out in the call of a tool"),
-    "invalid-key": (unknown_key, "keys that are read or passed, and that the code adds nowhere"),
-    "unresolved-attribute": (unknown_attribute, "namespaces, tools, their results, coroutines"),
-    "unused-awaitable": (never_awaited, "a tool that would not run"),
-    "not-subscriptable": (misused, "coroutines and namespaces; None may have been ruled out"),
-    "not-iterable": (misused, "coroutines"),
-    "unsupported-operator": (misused, "coroutines"),
-    "invalid-context-manager": (misused, "coroutines"),
-    "call-non-callable": (misused, "namespaces; a class may be one that the library lacks"),
-    "invalid-await": (misused, "namespaces, and tools that are not called"),
+    "invalid-syntax": (report_syntax_error, "nothing of it would run"),
+    "unresolved-reference": (report_unknown_name, "NameError, but for what the checker's library lacks"),
+    "unresolved-import": (report_unknown_module, "on Monty, whose library is the checker's"),
+    "missing-argument": (report_missing_argument, "tools, and functions of the code that nothing wraps"),
+    "unknown-argument": (report_unknown_argument, "the same"),
+    "too-many-positional-arguments": (report_too_many_arguments, "the same"),
+    "parameter-already-assigned": (report_repeated_argument, "the same"),
+    "invalid-argument-type": (report_wrong_type, "tools, where the types can never agree"),
+    "missing-typed-dict-key": (report_missing_key, "objects that are written out in the call of a tool"),
+    "invalid-key": (report_unknown_key, "keys that are read or passed, and that the code adds nowhere"),
+    "unresolved-attribute": (report_unknown_attribute, "namespaces, tools, their results, coroutines"),
+    "unused-awaitable": (report_unawaited_call, "a tool that would not run"),
+    "not-subscriptable": (report_misuse, "coroutines and namespaces; None may have been ruled out"),
+    "not-iterable": (report_misuse, "coroutines"),
+    "unsupported-operator": (report_misuse, "coroutines"),
+    "invalid-context-manager": (report_misuse, "coroutines"),
+    "call-non-callable": (report_misuse, "namespaces; a class may be one that the library lacks"),
+    "invalid-await": (report_misuse, "namespaces, and tools that are not called"),
 }
 """The rules of the type checker that can refuse code, the function that decides, and where they apply.
 

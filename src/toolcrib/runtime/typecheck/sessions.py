@@ -1,8 +1,8 @@
-"""Warm sessions of the type checker: a session that has checked before answers ten times faster.
+"""Warm sessions of the type checker: a session that has checked before is about ten times faster.
 
-Each stub is a module that the checked code imports. A session reads the modules anew at each check, so every
-session serves every stub. Checked code never runs: its first line uses a name that does not exist, which the
-checker reports.
+Each stub is a module that the checked code imports. A session reads the modules again at each check, so any
+session can check against any stub. Checked code never runs, because its first line uses an undefined name,
+which the checker reports.
 """
 
 import json
@@ -18,40 +18,40 @@ from typing import Any
 from toolcrib.runtime.stubs.guest import FUNCTIONS, GUEST
 from toolcrib.runtime.typecheck.diagnostics import Diagnostic
 
-_SENTINEL = "__toolcrib_checked__"
-_GUEST = "toolcrib_guest"
-_ANYTHING = "toolcrib_anything"
-_ANY = "from typing import Any\ndef __getattr__(name: str) -> Any: ...\n"
+_UNDEFINED_NAME = "__toolcrib_checked__"
+_GUEST_MODULE = "toolcrib_guest"
+_ANY_MODULE = "toolcrib_anything"
+_ANY_STUB = "from typing import Any\ndef __getattr__(name: str) -> Any: ...\n"
 _MAX_STUBS = 64
 _MAX_CHECKS = 200
 _MAX_RESIDENT = 200 << 20
-"""Bytes of memory from which on a session ends; one that has just begun takes a tenth of it."""
-_MAX_ANSWER = 8 << 20
+"""A session with more memory is replaced; a new one takes a tenth of it."""
+_MAX_OUTPUT = 8 << 20
 _MAX_PROCESSES = 16
 
 
-class CheckSkipped(Exception):  # noqa: N818 - it is no error: the code runs unchecked
+class CheckSkipped(Exception):  # noqa: N818 - not an error: the code runs unchecked
     """Code could not be checked; the message is the reason."""
 
 
 class CheckerSessions:
-    """Sessions for one kind of engine; each serves one check at a time, in the thread that asks for it.
+    """Sessions for one kind of engine; each is used for one check at a time, in the thread of the caller.
 
-    The engine's own asynchronous client can abort the interpreter when that ends soon after; its plain one
-    does not, so it is used.
+    The synchronous client of the engine is used in threads, because its asynchronous client can abort the
+    interpreter when that exits soon after a check.
     """
 
     def __init__(self, pool: Any, module: Callable[..., Any], others: Sequence[str]) -> None:
-        """Make sessions in a pool of the engine; modules called `others` may have any attribute."""
+        """Make sessions in a pool of the engine; the modules in `others` have any attribute."""
         self._pool = pool
         self._module = module
         self._lock = Lock()
         self._stubs: OrderedDict[str, None] = OrderedDict()
         """The modules of stubs, the least used first."""
         self._modules: dict[str, Any] = {
-            _GUEST: module({}, stubs=GUEST),
-            _ANYTHING: module({}, stubs=_ANY),
-            **{name: module({}, stubs=_ANY) for name in others},
+            _GUEST_MODULE: module({}, stubs=GUEST),
+            _ANY_MODULE: module({}, stubs=_ANY_STUB),
+            **{name: module({}, stubs=_ANY_STUB) for name in others},
         }
         self._free: list[_Session] = []
 
@@ -63,26 +63,26 @@ class CheckerSessions:
     def check(self, code: str, stub: str, names: Sequence[str], shadowed: Sequence[str]) -> list[Diagnostic]:
         """Return the diagnostics for code that uses these names of a stub and of the guest.
 
-        `shadowed` are names that may mean anything.
+        `shadowed` are names that the code binds itself; they have the type Any.
 
         Raises:
-            CheckSkipped: the type checker gave no answer.
+            CheckSkipped: the type checker failed.
         """
         own = [name for name in FUNCTIONS if name in names]
         ours = [name for name in names if name not in FUNCTIONS]
-        sources = ((self._add_stub(stub), ours), (_ANYTHING, shadowed), (_GUEST, own))
+        sources = ((self._add_stub(stub), ours), (_ANY_MODULE, shadowed), (_GUEST_MODULE, own))
         first = [f"from {module} import {', '.join(wanted)}" for module, wanted in sources if wanted]
         try:
             session = self._free.pop()
         except IndexError:
             session = _Session(self._pool, self._modules)
-        output = session.check("; ".join([*first, _SENTINEL]) + "\n" + code)
+        output = session.check("; ".join([*first, _UNDEFINED_NAME]) + "\n" + code)
         if session.usable:
             self._free.append(session)
         return _read_diagnostics(output)
 
     def _add_stub(self, stub: str) -> str:
-        """Return the name of the module that holds a stub, which is added if it is new."""
+        """Return the name of the module for a stub; add it if it is new."""
         name = f"toolcrib_{sha256(stub.encode('utf-8', 'replace')).hexdigest()[:24]}"
         with self._lock:
             if name not in self._modules:
@@ -95,14 +95,14 @@ class CheckerSessions:
 
 
 class _Session:
-    """One session; it starts when it is first used, and lives in whatever thread uses it."""
+    """One session, started at its first use."""
 
     def __init__(self, pool: Any, modules: dict[str, Any]) -> None:
         self._made = pool.checkout(type_check=True, type_check_format="json", external_modules=modules)
         self._session: Any = None
         self._checks = 0
         self.usable = False
-        """Whether the last check went well, and more may follow."""
+        """Whether it can be used again after the last check."""
 
     def close(self) -> None:
         """End the session."""
@@ -119,7 +119,7 @@ class _Session:
                 self._session = self._made.__enter__()
             self._session.feed_run(text, print_callback=CollectString(1_024))
         except MontyTypingError as error:
-            grown = resident(self._session.worker_pid) > _MAX_RESIDENT
+            grown = measure_memory(self._session.worker_pid) > _MAX_RESIDENT
             self.usable = self._checks < _MAX_CHECKS and not grown
             return str(error)
         except MontyError as error:
@@ -136,7 +136,7 @@ def _explain(error: Exception) -> str:
 
 
 def _read_diagnostics(text: str) -> list[Diagnostic]:
-    if len(text) > _MAX_ANSWER:
+    if len(text) > _MAX_OUTPUT:
         raise CheckSkipped(f"the answer of the type checker has {len(text):,} characters")
     found = json.loads(text)
     return [
@@ -146,10 +146,10 @@ def _read_diagnostics(text: str) -> list[Diagnostic]:
     ]
 
 
-def resident(pid: int | None) -> int:
-    """Return the bytes of memory that a process and its descendants occupy; 0 where that is unknown.
+def measure_memory(pid: int | None) -> int:
+    """Return the resident memory of a process and its descendants in bytes; 0 if unknown.
 
-    >>> resident(None)
+    >>> measure_memory(None)
     0
     """
     pages, pending, left = 0, [pid] if pid else [], _MAX_PROCESSES

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 
 from toolcrib.runtime.stubs.guest import GUEST
-from toolcrib.runtime.stubs.types import OPEN
+from toolcrib.runtime.stubs.types import OPEN_DOCSTRING
 
-_OPEN_CALL = re.compile(rf'^(\w+) = TypedDict\("\w+", {{  # {re.escape(OPEN)}$', re.MULTILINE)
-_LONGEST_KEPT = 64 * 1024
-"""Characters of the longest stub whose names are kept; callers choose which tools are in one."""
+_OPEN_CALL = re.compile(rf'^(\w+) = TypedDict\("\w+", {{  # {re.escape(OPEN_DOCSTRING)}$', re.MULTILINE)
+_MAX_CACHED_CHARACTERS = 64 * 1024
+"""Longer stubs are not cached, since callers choose the tools in one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Vocabulary:
 def read_stub(stub: str) -> Vocabulary:
     """Return the names of a stub, with the functions that every guest has; only these if it is not Python.
 
-    Those of short stubs are kept.
+    The names of short stubs are cached.
     """
-    return _parse_stub_once(stub) if len(stub) <= _LONGEST_KEPT else _parse_stub(stub)
+    return _parse_stub_once(stub) if len(stub) <= _MAX_CACHED_CHARACTERS else _parse_stub(stub)
 
 
 @lru_cache(maxsize=64)
@@ -89,7 +89,7 @@ def _parse_declarations(stub: str) -> Vocabulary:
             arguments |= {
                 f"{spaces[node.name]}.{method.name}": _list_arguments(method)[1:] for method in methods
             }
-        elif ast.get_docstring(node) == OPEN:
+        elif ast.get_docstring(node) == OPEN_DOCSTRING:
             opened.add(node.name)
     names = tuple(dict.fromkeys([*_list_variables(body), *(node.name for node in functions)]))
     known = {kind: space for kind, space in spaces.items() if space in members}

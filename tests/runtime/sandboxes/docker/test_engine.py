@@ -42,7 +42,7 @@ def config(size: Size, runtime: str | None = None) -> dict[str, object]:
     return found
 
 
-def test_a_container_has_no_network_no_rights_and_nothing_to_write_to_but_its_folder() -> None:
+def test_container_has_no_network_and_no_rights_and_one_writable_folder() -> None:
     asked = config(Size(memory=1 << 28, pids=33, disk=1 << 20))
     host = asked["HostConfig"]
     assert isinstance(host, dict)
@@ -57,14 +57,14 @@ def test_a_container_has_no_network_no_rights_and_nothing_to_write_to_but_its_fo
     assert "Runtime" not in host
 
 
-def test_a_container_without_disk_has_no_folder_to_write_to() -> None:
+def test_container_without_disk_has_no_writable_folder() -> None:
     host = config(Size(memory=1 << 28, pids=33, disk=0), runtime="runsc")["HostConfig"]
     assert isinstance(host, dict)
     assert (host["Tmpfs"], host["Runtime"]) == ({}, "runsc")
 
 
 @pytest.mark.parametrize("late", [0, 3])
-def test_that_the_memory_was_used_up_is_known_though_the_engine_says_it_late(late: int) -> None:
+def test_exit_reports_out_of_memory_that_the_engine_reports_late(late: int) -> None:
     class Client:
         """Knows that a container was killed before it knows why."""
 
@@ -88,7 +88,7 @@ def test_that_the_memory_was_used_up_is_known_though_the_engine_says_it_late(lat
         ("unix:///nowhere/docker.sock", "apt install docker.io"),
     ],
 )
-def test_an_engine_that_is_not_there_says_what_to_do(
+def test_missing_engine_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, address: str, remedy: str
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", address)
@@ -100,7 +100,7 @@ def test_an_engine_that_is_not_there_says_what_to_do(
         assert remedy in details["remedy"]
 
 
-def test_gvisor_without_an_engine_names_what_it_needs_beside_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gvisor_without_an_engine_names_runsc_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     assert "apt install docker.io runsc" in backends()["gvisor"].details["remedy"]
     assert "runsc" not in backends()["docker"].details["remedy"]
@@ -142,7 +142,7 @@ def listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 @pytest.mark.usefixtures("listening")
-def test_no_connection_to_an_engine_is_kept_between_questions() -> None:
+def test_client_keeps_no_connection_between_requests() -> None:
     pytest.importorskip("docker")
     engine = find_engine("docker")
     with closing(engine.client):
@@ -152,7 +152,7 @@ def test_no_connection_to_an_engine_is_kept_between_questions() -> None:
 
 
 @pytest.mark.proof
-def test_the_image_holds_the_interpreter_and_what_it_loads_and_no_package() -> None:
+def test_image_has_the_interpreter_and_its_libraries_but_no_packages() -> None:
     files = host_files()
     names = {path.name for path in files}
     assert Path(interpreter()[0]) in files
@@ -161,7 +161,7 @@ def test_the_image_holds_the_interpreter_and_what_it_loads_and_no_package() -> N
     assert not any({"site-packages", "dist-packages"}.intersection(path.parts) for path in files)
 
 
-def test_the_same_files_have_the_same_digest(tmp_path: Path) -> None:
+def test_archive_of_equal_files_has_an_equal_digest(tmp_path: Path) -> None:
     one = tmp_path / "one"
     one.write_text("1")
     first, second = BytesIO(), BytesIO()
@@ -181,7 +181,7 @@ def test_the_same_files_have_the_same_digest(tmp_path: Path) -> None:
 @pytest.mark.proof
 @pytest.mark.anyio
 @pytest.mark.usefixtures("needs_docker")
-async def test_an_image_from_a_dockerfile_runs_code(tmp_path: Path) -> None:
+async def test_image_from_a_dockerfile_runs_code(tmp_path: Path) -> None:
     (tmp_path / "note").write_text("from the file")
     (tmp_path / "Dockerfile").write_text("FROM toolcrib-sandbox:latest\nCOPY note /note\n")
     engine = find_engine("docker")
@@ -195,7 +195,7 @@ async def test_an_image_from_a_dockerfile_runs_code(tmp_path: Path) -> None:
 @pytest.mark.proof
 @pytest.mark.anyio
 @pytest.mark.usefixtures("needs_docker")
-async def test_a_missing_image_says_which_command_builds_it() -> None:
+async def test_missing_image_error_names_the_build_command() -> None:
     sandbox = DockerSandbox(image="toolcrib-missing:1")
     assert "toolcrib sandbox build" in sandbox.info().details["remedy"]
     async with sandbox:
@@ -207,7 +207,7 @@ async def test_a_missing_image_says_which_command_builds_it() -> None:
 @pytest.mark.anyio
 @pytest.mark.usefixtures("needs_docker")
 @pytest.mark.parametrize("make", [DockerSandbox, GvisorSandbox])
-async def test_a_container_ends_with_its_run(make: type[DockerSandbox]) -> None:
+async def test_container_is_removed_after_its_run(make: type[DockerSandbox]) -> None:
     before = set(running())
     async with make(warm=0) as sandbox:
         with pytest.raises(CodeError):

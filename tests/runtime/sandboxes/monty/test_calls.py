@@ -36,17 +36,17 @@ pytestmark = pytest.mark.anyio
         ),
     ],
 )
-async def test_names_stand_for_tools(bare: Guests, code: str, value: Any) -> None:
+async def test_names_in_code_call_tools(bare: Guests, code: str, value: Any) -> None:
     assert await bare.run(code) == value
 
 
-async def test_a_failure_is_a_builtin_exception_that_code_can_catch(bare: Guests) -> None:
+async def test_tool_failure_is_a_builtin_exception_that_code_can_catch(bare: Guests) -> None:
     code = "try:\n    await box.nothing()\nexcept AttributeError as error:\n    __out = str(error)"
     assert await bare.run(code) == "there is no tool 'box.nothing'"
 
 
 @pytest.mark.parametrize("kind", ["Unheard", "print", "SystemExit", "RuntimeError"])
-async def test_a_failure_of_a_kind_that_is_no_exception_is_a_runtime_error(bare: Guests, kind: str) -> None:
+async def test_failure_with_an_unknown_kind_is_a_runtime_error(bare: Guests, kind: str) -> None:
     async def fail() -> None:
         raise GuestError(kind, "it failed")
 
@@ -57,7 +57,7 @@ async def test_a_failure_of_a_kind_that_is_no_exception_is_a_runtime_error(bare:
     )
 
 
-async def test_the_end_of_a_run_cannot_be_caught(bare: Guests) -> None:
+async def test_code_cannot_catch_the_end_of_its_run(bare: Guests) -> None:
     code = "await box.echo()\ntry:\n    await box.echo()\nexcept BaseException:\n    print('went on')\nprint('and on')"
     with pytest.raises(LimitExceededError) as caught:
         await bare.run(code, max_tool_calls=1)
@@ -72,7 +72,7 @@ class Broken(Bridge):
         raise ZeroDivisionError("of the host")
 
 
-async def test_an_exception_of_the_host_ends_the_run_and_is_let_through(bare: Guests) -> None:
+async def test_host_exception_ends_the_run_and_propagates(bare: Guests) -> None:
     code = "import asyncio\ntry:\n    await asyncio.gather(box.a(), box.b())\nexcept BaseException:\n    print('went on')"
     job = job_of(code)
     with pytest.raises(ZeroDivisionError, match="of the host"):
@@ -81,7 +81,7 @@ async def test_an_exception_of_the_host_ends_the_run_and_is_let_through(bare: Gu
     assert await bare.run("__out = 1") == 1
 
 
-async def test_a_tool_that_does_not_end_is_left_and_its_guest_is_not(
+async def test_tool_that_ignores_cancellation_is_abandoned_and_its_guest_ends(
     bare: Guests, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun, ended, enough = anyio.Event(), anyio.Event(), anyio.Event()
@@ -103,7 +103,7 @@ async def test_a_tool_that_does_not_end_is_left_and_its_guest_is_not(
         await ended.wait()
 
 
-async def test_a_call_that_is_not_awaited_is_not_made(bare: Guests) -> None:
+async def test_call_without_await_is_not_made(bare: Guests) -> None:
     made: list[int] = []
 
     async def pay(number: int) -> int:
@@ -116,7 +116,7 @@ async def test_a_call_that_is_not_awaited_is_not_made(bare: Guests) -> None:
     assert made == [1]
 
 
-async def test_a_call_goes_on_beside_one_that_fails_and_ends_with_the_code(bare: Guests) -> None:
+async def test_call_continues_after_another_fails_and_ends_with_the_code(bare: Guests) -> None:
     ended: list[str] = []
 
     async def linger() -> None:
@@ -134,7 +134,7 @@ async def test_a_call_goes_on_beside_one_that_fails_and_ends_with_the_code(bare:
     assert ended == ["linger"]
 
 
-async def test_a_call_is_cancelled_with_its_run_and_waited_for(bare: Guests) -> None:
+async def test_cancelled_run_cancels_its_calls_and_waits_for_them(bare: Guests) -> None:
     begun = anyio.Event()
     ended: list[str] = []
 
@@ -170,7 +170,7 @@ def calls_of(code: str, **tools: Any) -> tuple[Calls, Job]:
     return Calls(bridge, end=print), job
 
 
-async def test_only_names_that_the_code_has_are_given_to_it() -> None:
+async def test_prelude_defines_only_names_in_the_code() -> None:
     calls, job = calls_of("f = box.one\nawait box.two()\nrun_tool")
     prelude = calls.prelude(job)
     assert "box.one = " in prelude
@@ -182,7 +182,7 @@ async def test_only_names_that_the_code_has_are_given_to_it() -> None:
     assert nothing.prelude(job) == ""
 
 
-async def test_what_is_given_is_read_at_once_and_refused_when_it_is_awaited() -> None:
+async def test_arguments_are_read_at_the_call_and_refused_at_the_await() -> None:
     calls, _ = calls_of("await box.echo()", echo=echo)
     (call,) = calls.functions.values()
     assert await call("box.echo", (), {"value": 1}) == 1
@@ -191,7 +191,7 @@ async def test_what_is_given_is_read_at_once_and_refused_when_it_is_awaited() ->
         await refused
 
 
-async def test_a_call_that_begins_after_the_end_is_not_made() -> None:
+async def test_call_after_the_end_of_the_run_is_not_made() -> None:
     made: list[int] = []
 
     async def make() -> None:
@@ -205,6 +205,6 @@ async def test_a_call_that_begins_after_the_end_is_not_made() -> None:
     assert not made
 
 
-async def test_arguments_may_be_given_to_a_tool_that_takes_none(bare: Guests) -> None:
+async def test_arguments_pass_to_a_tool_without_parameters(bare: Guests) -> None:
     with pytest.raises(CodeError, match="takes at most 0 arguments"):
         await bare.run("await box.hang(1)")

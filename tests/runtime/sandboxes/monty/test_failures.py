@@ -35,7 +35,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("name", LIMITS)
-async def test_a_limit_of_the_engine_is_one_of_ours(bare: Guests, name: str) -> None:
+async def test_engine_limit_is_reported_as_a_limit_of_the_request(bare: Guests, name: str) -> None:
     code, limit = LIMITS[name]
     with pytest.raises(LimitExceededError) as caught:
         await bare.run(code, cpu=0.3 if limit == "cpu" else PATIENCE)
@@ -55,7 +55,7 @@ async def test_a_limit_of_the_engine_is_one_of_ours(bare: Guests, name: str) -> 
     ],
     ids=["a bracket", "a list", "a block", "in the middle", "at the end"],
 )
-async def test_code_that_cannot_be_read_is_told_of_as_it_was_written(
+async def test_syntax_error_quotes_the_code_as_written(
     bare: Guests, code: str, line: int, column: int, said: str
 ) -> None:
     with pytest.raises(CodeError) as caught:
@@ -79,7 +79,7 @@ async def test_code_that_cannot_be_read_is_told_of_as_it_was_written(
         "NameError(\"name 'compile' is not defined\")",
     ],
 )
-async def test_what_the_code_raises_itself_is_no_word_of_the_engine(bare: Guests, raised: str) -> None:
+async def test_exception_of_the_code_is_not_taken_for_a_limit(bare: Guests, raised: str) -> None:
     for code in (f"raise {raised}", f"def f():\n    error = {raised}\n    raise error\nf()"):
         with pytest.raises(CodeError) as caught:
             await bare.run(code)
@@ -109,7 +109,7 @@ UNSUPPORTED = {
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)
-async def test_what_the_engine_lacks_is_told_and_another_sandbox_named(bare: Guests, name: str) -> None:
+async def test_missing_feature_is_named_with_another_sandbox(bare: Guests, name: str) -> None:
     code, what, line = UNSUPPORTED[name]
     with pytest.raises(CodeError) as caught:
         await bare.run(code)
@@ -131,7 +131,7 @@ async def test_what_the_engine_lacks_is_told_and_another_sandbox_named(bare: Gue
         "eval('del x')",
     ],
 )
-async def test_what_python_lacks_too_is_only_a_mistake(bare: Guests, code: str) -> None:
+async def test_name_unknown_to_python_is_a_plain_mistake(bare: Guests, code: str) -> None:
     with pytest.raises(CodeError) as caught:
         await bare.run(code)
     assert not caught.value.unsupported
@@ -150,7 +150,7 @@ async def test_what_python_lacks_too_is_only_a_mistake(bare: Guests, code: str) 
         ("  x = 1", (1, 1)),
     ],
 )
-async def test_code_that_ends_too_early_fails_at_its_own_end(
+async def test_incomplete_code_fails_at_its_last_line(
     bare: Guests, code: str, place: tuple[int, int]
 ) -> None:
     with pytest.raises(CodeError) as caught:
@@ -164,11 +164,11 @@ async def test_code_that_ends_too_early_fails_at_its_own_end(
 @pytest.mark.parametrize(
     "code", ["", "# nothing", "x = 1 # that", "pass\n\n", "if True:\n    pass\n    # end", "x = 1;"]
 )
-async def test_however_code_ends_it_may_leave_nothing(bare: Guests, code: str) -> None:
+async def test_code_without_out_has_no_value_however_it_ends(bare: Guests, code: str) -> None:
     assert await bare.run(code) is None
 
 
-async def test_a_traceback_shows_the_code_and_nothing_else(bare: Guests) -> None:
+async def test_traceback_shows_only_the_code(bare: Guests) -> None:
     with pytest.raises(CodeError) as caught:
         await bare.run("def f(x):\n    return 1 / x\n\nf(0)")
     assert caught.value.reason == "ZeroDivisionError: division by zero"
@@ -183,7 +183,7 @@ async def test_a_traceback_shows_the_code_and_nothing_else(bare: Guests) -> None
     ]
 
 
-async def test_long_tracebacks_and_texts_are_cut(bare: Guests) -> None:
+async def test_long_traceback_and_message_are_truncated(bare: Guests) -> None:
     with pytest.raises(CodeError) as deep:
         await bare.run("def f():\n    f()\nf()")
     assert deep.value.reason.startswith("RecursionError")
@@ -195,12 +195,12 @@ async def test_long_tracebacks_and_texts_are_cut(bare: Guests) -> None:
     assert "characters]" in long.value.reason
 
 
-async def test_a_value_that_cannot_be_looked_at_is_told_as_it_is(bare: Guests) -> None:
+async def test_value_that_cannot_be_converted_is_reported(bare: Guests) -> None:
     with pytest.raises(CodeError, match="no luck"):
         await bare.run("def isinstance(*args):\n    raise RuntimeError('no luck')\n__out = {1}")
 
 
-async def test_a_tool_that_the_code_does_not_name_is_told_how_to_reach(bare: Guests) -> None:
+async def test_tool_with_a_computed_name_has_a_hint(bare: Guests) -> None:
     with pytest.raises(CodeError) as caught:
         await bare.run("x = 1\ngetattr(box, 'or' + 'ders')")
     assert caught.value.reason == (

@@ -35,7 +35,7 @@ from toolcrib.runtime.sandboxes.monty.pool import environment
         ("ValueError: something else", None),
     ],
 )
-def test_a_message_is_compared_with_what_python_has(said: str, what: str | None) -> None:
+def test_missing_feature_is_a_known_name_of_python(said: str, what: str | None) -> None:
     assert find_missing_feature(said) == what
 
 
@@ -59,7 +59,7 @@ MODULES = [
         "ModuleNotFoundError(\"No module named '{}'\")",
     ],
 )
-async def test_nothing_is_loaded_by_the_word_of_the_code(bare: Guests, module: str, raised: str) -> None:
+async def test_message_of_the_code_imports_no_module(bare: Guests, module: str, raised: str) -> None:
     before = set(sys.modules)
     for code in (
         "raise (\n {}\n)",
@@ -82,7 +82,7 @@ STARTS = (
 )
 
 
-def test_a_message_as_long_as_the_code_likes_is_read_in_no_time() -> None:
+def test_long_message_is_compared_in_linear_time() -> None:
     size = 300_000
     with at_most(2.0):
         for start in STARTS:
@@ -103,7 +103,7 @@ FINE = {
 
 
 @pytest.mark.parametrize("name", FINE)
-def test_what_is_only_spoken_of_is_not_refused(name: str) -> None:
+def test_feature_in_a_string_or_comment_is_not_refused(name: str) -> None:
     assert find_unsupported(FINE[name]) is None
 
 
@@ -117,11 +117,11 @@ def test_what_is_only_spoken_of_is_not_refused(name: str) -> None:
     ],
     ids=range(4),
 )
-def test_what_the_engine_gets_wrong_is_found_first(code: str, found: tuple[int, str]) -> None:
+def test_unsupported_feature_is_found_before_the_run(code: str, found: tuple[int, str]) -> None:
     assert find_unsupported(code) == found
 
 
-def test_code_that_python_reads_is_not_wrong() -> None:
+def test_valid_python_is_recognized() -> None:
     assert is_valid_python("async with a as b:\n    await b")
     assert not is_valid_python("x = (1,")
     assert not is_valid_python("x = '\0'")
@@ -129,7 +129,7 @@ def test_code_that_python_reads_is_not_wrong() -> None:
     assert not is_valid_python("#" * 100_000)
 
 
-def test_other_failures_of_the_engine_are_told_as_they_are() -> None:
+def test_other_engine_failures_are_reported_unchanged() -> None:
     with Monty() as engine, engine.checkout() as session, pytest.raises(MontyConversionError) as caught:
         session.feed_run("x", inputs={"x": object()})
     told = read_failure(caught.value, job_of("x"))
@@ -137,7 +137,7 @@ def test_other_failures_of_the_engine_are_told_as_they_are() -> None:
     assert told.line is None
 
 
-def test_the_environment_is_empty_and_nothing_else_is_answered() -> None:
+def test_environment_is_empty_and_other_requests_are_not_handled() -> None:
     assert environment(name="os.environ", args=(), kwargs={}, is_async=True) == {}
     assert environment(name="os.getenv", args=("A",)) is None
     assert environment(name="os.getenv", args=("A", "b")) == "b"

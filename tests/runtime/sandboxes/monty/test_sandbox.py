@@ -30,7 +30,7 @@ def folders() -> set[str]:
 
 
 @pytest.mark.anyio
-async def test_workers_begin_with_the_first_run_and_end_with_the_sandbox() -> None:
+async def test_workers_start_with_the_first_run_and_end_with_the_sandbox() -> None:
     before, open_before, others = folders(), descriptors(), set(descendants())
     async with guests() as box:
         assert not workers()
@@ -44,7 +44,7 @@ async def test_workers_begin_with_the_first_run_and_end_with_the_sandbox() -> No
 
 
 @pytest.mark.anyio
-async def test_it_runs_only_while_it_is_open_and_may_be_opened_again() -> None:
+async def test_sandbox_runs_only_while_open_and_can_be_reopened() -> None:
     sandbox = MontySandbox(bubblewrap=False)
     box = Guests(sandbox)
     with pytest.raises(RuntimeUnavailableError, match="not open"):
@@ -57,7 +57,7 @@ async def test_it_runs_only_while_it_is_open_and_may_be_opened_again() -> None:
 
 
 @pytest.mark.anyio
-async def test_it_may_be_left_in_another_task_while_code_runs() -> None:
+async def test_sandbox_can_be_exited_in_another_task_during_a_run() -> None:
     sandbox = MontySandbox()
     ended: list[str] = []
 
@@ -80,7 +80,7 @@ async def test_it_may_be_left_in_another_task_while_code_runs() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("bubblewrap", [False, None])
-async def test_a_busy_worker_dies_when_its_run_is_cancelled(bubblewrap: bool | None) -> None:
+async def test_cancelled_run_kills_its_busy_worker(bubblewrap: bool | None) -> None:
     async with guests(bubblewrap=bubblewrap) as box:
         assert await box.run("__out = 1") == 1
         (worker,) = workers()
@@ -92,7 +92,7 @@ async def test_a_busy_worker_dies_when_its_run_is_cancelled(bubblewrap: bool | N
 
 
 @pytest.mark.anyio
-async def test_a_run_may_be_cancelled_at_any_moment_also_while_it_starts() -> None:
+async def test_run_can_be_cancelled_at_any_moment() -> None:
     for wait in (0, 0.001, 0.005, 0.01, 0.02, 0.03, 0.05):
         async with guests() as box:
             for _ in range(3):
@@ -102,7 +102,7 @@ async def test_a_run_may_be_cancelled_at_any_moment_also_while_it_starts() -> No
 
 
 @pytest.mark.anyio
-async def test_more_runs_than_workers_take_turns_and_a_waiting_one_can_give_up() -> None:
+async def test_runs_beyond_the_workers_wait_and_can_be_cancelled() -> None:
     values: list[Any] = []
     async with guests(bubblewrap=False, workers=2) as box, anyio.create_task_group() as tasks:
 
@@ -119,14 +119,14 @@ async def test_more_runs_than_workers_take_turns_and_a_waiting_one_can_give_up()
 
 
 @pytest.mark.anyio
-async def test_runs_do_not_hold_up_the_event_loop(bare: Guests) -> None:
+async def test_runs_do_not_block_the_event_loop(bare: Guests) -> None:
     for code in (BUSY, "import time\nprint('asleep')\ntime.sleep(100)"):
         with pytest.raises(LimitExceededError, match="deadline"):  # which the event loop sets meanwhile
             await bare.run(code, timeout=0.05, since=lambda: bare.output.text("stdout"))
 
 
 @pytest.mark.anyio
-async def test_a_worker_that_dies_while_it_waits_is_replaced(box: Guests) -> None:
+async def test_dead_idle_worker_is_replaced(box: Guests) -> None:
     assert await box.run("__out = 1") == 1
     for worker in workers():
         os.kill(worker, signal.SIGKILL)
@@ -144,7 +144,7 @@ async def test_a_worker_that_dies_while_it_waits_is_replaced(box: Guests) -> Non
 @pytest.mark.parametrize(
     ("number", "expected"), [(signal.SIGKILL, LimitExceededError), (signal.SIGILL, SandboxViolationError)]
 )
-async def test_a_worker_that_dies_in_a_run_ends_it(
+async def test_dead_worker_ends_its_run(
     box: Guests, number: signal.Signals, expected: type[Exception]
 ) -> None:
     async def kill() -> None:
@@ -158,7 +158,7 @@ async def test_a_worker_that_dies_in_a_run_ends_it(
 
 
 @pytest.mark.anyio
-async def test_when_no_worker_can_be_started_it_says_so_and_tries_anew() -> None:
+async def test_failed_worker_start_is_reported_and_retried_by_the_next_run() -> None:
     before = folders()
     async with guests(bubblewrap=False) as box:
         assert await box.run("__out = 1") == 1
@@ -179,7 +179,7 @@ async def test_when_no_worker_can_be_started_it_says_so_and_tries_anew() -> None
 
 
 @pytest.mark.anyio
-async def test_without_a_place_for_its_script_it_is_not_available(
+async def test_sandbox_without_a_temporary_folder_is_unavailable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
@@ -191,14 +191,14 @@ async def test_without_a_place_for_its_script_it_is_not_available(
 
 
 @pytest.mark.anyio
-async def test_a_profile_that_needs_the_second_wall_is_refused_without_it(bare: Guests) -> None:
+async def test_hardened_profile_is_refused_without_bubblewrap(bare: Guests) -> None:
     assert "hardened" not in bare.sandbox.info().details["profiles"]
     with pytest.raises(RuntimeUnavailableError, match="'hardened' needs bubblewrap"):
         await bare.run("__out = 1", profile="hardened")
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
-def test_it_tells_what_it_is() -> None:
+def test_info_describes_the_sandbox() -> None:
     info = MontySandbox().info()
     assert (info.kind, info.readiness) == ("monty", "beta")
     assert info.details["isolation"] == ["bubblewrap", "seccomp", "interpreter"]
@@ -212,7 +212,7 @@ def test_it_tells_what_it_is() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_guest_has_no_files_and_an_empty_environment(box: Guests) -> None:
+async def test_guest_has_no_files_and_an_empty_environment(box: Guests) -> None:
     assert await box.run(
         "import os\n__out = [dict(os.environ), os.getenv('PATH'), os.getenv('PATH', 'x')]"
     ) == [{}, None, "x"]
@@ -221,7 +221,7 @@ async def test_the_guest_has_no_files_and_an_empty_environment(box: Guests) -> N
 
 
 @pytest.mark.anyio
-async def test_what_is_printed_is_kept_up_to_the_limit(bare: Guests) -> None:
+async def test_output_is_kept_up_to_the_limit(bare: Guests) -> None:
     assert await bare.run("import sys\nprint('x' * 5000)\nprint('e', file=sys.stderr)\n__out = 1") == 1
     assert bare.output.text("stdout").endswith("[4,001 more bytes were printed]")
     assert bare.output.text("stderr") == "e\n"
@@ -234,7 +234,7 @@ def child(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_bubblewrap_it_says_what_to_install(tmp_path: Path) -> None:
+def test_missing_bubblewrap_has_a_remedy(tmp_path: Path) -> None:
     code = """
 import json
 from toolcrib.runtime.sandboxes.monty import MontySandbox
@@ -254,7 +254,7 @@ print(json.dumps([MontySandbox().info().to_json(), strict.info().to_json(), enfo
     assert not any(enforced.values())
 
 
-def test_without_the_engine_it_says_what_to_install() -> None:
+def test_missing_engine_has_a_remedy() -> None:
     code = """
 import sys, json, anyio
 sys.modules["pydantic_monty"] = None
@@ -275,7 +275,7 @@ anyio.run(main)
 
 
 @pytest.mark.proof
-def test_without_the_engines_worker_it_says_what_to_install() -> None:
+def test_missing_worker_binary_has_a_remedy() -> None:
     code = """
 import pydantic_monty._binary as binary
 def missing(explicit=None):
@@ -288,7 +288,7 @@ print(MontySandbox().info().details["remedy"])
 
 
 @pytest.mark.proof
-def test_a_worker_that_is_no_worker_is_not_available() -> None:
+def test_broken_worker_binary_is_unavailable() -> None:
     code = """
 import anyio
 from toolcrib.errors import RuntimeUnavailableError
@@ -309,7 +309,7 @@ anyio.run(main)
 
 
 @pytest.mark.proof
-def test_importing_it_loads_no_extra() -> None:
+def test_import_loads_no_extra() -> None:
     code = "import sys, toolcrib.runtime.sandboxes.monty\nprint({'pydantic_monty', 'pyseccomp'} & sys.modules.keys())"
     assert child(code).stdout.strip() == "set()"
 
@@ -325,7 +325,7 @@ anyio.run(main)
 
 
 @pytest.mark.proof
-def test_a_process_that_ends_at_once_ends_well() -> None:
+def test_process_exits_cleanly_right_after_a_run() -> None:
     here = str(Path(__file__).parents[3])
     for _ in range(2):
         done = child(ENDING, PYTHONPATH=here)
@@ -347,7 +347,7 @@ anyio.run(main)
 
 
 @pytest.mark.parametrize("bubblewrap", [pytest.param(False, marks=pytest.mark.proof), None])
-def test_busy_guests_die_with_a_host_that_is_killed(bubblewrap: bool | None) -> None:
+def test_busy_guests_die_with_a_killed_host(bubblewrap: bool | None) -> None:
     here = str(Path(__file__).parents[3])
     code = KILLED.format(bubblewrap=bubblewrap)
     given = {**os.environ, "PYTHONPATH": here}

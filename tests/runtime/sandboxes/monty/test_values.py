@@ -26,7 +26,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-async def test_values_leave_as_json(bare: Guests, name: str) -> None:
+async def test_values_are_returned_as_json(bare: Guests, name: str) -> None:
     code, value = VALUES[name]
     assert await bare.run(code) == value
 
@@ -48,13 +48,13 @@ NOT_JSON = {
 
 
 @pytest.mark.parametrize("code", NOT_JSON)
-async def test_what_is_not_json_is_told_with_its_place(bare: Guests, code: str) -> None:
+async def test_value_that_is_not_json_is_reported_with_its_place(bare: Guests, code: str) -> None:
     with pytest.raises(CodeError, match="__out is not JSON: ") as caught:
         await bare.run(code)
     assert NOT_JSON[code] in caught.value.reason
 
 
-async def test_a_value_is_measured_as_it_is_written(bare: Guests) -> None:
+async def test_value_size_is_its_size_as_json(bare: Guests) -> None:
     assert len(await bare.run("__out = 'é' * 49", output_bytes=100)) == 49
     for code in ("__out = 'é' * 50", "__out = {i for i in range(60)}"):
         with pytest.raises(LimitExceededError) as caught:
@@ -94,7 +94,7 @@ RETURNS = [
 
 
 @pytest.mark.parametrize("code", RETURNS)
-async def test_what_the_module_itself_returns_is_no_value(bare: Guests, code: str) -> None:
+async def test_result_without_the_mark_is_refused(bare: Guests, code: str) -> None:
     with pytest.raises(CodeError, match="`return` outside of a function; leave the value in `__out`"):
         await bare.run(f"{PREPARED}__out = 1\nawait box.echo(1)\n{code}\n__out = 2")
     assert bare.bridge is not None
@@ -114,7 +114,7 @@ SHADOWS = [
 
 
 @pytest.mark.parametrize("code", SHADOWS)
-async def test_names_that_the_code_takes_from_us_do_not_get_it_further(bare: Guests, code: str) -> None:
+async def test_code_that_redefines_our_names_gets_no_other_value(bare: Guests, code: str) -> None:
     with pytest.raises(CodeError) as caught:
         await bare.run(code)
     assert len(str(caught.value)) < 5000
@@ -150,7 +150,7 @@ def told(*parts: object) -> tuple[object, ...]:
     ],
     ids=range(16),
 )
-def test_whatever_is_told_is_a_value_or_a_mistake(parts: tuple[object, ...]) -> None:
+def test_any_result_is_a_value_or_a_code_error(parts: tuple[object, ...]) -> None:
     with pytest.raises(CodeError, match="__out is not JSON") as caught:
         read_value(told(*parts), 1 << 20)
     assert len(str(caught.value)) < 5000
@@ -160,7 +160,7 @@ def test_whatever_is_told_is_a_value_or_a_mistake(parts: tuple[object, ...]) -> 
 BOMB = "x = [0] * 1000\nfor i in range(2):\n    x = [x] * 1000\n"
 
 
-async def test_a_small_list_a_billion_times_over_does_not_unfold_here(bare: Guests) -> None:
+async def test_list_shared_a_billion_times_is_not_expanded(bare: Guests) -> None:
     with pytest.raises(LimitExceededError):
         await bare.run(f"{BOMB}__out = x", cpu=1.0)
     with pytest.raises(CodeError, match="ValueError: arguments hold more than"):
@@ -179,7 +179,7 @@ async def test_a_small_list_a_billion_times_over_does_not_unfold_here(bare: Gues
         ("deep", "ValueError: arguments are deeper than 64 levels"),
     ],
 )
-async def test_arguments_that_cannot_leave_are_refused_where_they_are_given(
+async def test_arguments_that_are_not_json_are_refused_at_the_call(
     bare: Guests, given: str, said: str
 ) -> None:
     code = (
@@ -199,23 +199,23 @@ async def test_arguments_that_cannot_leave_are_refused_where_they_are_given(
     "made",
     ["x = []\nx.append(x)", "x = {}\nx['a'] = [{'b': x}]", "x = P(1)\nx.x = x", "x = []\nx.append((x,))"],
 )
-async def test_what_contains_itself_cannot_be_given(bare: Guests, made: str) -> None:
+async def test_argument_that_contains_itself_is_refused(bare: Guests, made: str) -> None:
     dataclass = "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: object\n"
     with pytest.raises(CodeError, match="TypeError: arguments must be JSON: what contains itself"):
         await bare.run(f"{dataclass}{made}\nawait box.echo(x)")
 
 
-async def test_text_that_only_looks_like_a_cycle_can_be_given(bare: Guests) -> None:
+async def test_text_like_a_cycle_is_accepted(bare: Guests) -> None:
     for given in ({"a": "[...]"}, ["{...}", "..."], "[...]"):
         assert await bare.run(f"__out = await box.echo({given!r})") == given
 
 
-async def test_dataclasses_are_given_as_objects(bare: Guests) -> None:
+async def test_dataclass_arguments_become_objects(bare: Guests) -> None:
     code = "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: object\n__out = await box.echo([P((P(1), None))])"
     assert await bare.run(code) == [{"x": [{"x": 1}, None]}]
 
 
-def test_keys_that_are_no_text_are_left_to_the_bridge() -> None:
+def test_keys_that_are_not_text_are_left_to_the_bridge() -> None:
     assert read_call([{1: 2}], {"a": "<b>"}) == ([{1: 2}], {"a": "<b>"})
     with pytest.raises(GuestError):
         read_call(["<module 'json'>"], {})
@@ -230,7 +230,7 @@ class Proxy:
         self.attributes = attributes
 
 
-def test_what_arguments_hold_is_counted() -> None:
+def test_argument_values_and_characters_are_limited() -> None:
     shared: list[object] = [0] * 1000
     assert read_call([Proxy(x=(1, "a"))], {}) == ([{"x": [1, "a"]}], {})
     deep: object = []

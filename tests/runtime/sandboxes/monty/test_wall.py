@@ -21,7 +21,7 @@ needs_bubblewrap = pytest.mark.usefixtures("needs_bubblewrap")
 
 @needs_bubblewrap
 @pytest.mark.anyio
-async def test_a_worker_is_nobody_with_nothing(box: Guests) -> None:
+async def test_worker_runs_as_nobody_without_files_and_privileges(box: Guests) -> None:
     assert await box.run("__out = 1", profile="hardened") == 1
     (worker,) = workers()
     told = status(worker)
@@ -47,14 +47,14 @@ def limits_of(worker: Path) -> set[str]:
 
 
 @pytest.mark.anyio
-async def test_a_bare_worker_has_bounds_too(bare: Guests) -> None:
+async def test_worker_without_bubblewrap_has_resource_limits(bare: Guests) -> None:
     assert await bare.run("__out = 1") == 1
     (worker,) = workers()
     assert "Max open files 64 64 files" in limits_of(Path(f"/proc/{worker}"))
 
 
 @needs_bubblewrap
-def test_the_filter_refuses_processes_files_and_sockets(tmp_path: Path) -> None:
+def test_filter_refuses_processes_files_and_sockets(tmp_path: Path) -> None:
     (tmp_path / "filter").write_bytes(compile_filter(WORKER))
     perl = "print fork() // 'no fork'; print socket(my $s, 1, 1, 0) || 'no socket'; print open(F, '>', '/tmp/x') || 'no file'; print open(F, '<', '/etc/hostname') ? 'read' : $!"
     script = f'exec "$0" --ro-bind / / --dev /dev --tmpfs /tmp --seccomp 9 perl -e "$1" 9<{tmp_path}/filter'
@@ -81,7 +81,7 @@ FLAGS = {
 
 
 @needs_bubblewrap
-def test_the_filter_looks_at_options_and_flags(tmp_path: Path) -> None:
+def test_filter_checks_options_and_flags(tmp_path: Path) -> None:
     (tmp_path / "filter").write_bytes(compile_filter(WORKER))
     number = PRCTL[platform.machine()]
     perl = f"my $name = 'n'; for my $o ({', '.join(map(str, CONTROLS))}) {{ print syscall({number}, $o, $o == 15 ? $name : 1, 0, 0, 0) < 0 && $! == 1 ? 'no ' : 'yes ' }}"
@@ -112,7 +112,7 @@ def killed(folder: Path) -> Path:
 
 
 @pytest.mark.proof
-def test_what_a_killed_host_left_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_a_killed_host_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left, lax, linked = killed(tmp_path), killed(tmp_path), tmp_path / "elsewhere"
     left = lax if not left.exists() else left  # the second has swept the first
     assert (left / "worker").exists()
@@ -140,7 +140,7 @@ def test_what_a_killed_host_left_is_swept(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.proof
 @needs_bubblewrap
-def test_where_nobody_tells_who_is_alive_nothing_is_swept(tmp_path: Path) -> None:
+def test_no_folder_is_removed_where_processes_cannot_be_listed(tmp_path: Path) -> None:
     left = killed(tmp_path)
     code = "from toolcrib.runtime.sandboxes.monty.wall import worker_script\nwith worker_script(()) as script:\n    print(script.parent)"
     blind = ["bwrap", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--tmpfs", "/proc"]
@@ -153,11 +153,11 @@ def test_where_nobody_tells_who_is_alive_nothing_is_swept(tmp_path: Path) -> Non
 
 
 @needs_bubblewrap
-def test_the_wall_here_is_whole() -> None:
+def test_isolation_here_has_bubblewrap_and_seccomp() -> None:
     assert find_isolation() == ("bubblewrap", "seccomp")
 
 
-def test_a_wall_leaves_no_folder_behind() -> None:
+def test_worker_script_removes_its_folder() -> None:
     with worker_script(()) as script:
         folder = script.parent
         assert folder.stat().st_mode & 0o777 == 0o700
@@ -176,7 +176,7 @@ def told_with(path: Path, code: str) -> str:
     return done.stdout.strip()
 
 
-def test_without_bubblewrap_there_is_no_wall(tmp_path: Path) -> None:
+def test_isolation_is_empty_without_bubblewrap(tmp_path: Path) -> None:
     assert told_with(tmp_path, "print(wall.find_isolation())") == "()"
     assert told_with(tmp_path, "with wall.worker_script(()) as script: print(script.read_text())").endswith(
         'monty "$@"'
@@ -184,7 +184,7 @@ def test_without_bubblewrap_there_is_no_wall(tmp_path: Path) -> None:
 
 
 @pytest.mark.proof
-def test_a_bubblewrap_that_does_not_work_is_none(tmp_path: Path) -> None:
+def test_broken_bubblewrap_counts_as_missing(tmp_path: Path) -> None:
     for name in ("bwrap", "setpriv", "ldd"):
         (tmp_path / name).symlink_to("/bin/false")
     assert told_with(tmp_path, "print(wall.find_isolation())") == "()"
@@ -192,14 +192,14 @@ def test_a_bubblewrap_that_does_not_work_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.proof
 @needs_bubblewrap
-def test_without_filters_bubblewrap_stands_alone() -> None:
+def test_isolation_without_seccomp_is_bubblewrap_alone() -> None:
     code = "import sys\nsys.modules['pyseccomp'] = None\nprint(wall.find_isolation())"
     assert told_with(Path(os.environ["PATH"]), code) == "('bubblewrap',)"
 
 
 @pytest.mark.proof
 @needs_bubblewrap
-def test_a_wall_that_cannot_be_made_leaves_no_folder_behind(tmp_path: Path) -> None:
+def test_failed_worker_script_removes_its_folder(tmp_path: Path) -> None:
     code = "import sys, os, tempfile\nsys.modules['pyseccomp'] = None\ntempfile.tempdir = os.environ['HERE']\nwall.find_isolation()\nprint(os.listdir(os.environ['HERE']))"
     os.environ["HERE"] = str(tmp_path)
     assert told_with(Path(os.environ["PATH"]), code) == "[]"
@@ -219,7 +219,7 @@ anyio.run(main)
 
 
 @needs_bubblewrap
-def test_the_wall_stands_without_privileges_too(unprivileged: list[str]) -> None:
+def test_isolation_works_without_privileges(unprivileged: list[str]) -> None:
     given = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     command = [*unprivileged, sys.executable, "-c", UNPRIVILEGED]
     done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)

@@ -145,7 +145,7 @@ def call(number: Any, path: Any = "t.echo", /, **kwargs: Any) -> dict[str, Any]:
 
 
 @pytest.mark.anyio
-async def test_a_value_ends_the_run() -> None:
+async def test_done_message_ends_the_run_with_its_value() -> None:
     async with talk() as held:
         await held.guest.say({"done": {"a": [1, None]}})
     assert held.value == {"a": [1, None]}
@@ -153,7 +153,7 @@ async def test_a_value_ends_the_run() -> None:
 
 
 @pytest.mark.anyio
-async def test_calls_are_answered_by_their_numbers() -> None:
+async def test_answers_have_the_numbers_of_their_calls() -> None:
     async with talk() as held:
         await held.guest.say(call(1, "t.hang"), call(5, a=1), call(6, "t.missing"), call(9, "nothing"))
         answers = [await held.guest.hear() for _ in range(3)]
@@ -170,7 +170,7 @@ async def test_calls_are_answered_by_their_numbers() -> None:
 
 
 @pytest.mark.anyio
-async def test_giving_up_a_call_that_is_answered_changes_nothing() -> None:
+async def test_cancel_of_an_answered_call_has_no_effect() -> None:
     async with talk() as held:
         await held.guest.say(call(1))
         await held.guest.hear()
@@ -239,7 +239,7 @@ VIOLATIONS: dict[str, tuple[list[dict[str, Any]], str]] = {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", VIOLATIONS)
-async def test_what_a_guest_may_not_say_ends_the_run(name: str) -> None:
+async def test_invalid_message_ends_the_run(name: str) -> None:
     messages, reason = VIOLATIONS[name]
     async with talk() as held:
         await held.guest.say(*messages)
@@ -266,7 +266,7 @@ async def test_bytes_that_are_no_message_end_the_run(data: bytes, said: str) -> 
 
 
 @pytest.mark.anyio
-async def test_half_a_frame_after_the_end_is_a_violation() -> None:
+async def test_partial_frame_after_the_last_message_is_a_violation() -> None:
     async with talk() as held:
         await held.guest.write(encode({"done": 1}, SIZE) + b"\x00")
     assert isinstance(held.error, SandboxViolationError)
@@ -274,7 +274,7 @@ async def test_half_a_frame_after_the_end_is_a_violation() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_guest_that_is_gone_in_the_middle_of_a_frame_is_told_apart() -> None:
+async def test_guest_that_exits_within_a_frame_is_gone() -> None:
     async with talk() as held:
         await held.guest.write(b"\x00\x00\x00\x09{")
         held.guest.line.shutdown(socket.SHUT_WR)
@@ -282,7 +282,7 @@ async def test_a_guest_that_is_gone_in_the_middle_of_a_frame_is_told_apart() -> 
 
 
 @pytest.mark.anyio
-async def test_a_guest_that_is_gone_is_told_apart() -> None:
+async def test_guest_that_exits_without_a_result_is_gone() -> None:
     async with talk() as held:
         await held.guest.say(call(1, "t.hang"))
         held.guest.line.shutdown(socket.SHUT_RDWR)
@@ -291,7 +291,7 @@ async def test_a_guest_that_is_gone_is_told_apart() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_guest_that_is_gone_before_its_job_is_told_apart() -> None:
+async def test_guest_that_exits_before_its_job_is_gone() -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
     channel = Channel(ours, limit=1 << 10)
@@ -302,7 +302,7 @@ async def test_a_guest_that_is_gone_before_its_job_is_told_apart() -> None:
 
 
 @pytest.mark.anyio
-async def test_answers_that_a_dead_guest_cannot_take_harm_nobody() -> None:
+async def test_answer_to_a_dead_guest_is_dropped() -> None:
     async with talk() as held:
         await held.guest.say(call(1, "t.big", size=5_000_000), call(2, "t.big", size=5_000_000))
         await until(lambda: len(held.gateway.ended) == 2)
@@ -311,7 +311,7 @@ async def test_answers_that_a_dead_guest_cannot_take_harm_nobody() -> None:
 
 
 @pytest.mark.anyio
-async def test_answers_that_are_not_taken_do_not_pile_up() -> None:
+async def test_unread_answers_are_limited() -> None:
     async with talk(memory_bytes=16 << 20) as held:
         await held.guest.say(*[call(number, "t.big", size=3_000_000) for number in range(1, 9)])
         await until(lambda: held.error)
@@ -320,7 +320,7 @@ async def test_answers_that_are_not_taken_do_not_pile_up() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_result_that_cannot_be_a_frame_is_told_to_the_guest() -> None:
+async def test_result_that_cannot_be_encoded_is_an_error_for_the_guest() -> None:
     async with talk(memory_bytes=16 << 20) as held:
         await held.guest.say(call(1, "t.odd", size=2_000_000))
         answer = await held.guest.hear()
@@ -330,7 +330,7 @@ async def test_a_result_that_cannot_be_a_frame_is_told_to_the_guest() -> None:
 
 
 @pytest.mark.anyio
-async def test_whatever_a_gateway_raises_is_told_and_code_goes_on() -> None:
+async def test_any_gateway_exception_is_an_error_for_the_guest() -> None:
     async with talk() as held:
         await held.guest.say(call(1, "t.broken"))
         answer = await held.guest.hear()
@@ -340,7 +340,7 @@ async def test_whatever_a_gateway_raises_is_told_and_code_goes_on() -> None:
 
 
 @pytest.mark.anyio
-async def test_too_many_calls_end_the_run() -> None:
+async def test_call_over_the_limit_ends_the_run() -> None:
     async with talk(max_tool_calls=3) as held:
         await held.guest.say(*[call(number) for number in range(1, 6)])
     assert isinstance(held.error, LimitExceededError)
@@ -406,7 +406,7 @@ ENDS: dict[str, tuple[dict[str, Any], type[ToolcribError], Callable[[Any], bool]
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ENDS)
-async def test_what_a_guest_says_of_its_end_is_checked(name: str) -> None:
+async def test_reported_error_is_validated(name: str) -> None:
     message, kind, fits = ENDS[name]
     async with talk() as held:
         await held.guest.say(message)
@@ -415,7 +415,7 @@ async def test_what_a_guest_says_of_its_end_is_checked(name: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_value_with_a_lone_surrogate_is_refused() -> None:
+async def test_value_with_a_lone_surrogate_is_refused() -> None:
     async with talk() as held:
         data = b'{"done":"\\ud800"}'
         await held.guest.write(len(data).to_bytes(4, "big") + data)
@@ -425,7 +425,7 @@ async def test_a_value_with_a_lone_surrogate_is_refused() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("key", ["reason", "traceback"])
-async def test_an_error_with_a_lone_surrogate_can_be_written(key: str) -> None:
+async def test_reported_error_with_a_lone_surrogate_can_be_written(key: str) -> None:
     async with talk() as held:
         data = json.dumps({"error": {"reason": "x"} | {key: "a\ud800b"}}).encode()
         await held.guest.write(len(data).to_bytes(4, "big") + data)
@@ -434,7 +434,7 @@ async def test_an_error_with_a_lone_surrogate_can_be_written(key: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_too_many_calls_at_once_end_the_run() -> None:
+async def test_too_many_pending_calls_end_the_run() -> None:
     async with talk(max_tool_calls=5_000) as held:
         await held.guest.say(*[call(number, "t.hang") for number in range(1, MAX_PENDING_CALLS + 2)])
         await until(lambda: held.error)
@@ -443,7 +443,7 @@ async def test_too_many_calls_at_once_end_the_run() -> None:
 
 
 @pytest.mark.anyio
-async def test_calls_under_way_hold_no_more_than_the_guest_may() -> None:
+async def test_size_of_pending_calls_is_limited() -> None:
     async with talk(memory_bytes=16 << 20) as held:
 
         async def flood() -> None:
@@ -461,7 +461,7 @@ async def test_calls_under_way_hold_no_more_than_the_guest_may() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_arguments_of_answered_calls_are_not_kept_while_the_answer_waits() -> None:
+async def test_arguments_are_freed_while_their_answer_waits() -> None:
     tracemalloc.start()
     try:
         async with talk() as held:
@@ -477,7 +477,7 @@ async def test_the_arguments_of_answered_calls_are_not_kept_while_the_answer_wai
 
 
 @pytest.mark.anyio
-async def test_giving_up_an_answered_call_twice_is_a_violation() -> None:
+async def test_second_cancel_of_a_call_is_a_violation() -> None:
     async with talk() as held:
         await held.guest.say(call(1))
         await held.guest.hear()
@@ -487,7 +487,7 @@ async def test_giving_up_an_answered_call_twice_is_a_violation() -> None:
 
 
 @pytest.mark.anyio
-async def test_calls_of_nothing_come_to_an_end() -> None:
+async def test_invalid_calls_are_limited() -> None:
     async with talk() as held:
         for number in range(1, 202):
             await held.guest.say(call(number, "nothing"))
@@ -498,7 +498,7 @@ async def test_calls_of_nothing_come_to_an_end() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_guest_is_stopped_before_its_calls_are_waited_for() -> None:
+async def test_guest_is_killed_before_its_pending_calls_are_awaited() -> None:
     async with talk() as held:
         await held.guest.say(call(1, "t.hang"))
         await until(lambda: held.gateway.begun)
@@ -508,7 +508,7 @@ async def test_a_guest_is_stopped_before_its_calls_are_waited_for() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_guest_that_has_said_its_last_is_stopped() -> None:
+async def test_guest_is_killed_after_its_last_message() -> None:
     async with talk() as held:
         await held.guest.say({"done": 1})
     assert held.stopped == [[]]

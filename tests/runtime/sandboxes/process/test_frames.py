@@ -29,9 +29,7 @@ def fed(decoder: Decoder, data: bytes) -> list[tuple[dict[str, Any], int]]:
 
 
 @given(MESSAGES, st.lists(st.integers(1, 40), min_size=1))
-def test_messages_survive_however_their_bytes_are_cut(
-    messages: list[dict[str, Any]], cuts: list[int]
-) -> None:
+def test_messages_are_decoded_from_any_chunks(messages: list[dict[str, Any]], cuts: list[int]) -> None:
     data = b"".join(encode(message, LIMIT) for message in messages)
     decoder, seen, at = Decoder(LIMIT), [], 0
     while at < len(data):
@@ -67,12 +65,12 @@ def test_any_bytes_are_messages_or_a_frame_error(data: bytes) -> None:
     ],
     ids=["nothing", "an array", "a number", "half", "nan", "infinity", "no text", "deep", "many digits"],
 )
-def test_a_frame_that_is_no_object_of_json_is_refused(payload: bytes) -> None:
+def test_frame_that_is_no_json_object_is_refused(payload: bytes) -> None:
     with pytest.raises(FrameError, match="it sent a frame"):
         fed(Decoder(LIMIT), len(payload).to_bytes(4, "big") + payload)
 
 
-def test_a_frame_that_is_too_large_is_refused_by_its_first_bytes() -> None:
+def test_large_frame_is_refused_by_its_first_bytes() -> None:
     with pytest.raises(FrameError, match="announced a frame of 101 bytes, where 100"):
         fed(Decoder(100), (101).to_bytes(4, "big"))
 
@@ -88,32 +86,32 @@ def test_only_the_message_with_the_value_may_be_large(begun: bytes) -> None:
 
 
 @pytest.mark.parametrize("part", ["[],", "{},", "0,", '"\\"",'])
-def test_a_message_of_very_many_parts_is_refused_before_it_is_parsed(part: str) -> None:
+def test_message_with_too_many_parts_is_refused_before_parsing(part: str) -> None:
     data = f'{{"args":[{part * 101_000}0]}}'.encode()
     with pytest.raises(FrameError, match="parts"):
         fed(Decoder(LIMIT), len(data).to_bytes(4, "big") + data)
 
 
 @pytest.mark.parametrize("text", ["a,[{", '\\",', "\\\\,"])
-def test_what_stands_in_texts_is_no_part(text: str) -> None:
+def test_brackets_in_strings_are_not_counted(text: str) -> None:
     message = {"args": [text * 150_000]}
     assert fed(Decoder(LIMIT), encode(message, LIMIT)) == [(message, len(encode(message, LIMIT)) - 4)]
 
 
 @pytest.mark.parametrize("value", [float("nan"), object(), {1, 2}, "\ud800"])
-def test_what_is_not_json_is_not_sent(value: object) -> None:
+def test_encode_refuses_values_that_are_not_json(value: object) -> None:
     with pytest.raises(FrameError, match="not JSON"):
         encode({"value": value}, LIMIT)
 
 
-def test_what_contains_itself_is_not_sent() -> None:
+def test_encode_refuses_a_value_that_contains_itself() -> None:
     loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(FrameError, match="not JSON"):
         encode({"value": loop}, LIMIT)
 
 
-def test_a_message_over_the_limit_is_not_sent() -> None:
+def test_encode_refuses_a_message_over_the_limit() -> None:
     with pytest.raises(FrameError, match="16 bytes are more than the 14"):
         encode({"value": "1234"}, 14)
 
@@ -128,7 +126,7 @@ def line() -> Iterator[tuple[Channel, socket.socket]]:
 
 
 @pytest.mark.anyio
-async def test_two_messages_of_one_packet_are_received_one_by_one(
+async def test_two_messages_in_one_packet_are_received_one_by_one(
     line: tuple[Channel, socket.socket],
 ) -> None:
     channel, guest = line
@@ -140,14 +138,14 @@ async def test_two_messages_of_one_packet_are_received_one_by_one(
 
 
 @pytest.mark.anyio
-async def test_the_end_of_the_guest_is_no_message(line: tuple[Channel, socket.socket]) -> None:
+async def test_receive_returns_none_when_the_guest_exits(line: tuple[Channel, socket.socket]) -> None:
     channel, guest = line
     guest.close()
     assert await channel.receive() is None
 
 
 @pytest.mark.anyio
-async def test_a_guest_that_is_gone_with_unread_messages_is_gone(line: tuple[Channel, socket.socket]) -> None:
+async def test_receive_returns_none_after_a_connection_reset(line: tuple[Channel, socket.socket]) -> None:
     channel, guest = line
     await channel.send(encode({"n": 1}, LIMIT))
     guest.close()
@@ -157,7 +155,7 @@ async def test_a_guest_that_is_gone_with_unread_messages_is_gone(line: tuple[Cha
 
 
 @pytest.mark.anyio
-async def test_a_guest_that_ends_in_the_middle_of_a_frame_is_gone(
+async def test_receive_returns_none_when_the_guest_exits_within_a_frame(
     line: tuple[Channel, socket.socket],
 ) -> None:
     channel, guest = line
@@ -167,7 +165,7 @@ async def test_a_guest_that_ends_in_the_middle_of_a_frame_is_gone(
 
 
 @pytest.mark.anyio
-async def test_others_have_their_turn_while_many_messages_are_taken(
+async def test_receive_yields_to_other_tasks_between_messages(
     line: tuple[Channel, socket.socket],
 ) -> None:
     channel, guest = line
@@ -189,14 +187,14 @@ async def test_others_have_their_turn_while_many_messages_are_taken(
 
 
 @pytest.mark.anyio
-async def test_bytes_that_came_and_were_not_received_are_told(line: tuple[Channel, socket.socket]) -> None:
+async def test_unread_bytes_are_counted(line: tuple[Channel, socket.socket]) -> None:
     channel, guest = line
     guest.send(b"\x00\x00")
     assert channel.count_unread_bytes() == 2
 
 
 @pytest.mark.anyio
-async def test_large_messages_wait_for_the_guest_and_stay_whole(line: tuple[Channel, socket.socket]) -> None:
+async def test_large_messages_are_sent_whole_to_a_slow_guest(line: tuple[Channel, socket.socket]) -> None:
     channel, guest = line
     guest.setblocking(False)
     frames = [encode({"n": number, "text": "x" * 300_000}, LIMIT) for number in range(4)]
@@ -214,7 +212,7 @@ async def test_large_messages_wait_for_the_guest_and_stay_whole(line: tuple[Chan
 
 
 @pytest.mark.anyio
-async def test_what_waits_to_be_sent_is_counted(line: tuple[Channel, socket.socket]) -> None:
+async def test_unsent_bytes_are_counted(line: tuple[Channel, socket.socket]) -> None:
     channel, _ = line
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(channel.send, b"x" * 10_000_000)

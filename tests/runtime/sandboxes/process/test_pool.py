@@ -33,7 +33,7 @@ class Starter:
 
 
 @pytest.mark.anyio
-async def test_guests_are_kept_with_the_disk_that_was_last_asked_for() -> None:
+async def test_pool_keeps_guests_of_the_last_requested_size() -> None:
     start = Starter()
     pool = GuestPool("process", start, size=1, keep=2, most=4)
     first = await pool.take(7)
@@ -52,7 +52,7 @@ async def test_guests_are_kept_with_the_disk_that_was_last_asked_for() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_idle_guest_that_died_is_replaced() -> None:
+async def test_dead_idle_guest_is_replaced() -> None:
     start = Starter()
     pool = GuestPool("process", start, size=1, keep=1, most=4)
     await pool.warm()
@@ -69,7 +69,7 @@ async def test_an_idle_guest_that_died_is_replaced() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_guest_that_cannot_be_started_leaves_its_place_to_others() -> None:
+async def test_failed_start_releases_its_slot() -> None:
     start = Starter()
     pool = GuestPool("process", start, size=1, keep=0, most=1)
     start.failing = True
@@ -82,7 +82,7 @@ async def test_a_guest_that_cannot_be_started_leaves_its_place_to_others() -> No
 
 
 @pytest.mark.anyio
-async def test_guests_that_cannot_be_kept_ready_are_no_error() -> None:
+async def test_failed_refill_is_no_error() -> None:
     start = Starter()
     start.failing = True
     pool = GuestPool("process", start, size=1, keep=2, most=1)
@@ -92,7 +92,7 @@ async def test_guests_that_cannot_be_kept_ready_are_no_error() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_guest_that_nobody_waits_for_any_more_boots_and_is_kept() -> None:
+async def test_guest_of_a_cancelled_take_boots_and_becomes_idle() -> None:
     start = Starter()
     start.gate = anyio.Event()
     pool = GuestPool("process", start, size=1, keep=1, most=1)
@@ -109,7 +109,7 @@ async def test_a_guest_that_nobody_waits_for_any_more_boots_and_is_kept() -> Non
 
 
 @pytest.mark.anyio
-async def test_a_guest_that_nobody_waits_for_is_ended_once_booted_where_none_are_kept() -> None:
+async def test_guest_of_a_cancelled_take_is_disposed_if_none_are_kept() -> None:
     start = Starter()
     start.gate = anyio.Event()
     pool = GuestPool("process", start, size=1, keep=0, most=1)
@@ -124,7 +124,7 @@ async def test_a_guest_that_nobody_waits_for_is_ended_once_booted_where_none_are
 
 
 @pytest.mark.anyio
-async def test_guests_that_boot_for_nobody_count_like_others() -> None:
+async def test_booting_guest_of_a_cancelled_take_holds_its_slot() -> None:
     start = Starter()
     start.gate = anyio.Event()
     pool = GuestPool("process", start, size=1, keep=0, most=2)
@@ -142,7 +142,7 @@ async def test_guests_that_boot_for_nobody_count_like_others() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_guest_that_is_ready_as_its_taker_leaves_is_kept() -> None:
+async def test_guest_booted_while_its_take_is_cancelled_becomes_idle() -> None:
     start = Starter()
     pool = GuestPool("process", start, size=1, keep=1, most=1)
     with anyio.CancelScope() as scope:
@@ -157,7 +157,7 @@ async def test_a_guest_that_is_ready_as_its_taker_leaves_is_kept() -> None:
 
 
 @pytest.mark.anyio
-async def test_closing_waits_for_guests_that_boot_and_ends_them() -> None:
+async def test_close_waits_for_booting_guests_and_ends_them() -> None:
     start = Starter()
     start.gate = anyio.Event()
     pool = GuestPool("process", start, size=1, keep=1, most=1)
@@ -173,7 +173,7 @@ async def test_closing_waits_for_guests_that_boot_and_ends_them() -> None:
 
 
 @pytest.mark.anyio
-async def test_closing_does_not_wait_for_ever() -> None:
+async def test_close_does_not_wait_longer_than_its_patience() -> None:
     start = Starter()
     start.gate = anyio.Event()
     pool = GuestPool("process", start, size=1, keep=1, most=1, patience=0.01)
@@ -186,7 +186,7 @@ async def test_closing_does_not_wait_for_ever() -> None:
 
 
 @pytest.mark.anyio
-async def test_whoever_waits_for_a_place_when_the_pool_closes_is_told() -> None:
+async def test_take_waiting_for_a_slot_fails_when_the_pool_closes() -> None:
     start = Starter()
     pool = GuestPool("process", start, size=1, keep=0, most=1)
     taken = await pool.take(1)
@@ -205,7 +205,7 @@ async def _refused(pool: GuestPool) -> None:
 
 
 @pytest.mark.anyio
-async def test_closing_while_guests_are_being_started_starts_no_more() -> None:
+async def test_close_during_a_refill_starts_no_more_guests() -> None:
     start = Starter()
     start.gate = anyio.Event()
     pool = GuestPool("process", start, size=1, keep=2, most=1, patience=0.01)

@@ -51,7 +51,7 @@ def interpreters() -> list[dict[str, str]]:
 
 
 @pytest.mark.anyio
-async def test_it_is_a_sandbox_that_says_what_it_is_made_of(bench: Bench) -> None:
+async def test_info_lists_the_layers_of_isolation(bench: Bench) -> None:
     assert isinstance(bench.sandbox, Sandbox)
     info = bench.sandbox.info()
     assert (info.kind, info.readiness, info.details["available"]) == ("process", "beta", True)
@@ -66,7 +66,7 @@ async def test_it_is_a_sandbox_that_says_what_it_is_made_of(bench: Bench) -> Non
 
 
 @pytest.mark.anyio
-async def test_the_kernel_holds_an_unprivileged_process_under_a_filter(bench: Bench) -> None:
+async def test_guest_has_no_privileges_and_a_seccomp_filter(bench: Bench) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(bench.run, "await odd.hang(key='seen')")
         await until(lambda: "seen" in bench.shelf.begun)
@@ -82,7 +82,7 @@ async def test_the_kernel_holds_an_unprivileged_process_under_a_filter(bench: Be
 
 
 @pytest.mark.anyio
-async def test_the_guest_sees_an_empty_machine(bench: Bench) -> None:
+async def test_guest_sees_no_files_processes_and_networks_of_the_host(bench: Bench) -> None:
     code = """
 import os, sys
 def there(path):
@@ -107,7 +107,7 @@ __out = {
 
 
 @pytest.mark.anyio
-async def test_installed_packages_are_out_of_reach(bench: Bench) -> None:
+async def test_guest_cannot_import_installed_packages(bench: Bench) -> None:
     code = "import sys, pathlib\n__out = []\nfor path in sys.path:\n    __out += pathlib.Path(path).glob('*-packages/*')"
     assert (await bench.run(code)).value == []
     with pytest.raises(CodeError, match="ModuleNotFoundError"):
@@ -116,13 +116,13 @@ async def test_installed_packages_are_out_of_reach(bench: Bench) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/x", "/usr/lib/x", "/dev/x", "/root/x"])
-async def test_nothing_but_the_temporary_folder_can_be_written(bench: Bench, path: str) -> None:
+async def test_guest_can_write_only_its_temporary_folder(bench: Bench, path: str) -> None:
     with pytest.raises(CodeError, match=r"OSError|PermissionError|FileNotFoundError"):
         await bench.run(f"open({path!r}, 'w')")
 
 
 @pytest.mark.anyio
-async def test_the_disk_is_limited_over_all_files(bench: Bench) -> None:
+async def test_disk_limit_counts_all_files_together(bench: Bench) -> None:
     code = "for n in range(9):\n    with open(f'/tmp/{n}', 'wb') as file:\n        file.write(b'x' * 1000000)"
     with pytest.raises(LimitExceededError) as caught:
         await bench.run(code, disk_bytes=4 << 20)
@@ -131,13 +131,13 @@ async def test_the_disk_is_limited_over_all_files(bench: Bench) -> None:
 
 
 @pytest.mark.anyio
-async def test_without_a_disk_nothing_can_be_written(bench: Bench) -> None:
+async def test_disk_limit_of_zero_forbids_writing(bench: Bench) -> None:
     with pytest.raises(CodeError, match="Read-only file system"):
         await bench.run("open('/tmp/x', 'w').write('x')", disk_bytes=0)
 
 
 @pytest.mark.anyio
-async def test_memory_that_is_used_bit_by_bit_ends_the_run(bench: Bench) -> None:
+async def test_memory_limit_ends_code_that_allocates_in_small_steps(bench: Bench) -> None:
     code = "x = []\nwhile True:\n    x.append('y' * 100000 + str(len(x)))"
     with pytest.raises(LimitExceededError) as caught:
         await bench.run(code, memory_bytes=64 << 20)
@@ -145,7 +145,7 @@ async def test_memory_that_is_used_bit_by_bit_ends_the_run(bench: Bench) -> None
 
 
 @pytest.mark.anyio
-async def test_memory_may_be_raised_for_a_run(bench: Bench) -> None:
+async def test_memory_limit_can_be_raised_for_a_run(bench: Bench) -> None:
     code = "x = 'y' * (200 << 20)\n__out = len(x)"
     with pytest.raises(LimitExceededError):
         await bench.run(code, memory_bytes=64 << 20)
@@ -153,7 +153,7 @@ async def test_memory_may_be_raised_for_a_run(bench: Bench) -> None:
 
 
 @pytest.mark.anyio
-async def test_computing_ends_even_for_code_that_does_not_hear_of_it(bench: Bench) -> None:
+async def test_cpu_limit_ends_code_that_ignores_signals(bench: Bench) -> None:
     code = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True:\n    pass"
     with pytest.raises(LimitExceededError) as caught:
         await bench.run(code, cpu=0.5)
@@ -162,7 +162,7 @@ async def test_computing_ends_even_for_code_that_does_not_hear_of_it(bench: Benc
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGXCPU"])
-async def test_code_that_ends_itself_has_not_used_up_its_time(bench: Bench, name: str) -> None:
+async def test_code_that_kills_itself_is_no_cpu_limit(bench: Bench, name: str) -> None:
     code = f"import os, signal, time\ntime.sleep(0.6)\nos.kill(os.getpid(), signal.{name})"
     if find_wall().cgroups.time:
         with pytest.raises(SandboxViolationError, match="ended by signal"):
@@ -170,7 +170,7 @@ async def test_code_that_ends_itself_has_not_used_up_its_time(bench: Bench, name
 
 
 @pytest.mark.anyio
-async def test_threads_are_counted(bench: Bench) -> None:
+async def test_thread_limit_is_enforced(bench: Bench) -> None:
     code = """
 import threading, time
 def wait():
@@ -200,7 +200,7 @@ __out = threading.active_count()
     ],
     ids=["exit", "crash", "signal", "closed line"],
 )
-async def test_a_guest_that_ends_without_an_answer_is_told_with_how(
+async def test_guest_that_ends_without_a_result_is_a_violation_with_its_status(
     bench: Bench, code: str, said: str
 ) -> None:
     with pytest.raises(SandboxViolationError, match=said):
@@ -208,7 +208,7 @@ async def test_a_guest_that_ends_without_an_answer_is_told_with_how(
 
 
 @pytest.mark.anyio
-async def test_an_abandoned_call_is_given_up_at_the_end(bench: Bench) -> None:
+async def test_pending_call_is_cancelled_at_the_end_of_the_code(bench: Bench) -> None:
     code = "import asyncio\nasyncio.create_task(odd.hang(key='left'))\nwhile not await odd.count():\n    pass\n__out = 'ended'"
     ran = await bench.run(code)
     assert ran.value == "ended"
@@ -217,7 +217,7 @@ async def test_an_abandoned_call_is_given_up_at_the_end(bench: Bench) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_call_that_code_waits_for_no_longer_is_given_up(bench: Bench) -> None:
+async def test_call_of_a_cancelled_task_is_cancelled(bench: Bench) -> None:
     code = """
 import asyncio
 task = asyncio.create_task(odd.hang(key="slow"))
@@ -233,13 +233,13 @@ except TimeoutError:
 
 
 @pytest.mark.anyio
-async def test_code_may_bring_its_own_event_loop(bench: Bench) -> None:
+async def test_code_can_run_its_own_event_loop(bench: Bench) -> None:
     code = "import asyncio\nasync def main():\n    return await calc.add(a=1, b=2)\n__out = [asyncio.run(main()), asyncio.run(main())]"
     assert (await bench.run(code)).value == [3, 3]
 
 
 @pytest.mark.anyio
-async def test_arguments_are_written_like_values(bench: Bench) -> None:
+async def test_arguments_are_converted_like_values(bench: Bench) -> None:
     code = "import datetime as d\n__out = await odd.keep(value=(d.date(2024, 2, 29), {1: {2}}))"
     assert (await bench.run(code)).value == ["2024-02-29", {"1": [2]}]
     with pytest.raises(
@@ -261,22 +261,20 @@ BROKEN = {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", BROKEN)
-async def test_code_that_breaks_the_standard_library_breaks_it_for_itself_alone(
-    bench: Bench, name: str
-) -> None:
+async def test_code_that_breaks_the_standard_library_affects_only_itself(bench: Bench, name: str) -> None:
     ran = await bench.run(f"{BROKEN[name]}\n__out = await calc.add(a=1, b=2)")
     assert (ran.value, ran.stderr) == (3, "")
 
 
 @pytest.mark.anyio
-async def test_what_describes_exceptions_may_be_broken(bench: Bench) -> None:
+async def test_error_is_reported_although_the_code_broke_traceback(bench: Bench) -> None:
     with pytest.raises(CodeError, match="ZeroDivisionError") as caught:
         await bench.run(f"{BROKEN['tracebacks']}\n1 / 0")
     assert "/usr" not in f"{caught.value.result}"
 
 
 @pytest.mark.anyio
-async def test_calls_are_given_up_even_where_the_loop_is_closed(bench: Bench) -> None:
+async def test_pending_calls_are_cancelled_although_the_loop_is_closed(bench: Bench) -> None:
     code = """
 import asyncio
 loop = asyncio.new_event_loop()
@@ -293,7 +291,7 @@ __out = 1
 
 
 @pytest.mark.anyio
-async def test_a_task_that_fails_when_it_is_cancelled_is_not_told_of(bench: Bench) -> None:
+async def test_task_that_fails_on_cancellation_is_not_reported(bench: Bench) -> None:
     code = """
 import asyncio
 async def sulk():
@@ -318,7 +316,7 @@ async def test_code_that_breaks_every_builtin_is_stopped(bench: Bench) -> None:
 
 
 @pytest.mark.anyio
-async def test_code_that_breaks_what_runs_it_is_told_of_without_its_insides(bench: Bench) -> None:
+async def test_code_that_breaks_the_guest_program_gets_no_internals(bench: Bench) -> None:
     code = "import gc\nfor found in gc.get_objects():\n    if type(found).__name__ == '_Client':\n        type(found).cancel_pending = None"
     with pytest.raises(SandboxViolationError, match="without a result, with status 1") as caught:
         await bench.run(code)
@@ -326,13 +324,13 @@ async def test_code_that_breaks_what_runs_it_is_told_of_without_its_insides(benc
 
 
 @pytest.mark.anyio
-async def test_what_is_printed_at_last_is_kept(bench: Bench) -> None:
+async def test_output_without_a_final_line_break_is_kept(bench: Bench) -> None:
     ran = await bench.run("import sys\nprint('a', end='')\nsys.stderr.write('b')\n__out = 1")
     assert (ran.stdout, ran.stderr) == ("a", "b")
 
 
 @pytest.mark.anyio
-async def test_a_flood_of_output_is_taken_and_does_not_stall(bench: Bench) -> None:
+async def test_flood_of_output_does_not_block_the_guest(bench: Bench) -> None:
     ran = await bench.run(
         "import os\nfor _ in range(200):\n    os.write(2, b'x' * 100000)\n__out = 1", output_bytes=1000
     )
@@ -341,7 +339,7 @@ async def test_a_flood_of_output_is_taken_and_does_not_stall(bench: Bench) -> No
 
 
 @pytest.mark.anyio
-async def test_groups_and_descriptors_vanish_with_their_guests(sandbox: ProcessSandbox) -> None:
+async def test_guests_leave_no_groups_and_descriptors(sandbox: ProcessSandbox) -> None:
     await sandbox.warm()  # nothing of that one begins now
     before, files = groups(), descriptors()
     async with ProcessSandbox(warm=2) as other:
@@ -353,7 +351,7 @@ async def test_groups_and_descriptors_vanish_with_their_guests(sandbox: ProcessS
 
 @pytest.mark.proof
 @pytest.mark.anyio
-async def test_runs_that_are_cancelled_while_their_guests_boot_leave_nothing_behind(
+async def test_runs_cancelled_while_guests_boot_leave_nothing_behind(
     sandbox: ProcessSandbox,
 ) -> None:
     await sandbox.warm()  # nothing of that one begins now
@@ -368,7 +366,7 @@ async def test_runs_that_are_cancelled_while_their_guests_boot_leave_nothing_beh
 
 
 @pytest.mark.anyio
-async def test_an_idle_guest_that_died_is_not_used(bench: Bench) -> None:
+async def test_dead_idle_guest_is_not_used(bench: Bench) -> None:
     sandbox = bench.sandbox
     assert isinstance(sandbox, ProcessSandbox)
     await bench.run("__out = 1")
@@ -382,7 +380,7 @@ async def test_an_idle_guest_that_died_is_not_used(bench: Bench) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("needs_bubblewrap")
-async def test_runs_beyond_the_bound_wait_for_their_turn() -> None:
+async def test_runs_beyond_the_concurrency_wait() -> None:
     async with ProcessSandbox(warm=0, concurrency=1) as sandbox:
         bench = Bench(sandbox)
         seen = []
@@ -405,7 +403,7 @@ async def test_runs_beyond_the_bound_wait_for_their_turn() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("needs_bubblewrap")
-async def test_leaving_ends_runs_that_go_on() -> None:
+async def test_exit_ends_running_code() -> None:
     ended: list[BaseException] = []
     async with anyio.create_task_group() as tasks, ProcessSandbox() as sandbox:
         bench = Bench(sandbox)
@@ -423,7 +421,7 @@ async def test_leaving_ends_runs_that_go_on() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("needs_bubblewrap")
-async def test_one_that_is_not_entered_says_so() -> None:
+async def test_run_before_entering_raises() -> None:
     limits = Limits()
     job = Job("1", limits, 1.0, "standard", (), FUNCTIONS, Output(limit=1))
     bench = Bench(ProcessSandbox())
@@ -433,7 +431,7 @@ async def test_one_that_is_not_entered_says_so() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("needs_bubblewrap")
-async def test_the_hardened_profile_needs_memory_that_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hardened_profile_needs_a_memory_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = dataclasses.replace(find_wall(), cgroups=Cgroups({}))
     monkeypatch.setattr("toolcrib.runtime.sandboxes.process.sandbox.find_wall", lambda: bare)
     limits = Limits()
@@ -454,7 +452,9 @@ async def test_the_hardened_profile_needs_memory_that_is_held(monkeypatch: pytes
 
 
 @pytest.mark.anyio
-async def test_a_program_that_is_gone_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_bubblewrap_at_run_time_is_reported(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for doors in (find_wall().cgroups, Cgroups({})):
         gone = dataclasses.replace(
             find_wall(), bubblewrap=Bubblewrap("/nowhere/bwrap", as_root=False), cgroups=doors
@@ -499,7 +499,7 @@ for path, before in {lacks!r}:  # each in a process of its own, which has loaded
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
-def test_where_it_cannot_run_it_says_what_to_do(tmp_path: Path) -> None:
+def test_unavailable_sandbox_has_a_remedy(tmp_path: Path) -> None:
     failing, tries = tmp_path / "bwrap", tmp_path / "tries"
     failing.write_text(
         f"#!/bin/sh\necho try >> {tries}\necho 'no permissions to create a namespace' >&2\nexit 1\n"
@@ -559,7 +559,7 @@ def is_locked(path: Path) -> bool:
 
 
 @pytest.mark.anyio
-async def test_what_is_shared_with_the_host_cannot_be_locked(bench: Bench) -> None:
+async def test_guest_cannot_lock_files_of_the_host(bench: Bench) -> None:
     got: list[dict[str, object]] = []
 
     async def run() -> None:
@@ -576,7 +576,7 @@ async def test_what_is_shared_with_the_host_cannot_be_locked(bench: Bench) -> No
 
 
 @pytest.mark.anyio
-async def test_its_line_is_no_way_to_the_host(bench: Bench) -> None:
+async def test_channel_cannot_pass_file_descriptors(bench: Bench) -> None:
     code = """
 import os, socket
 line = socket.socket(fileno=os.dup(3))
@@ -615,7 +615,7 @@ async def test_out_of_band_bytes_are_refused_and_others_pass(bench: Bench) -> No
 
 
 @pytest.mark.anyio
-async def test_devices_of_the_host_stay_as_they_are(bench: Bench) -> None:
+async def test_guest_cannot_change_devices_of_the_host(bench: Bench) -> None:
     before = os.stat("/dev/zero")  # noqa: PTH116 - does not block
     code = "import os, pathlib, shutil\nos.utime('/dev/zero')\nopen('/dev/null', 'w').write('x')\npathlib.Path('/tmp/a').write_text('x')\nshutil.copy2('/tmp/a', '/tmp/b')\n__out = open('/tmp/b').read()"
     assert (await bench.run(code)).value == "x"
@@ -640,26 +640,28 @@ HUGE = {
     "unlimited", ["", "import sys; sys.set_int_max_str_digits(0)\n"], ids=["", "unlimited"]
 )
 @pytest.mark.parametrize("name", HUGE)
-async def test_what_cannot_pass_is_the_mistake_of_the_code(bench: Bench, name: str, unlimited: str) -> None:
+async def test_argument_that_is_not_json_is_a_mistake_of_the_code(
+    bench: Bench, name: str, unlimited: str
+) -> None:
     code, said = HUGE[name]
     with pytest.raises(CodeError, match=said):
         await bench.run(unlimited + code)
 
 
 @pytest.mark.anyio
-async def test_columns_are_counted_in_characters(bench: Bench) -> None:
+async def test_error_column_counts_characters(bench: Bench) -> None:
     with pytest.raises(CodeError) as caught:
         await bench.run("x = 'äöü€😀'; y = 1 / 0")
     assert (caught.value.line, caught.value.column) == (1, 18)
 
 
 @pytest.mark.anyio
-async def test_a_mark_of_the_order_of_bytes_is_no_code(bench: Bench) -> None:
+async def test_byte_order_mark_is_ignored(bench: Bench) -> None:
     assert (await bench.run("\ufeff__out = 1")).value == 1
 
 
 @pytest.mark.anyio
-async def test_limits_beyond_all_machines_are_taken_for_what_there_is(bench: Bench) -> None:
+async def test_limits_larger_than_the_machine_are_capped(bench: Bench) -> None:
     limits = Limits.of_checked(cpu=1e300, memory_bytes=1 << 70, disk_bytes=1 << 70)
     job = Job(
         "open('/tmp/x', 'w').write('x')\n__out = 1", limits, 30.0, "standard", (), FUNCTIONS, Output(limit=9)
@@ -669,7 +671,7 @@ async def test_limits_beyond_all_machines_are_taken_for_what_there_is(bench: Ben
 
 
 @pytest.mark.anyio
-async def test_a_tool_that_does_not_stop_keeps_no_guest_alive(sandbox: ProcessSandbox) -> None:
+async def test_tool_that_ignores_cancellation_keeps_no_guest_alive(sandbox: ProcessSandbox) -> None:
     code = "import asyncio\nasyncio.create_task(odd.hang(key='on'))\nwhile True:\n    print('.', flush=True)\n    await asyncio.sleep(0.01)"
     await sandbox.warm()  # nothing of that one begins now
     before = descendants().keys()

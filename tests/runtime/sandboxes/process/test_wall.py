@@ -32,7 +32,7 @@ anyio.run(main)
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
-def test_a_caller_who_is_not_root_is_walled_by_a_user_namespace(unprivileged: list[str]) -> None:
+def test_command_uses_a_user_namespace_without_root(unprivileged: list[str]) -> None:
     given = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     command = [*unprivileged, sys.executable, "-c", UNPRIVILEGED]
     ended = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
@@ -41,14 +41,14 @@ def test_a_caller_who_is_not_root_is_walled_by_a_user_namespace(unprivileged: li
     assert lines[1:] == ["CodeError"] * 6
 
 
-def test_root_in_a_user_namespace_is_not_called_unprivileged() -> None:
+def test_layers_of_root_in_a_user_namespace_have_no_unprivileged_uid() -> None:
     wall = Wall(Bubblewrap("/usr/bin/bwrap", as_root=False), "0.8.0", filter=b"", cgroups=Cgroups({}))
     assert ("unprivileged uid" in wall.layers) == (os.geteuid() != 0)
     assert "cgroup" not in wall.layers
     assert "--unshare-user" in wall.command(["x"], disk=1)
 
 
-def test_only_the_interpreter_and_its_libraries_are_bound_read_only() -> None:
+def test_command_binds_only_the_interpreter_and_its_libraries() -> None:
     wall = Wall(
         Bubblewrap("/usr/bin/bwrap", as_root=True),
         "0.8.0",
@@ -63,7 +63,7 @@ def test_only_the_interpreter_and_its_libraries_are_bound_read_only() -> None:
     assert wall.layers[0] == "cgroup"
 
 
-def test_the_filter_names_no_call_that_makes_processes_or_reaches_out() -> None:
+def test_filter_allows_no_processes_and_no_network() -> None:
     refused = {"fork", "vfork", "clone", "clone3", "execve", "execveat", "socket", "connect", "bind", "ptrace", "mount",
                "unshare", "setns", "bpf", "io_uring_setup", "keyctl", "userfaultfd", "perf_event_open", "memfd_create",
                "process_vm_readv", "pidfd_open", "personality", "chroot", "pivot_root", "init_module", "reboot"}  # fmt: skip
@@ -73,7 +73,7 @@ def test_the_filter_names_no_call_that_makes_processes_or_reaches_out() -> None:
     assert compile_filter(INTERPRETER) is compile_filter(INTERPRETER)
 
 
-def test_the_filter_is_made_without_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filter_is_compiled_without_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/nowhere/at/all")
     compile_filter.cache_clear()
     assert compile_filter(INTERPRETER)

@@ -39,22 +39,22 @@ def frame(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-def test_frames_are_told_from_what_is_printed_between_them() -> None:
+def test_splitter_separates_frames_from_printed_text() -> None:
     stream = b"one" + MARK + frame(b"{1}") + b"two" + MARK + frame(b"{22}") + b"three"
     assert split(stream) == (b"onetwothree", frame(b"{1}") + frame(b"{22}"))
     assert split(*(bytes([byte]) for byte in stream)) == (b"onetwothree", frame(b"{1}") + frame(b"{22}"))
 
 
-def test_what_only_begins_like_a_frame_is_printed() -> None:
+def test_splitter_prints_the_beginning_of_a_mark() -> None:
     assert split(MARK[:9] + b"x" + MARK[:5], b"!") == (MARK[:9] + b"x" + MARK[:5] + b"!", b"")
 
 
-def test_a_frame_that_never_ends_prints_nothing() -> None:
+def test_splitter_prints_nothing_of_an_unfinished_frame() -> None:
     assert split(MARK + b"\xff\xff\xff\xff" + b"x" * 1000, b"y") == (b"", b"\xff" * 4 + b"x" * 1000 + b"y")
 
 
 @pytest.mark.usefixtures("home")
-def test_without_its_module_it_says_which_command_makes_it() -> None:
+def test_missing_module_error_names_the_build_command() -> None:
     with pytest.raises(RuntimeUnavailableError, match="toolcrib sandbox build --backend wasm"):
         find_module()
     details = backends()["wasm"].details
@@ -64,7 +64,7 @@ def test_without_its_module_it_says_which_command_makes_it() -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_a_module_of_another_version_is_outdated() -> None:
+def test_module_of_another_version_is_outdated() -> None:
     pytest.importorskip("wasmtime")
     old = compiled_path().with_name("python-50.0.1-x86_64.cwasm")
     old.parent.mkdir(parents=True)
@@ -82,7 +82,7 @@ def snapshot_of(content: bytes, folder: Path) -> MemorySnapshot:
     return _run_module(engine, wasmtime.Module(engine, with_stack_export(content)), "", str(folder))
 
 
-def test_a_module_goes_on_with_the_memory_and_the_stack_that_it_ended_with(tmp_path: Path) -> None:
+def test_snapshot_continues_with_its_memory_and_stack(tmp_path: Path) -> None:
     content = like_cpython()
     first = snapshot_of(content, tmp_path)
     second = snapshot_of(with_snapshot(content, replace(first, printed=b"200")), tmp_path)
@@ -90,7 +90,7 @@ def test_a_module_goes_on_with_the_memory_and_the_stack_that_it_ended_with(tmp_p
     assert (second.memory[8], second.stack) == ((1 + 70 + 200) % 256, 1024 - 32)
 
 
-def test_a_module_that_did_not_end_as_cpython_does_is_refused(tmp_path: Path) -> None:
+def test_snapshot_of_another_program_is_refused(tmp_path: Path) -> None:
     wasmtime = pytest.importorskip("wasmtime")
     content = like_cpython()
     with pytest.raises(RuntimeUnavailableError, match="no CPython"):
@@ -110,7 +110,7 @@ def laid(folder: Path, *names: str) -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_a_build_removes_the_modules_of_other_versions_for_this_machine(tmp_path: Path) -> None:
+def test_build_removes_modules_of_other_versions(tmp_path: Path) -> None:
     (tmp_path / "x.wasm").write_bytes(like_cpython())
     known, machine = compiled_path(), platform.machine()
     laid(known.parent, f"python-1.0-{machine}", f"python-1.0-{machine}-00", "python-1.0-other-00", "mine")
@@ -122,7 +122,7 @@ def test_a_build_removes_the_modules_of_other_versions_for_this_machine(tmp_path
     assert find_module() == known
 
 
-def test_a_build_in_another_folder_removes_nothing(tmp_path: Path) -> None:
+def test_build_in_another_folder_removes_nothing(tmp_path: Path) -> None:
     (tmp_path / "x.wasm").write_bytes(like_cpython())
     folder, old = tmp_path / "modules", f"python-1.0-{platform.machine()}-00"
     laid(folder, old)
@@ -132,7 +132,7 @@ def test_a_build_in_another_folder_removes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_a_build_that_fails_removes_nothing(tmp_path: Path) -> None:
+def test_failed_build_removes_nothing(tmp_path: Path) -> None:
     pytest.importorskip("wasmtime")
     old = f"python-1.0-{platform.machine()}-00"
     laid(compiled_path().parent, old)
@@ -145,7 +145,7 @@ def test_a_build_that_fails_removes_nothing(tmp_path: Path) -> None:
 @pytest.mark.proof
 @pytest.mark.anyio
 @pytest.mark.usefixtures("needs_wasm")
-async def test_guests_draw_other_numbers_and_find_modules_that_were_not_loaded() -> None:
+async def test_guests_have_their_own_random_seed_and_can_import() -> None:
     code = """
 import calendar, logging, random, sys, time
 age = time.time() - logging._startTime
@@ -157,14 +157,14 @@ __out = [random.random(), calendar.__spec__.origin, age < 60]
     assert [rest for _, *rest in drawn] == [["/lib/calendar.pyc", True]] * 2
 
 
-def test_a_file_that_is_no_module_is_refused(tmp_path: Path) -> None:
+def test_file_that_is_no_module_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("wasmtime")
     (tmp_path / "x.wasm").write_bytes(b"no module")
     with pytest.raises(RuntimeUnavailableError, match="cannot be compiled"):
         build_module(tmp_path / "x.wasm", tmp_path)
 
 
-def test_the_text_of_a_guest_is_a_program() -> None:
+def test_guest_program_compiles() -> None:
     compile(guest_program(), "<guest>", "exec")
     folder = Path(guest_host.__file__).parent
     compile(guest_program((*GUEST_FILES[:2], folder / "guest_host.py"), "_hold"), "<guest>", "exec")

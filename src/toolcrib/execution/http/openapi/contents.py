@@ -1,4 +1,4 @@
-"""The request body of an operation: which media type is sent, and how its schema becomes arguments."""
+"""Reads the request body of an operation: the media type to send, and the schema of its arguments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from toolcrib.errors import InvalidSchemaError
 from toolcrib.execution.http.openapi.parameters import is_json
-from toolcrib.execution.http.openapi.references import follow, opened
+from toolcrib.execution.http.openapi.references import follow, follow_bare
 from toolcrib.execution.http.openapi.schemas import Schemas
 from toolcrib.execution.http.plan import Body, BodyKind, Part, Style
 
@@ -16,27 +16,27 @@ _SPREADABLE = frozenset(
     {"type", "properties", "required", "additionalProperties", "title", "description", "examples", "default",
      "deprecated", "readOnly", "writeOnly"}
 )  # fmt: skip
-"""What a schema may say for its properties to stand beside the parameters without any loss."""
-_CHOICES = ("anyOf", "oneOf", "allOf")
+"""Keywords of a schema whose properties can become arguments without losing any constraint."""
+_COMBINATORS = ("anyOf", "oneOf", "allOf")
 _MULTIPART_STYLES: tuple[Style, ...] = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A request body: how it is written, and the schema of its value."""
+    """A request body, and the schema of its value."""
 
     body: Body
     schema: Any
     spread: dict[str, Any] | None
-    """The object schema whose properties may be arguments of their own; None where they may not."""
+    """The object schema whose properties may become arguments; None if they may not."""
     description: str = ""
 
 
 def read_content(document: dict[str, Any], schemas: Schemas, raw: Any) -> Content | None:
-    """Return the body of an operation, None where it has none.
+    """Return the body of an operation; None if it has none.
 
     Raises:
-        InvalidSchemaError: it cannot be understood.
+        InvalidSchemaError: it is invalid.
     """
     request = follow(document, raw)
     if request is None:
@@ -44,26 +44,26 @@ def read_content(document: dict[str, Any], schemas: Schemas, raw: Any) -> Conten
     content = request.get("content") if isinstance(request, dict) else None
     if not isinstance(content, dict) or not content:
         raise InvalidSchemaError("the request body has no content")
-    media_type = _choose(content)
+    media_type = _choose_media_type(content)
     media = follow(document, content[media_type])
     schema = media.get("schema", {}) if isinstance(media, dict) else {}
-    kind, sent_as = _kind(media_type, follow(document, schema))
+    kind, sent_as = _classify_body(media_type, follow(document, schema))
     required = request.get("required") is True
     described = request.get("description")
     description = described.strip() if isinstance(described, str) else ""
     if kind in {"text", "bytes"}:
         made: Any = {"type": "string"} | ({"contentEncoding": "base64"} if kind == "bytes" else {})
         return Content(Body(kind=kind, media_type=sent_as, required=required), made, None, description)
-    parts = _parts(document, schemas, schema, media) if kind != "json" else {}
-    written = _with_files(schemas.write(opened(document, schema), "input"), parts)
+    parts = _read_parts(document, schemas, schema, media) if kind != "json" else {}
+    written = _replace_files(schemas.write(follow_bare(document, schema), "input"), parts)
     spread = written if _can_spread(written, required=required) else None
     body = Body(kind=kind, media_type=sent_as, required=required, parts=parts)
     whole = written if spread or parts else schemas.write(schema, "input")
     return Content(body, whole, spread, description)
 
 
-def _choose(content: Mapping[str, Any]) -> str:
-    """Return the media type that a body is sent as: JSON, else a form, else text, else the first."""
+def _choose_media_type(content: Mapping[str, Any]) -> str:
+    """Return the media type to send: JSON, else a form, else text, else the first."""
     plain = {media_type: media_type.partition(";")[0].strip().lower() for media_type in content}
     for wanted in (
         lambda name: name == "application/json",
@@ -79,7 +79,7 @@ def _choose(content: Mapping[str, Any]) -> str:
     return next(iter(content))
 
 
-def _kind(media_type: str, schema: Any) -> tuple[BodyKind, str]:
+def _classify_body(media_type: str, schema: Any) -> tuple[BodyKind, str]:
     name = media_type.partition(";")[0].strip().lower()
     if not all(" " < sign <= "~" for sign in name) or name.count("/") != 1:
         raise InvalidSchemaError(f"{media_type!r:.80} is not a media type")
@@ -95,7 +95,7 @@ def _kind(media_type: str, schema: Any) -> tuple[BodyKind, str]:
 
 
 def _can_spread(schema: Any, *, required: bool) -> bool:
-    """Return whether properties can be arguments: an object, and no keyword that would be lost."""
+    """Return whether properties can become arguments: an object schema without other constraints."""
     return (
         isinstance(schema, dict)
         and set(schema) <= _SPREADABLE
@@ -106,22 +106,22 @@ def _can_spread(schema: Any, *, required: bool) -> bool:
     )
 
 
-def _parts(document: dict[str, Any], schemas: Schemas, schema: Any, media: Any) -> dict[str, Part]:
-    """Return how each property of a form is written, where that is not the usual way."""
+def _read_parts(document: dict[str, Any], schemas: Schemas, schema: Any, media: Any) -> dict[str, Part]:
+    """Return the encodings of the properties of a form that are not the default."""
     resolved = follow(document, schema)
     properties = resolved.get("properties") if isinstance(resolved, dict) else None
     encodings = media.get("encoding") if isinstance(media, dict) else None
-    files = _Files(document, schemas)
+    files = _FileFinder(document, schemas)
     parts: dict[str, Part] = {}
     for name, member in properties.items() if isinstance(properties, dict) else ():
         encoding = encodings.get(name) if isinstance(encodings, dict) else None
-        part = _part(files.is_file(member), encoding if isinstance(encoding, dict) else {})
+        part = _read_part(files.is_file(member), encoding if isinstance(encoding, dict) else {})
         if part != Part():
             parts[name] = part
     return parts
 
 
-def _part(is_file: bool, encoding: dict[str, Any]) -> Part:  # noqa: FBT001 - what was found, beside its encoding
+def _read_part(is_file: bool, encoding: dict[str, Any]) -> Part:  # noqa: FBT001 - a fact, no option
     media_type = encoding.get("contentType")
     if isinstance(media_type, str):
         media_type = media_type.partition(",")[0].strip()
@@ -138,22 +138,22 @@ def _part(is_file: bool, encoding: dict[str, Any]) -> Part:  # noqa: FBT001 - wh
     )
 
 
-class _Files:
-    """Tells which properties of one form are bytes, looking at each schema once for each depth."""
+class _FileFinder:
+    """Finds the properties of one form that are files; visits each schema once for each depth."""
 
     def __init__(self, document: dict[str, Any], schemas: Schemas) -> None:
         self._document, self._schemas = document, schemas
         self._known: dict[tuple[int, int], bool] = {}
 
     def is_file(self, schema: Any, depth: int = 4) -> bool:
-        """Return whether a property is bytes: `format: binary`, or a media type without an encoding."""
+        """Return whether a property is a file: `format: binary`, or a media type without an encoding."""
         self._schemas.charge(1)
         resolved = follow(self._document, schema)
         if not isinstance(resolved, dict) or not depth:
             return False
-        key = id(resolved), depth  # the document holds it, so that its id stays its own
+        key = id(resolved), depth  # the document keeps the object, so its id stays unique
         if key not in self._known:
-            inner = (member for word in _CHOICES for member in _list(resolved.get(word)))
+            inner = (member for word in _COMBINATORS for member in _as_list(resolved.get(word)))
             self._known[key] = _holds_bytes(resolved) or any(
                 self.is_file(member, depth - 1) for member in (resolved.get("items"), *inner)
             )
@@ -166,24 +166,24 @@ def _holds_bytes(schema: dict[str, Any]) -> bool:
     return schema.get("format") == "binary" or "contentMediaType" in schema
 
 
-def _list(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _with_files(schema: Any, parts: Mapping[str, Part]) -> Any:
+def _replace_files(schema: Any, parts: Mapping[str, Part]) -> Any:
     """Return a schema in which files are base64 text."""
     files = [name for name, part in parts.items() if part.is_file]
     if not files or not isinstance(schema, dict) or not isinstance(schema.get("properties"), dict):
         return schema
     properties = {
-        name: _file_schema(member) if name in files else member
+        name: _replace_file(member) if name in files else member
         for name, member in schema["properties"].items()
     }
     return {**schema, "properties": properties}
 
 
-def _file_schema(schema: Any) -> Any:
-    """Return the schema of a file, of several, or of either and something else, with base64 in its place."""
+def _replace_file(schema: Any) -> Any:
+    """Return a schema with base64 in place of files, also in arrays and alternatives."""
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema or _holds_bytes(schema):
@@ -191,7 +191,7 @@ def _file_schema(schema: Any) -> Any:
         return {"type": "string", "contentEncoding": "base64", **described}
     made = dict(schema)
     if "items" in made:
-        made["items"] = _file_schema(made["items"])
+        made["items"] = _replace_file(made["items"])
     return made | {
-        word: [_file_schema(each) for each in _list(made[word])] for word in _CHOICES if word in made
+        word: [_replace_file(each) for each in _as_list(made[word])] for word in _COMBINATORS if word in made
     }

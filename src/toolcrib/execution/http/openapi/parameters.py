@@ -1,4 +1,4 @@
-"""The parameters of an operation: what each is called, what fits it, and where it goes."""
+"""Reads the parameters of an operation: the name, schema and place of each argument."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -17,13 +17,13 @@ _STYLES: dict[Place, tuple[Style, ...]] = {
     "header": ("simple",),
     "cookie": ("form",),
 }
-"""What may be written where; the first is the default."""
+"""The styles of each place; the first is the default."""
 _JSON = re.compile(r"[^;]*[/+]json\b.*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A parameter, the schema of its values, and whether it must be given."""
+    """A parameter with the schema of its values, and whether it is required."""
 
     parameter: Parameter
     schema: Any
@@ -38,13 +38,14 @@ def is_json(media_type: str) -> bool:
 def read_parameters(
     document: dict[str, Any], schemas: Schemas, listed: Iterable[Any], secret: set[tuple[str, str]]
 ) -> list[Input]:
-    """Return the parameters of an operation, each under an argument of its own.
+    """Return the parameters of an operation, each with a unique argument name.
 
-    The later of two with one name and place stands. Headers that say who calls or how the body is written are
-    no arguments, and neither is where a secret goes; `secret` names those by place and lower-case name.
+    Of two with one name and place the later counts, since an operation overrides its path item. Headers about
+    credentials or the body are no arguments, nor are the places of secrets; `secret` has those as pairs of
+    place and lower-case name.
 
     Raises:
-        InvalidSchemaError: one of them cannot be understood.
+        InvalidSchemaError: one of them is invalid.
     """
     raw: dict[tuple[str, str], dict[str, Any]] = {}
     for entry in listed:
@@ -59,12 +60,12 @@ def read_parameters(
             raw[place, name] = found
     order = {place: number for number, place in enumerate(get_args(Place))}
     ordered = sorted(raw, key=lambda key: order[key[0]])
-    arguments = _arguments(ordered)
-    return [_input(document, schemas, raw[key], arguments[key]) for key in raw]
+    arguments = _name_arguments(ordered)
+    return [_read_parameter(document, schemas, raw[key], arguments[key]) for key in raw]
 
 
-def _arguments(keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return what each parameter is called: by its name, and by place and name where that is taken."""
+def _name_arguments(keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return the argument names: the name of each parameter, or place and name if that is taken."""
     keys = list(keys)
     plain = {name for _, name in keys}
     taken: dict[str, tuple[str, str]] = {}
@@ -77,13 +78,13 @@ def _arguments(keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     return {key: argument for argument, key in taken.items()}
 
 
-def _input(document: dict[str, Any], schemas: Schemas, raw: dict[str, Any], argument: str) -> Input:
+def _read_parameter(document: dict[str, Any], schemas: Schemas, raw: dict[str, Any], argument: str) -> Input:
     place, name = raw["in"], raw["name"]
     if place == "cookie" and not is_token(name):
         raise InvalidSchemaError(f"{name!r:.80} cannot be the name of a cookie")
     if place == "header" and not is_token(name):
         raise InvalidSchemaError(f"{name!r:.80} cannot be the name of a header")
-    schema, as_json = _schema(document, raw)
+    schema, as_json = _find_schema(document, raw)
     style = raw.get("style", _STYLES[place][0])
     if style not in _STYLES[place] and not as_json:
         raise InvalidSchemaError(f"the {place} parameter {name!r:.80} has the style {style!r:.40}")
@@ -98,10 +99,10 @@ def _input(document: dict[str, Any], schemas: Schemas, raw: dict[str, Any], argu
         keep_reserved=raw.get("allowReserved") is True,
     )
     written = schemas.write(schema, "input")
-    return Input(parameter, _described(written, raw), place == "path" or raw.get("required") is True)
+    return Input(parameter, _add_annotations(written, raw), place == "path" or raw.get("required") is True)
 
 
-def _schema(document: dict[str, Any], raw: dict[str, Any]) -> tuple[Any, bool]:
+def _find_schema(document: dict[str, Any], raw: dict[str, Any]) -> tuple[Any, bool]:
     """Return the schema of a parameter, and whether its value is written as JSON."""
     content = raw.get("content")
     if not isinstance(content, dict) or not content:
@@ -112,15 +113,15 @@ def _schema(document: dict[str, Any], raw: dict[str, Any]) -> tuple[Any, bool]:
     return schema, is_json(media_type)
 
 
-def _described(schema: Any, raw: dict[str, Any]) -> Any:
-    """Return a schema with the description of the parameter itself."""
-    extra = dict(_annotations(raw))
+def _add_annotations(schema: Any, raw: dict[str, Any]) -> Any:
+    """Return a schema with the description and examples of the parameter itself."""
+    extra = dict(_list_annotations(raw))
     return (
         {**(schema if isinstance(schema, dict) else {}), **extra} if extra and schema is not False else schema
     )
 
 
-def _annotations(raw: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _list_annotations(raw: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     if isinstance(raw.get("description"), str) and raw["description"].strip():
         yield "description", raw["description"].strip()
     if raw.get("deprecated") is True:

@@ -1,4 +1,18 @@
-"""A provider whose tools are the operations of an OpenAPI 3.0 or 3.1 document."""
+"""A provider whose tools are the operations of an OpenAPI 3.0 or 3.1 document.
+
+A document is read in these steps, all when the provider is made:
+
+1. `document.py` reads JSON or YAML as plain JSON of limited size; nothing outside the document is fetched.
+2. `servers.py`, `security.py`: the base URLs, and the security schemes that secrets can fill.
+3. `operations.py` makes a tool and a `RequestPlan` from each operation. `parameters.py` and `contents.py`
+read
+   its arguments, `schemas.py` converts their schemas to JSON Schema 2020-12.
+
+A call then only encodes its arguments by the plan. Documents in the wild are often partly wrong, so a mistake
+in one operation skips that operation (`OpenApiProvider.skipped`) and not the document. Documents may come
+from strangers: sizes, depths and references are limited everywhere, and the work of conversion counts against
+one budget for the whole document (`Schemas.charge`).
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,14 +22,14 @@ from typing import Any, Self, Unpack
 
 from toolcrib.errors import ConfigError, InvalidSchemaError, InvalidToolError
 from toolcrib.execution.call import Call
-from toolcrib.execution.http.base import WebProvider, check_id
+from toolcrib.execution.http.base import WebProvider, check_provider_id
 from toolcrib.execution.http.client import HttpOptions
 from toolcrib.execution.http.credentials import Credentials, Secret
 from toolcrib.execution.http.openapi.document import document_error, read_document
 from toolcrib.execution.http.openapi.operations import Operation, Operations
 from toolcrib.execution.http.openapi.references import follow
 from toolcrib.execution.http.openapi.schemas import Schemas
-from toolcrib.execution.http.openapi.security import Vault, read_schemes
+from toolcrib.execution.http.openapi.security import SchemeSecrets, read_schemes
 from toolcrib.execution.http.openapi.servers import Servers
 from toolcrib.execution.http.plan import RequestPlan
 from toolcrib.model.schema.validator import DefaultValidator
@@ -25,17 +39,17 @@ from toolcrib.model.toolid import MAX_NAME_LENGTH
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _VERSION = re.compile(r"3\.(\d{1,3})(\.\d+.*)?")
 _MAX_OPERATIONS = 20_000
-_FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")
+_INVALID_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """An operation that became no tool."""
+    """An operation for which there is no tool."""
 
     operation: str
     """Its method and path."""
     reason: str
-    """Why it is none."""
+    """The reason."""
 
 
 class OpenApiProvider(WebProvider):
@@ -61,18 +75,18 @@ class OpenApiProvider(WebProvider):
     """
 
     skipped: tuple[Skipped, ...]
-    """The operations that became no tools, and why."""
+    """The operations without a tool, with the reasons."""
 
     def __init__(
         self,
         provider_id: str,
         tools: Mapping[str, tuple[Tool, RequestPlan]],
-        vault: Vault,
+        secrets: SchemeSecrets,
         skipped: tuple[Skipped, ...],
         options: HttpOptions,
     ) -> None:
         super().__init__(provider_id, tools, options)
-        self._vault = vault
+        self._secrets = secrets
         self.skipped = skipped
 
     @classmethod
@@ -80,60 +94,60 @@ class OpenApiProvider(WebProvider):
         cls,
         document: dict[str, Any] | str | bytes | Path,
         *,
-        id: str,  # noqa: A002 - what a user calls it
+        id: str,  # noqa: A002 - a public name
         base_url: str | None = None,
         secrets: Mapping[str, Secret] | None = None,
         variables: Mapping[str, str] | None = None,
         **options: Unpack[HttpOptions],
     ) -> Self:
-        """Return the provider of a document, given as JSON, as JSON or YAML text, or as a file.
+        """Return the provider for a document: JSON, JSON or YAML text, or a file.
 
         Args:
-            document: what describes the API; nothing that it refers to outside itself is fetched.
-            id: the namespace of the tools, and what their backends call the provider.
-            base_url: where the API is served, if elsewhere than the document says, or if it does not say.
-            secrets: what fills the security schemes, by their names.
-            variables: what stands for the variables in the address of the server.
-            options: how the server is reached; see `HttpOptions`.
+            document: the OpenAPI document; references to other documents are not followed.
+            id: the id of the provider, and the namespace of its tools.
+            base_url: the address of the API, if the document has none or another one.
+            secrets: the secrets of the security schemes, by the names of the schemes.
+            variables: values of the variables in the address of the server.
+            options: options of the connection; see `HttpOptions`.
 
         Raises:
-            InvalidToolError: it is no such document, or too large.
-            ConfigError: something that was given cannot be used.
+            InvalidToolError: it is no OpenAPI 3 document, or too large.
+            ConfigError: an argument is invalid.
         """
-        check_id(id)
+        check_provider_id(id)
         read = read_document(document)
         schemes = read_schemes(read)
-        vault = Vault(id, schemes, secrets or {})
+        scheme_secrets = SchemeSecrets(id, schemes, secrets or {})
         operations = Operations(
             provider_id=id,
             document=read,
-            schemas=Schemas(read, is_3_0=_minor(read) == 0),
+            schemas=Schemas(read, is_3_0=_minor_version(read) == 0),
             servers=Servers(id, base_url, variables or {}),
             schemes=schemes,
             validator=DefaultValidator(),
         )
-        operations.servers.base_of(read)
-        tools, skipped = _tools(operations)
-        return cls(id, tools, vault, skipped, options)
+        operations.servers.find_base_url(read)  # a wrong address fails here, and not in every operation
+        tools, skipped = _make_tools(operations)
+        return cls(id, tools, scheme_secrets, skipped, options)
 
     async def _credentials(self, call: Call, plan: RequestPlan) -> Credentials:
-        return await self._vault.credentials(call, plan)
+        return await self._secrets.make_credentials(call, plan)
 
 
-def _tools(operations: Operations) -> tuple[dict[str, tuple[Tool, RequestPlan]], tuple[Skipped, ...]]:
+def _make_tools(operations: Operations) -> tuple[dict[str, tuple[Tool, RequestPlan]], tuple[Skipped, ...]]:
     names, skipped = OperationNames(), list[Skipped]()
     tools: dict[str, tuple[Tool, RequestPlan]] = {}
-    for operation in _operations(operations.document, skipped):
-        name = names.take(operation.raw.get("operationId"), operation.method, operation.path)
+    for operation in _list_operations(operations.document, skipped):
+        name = names.choose(operation.raw.get("operationId"), operation.method, operation.path)
         try:
-            tools[name] = operations.read(operation, name)
+            tools[name] = operations.make_tool(operation, name)
         except (InvalidSchemaError, InvalidToolError, ConfigError) as error:
             skipped.append(Skipped(str(operation)[:300], str(error)[:500]))
     return tools, tuple(skipped)
 
 
-def _minor(document: dict[str, Any]) -> int:
-    """Return the second number of the version of OpenAPI that a document is written in."""
+def _minor_version(document: dict[str, Any]) -> int:
+    """Return the minor version of OpenAPI of a document."""
     written = document.get("openapi", document.get("swagger"))
     found = _VERSION.fullmatch(str(written))
     if found is None:
@@ -141,7 +155,7 @@ def _minor(document: dict[str, Any]) -> int:
     return int(found[1])
 
 
-def _operations(document: dict[str, Any], skipped: list[Skipped]) -> Iterator[Operation]:
+def _list_operations(document: dict[str, Any], skipped: list[Skipped]) -> Iterator[Operation]:
     """Yield every operation, in the order of the document."""
     paths = document.get("paths", {})
     if not isinstance(paths, dict):
@@ -163,12 +177,12 @@ def _operations(document: dict[str, Any], skipped: list[Skipped]) -> Iterator[Op
 
 
 class OperationNames:
-    """Gives each operation a name of its own: its id, else its method and path.
+    """Chooses a unique name for each operation: its id, else its method and path.
 
     >>> names = OperationNames()
-    >>> names.take("list pets", "get", "/pets"), names.take(None, "get", "/pets/{id}")
+    >>> names.choose("list pets", "get", "/pets"), names.choose(None, "get", "/pets/{id}")
     ('list_pets', 'get_pets_id')
-    >>> names.take("list_pets", "get", "/dogs")
+    >>> names.choose("list_pets", "get", "/dogs")
     'list_pets_2'
     """
 
@@ -176,10 +190,12 @@ class OperationNames:
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}
 
-    def take(self, operation_id: object, method: str, path: str) -> str:
-        """Return the name of an operation; the second that would be called the same gets a number."""
+    def choose(self, operation_id: object, method: str, path: str) -> str:
+        """Return the name of an operation, with a number if it is taken."""
         wanted = operation_id if isinstance(operation_id, str) else ""
-        base = _mend(wanted) or _mend(f"{method}{path.replace('{', '').replace('}', '')}") or "operation"
+        base = (
+            _to_name(wanted) or _to_name(f"{method}{path.replace('{', '').replace('}', '')}") or "operation"
+        )
         name = base
         while name in self._taken:
             self._numbers[base] = self._numbers.get(base, 1) + 1
@@ -189,5 +205,5 @@ class OperationNames:
         return name
 
 
-def _mend(text: str) -> str:
-    return _FOREIGN.sub("_", text).strip("_")[:MAX_NAME_LENGTH]
+def _to_name(text: str) -> str:
+    return _INVALID_NAME_CHARACTERS.sub("_", text).strip("_")[:MAX_NAME_LENGTH]

@@ -1,8 +1,9 @@
-"""The schemas of a document as JSON Schema 2020-12, each with the definitions that it needs.
+"""Converts the schemas of a document to JSON Schema 2020-12, each with the definitions that it needs.
 
-OpenAPI 3.0 has its own words for some things (`nullable`, boolean `exclusiveMinimum`, `example`); 3.1 is JSON
-Schema with annotations of its own. What is shared in the document becomes `$defs`, so that recursive schemas
-stay what they are.
+OpenAPI 3.0 has its own keywords (`nullable`, boolean `exclusiveMinimum`, `example`); 3.1 is JSON Schema with
+a few more annotations. A referenced schema becomes an entry of `$defs`, never a copy, so that recursive
+schemas stay finite. The same schema is converted for inputs and for outputs apart, since `readOnly` and
+`writeOnly` properties occur in one of them alone.
 """
 
 import re
@@ -10,30 +11,30 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from toolcrib.errors import InvalidSchemaError, SchemaTooComplexError, UnsupportedDialectError
-from toolcrib.execution.http.openapi.references import follow, target
+from toolcrib.execution.http.openapi.references import find_target, follow
 
 Direction = Literal["input", "output"]
 
-_ONE = ("additionalProperties", "items", "not", "if", "then", "else", "contains", "propertyNames",
+_SCHEMA_KEYWORDS = ("additionalProperties", "items", "not", "if", "then", "else", "contains", "propertyNames",
         "unevaluatedItems", "unevaluatedProperties", "contentSchema", "additionalItems")  # fmt: skip
-_MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
-_MAPS = ("properties", "patternProperties", "dependentSchemas")
-_DROPPED = frozenset(
+_SCHEMA_LIST_KEYWORDS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_SCHEMA_MAP_KEYWORDS = ("properties", "patternProperties", "dependentSchemas")
+_DROPPED_KEYWORDS = frozenset(
     {"discriminator", "xml", "externalDocs", "example", "nullable", "$schema", "$id", "$anchor", "$comment",
      "$dynamicAnchor", "$defs", "definitions"}
 )  # fmt: skip
 _DIALECTS = ("https://json-schema.org/draft/2020-12/schema", "https://spec.openapis.org/oas/3.1/dialect/base")
-_UNWANTED: dict[Direction, str] = {"input": "readOnly", "output": "writeOnly"}
-_FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")
+_EXCLUDING_KEYWORD: dict[Direction, str] = {"input": "readOnly", "output": "writeOnly"}
+_INVALID_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
 MAX_TOOL_NODES = 20_000
-"""How many values the schema of one tool may hold: what a validator takes."""
-_MAX_WRITTEN = 4_000_000
-"""How many values the schemas of all tools may hold together."""
+"""The most values in the schema of one tool: the limit of the validator."""
+_MAX_DOCUMENT_NODES = 4_000_000
+"""The most values in the schemas of all tools: each tool repeats the definitions that it needs."""
 
 
 @dataclass(slots=True)
-class _Written:
-    """A converted schema, how large it is, and what it refers to."""
+class _ConvertedSchema:
+    """A converted schema, with its size and its references."""
 
     schema: Any
     nodes: int
@@ -41,7 +42,7 @@ class _Written:
 
 
 class Schemas:
-    """Converts the schemas of one document; what is shared is converted once for each direction."""
+    """Converts the schemas of one document; shared schemas are converted once for each direction."""
 
     def __init__(self, document: dict[str, Any], *, is_3_0: bool) -> None:
         self._document = document
@@ -49,48 +50,48 @@ class Schemas:
         self._names: dict[str, str] = {}
         self._references: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
-        self._written: dict[tuple[Direction, int], tuple[Any, _Written]] = {}
-        self._shared: dict[tuple[Direction, str], _Written] = {}
-        self._left = _MAX_WRITTEN
+        self._converted: dict[tuple[Direction, int], tuple[Any, _ConvertedSchema]] = {}
+        self._shared: dict[tuple[Direction, str], _ConvertedSchema] = {}
+        self._left = _MAX_DOCUMENT_NODES
 
     def write(self, schema: Any, direction: Direction) -> Any:
-        """Return a schema with references to `#/$defs/...`; `definitions` gives what they need.
+        """Return a converted schema with references to `#/$defs/...`, which `definitions` returns.
 
         Raises:
-            InvalidSchemaError: it holds a reference that leads nowhere, or a dialect that is not known.
+            InvalidSchemaError: the target of a reference does not exist, or the dialect is unknown.
         """
         self.charge(1)
         key = (direction, id(schema))
-        if key not in self._written:  # with what it was made of, so that its id stays its own
-            self._written[key] = schema, self._convert(schema, direction)
-        _, written = self._written[key]
-        self.charge(written.nodes)
-        return written.schema
+        if key not in self._converted:  # stored with its source, so that the id of that stays unique
+            self._converted[key] = schema, self._convert(schema, direction)
+        _, converted = self._converted[key]
+        self.charge(converted.nodes)
+        return converted.schema
 
     def definitions(self, schema: Any, direction: Direction) -> dict[str, Any]:
-        """Return every definition that a converted schema needs, by name.
+        """Return all definitions that a converted schema needs, by name.
 
         Raises:
-            SchemaTooComplexError: they are too large, alone or with those of all other tools.
+            SchemaTooComplexError: they are too large, alone or together with those of all other tools.
         """
-        root = _Written(schema, _count(schema), _references(schema))
+        root = _ConvertedSchema(schema, _count_values(schema), _find_references(schema))
         pending, found, nodes = [root], dict[str, Any](), 0
         while pending:
-            written = pending.pop()
-            nodes += written.nodes
-            self.charge(written.nodes)
+            converted = pending.pop()
+            nodes += converted.nodes
+            self.charge(converted.nodes)
             if nodes > MAX_TOOL_NODES:
                 raise SchemaTooComplexError(f"its schema holds more than {MAX_TOOL_NODES:,} values")
-            for name in written.references:
+            for name in converted.references:
                 if name in self._references and name not in found:
-                    shared = self._definition(name, direction)
+                    shared = self._convert_definition(name, direction)
                     found[name] = shared.schema
                     pending.append(shared)
         return dict(sorted(found.items()))
 
-    def is_unwanted(self, schema: Any, direction: Direction) -> bool:
-        """Return whether a property has no place here: `readOnly` in inputs, `writeOnly` in outputs."""
-        word = _UNWANTED[direction]
+    def is_excluded(self, schema: Any, direction: Direction) -> bool:
+        """Return whether a property is left out: `readOnly` in inputs, `writeOnly` in outputs."""
+        word = _EXCLUDING_KEYWORD[direction]
         if not isinstance(schema, dict):
             return False
         if schema.get(word) is True and not (self._is_3_0 and "$ref" in schema):
@@ -99,27 +100,27 @@ class Schemas:
         return isinstance(resolved, dict) and resolved.get(word) is True
 
     def charge(self, nodes: int) -> None:
-        """Count values that were written or looked at.
+        """Count converted or visited values.
 
         Raises:
-            SchemaTooComplexError: there were too many, with those of all other tools.
+            SchemaTooComplexError: there are too many in the whole document.
         """
         self._left -= nodes
         if self._left < 0:
             raise SchemaTooComplexError("the schemas of the document are too large together")
 
-    def _definition(self, name: str, direction: Direction) -> _Written:
+    def _convert_definition(self, name: str, direction: Direction) -> _ConvertedSchema:
         reference = self._references[name]
         key = (direction, reference)
         if key not in self._shared:
-            self._shared[key] = self._convert(target(self._document, reference), direction)
+            self._shared[key] = self._convert(find_target(self._document, reference), direction)
         return self._shared[key]
 
-    def _convert(self, schema: Any, direction: Direction) -> _Written:
-        converted = self._schema(schema, direction)
-        return _Written(converted, _count(converted), _references(converted))
+    def _convert(self, schema: Any, direction: Direction) -> _ConvertedSchema:
+        converted = self._convert_schema(schema, direction)
+        return _ConvertedSchema(converted, _count_values(converted), _find_references(converted))
 
-    def _schema(self, schema: Any, direction: Direction) -> Any:
+    def _convert_schema(self, schema: Any, direction: Direction) -> Any:
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict):
@@ -127,44 +128,48 @@ class Schemas:
         _check_dialect(schema)
         reference = schema.get("$ref")
         if isinstance(reference, str) and self._is_3_0:
-            return {"$ref": f"#/$defs/{self._name(reference)}"}
-        made = {word: self._word(word, value, direction) for word, value in schema.items() if _is_kept(word)}
-        self._leave_out(schema, made, direction)
+            return {"$ref": f"#/$defs/{self._name_definition(reference)}"}
+        made = {
+            word: self._convert_keyword(word, value, direction)
+            for word, value in schema.items()
+            if _is_kept(word)
+        }
+        self._remove_excluded(schema, made, direction)
         if "example" in schema and "examples" not in made:
             made["examples"] = [schema["example"]]
-        return _modern(schema, made) if self._is_3_0 else made
+        return _modernize(schema, made) if self._is_3_0 else made
 
-    def _word(self, word: str, value: Any, direction: Direction) -> Any:
+    def _convert_keyword(self, word: str, value: Any, direction: Direction) -> Any:
         if word == "$ref" and isinstance(value, str):
-            return f"#/$defs/{self._name(value)}"
-        if word in _ONE and isinstance(value, dict | bool):
-            return self._schema(value, direction)
-        if word in _MANY and isinstance(value, list):
-            return [self._schema(member, direction) for member in value]
-        if word in _MAPS and isinstance(value, dict):
-            return {name: self._schema(member, direction) for name, member in value.items()}
+            return f"#/$defs/{self._name_definition(value)}"
+        if word in _SCHEMA_KEYWORDS and isinstance(value, dict | bool):
+            return self._convert_schema(value, direction)
+        if word in _SCHEMA_LIST_KEYWORDS and isinstance(value, list):
+            return [self._convert_schema(member, direction) for member in value]
+        if word in _SCHEMA_MAP_KEYWORDS and isinstance(value, dict):
+            return {name: self._convert_schema(member, direction) for name, member in value.items()}
         return value
 
-    def _leave_out(self, schema: dict[str, Any], made: dict[str, Any], direction: Direction) -> None:
-        """Drop the properties that this direction has no place for."""
+    def _remove_excluded(self, schema: dict[str, Any], made: dict[str, Any], direction: Direction) -> None:
+        """Remove the excluded properties of this direction."""
         properties = schema.get("properties")
         if not isinstance(properties, dict):
             return
-        unwanted = {name for name, member in properties.items() if self.is_unwanted(member, direction)}
-        if unwanted:
+        excluded = {name for name, member in properties.items() if self.is_excluded(member, direction)}
+        if excluded:
             made["properties"] = {
-                name: member for name, member in made["properties"].items() if name not in unwanted
+                name: member for name, member in made["properties"].items() if name not in excluded
             }
             if isinstance(made.get("required"), list):
                 made["required"] = [
-                    name for name in made["required"] if not (isinstance(name, str) and name in unwanted)
+                    name for name in made["required"] if not (isinstance(name, str) and name in excluded)
                 ]
 
-    def _name(self, reference: str) -> str:
-        """Return what a shared schema is called among the definitions; one name for each reference."""
+    def _name_definition(self, reference: str) -> str:
+        """Return the name of a referenced schema in `$defs`, the same for equal references."""
         if reference not in self._names:
-            target(self._document, reference)
-            base = _FOREIGN.sub("_", reference.rpartition("/")[2])[:64].strip("_") or "schema"
+            find_target(self._document, reference)
+            base = _INVALID_NAME_CHARACTERS.sub("_", reference.rpartition("/")[2])[:64].strip("_") or "schema"
             name = base
             while name in self._references:
                 self._numbers[base] = self._numbers.get(base, 1) + 1
@@ -174,7 +179,7 @@ class Schemas:
 
 
 def _is_kept(word: str) -> bool:
-    return word not in _DROPPED and not word.startswith("x-")
+    return word not in _DROPPED_KEYWORDS and not word.startswith("x-")
 
 
 def _check_dialect(schema: dict[str, Any]) -> None:
@@ -185,8 +190,8 @@ def _check_dialect(schema: dict[str, Any]) -> None:
         raise InvalidSchemaError("a schema uses '$dynamicRef', which is not read here")
 
 
-def _modern(schema: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema of OpenAPI 3.0 in the words of 2020-12."""
+def _modernize(schema: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema of OpenAPI 3.0 with the keywords of JSON Schema 2020-12."""
     for word, plain in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(made.get(word), bool) and made.pop(word) and plain in made:
             made[word] = made.pop(plain)
@@ -200,8 +205,8 @@ def _modern(schema: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [made, {"type": "null"}]} if made else made
 
 
-def _count(value: Any) -> int:
-    """Return how many values a schema holds."""
+def _count_values(value: Any) -> int:
+    """Return the number of values in a schema."""
     nodes, pending = 1, [value]
     while pending:
         member = pending.pop()
@@ -211,8 +216,8 @@ def _count(value: Any) -> int:
     return nodes
 
 
-def _references(schema: Any) -> dict[str, None]:
-    """Return the names of the definitions that a converted schema refers to, in order."""
+def _find_references(schema: Any) -> dict[str, None]:
+    """Return the names of the definitions that a converted schema references, in order."""
     found: dict[str, None] = {}
     pending = [schema]
     while pending:

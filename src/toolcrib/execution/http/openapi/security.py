@@ -1,4 +1,4 @@
-"""The security schemes of a document, and the secrets that fill them."""
+"""Reads the security schemes of a document, and makes credentials from their secrets."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,21 +7,23 @@ from toolcrib.errors import InvalidSchemaError, NoBackendError
 from toolcrib.execution.call import Call
 from toolcrib.execution.http.assembly import is_token
 from toolcrib.execution.http.base import config_error
-from toolcrib.execution.http.credentials import Credentials, Scheme, Secret, reveal
+from toolcrib.execution.http.credentials import Credentials, Scheme, Secret, read_secret
 from toolcrib.execution.http.openapi.references import follow
 from toolcrib.execution.http.plan import RequestPlan
 from toolcrib.model.suggest import did_you_mean
 
 
 def read_schemes(document: dict[str, Any]) -> dict[str, Scheme]:
-    """Return the schemes that can be filled, by name; mutual TLS and unknown ones cannot."""
+    """Return the supported schemes by name; mutual TLS and unknown schemes are left out."""
     components = document.get("components")
     raw = components.get("securitySchemes") if isinstance(components, dict) else None
-    found = {name: _scheme(document, entry) for name, entry in raw.items()} if isinstance(raw, dict) else {}
+    found = (
+        {name: _read_scheme(document, entry) for name, entry in raw.items()} if isinstance(raw, dict) else {}
+    )
     return {name: scheme for name, scheme in found.items() if scheme is not None}
 
 
-def _scheme(document: dict[str, Any], raw: Any) -> Scheme | None:
+def _read_scheme(document: dict[str, Any], raw: Any) -> Scheme | None:
     try:
         raw = follow(document, raw)
     except InvalidSchemaError:
@@ -32,10 +34,10 @@ def _scheme(document: dict[str, Any], raw: Any) -> Scheme | None:
     if kind == "http":
         named = str(raw.get("scheme", "")).lower()
         return Scheme("basic") if named == "basic" else Scheme("bearer") if named == "bearer" else None
-    return _key(raw) if kind == "apiKey" else None
+    return _read_key_scheme(raw) if kind == "apiKey" else None
 
 
-def _key(raw: dict[str, Any]) -> Scheme | None:
+def _read_key_scheme(raw: dict[str, Any]) -> Scheme | None:
     place, name = raw.get("in"), raw.get("name")
     if place not in ("header", "query", "cookie") or not isinstance(name, str) or not name:
         return None
@@ -43,9 +45,9 @@ def _key(raw: dict[str, Any]) -> Scheme | None:
 
 
 def read_security(document: dict[str, Any], operation: dict[str, Any]) -> tuple[tuple[str, ...], ...]:
-    """Return the alternatives of an operation, each the schemes that it needs together.
+    """Return the security alternatives of an operation; each lists the schemes that it needs together.
 
-    What the operation says stands before what the document says; an empty list means that nothing is needed.
+    An operation overrides the document; an empty list means that none is needed.
 
     Raises:
         InvalidSchemaError: it is not a list of objects.
@@ -56,8 +58,8 @@ def read_security(document: dict[str, Any], operation: dict[str, Any]) -> tuple[
     return tuple(tuple(entry) for entry in raw)
 
 
-class Vault:
-    """The secrets of one provider, by the names of the schemes that they fill; it never shows them."""
+class SchemeSecrets:
+    """The secrets of one provider, by the names of their security schemes."""
 
     def __init__(
         self, provider_id: str, schemes: Mapping[str, Scheme], secrets: Mapping[str, Secret]
@@ -71,11 +73,11 @@ class Vault:
         self._schemes = schemes
         self._secrets = dict(secrets)
 
-    async def credentials(self, call: Call, plan: RequestPlan) -> Credentials:
-        """Return what a call carries, by the first alternative whose secrets are all there.
+    async def make_credentials(self, call: Call, plan: RequestPlan) -> Credentials:
+        """Return the credentials of a call, by the first alternative whose secrets are all known.
 
         Raises:
-            NoBackendError: no alternative is, with the names of the schemes that are missing.
+            NoBackendError: secrets are missing in every alternative; the message names their schemes.
         """
         if not plan.security:
             return Credentials()
@@ -85,22 +87,24 @@ class Vault:
         if chosen is None and () in plan.security:
             return Credentials()
         if chosen is None:
-            raise self._missing(call, plan)
+            raise self._missing_error(call, plan)
         try:
-            return Credentials.of([(self._schemes[name], await self._reveal(call, name)) for name in chosen])
+            return Credentials.of(
+                [(self._schemes[name], await self._read_secret(call, name)) for name in chosen]
+            )
         except ValueError as error:
-            raise self._refusal(call, f"a secret cannot be sent: {error}") from None
+            raise self._credentials_error(call, f"a secret cannot be sent: {error}") from None
 
-    async def _reveal(self, call: Call, name: str) -> str:
+    async def _read_secret(self, call: Call, name: str) -> str:
         try:
-            return await reveal(self._secrets[name])
-        except Exception as error:  # noqa: BLE001 - what gives a secret is the caller's own code, and may raise anything
-            # Not kept as the cause: it may quote the secret.
-            raise self._refusal(
+            return await read_secret(self._secrets[name])
+        except Exception as error:  # noqa: BLE001 - a function of the program, which may raise anything
+            # `from None`: the original error may quote the secret.
+            raise self._credentials_error(
                 call, f"the secret {name!r} could not be had: {type(error).__name__}"
             ) from None
 
-    def _missing(self, call: Call, plan: RequestPlan) -> NoBackendError:
+    def _missing_error(self, call: Call, plan: RequestPlan) -> NoBackendError:
         wanted = [
             " and ".join(repr(name) for name in names if name not in self._secrets) for names in plan.security
         ]
@@ -110,10 +114,10 @@ class Vault:
             if all(name in self._schemes for name in names)
         ]
         if not usable:
-            return self._refusal(call, f"it needs {' or '.join(wanted)}, which no secret can fill")
-        return self._refusal(call, f"it needs the secret {' or '.join(usable)}; give it in secrets")
+            return self._credentials_error(call, f"it needs {' or '.join(wanted)}, which no secret can fill")
+        return self._credentials_error(call, f"it needs the secret {' or '.join(usable)}; give it in secrets")
 
-    def _refusal(self, call: Call, reason: str) -> NoBackendError:
+    def _credentials_error(self, call: Call, reason: str) -> NoBackendError:
         return NoBackendError(
             tool_id=call.tool_id, backend=f"provider:{self._provider_id}", reason=f"{reason[:500]}"
         )

@@ -1,32 +1,32 @@
-"""Where the operations of a document are served."""
+"""Finds the base URL of operations."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from toolcrib.execution.http.base import check_base, config_error
+from toolcrib.execution.http.base import check_base_url, config_error
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 
 class Servers:
-    """Says where an operation is served.
+    """Finds the base URL of operations.
 
-    A `base_url` stands instead of every address in the document; one without a path takes the path of a
-    server that is given without a host, such as `/api/v3`.
+    A `base_url` replaces every address in the document. If it has no path, it gets that of a server without a
+    host, such as `/api/v3`.
     """
 
     def __init__(self, provider_id: str, base_url: str | None, variables: Mapping[str, str]) -> None:
         self._provider_id = provider_id
-        self._base = None if base_url is None else check_base(provider_id, base_url)
+        self._base = None if base_url is None else check_base_url(provider_id, base_url)
         self._variables = variables
 
-    def base_of(self, *holders: Mapping[str, Any]) -> str:
-        """Return what the URLs of an operation begin with; the first holder that names servers says it.
+    def find_base_url(self, *holders: Mapping[str, Any]) -> str:
+        """Return the base URL of an operation, from the first of these objects that lists servers.
 
         Raises:
-            ConfigError: there is no host, or the address is none of http or https.
+            ConfigError: there is no host, or the scheme is not http or https.
         """
         listed = next((found for holder in holders if (found := holder.get("servers"))), [{"url": "/"}])
         server = listed[0] if isinstance(listed, list) else None
@@ -35,16 +35,16 @@ class Servers:
             raise config_error(self._provider_id, "/servers", "a server of the document has no url")
         if self._base is not None and (urlsplit(self._base).path or "://" in url or url.startswith("//")):
             return self._base
-        url = _VARIABLE.sub(lambda found: self._value(found[1], server), url)
+        url = _VARIABLE.sub(lambda found: self._find_variable(found[1], server), url)
         if self._base is not None:
-            return check_base(self._provider_id, urljoin(f"{self._base}/", url))
+            return check_base_url(self._provider_id, urljoin(f"{self._base}/", url))
         if "://" not in url:
             reason = f"the document serves {url!r:.200}, which is no host; say where with base_url"
             raise config_error(self._provider_id, "/servers", reason)
-        return check_base(self._provider_id, url)
+        return check_base_url(self._provider_id, url)
 
-    def _value(self, name: str, server: Mapping[str, Any]) -> str:
-        """Return what stands for a variable of a server."""
+    def _find_variable(self, name: str, server: Mapping[str, Any]) -> str:
+        """Return the value of a variable of a server."""
         listed = server.get("variables")
         variable = listed.get(name) if isinstance(listed, dict) else None
         known = variable if isinstance(variable, dict) else {}

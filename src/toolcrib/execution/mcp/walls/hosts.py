@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from toolcrib.execution.http.addresses import is_odd_number
+from toolcrib.execution.http.addresses import is_unusual_number
 
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _MAX_PORT = 65535
@@ -55,7 +55,7 @@ def parse_host(text: str) -> AllowedHost:
         if host.startswith("*."):
             raise ValueError(f"{text!r:.80} puts '*.' before an address; that is for names alone")
         return AllowedHost(name, port, is_address=True)
-    if is_odd_number(name):
+    if is_unusual_number(name):
         raise ValueError(f"{text!r:.80} is an odd spelling of an address; write it in full")
     if not name or not all(map(_LABEL.fullmatch, name.split("."))):
         raise ValueError(f"{text!r:.80} is no host; write a name, '*.' and a name, or an address")
