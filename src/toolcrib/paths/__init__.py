@@ -14,7 +14,7 @@ from toolcrib.paths.folders import (
     runtime_folder,
 )
 from toolcrib.paths.locating import config_folder, find_config, project_config, user_config
-from toolcrib.paths.replacing import SCRATCH, locked, replace_file
+from toolcrib.paths.replacing import SCRATCH, file_rights, locked, read_file, replace_file
 
 __all__ = [
     "HOME",
@@ -24,12 +24,14 @@ __all__ = [
     "catalogue_file",
     "config_folder",
     "data_folder",
+    "file_rights",
     "find_config",
     "home_folder",
     "locked",
     "path_fault",
     "platform_folder",
     "project_config",
+    "read_file",
     "replace_file",
     "runs_file",
     "runs_key",
