@@ -49,6 +49,7 @@ PACKAGES = (
     "toolcrib.setup.installing",
     "toolcrib.setup.lint",
     "toolcrib.setup.measuring",
+    "toolcrib.trust",
     "toolcrib",
 )
 """Where public names are imported from; a name of several of them is described on the page of the first."""

@@ -59,6 +59,7 @@ PACKAGES = [
     "toolcrib.crib.sources",
     "toolcrib.gateway",
     "toolcrib.gateway.frontends.meta",
+    "toolcrib.trust",
     "toolcrib.cli",
 ]
 RECURSION = "toolcrib.adapter.rewrite"

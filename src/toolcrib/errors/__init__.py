@@ -12,7 +12,7 @@ message from them: the problem first, then the remedy.
     │   ├── UnsupportedDialectError, ExternalRefError, SchemaTooComplexError
     │   └── UnknownMetaSchemaError      (UnsupportedDialectError, ExternalRefError)
     ├── ValidationError                                                 (ValueError)
-    ├── ConversionError, SnapshotError, NotStraightLineError            (ValueError)
+    ├── ConversionError, SnapshotError, NotStraightLineError, LockError (ValueError)
     ├── ToolError
     │   ├── NoBackendError, ToolExecutionError, ToolCancelledError, StreamNotSupportedError
     │   ├── InputValidationError, OutputValidationError                 (ValidationError)
@@ -46,6 +46,7 @@ from toolcrib.errors.definitions import (
     InvalidToolError,
     InvalidToolIdError,
     InvalidVersionError,
+    LockError,
     NoCompatibleVersionError,
     PromptNotFoundError,
     ResourceNotFoundError,
@@ -117,6 +118,7 @@ __all__ = [
     "InvalidToolIdError",
     "InvalidVersionError",
     "LimitExceededError",
+    "LockError",
     "LoginError",
     "LoginRequiredError",
     "MissingExtraError",

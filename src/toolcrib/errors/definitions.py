@@ -159,6 +159,19 @@ def _hint(suggestions: tuple[str, ...]) -> str:
 
 
 @dataclass(eq=False)
+class LockError(ToolcribError, ValueError):
+    """A lock of tools that cannot be read, or is not one that this version understands."""
+
+    path: str
+    """The file."""
+    reason: str
+    """What is wrong with it, and what to do."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+@dataclass(eq=False)
 class InvalidSchemaError(ToolcribError, ValueError):
     """A schema that cannot be used, with every problem found in it."""
 

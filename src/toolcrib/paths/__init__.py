@@ -17,7 +17,7 @@ from toolcrib.paths.folders import (
     runtime_folder,
 )
 from toolcrib.paths.locating import config_folder, find_config, project_config, user_config
-from toolcrib.paths.replacing import TEMPORARY_PREFIX, lock_path, replace_file
+from toolcrib.paths.replacing import TEMPORARY_PREFIX, file_rights, lock_path, read_file, replace_file
 
 __all__ = [
     "HOME",
@@ -27,12 +27,14 @@ __all__ = [
     "catalogue_file",
     "config_folder",
     "data_folder",
+    "file_rights",
     "find_config",
     "home_folder",
     "lock_path",
     "path_fault",
     "platform_folder",
     "project_config",
+    "read_file",
     "replace_file",
     "runs_file",
     "runs_key",

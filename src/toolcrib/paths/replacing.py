@@ -1,6 +1,7 @@
-"""Atomic replacement of files, and locks between processes."""
+"""Reading and atomic replacement of files, and locks between processes."""
 
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +15,29 @@ _LOCK_TIMEOUT = 10.0
 _POLL_SECONDS = 0.02
 
 
+def read_file(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        OSError: it cannot be read, is no file but a folder, a pipe or a device, or is larger than that.
+    """
+    # A pipe that nobody writes to would be waited for: it is opened without waiting, and then looked at.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):
+            raise OSError("it is a folder")
+        if not stat.S_ISREG(mode):
+            raise OSError("it is a pipe or a device, and no file")
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            content = file.read(max_bytes + 1)
+    finally:
+        os.close(handle)
+    if len(content) > max_bytes:
+        raise OSError(f"it is larger than {max_bytes // 2**20} MiB")
+    return content
+
+
 def replace_file(target: Path, content: bytes, *, rights: int, like: Path) -> None:
     """Replace the content of a file atomically; a reader sees the old content or the new."""
     import tempfile  # noqa: PLC0415 - light commands ask where files are, and write none
@@ -25,9 +49,7 @@ def replace_file(target: Path, content: bytes, *, rights: int, like: Path) -> No
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(
-                file.fileno()
-            )  # or the rename may reach the disk before the content, and a crash empties it
+            os.fsync(file.fileno())  # or a crash may leave the file empty: the rename reaches the disk first
         if hasattr(os, "chown") and like.exists():
             known = like.stat()
             with suppress(PermissionError):  # only root may give files away
@@ -37,6 +59,15 @@ def replace_file(target: Path, content: bytes, *, rights: int, like: Path) -> No
     except BaseException:
         made.unlink(missing_ok=True)
         raise
+
+
+def file_rights(target: Path) -> int:
+    """Return the mode for the file that replaces another: that of the other, or what the umask leaves."""
+    if target.exists():
+        return target.stat().st_mode & 0o7777
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 @contextmanager

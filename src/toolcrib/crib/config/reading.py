@@ -1,15 +1,14 @@
 """Reads and parses configuration files, without validation."""
 
 import json
-import os
 import re
-import stat
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.model.plain import parse_json
+from toolcrib.paths import read_file
 
 MAX_BYTES = 4 * 2**20
 """Size limit of a configuration file."""
@@ -35,7 +34,7 @@ def read_text(path: Path) -> str | None:
         ConfigError: it cannot be read, is no file but a pipe or a device, is too large, or is not UTF-8.
     """
     try:
-        return _read_bytes(path).decode("utf-8")
+        return read_file(path, MAX_BYTES).decode("utf-8")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
@@ -76,24 +75,6 @@ def _parse_toml(text: str) -> dict[str, Any]:
 def file_refusal(path: Path, reason: str, keyword: str = "file") -> ConfigError:
     """Return the ConfigError for a file as a whole."""
     return ConfigError(str(path), (Problem("", keyword, reason),))
-
-
-def _read_bytes(path: Path) -> bytes:
-    # A pipe that nobody writes to would be waited for: it is opened without waiting, and then looked at.
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    try:
-        mode = os.fstat(handle).st_mode
-        if stat.S_ISDIR(mode):
-            raise OSError("it is a folder")
-        if not stat.S_ISREG(mode):
-            raise OSError("it is a pipe or a device, and no file")
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            content = file.read(MAX_BYTES + 1)
-    finally:
-        os.close(handle)
-    if len(content) > MAX_BYTES:
-        raise OSError(f"it is larger than {MAX_BYTES // 2**20} MiB")
-    return content
 
 
 def parse_jsonc(text: str) -> Any:

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from toolcrib.crib.config.reading import file_refusal, read_text
-from toolcrib.paths import TEMPORARY_PREFIX, data_folder, lock_path, replace_file
+from toolcrib.paths import TEMPORARY_PREFIX, data_folder, file_rights, lock_path, replace_file
 from toolcrib.setup.editing.secrets import without_secrets
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -80,7 +80,9 @@ class Edit:
     def _put(self, target: Path) -> Path | None:
         content = self.after.encode("utf-8", "strict")
         backup = None if self.before is None else _back_up(target)
-        replace_file(target, content, rights=_rights(target, private=self.private), like=target)
+        replace_file(
+            target, content, rights=file_rights(target) & (0o700 if self.private else 0o7777), like=target
+        )
         return backup
 
 
@@ -115,20 +117,8 @@ def _back_up(target: Path) -> Path:
     return day if is_first else last
 
 
-def _rights(target: Path, *, private: bool) -> int:
-    """Return the mode for the file that replaces another."""
-    usual = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
-    return usual & 0o700 if private else usual
-
-
 def _clean_up(folder: Path) -> None:
     """Remove the temporary files of edits that were killed; the caller holds the lock of the folder."""
     for each in folder.iterdir():
         if _LEFT_BEHIND.fullmatch(each.name):
             each.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

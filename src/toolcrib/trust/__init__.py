@@ -1,0 +1,29 @@
+"""What is known of tools and servers that others write: what was approved, and what has changed since.
+
+Nothing here starts a server or makes a connection.
+"""
+
+from toolcrib.trust.drift import Drift, Level, compare_tools
+from toolcrib.trust.drift import DriftChange as Change
+from toolcrib.trust.entries import Block, LockedServer, LockedTool, Review, Suppression
+from toolcrib.trust.lock import Lock
+from toolcrib.trust.parts import ServerParts, ToolParts
+from toolcrib.trust.subset import Allowance, SubsetVerdict, check_subset
+
+__all__ = [
+    "Allowance",
+    "Block",
+    "Change",
+    "Drift",
+    "Level",
+    "Lock",
+    "LockedServer",
+    "LockedTool",
+    "Review",
+    "ServerParts",
+    "SubsetVerdict",
+    "Suppression",
+    "ToolParts",
+    "check_subset",
+    "compare_tools",
+]

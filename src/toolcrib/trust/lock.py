@@ -1,0 +1,264 @@
+"""The lock: what a team has approved of its tools and servers, in a file that it commits and reviews.
+
+The lock keeps the approved definitions beside their digests. Digests alone would say that something changed;
+whether a schema still takes what it took can only be said of the schemas themselves, and a reviewer wants to
+read the words that a model will read, as they were and as they are. They stand in the lock and not in a file
+beside it, since two files can be committed apart. A digest makes sure that what is compared is what was
+approved: where the two do not belong together, as after a careless merge, the lock is refused.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import InvalidToolError, LockError, Problem
+from toolcrib.model.tool import Tool
+from toolcrib.model.toolid import ToolId
+from toolcrib.paths import file_rights, lock_path, read_file, replace_file
+from toolcrib.trust.drift import Drift, DriftChange, compare_parts, compare_servers
+from toolcrib.trust.entries import Block, Entries, LockedServer, LockedTool, Review, Suppression
+from toolcrib.trust.lock_file import parse_lock, write_lock
+from toolcrib.trust.parts import ServerParts, ToolParts
+from toolcrib.trust.subset import MAX_STEPS, Allowance
+from toolcrib.version import Version
+
+MAX_BYTES = 32 << 20
+"""Size limit of a lock, which is enough for 10,000 tools and more."""
+_STEPS = 20 * MAX_STEPS
+"""The steps that comparing all schemas of a catalogue may take; of the rest it is unknown what changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lock(Entries):
+    """What was approved, or seen first, of tools and servers; methods that change it return another lock.
+
+    >>> lock = Lock.of([Tool(name="add", input_schema={"type": "object"}, namespace="math")])
+    >>> changed = Tool(name="add", input_schema={"type": "object", "required": ["a"]}, namespace="math")
+    >>> [(drift.tool_id, drift.level) for drift in lock.compare([changed])]
+    [('math:add', 'major')]
+    """
+
+    @classmethod
+    def of(cls, tools: Iterable[Tool], *, servers: Mapping[str, ServerParts] | None = None) -> "Lock":
+        """Return a lock of tools and servers as they are; nobody has approved them.
+
+        Raises:
+            InvalidToolError: two tools have the same id.
+        """
+        entries = [_entry(tool) for tool in tools]
+        known = {
+            name: LockedServer(parts := given.copied(), parts.digests())
+            for name, given in (servers or {}).items()
+        }
+        return cls(_keyed(entries), dict(sorted(known.items())))
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "Lock":
+        """Return the lock that a file holds.
+
+        Raises:
+            LockError: there is none, it is damaged, or its formula is not known.
+        """
+        try:
+            content = read_file(Path(path), MAX_BYTES)
+        except OSError as error:
+            raise LockError(str(path), f"it cannot be read: {error.strerror or error}") from error
+        try:
+            entries = parse_lock(content)
+        except ValueError as error:
+            raise LockError(str(path), str(error)) from error
+        return cls(entries.tools, entries.servers, entries.blocked, entries.suppressions)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the lock to a file, as a whole or not at all.
+
+        Raises:
+            LockError: it cannot be written, or would be larger than `MAX_BYTES`.
+        """
+        content = write_lock(self).encode()
+        if len(content) > MAX_BYTES:
+            raise LockError(str(path), f"it would be larger than {MAX_BYTES >> 20} MiB; lock fewer tools")
+        try:
+            target = Path(path).resolve()  # a link stays one
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with lock_path(target.parent):
+                replace_file(target, content, rights=file_rights(target), like=target)
+        except (OSError, RuntimeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise LockError(str(path), f"it cannot be written: {reason}") from error
+
+    def compare(
+        self, tools: Iterable[Tool], *, servers: Mapping[str, ServerParts] | None = None
+    ) -> tuple[Drift, ...]:
+        """Return how tools, and servers where they are given, differ from the lock; the others are left out.
+
+        What only the lock has is removed, what only the tools have is new. A tool that is removed, while one
+        with the same description and schemas is new, was renamed.
+
+        Raises:
+            InvalidToolError: two tools have the same id.
+        """
+        current = _keyed([_entry(tool) for tool in tools])
+        pairs = _paired(self.tools, current)
+        allowance = Allowance(_STEPS)
+        drifts = [
+            Drift.of(str(new.id), compare_parts(old.parts, new.parts, allowance))
+            for old, new in pairs
+            if old is not None and new is not None and _differs(old, new)
+        ]
+        gone = [old for old, new in pairs if old is not None and new is None]
+        fresh = [new for old, new in pairs if new is not None and old is None]
+        drifts += _moved(gone, fresh)
+        if servers is not None:
+            drifts += self._compare_servers(servers)
+        return tuple(sorted(drifts, key=lambda drift: drift.tool_id))
+
+    def _compare_servers(self, servers: Mapping[str, ServerParts]) -> Iterable[Drift]:
+        for name in sorted(self.servers.keys() | servers.keys()):
+            if name not in servers:
+                yield Drift.of(f"server/{name}", [DriftChange("", "removed", "it is gone")])
+            elif name not in self.servers:
+                yield Drift.of(f"server/{name}", [DriftChange("", "added", "it is new")])
+            else:
+                yield from compare_servers(name, self.servers[name].parts, servers[name].copied())
+
+    def approve(self, tool: Tool, *, by: str, at: datetime) -> "Lock":
+        """Return a lock in which a tool is approved as it is; a block of it ends."""
+        entry = _entry(tool, _approval(by, at))
+        kept = [each for each in self.tools.values() if not _replaces(entry, each, self.tools.values())]
+        blocked = {name: block for name, block in self.blocked.items() if name != _name(tool.id)}
+        return replace(self, tools=_keyed([*kept, entry]), blocked=blocked)
+
+    def approve_server(self, name: str, parts: ServerParts, *, by: str, at: datetime) -> "Lock":
+        """Return a lock in which a server is approved as it is; its tools are approved by themselves."""
+        kept = parts.copied()
+        entry = LockedServer(kept, kept.digests(), _approval(by, at))
+        return replace(self, servers=dict(sorted({**self.servers, name: entry}.items())))
+
+    def remove(self, tool_id: str) -> "Lock":
+        """Return a lock without a tool, in any version; there need be none."""
+        name = _named(tool_id)
+        return replace(self, tools=_keyed([each for each in self.tools.values() if _name(each.id) != name]))
+
+    def remove_server(self, name: str) -> "Lock":
+        """Return a lock without a server; there need be none."""
+        return replace(self, servers={each: self.servers[each] for each in self.servers if each != name})
+
+    def block(self, tool_id: str, *, reason: str, by: str, at: datetime) -> "Lock":
+        """Return a lock in which a tool is blocked, in all versions."""
+        entry = Block(_words("reason", reason), _approval(by, at))
+        return replace(self, blocked=dict(sorted({**self.blocked, _named(tool_id): entry}.items())))
+
+    def suppress(self, tool_id: str, rule: str, *, reason: str, by: str, at: datetime) -> "Lock":
+        """Return a lock in which a rule of the scan is known not to mean what it finds in a tool."""
+        entry = Suppression(_words("reason", reason), _approval(by, at))
+        known = {**self.suppressions, (_named(tool_id), _words("rule", rule)): entry}
+        return replace(self, suppressions=dict(sorted(known.items())))
+
+
+def _entry(tool: Tool, approval: Review | None = None) -> LockedTool:
+    parts = ToolParts.of(tool)
+    return LockedTool(tool.id, parts, parts.digests(), approval)
+
+
+def _approval(by: str, at: datetime) -> Review:
+    """Return an approval, in UTC and without parts of seconds."""
+    return Review(_words("name of who approves", by), at.astimezone(UTC).replace(microsecond=0))
+
+
+def _words(what: str, text: str) -> str:
+    if not text.strip():
+        raise InvalidToolError((Problem("", "text", f"the {what} must not be empty"),), record="approval")
+    return text
+
+
+def _name(tool_id: ToolId) -> str:
+    """Return the id of a tool without its version."""
+    return tool_id.name if tool_id.namespace is None else f"{tool_id.namespace}:{tool_id.name}"
+
+
+def _named(tool_id: str) -> str:
+    return _name(ToolId.parse(tool_id))
+
+
+def _keyed(entries: Iterable[LockedTool]) -> dict[str, LockedTool]:
+    """Return entries by their ids, sorted; with the version where there are several of one tool.
+
+    Raises:
+        InvalidToolError: two have the same id.
+    """
+    by_name: dict[str, list[LockedTool]] = {}
+    for entry in entries:
+        by_name.setdefault(_name(entry.id), []).append(entry)
+    keyed: dict[str, LockedTool] = {}
+    for name, same in by_name.items():
+        for entry in same:
+            key = name if len(same) == 1 else str(entry.id)
+            if key in keyed:
+                problem = Problem("", "id", f"two tools have the id {key!r}; only one can be locked")
+                raise InvalidToolError((problem,), entry.id.name)
+            keyed[key] = entry
+    return dict(sorted(keyed.items()))
+
+
+def _differs(old: LockedTool, new: LockedTool) -> bool:
+    return old.digests != new.digests or old.parts.version != new.parts.version
+
+
+def _replaces(new: LockedTool, old: LockedTool, entries: Iterable[LockedTool]) -> bool:
+    """Return whether an approved tool takes the place of an entry: its only one, or that of its version."""
+    same = [each for each in entries if _name(each.id) == _name(new.id)]
+    return old in same and (len(same) == 1 or old.id.version == new.id.version)
+
+
+def _paired(
+    before: Mapping[str, LockedTool], after: Mapping[str, LockedTool]
+) -> list[tuple[LockedTool | None, LockedTool | None]]:
+    """Return the same tools of two sides: of one version first, then by the order of their versions."""
+    pairs: list[tuple[LockedTool | None, LockedTool | None]] = []
+    old, new = _by_name(before), _by_name(after)
+    for name in sorted(old.keys() | new.keys()):
+        left, right = old.get(name, {}), new.get(name, {})
+        both = left.keys() & right.keys()
+        pairs += [(left[version], right[version]) for version in both]
+        ones, others = ([side[each] for each in side if each not in both] for side in (left, right))
+        shared = min(len(ones), len(others))
+        pairs += zip(ones[:shared], others[:shared], strict=True)
+        pairs += [(each, None) for each in ones[shared:]]
+        pairs += [(None, each) for each in others[shared:]]
+    return pairs
+
+
+def _by_name(entries: Mapping[str, LockedTool]) -> dict[str, dict[str, LockedTool]]:
+    """Return the versions of each tool, the highest first."""
+    found: dict[str, dict[str, LockedTool]] = {}
+    for entry in entries.values():
+        found.setdefault(_name(entry.id), {})[entry.id.version or ""] = entry
+    for name, versions in found.items():
+        if len(versions) > 1:
+            order = sorted(versions, key=lambda text: Version.parse(text or "0.0.0-0"), reverse=True)
+            found[name] = {version: versions[version] for version in order}
+    return found
+
+
+def _moved(gone: list[LockedTool], fresh: list[LockedTool]) -> Iterable[Drift]:
+    """Yield the drifts of tools that only one side has; the same under another name was renamed."""
+    by_content: dict[Any, list[LockedTool]] = {}
+    for entry in fresh:
+        by_content.setdefault((entry.id.namespace, *sorted(entry.digests.items())), []).append(entry)
+    names: dict[ToolId, ToolId] = {}
+    for entry in gone:
+        same = by_content.get((entry.id.namespace, *sorted(entry.digests.items())), [])
+        if same:
+            new = same.pop(0)
+            names[new.id] = entry.id
+            change = DriftChange("", "renamed", f"it is called {new.id} now; approve that, and remove this")
+        else:
+            change = DriftChange("", "removed", "it is gone")
+        yield Drift.of(str(entry.id), [change])
+    for entry in fresh:
+        was = f"it was called {names[entry.id]}" if entry.id in names else "it is new"
+        yield Drift.of(str(entry.id), [DriftChange("", "added", was)])
