@@ -10,6 +10,7 @@ from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.request import Limits
 
 MAX_ARGUMENT_CHARACTERS = 1 << 20
+"""The most characters in the arguments of one call."""
 _MAX_ARGUMENT_VALUES = 50_000
 VALUE_BYTES = 64
 """Memory of one value in CPython, at least: an object header and its place in a container."""
