@@ -138,9 +138,9 @@ def test_what_is_missing_in_the_reference_is_found(copy: Path) -> None:
         ),
         (
             "gateway.md",
-            f"| {scheduler._MAX_WAITING_OF_ONE} runs of each client, {scheduler._MAX_WAITING} in all, in each sandbox |",
+            f"| {scheduler._MAX_WAITING_PER_CALLER} runs of each client, {scheduler._MAX_WAITING} in all, in each sandbox |",
         ),
-        ("code-mode.md", f"runs up to {bridge._MAX_PARALLEL:,} calls side by side"),
+        ("code-mode.md", f"runs up to {bridge._MAX_PARALLEL_CALLS:,} calls side by side"),
         ("code-mode.md", f"bounded too, by {bridge._MAX_LOOKUPS:,} in a run"),
         ("errors.md", f"what is wrong, up to {MAX_PROBLEMS:,}, each"),
         ("errors.md", f"a sentence of at most {MAX_MESSAGE:,} characters"),

@@ -197,7 +197,7 @@ def test_defects_keep_their_whole_traceback(crib: SyncCrib, monkeypatch: pytest.
     monkeypatch.setattr("toolcrib.execution.runner.Runner.run", broken)
     with pytest.raises(KeyError) as caught:
         crib.run(order_total, {"prices": [1]})
-    assert {"result_in", "broken"} <= set(frames(caught.value))
+    assert {"run_in", "broken"} <= set(frames(caught.value))
 
 
 def test_results_are_shown_whatever_they_hold() -> None:

@@ -167,4 +167,4 @@ def test_file_that_is_no_module_is_refused(tmp_path: Path) -> None:
 def test_guest_program_compiles() -> None:
     compile(guest_program(), "<guest>", "exec")
     folder = Path(guest_host.__file__).parent
-    compile(guest_program((*GUEST_FILES[:2], folder / "guest_host.py"), "_hold"), "<guest>", "exec")
+    compile(guest_program((*GUEST_FILES[:2], folder / "guest_host.py"), "_host_main"), "<guest>", "exec")
