@@ -55,12 +55,12 @@ class Upstream:
 
 
 @asynccontextmanager
-async def proxied(*hosts: str, trusted: Sequence[str] = ()) -> AsyncIterator[tuple[int, Upstream]]:
+async def proxied(*hosts: str, trusts_names: bool = False) -> AsyncIterator[tuple[int, Upstream]]:
     """Give the port of a proxy for hosts, and a server; `PORT` in a host is that of the server."""
     ends = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     port, upstream = ends[0].getsockname()[1], Upstream(ends[1].getsockname()[1])
     allowed = [parse_host(host.replace("PORT", str(upstream.port))) for host in hosts]
-    proxy = HostProxy("it", allowed, trusted=trusted, lookup=look_up)
+    proxy = HostProxy("it", allowed, trusts_names=trusts_names, lookup=look_up)
     async with await SocketListener.from_socket(ends[1]) as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(proxy.serve, await SocketListener.from_socket(ends[0]))
         tasks.start_soon(listener.serve, upstream.handle)
@@ -108,7 +108,7 @@ async def test_a_plain_request_is_passed_on_without_what_is_for_proxies() -> Non
 
 
 async def test_a_trusted_name_may_have_a_private_address() -> None:
-    async with proxied("loop.example", trusted=["loop.example"]) as (port, upstream):
+    async with proxied("loop.example", trusts_names=True) as (port, upstream):
         assert b"200 OK" in await ask(
             port, f"CONNECT loop.example:{upstream.port} HTTP/1.1\r\n\r\nhello".encode()
         )

@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.walls.programs import absolute, is_below
-from toolcrib.execution.mcp.walls.view import View
+from toolcrib.execution.mcp.walls.view import ServerView
 from toolcrib.execution.mcp.walls.wall import look_ahead
 
 _PATH = re.compile(r"(?<![\w.:/-])(?:~|/(?=[^/\s]))[^\s'\"`,;:()<>|]*")
@@ -60,7 +60,7 @@ def _is_path(value: str) -> bool:
     return not value.startswith("-") and "://" not in value and ("/" in value or "." in value)
 
 
-def _find_hidden(view: View, places: Iterable[Path]) -> Iterator[str]:
+def _find_hidden(view: ServerView, places: Iterable[Path]) -> Iterator[str]:
     visible = [mount.path for mount in view.mounts]
     for place in places:
         try:

@@ -18,7 +18,7 @@ import anyio
 
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.execution.mcp.transport.process import Launch
-from toolcrib.execution.mcp.walls.view import MEMORY, SCRATCH, TASKS, Reach, View
+from toolcrib.execution.mcp.walls.view import MEMORY, SCRATCH, TASKS, Reach, ServerView
 from toolcrib.isolation.bubblewrap import server_options, try_command
 from toolcrib.isolation.cgroup import Cgroup, Cgroups, find_cgroups
 from toolcrib.isolation.seccomp import SERVER, compile_filter
@@ -52,7 +52,7 @@ class BubblewrapWall:
 
     @asynccontextmanager
     async def launch(
-        self, view: View, command: Sequence[str], *, network: Reach, line: tuple[Path, str]
+        self, view: ServerView, command: Sequence[str], *, network: Reach, line: tuple[Path, str]
     ) -> AsyncGenerator[Launch, None]:
         """Give the way to start a program behind a wall; afterwards nothing of it is left.
 
@@ -110,7 +110,7 @@ def _memory_files() -> Iterator[_MemoryFiles]:
         yield _MemoryFiles(stack)
 
 
-def _mount_options(view: View) -> Iterator[str]:
+def _mount_options(view: ServerView) -> Iterator[str]:
     """Yield the options for its files, with a `/tmp` of its own below those that lie there."""
     for link, target in view.links.items():
         yield from ("--symlink", target, str(link))

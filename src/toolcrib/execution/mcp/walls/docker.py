@@ -28,7 +28,7 @@ from anyio import to_thread
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.execution.mcp.transport.process import Launch
 from toolcrib.execution.mcp.walls.programs import SYSTEM
-from toolcrib.execution.mcp.walls.view import MEMORY, SCRATCH, TASKS, Reach, View
+from toolcrib.execution.mcp.walls.view import MEMORY, SCRATCH, TASKS, Reach, ServerView
 from toolcrib.isolation.owner import is_gone, own_mark
 from toolcrib.isolation.seccomp import SERVER, docker_profile
 
@@ -67,7 +67,7 @@ class DockerWall:
 
     @asynccontextmanager
     async def launch(
-        self, view: View, command: Sequence[str], *, network: Reach, line: tuple[Path, str]
+        self, view: ServerView, command: Sequence[str], *, network: Reach, line: tuple[Path, str]
     ) -> AsyncGenerator[Launch, None]:
         """Give the way to start a program in a container; afterwards nothing of it is left.
 
@@ -101,7 +101,7 @@ class DockerWall:
                 remove = [self.program, "rm", "--force", "--volumes", name]
                 await to_thread.run_sync(partial(_ask, remove, check=False))
 
-    def _mounts(self, view: View, line: tuple[Path, str]) -> Iterator[str]:
+    def _mounts(self, view: ServerView, line: tuple[Path, str]) -> Iterator[str]:
         for mount in view.mounts:
             if mount.path not in _ITS_OWN:
                 rights = [] if mount.is_writable else ["readonly", *filter(None, [self.plain_mount])]

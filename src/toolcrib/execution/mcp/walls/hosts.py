@@ -35,7 +35,13 @@ class AllowedHost:
         """
         if self.port is not None and port != self.port:
             return False
+        if self.name == "*":
+            return not is_address(name) and not is_unusual_number(name)
         return name.endswith(self.name[1:]) if self.name.startswith("*.") else name == self.name
+
+
+EVERY_NAME = AllowedHost("*")
+"""All hosts by their names, and none by its address."""
 
 
 def parse_host(text: str) -> AllowedHost:
@@ -86,7 +92,7 @@ def forwards_of(hosts: Sequence[AllowedHost]) -> list[Forward]:
         ports = (80, 443) if host.port is None else (host.port,)
         if host.is_address and (host.port is None or not host.name.startswith("127.")):
             continue
-        if host.name.startswith("*."):
+        if host.name.startswith("*"):
             continue
         number = len(addresses)
         own = host.name if host.is_address else f"127.77.{number // 250}.{number % 250 + 1}"

@@ -1,9 +1,9 @@
 """Packages that a launcher such as `npx` or `uvx` fetches before it starts a server.
 
-They are fetched behind a wall of their own, once a day at most: there the registry alone can be reached, and
-nothing of the user is seen, neither what the server may read nor its secrets. So a package may run what it
-likes while it is installed. Then the server starts offline, with what is in its home, and the registry is not
-a way out for it.
+They are fetched behind a wall of their own, once a day at most. There every host can be reached by its name,
+since an index may lead to any other host and to one in the user's own network; but nothing of the user is
+seen, neither what the server may read nor its secrets. So a package may run what it likes while it is
+installed. Then the server starts offline, with what is in its home, and no registry is a way out for it.
 """
 
 import json
@@ -21,8 +21,6 @@ from toolcrib.execution.mcp.walls.hosts import plain_name
 
 _DAY = 24 * 60 * 60
 _URL = re.compile(r"https?://[^\s\"']+")
-_NPM_HOSTS = ("registry.npmjs.org",)
-_UV_HOSTS = ("pypi.org", "files.pythonhosted.org")
 _NPM_VARIABLES = ("npm_config_*", "NPM_CONFIG_*", "NODE_*")
 _UV_VARIABLES = ("UV_*", "PIP_*")
 _NPX_VALUES = frozenset({"-p", "--package", "-c", "--call", "--registry", "-w", "--workspace", "--cache"})
@@ -55,7 +53,7 @@ class Fetch:
     args: tuple[str, ...]
     """The arguments with which its launcher fetches them, and starts nothing."""
     hosts: tuple[str, ...]
-    """The registries."""
+    """The hosts that settings name, some by their address; others are reached by name alone."""
     variables: tuple[str, ...]
     """Patterns of the variables that the launcher reads."""
     offline: Mapping[str, str]
@@ -112,7 +110,7 @@ def plan_fetch(program: str, args: Sequence[str], environment: Mapping[str, str]
         return None
     fetching = [*before, "-y", *(word for name in names for word in ("-p", name)), "-c", "true"]
     fetching += [f"--registry={url}" for url in _values_of(options, ("--registry",))]
-    hosts = tuple(dict.fromkeys((*_NPM_HOSTS, *_hosts_in(environment, _NPM_VARIABLES, options))))
+    hosts = tuple(dict.fromkeys(_hosts_in(environment, _NPM_VARIABLES, options)))
     return Fetch(tuple(fetching), hosts, _NPM_VARIABLES, {"npm_config_offline": "true"})
 
 
@@ -121,7 +119,7 @@ def _plan_uv(before: Sequence[str], args: Sequence[str], environment: Mapping[st
     if package is None:
         return None
     source = [] if _values_of(options, ("--from",)) else ["--from", _requirement(package)]
-    hosts = tuple(dict.fromkeys((*_UV_HOSTS, *_hosts_in(environment, _UV_VARIABLES, options))))
+    hosts = tuple(dict.fromkeys(_hosts_in(environment, _UV_VARIABLES, options)))
     fetching = (*before, *options, *source, "python", "-c", "pass")
     return Fetch(fetching, hosts, _UV_VARIABLES, {"UV_OFFLINE": "1"})
 

@@ -73,7 +73,7 @@ class HostProxy:
         server: str,
         allowed: Sequence[AllowedHost],
         *,
-        trusted: Sequence[str] = (),
+        trusts_names: bool = False,
         lookup: Lookup | None = None,
     ) -> None:
         """Make the proxy of a server.
@@ -81,12 +81,13 @@ class HostProxy:
         Args:
             server: What it is called.
             allowed: What it may reach.
-            trusted: Names that may have any address, such as that of a registry in the user's own network.
+            trusts_names: Whether a name may lead to a private address, as that of a registry in the
+                user's own network does.
             lookup: Asks for the addresses of a name; the system by default.
         """
         self._server = server
         self._allowed = allowed
-        self._trusted = trusted
+        self._trusts_names = trusts_names
         self._lookup = lookup
         self._refused: set[str] = set()
         self._slots = anyio.Semaphore(_MAX_CONNECTIONS)
@@ -143,7 +144,8 @@ class HostProxy:
             )
             raise _RefusedError("403 Forbidden", f"{name!r:.200} is not among the hosts that may be reached")
         named = [each.name for each in self._allowed if each.is_address and each.covers(each.name, port)]
-        judge = Addresses(allow_private=[*named, *self._trusted], lookup=self._lookup)
+        trusted = [*named, name] if self._trusts_names else named
+        judge = Addresses(allow_private=trusted, lookup=self._lookup)
         try:
             with anyio.fail_after(_CONNECT_SECONDS):
                 addresses = await judge.resolve(name, port)

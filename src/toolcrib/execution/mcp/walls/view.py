@@ -48,7 +48,7 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ServerView:
     """All that a server sees."""
 
     mounts: tuple[Mount, ...]
@@ -66,7 +66,7 @@ class View:
     environment: Mapping[str, str] = field(repr=False)
     """All of its variables."""
 
-    def with_variables(self, variables: Mapping[str, str]) -> "View":
+    def with_variables(self, variables: Mapping[str, str]) -> "ServerView":
         """Return a view with more variables; those that it has stay as they are."""
         return replace(self, environment={**variables, **self.environment})
 
@@ -92,7 +92,7 @@ class WalledStart:
         return walled_environment(os.environ, self.config.env, self.config.inherit, home="", network=False)
 
 
-def make_view(start: WalledStart, launcher: str, hosts: Mapping[str, str]) -> View:
+def make_view(start: WalledStart, launcher: str, hosts: Mapping[str, str]) -> ServerView:
     """Return what a server sees; nothing is made.
 
     Args:
@@ -117,7 +117,7 @@ def make_view(start: WalledStart, launcher: str, hosts: Mapping[str, str]) -> Vi
     }
     mounts[home] = Mount(home, home, is_writable=True)
     is_there = is_below(start.folder, [each for each in mounts if each.is_dir()])
-    return View(
+    return ServerView(
         mounts=tuple(mounts[place] for place in sorted(mounts, key=lambda each: each.parts)),
         links={link: str(link.readlink()) for link in map(Path, SYSTEM) if link.is_symlink()},
         texts=_own_texts(home, None if shares else hosts),

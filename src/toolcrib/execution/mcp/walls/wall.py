@@ -5,8 +5,8 @@ with processes, files and packages of its own, that a transport talks to over it
 the package `isolation`. The transport gets a `Launch`, and starts, stops and watches what it names as any
 server; it does not know what a wall is made of.
 
-A connection owns its wall. `open_wall` makes what the server sees and gives the `Launch`; `Wall.serve` is the
-proxy, a task of the connection, which ends with it. The launcher inside (`launcher.py`) connects to a socket
+A connection owns its wall. `open_wall` makes what the server sees and gives the `Launch`; `ServerWall.serve`
+is the proxy, a task of the connection, which ends with it. The launcher inside (`launcher.py`) connects to a socket
 in a folder that both sides see: so toolcrib gets the listener at which the server finds the proxy.
 """
 
@@ -30,11 +30,18 @@ from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.transport.process import Launch, StderrTail, why_not_started
 from toolcrib.execution.mcp.walls.bubblewrap import BubblewrapWall, find_bubblewrap
 from toolcrib.execution.mcp.walls.docker import DockerWall, find_docker
-from toolcrib.execution.mcp.walls.hosts import PORT, AllowedHost, Forward, forwards_of, parse_host
+from toolcrib.execution.mcp.walls.hosts import EVERY_NAME, PORT, AllowedHost, Forward, forwards_of, parse_host
 from toolcrib.execution.mcp.walls.packages import Fetch, plan_fetch
 from toolcrib.execution.mcp.walls.programs import absolute, find_program
 from toolcrib.execution.mcp.walls.proxy import HostProxy, proxy_environment
-from toolcrib.execution.mcp.walls.view import Reach, View, WalledStart, make_home, make_view, server_folder
+from toolcrib.execution.mcp.walls.view import (
+    Reach,
+    ServerView,
+    WalledStart,
+    make_home,
+    make_view,
+    server_folder,
+)
 from toolcrib.isolation.scratch import private_folder
 from toolcrib.paths import lock_path
 
@@ -70,7 +77,7 @@ class _HostAccess:
         return [("127.0.0.1", PORT), *((each.address, each.port) for each in self.forwards)]
 
 
-class Wall:
+class ServerWall:
     """A server's wall, for as long as its connection lasts."""
 
     def __init__(self, launch: Launch, listener: socket.socket, access: _HostAccess | None) -> None:
@@ -103,7 +110,7 @@ class Wall:
 @asynccontextmanager
 async def open_wall(
     config: ServerConfig, *, name: str, written: ServerConfig | None = None
-) -> AsyncGenerator[Wall | None, None]:
+) -> AsyncGenerator[ServerWall | None, None]:
     """Put up the wall of a server; afterwards nothing of it is left. A server without a `sandbox` has none.
 
     The packages of a launcher such as `npx` are fetched first, where that is due.
@@ -130,7 +137,7 @@ async def open_wall(
         yield wall
 
 
-def look_ahead(name: str, config: ServerConfig) -> View:
+def look_ahead(name: str, config: ServerConfig) -> ServerView:
     """Return what a server would see, without starting it.
 
     Raises:
@@ -163,7 +170,7 @@ def _prepare(config: ServerConfig, name: str, written: ServerConfig) -> tuple[Wa
 @asynccontextmanager
 async def _build(
     start: WalledStart, kind: Kind, access: _HostAccess | None, more: Mapping[str, str]
-) -> AsyncGenerator[Wall, None]:
+) -> AsyncGenerator[ServerWall, None]:
     """Put up a wall; `more` are variables that the settings may override."""
     reach: Reach = "hosts" if access else "all" if start.config.network == "all" else "none"
     view = await to_thread.run_sync(make_view, start, _interpreter(), access.names if access else {})
@@ -181,7 +188,7 @@ async def _build(
         launcher = [_interpreter(), *_FLAGS, "-c", _launcher(), json.dumps(settings)]
         command = [*launcher, str(start.program), *start.config.args]
         async with kind.launch(view, command, network=reach, line=(place, _LINE)) as launch:
-            with closing(Wall(launch, listener, access)) as wall:
+            with closing(ServerWall(launch, listener, access)) as wall:
                 yield wall
 
 
@@ -197,8 +204,8 @@ async def _fetch_packages(start: WalledStart, kind: Kind, fetch: Fetch, hosts: S
     env = fetch.environment(start.variables)
     changes = {"args": fetch.args, "env": env, "inherit": (), "read": (), "write": (), "network": "none"}
     bare = replace(start, config=start.config.replace(**changes))
-    registries = [*map(parse_host, fetch.hosts), *hosts]
-    access = _HostAccess(HostProxy(start.name, registries, trusted=fetch.hosts), forwards_of(registries))
+    reachable = [EVERY_NAME, *map(parse_host, fetch.hosts), *hosts]
+    access = _HostAccess(HostProxy(start.name, reachable, trusts_names=True), forwards_of(reachable))
     mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with ExitStack() as stack:
         await to_thread.run_sync(stack.enter_context, lock_path(mark.parent, within=_FETCHING_SECONDS))
