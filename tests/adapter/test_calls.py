@@ -260,7 +260,7 @@ def test_a_bundle_answers_the_calls_it_reads() -> None:
         bundle.encode_result(ToolCall("other", {}), 1)
 
 
-def test_what_a_bundle_sends_may_be_changed() -> None:
+def test_tools_of_a_bundle_are_a_copy() -> None:
     bundle = Bundle(REGISTRY.convert_many([RAW], source="mcp", target="anthropic"))
     bundle.tools[0]["name"] = "changed"
     assert bundle.tools[0]["name"] == bundle.conversions[0].name

@@ -172,12 +172,12 @@ def test_an_image_without_a_type_is_told_as_text() -> None:
     ],
     ids=["null", "names", "lists", "objects", "nested"],
 )
-def test_what_could_be_mistaken_comes_back_as_it_was(target: str, schema: Any, value: Any) -> None:
+def test_ambiguous_values_round_trip(target: str, schema: Any, value: Any) -> None:
     assert_comes_back(convert(everything({"a": schema}), target), target, {"a": value})
 
 
 @pytest.mark.parametrize("target", ["openai-strict", "anthropic-strict"])
-def test_what_the_eightieth_alternative_declares_can_be_passed(target: str) -> None:
+def test_properties_of_the_eightieth_alternative_can_be_passed(target: str) -> None:
     members = [obj(**{f"p{index}": TEXT}) for index in range(80)]
     conversion = convert(obj(z=TEXT) | {"anyOf": members}, target)
     assert_comes_back(conversion, target, {"z": "1", "p79": "a"})
@@ -225,7 +225,7 @@ def test_an_enum_without_null_does_not_gain_it(target: str) -> None:
     ],
     ids=["strict", "output", "list", "union"],
 )
-def test_what_does_not_come_back_is_told(target: str, definition: dict[str, Any]) -> None:
+def test_values_that_do_not_round_trip_are_reported(target: str, definition: dict[str, Any]) -> None:
     raw = {"name": "t", "inputSchema": obj(), **definition}
     adapter, options = TARGETS[target]
     conversion = REGISTRY.convert(raw, source="mcp", target=adapter, **options)

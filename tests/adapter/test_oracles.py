@@ -484,13 +484,13 @@ def test_a_wrong_value_is_refused(name: str, place: str, value: Any) -> None:
 
 @pytest.mark.parametrize("name", GOOD)
 @pytest.mark.parametrize("payload", [{}, [], None, "{}"], ids=str)
-def test_what_is_no_payload_is_refused(name: str, payload: Any) -> None:
+def test_malformed_payload_is_refused(name: str, payload: Any) -> None:
     with pytest.raises(RefusedError):
         judge(name)(payload)
 
 
 @pytest.mark.parametrize("odd", [("a",), {1: "a"}, float("nan"), {"a"}, b"a"], ids=str)
-def test_what_json_cannot_hold_is_refused_even_in_an_open_place(odd: Any) -> None:
+def test_non_json_values_are_refused_even_where_any_value_fits(odd: Any) -> None:
     with pytest.raises(RefusedError):
         oracles.mcp_tool(changed(GOOD["mcp_tool"], "inputSchema/default", odd))
 
@@ -504,7 +504,7 @@ def test_what_json_cannot_hold_is_refused_even_in_an_open_place(odd: Any) -> Non
     ],
     ids=label,
 )
-def test_what_2026_07_28_removed_is_accepted_in_2025_11_25_alone(name: str, place: str, value: Any) -> None:
+def test_removals_of_2026_07_28_are_accepted_in_2025_11_25_alone(name: str, place: str, value: Any) -> None:
     objects = {
         "mcp_tool": ("outputSchema", {"type": "object"}),
         "mcp_result": ("structuredContent", {"any": 1}),
@@ -526,7 +526,7 @@ def test_what_2026_07_28_removed_is_accepted_in_2025_11_25_alone(name: str, plac
     ],
     ids=label,
 )
-def test_what_2026_07_28_added_is_refused_in_2025_11_25(name: str, place: str, value: Any) -> None:
+def test_additions_of_2026_07_28_are_refused_in_2025_11_25(name: str, place: str, value: Any) -> None:
     payload = changed(dict(MINIMAL)[name], place, value)
     judge(name)(payload)
     payload.pop("resultType", None)

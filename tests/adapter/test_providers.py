@@ -80,12 +80,12 @@ def test_a_namespace_of_one_function_is_read() -> None:
         ("mcp", {"name": "t", "inputSchema": {"type": "object", "x": {1}}}, "not plain JSON"),
     ],
 )
-def test_what_is_no_function_is_refused_with_what_would_be(source: str, raw: Any, match: str) -> None:
+def test_malformed_function_is_refused_with_the_right_form(source: str, raw: Any, match: str) -> None:
     with pytest.raises(ConversionError, match=match):
         REGISTRY.convert(raw, source=source, target="mcp")
 
 
-def test_what_only_openai_knows_goes_back_to_it() -> None:
+def test_fields_of_openai_alone_round_trip() -> None:
     raw = {
         "type": "function",
         "name": "t",
@@ -128,7 +128,7 @@ def test_anthropic_gets_its_native_fields() -> None:
     assert [each.feature for each in conversion.warnings if "does not fit" in each.message] == ["examples"]
 
 
-def test_what_only_anthropic_knows_goes_back_to_it() -> None:
+def test_fields_of_anthropic_alone_round_trip() -> None:
     raw = {
         "type": "custom",
         "name": "t",
@@ -183,7 +183,7 @@ def test_a_declaration_of_gemini_is_read_in_either_style_and_spelling() -> None:
     assert (kept["parametersJsonSchema"], kept["behavior"]) == (obj(a=TEXT), "BLOCKING")
 
 
-def test_what_was_changed_in_the_canonical_form_is_what_mcp_says() -> None:
+def test_changes_in_the_canonical_form_are_written_to_mcp() -> None:
     raw = {
         **RAW,
         "title": "Find",
@@ -220,7 +220,7 @@ def test_a_local_tool_and_a_tool_are_read_like_their_definition() -> None:
 
 
 @pytest.mark.requirement("adapter.mcp.canonical")
-def test_what_mcp_says_of_a_tool_is_in_its_canonical_form() -> None:
+def test_canonical_form_has_all_fields_of_mcp() -> None:
     meta = {
         "summary": "s",
         "category": "c",
@@ -263,7 +263,7 @@ def test_a_tool_without_a_description_is_described_by_its_summary_or_its_title(
 
 @pytest.mark.requirement("adapter.backend-unsent")
 @pytest.mark.parametrize("target", REGISTRY.names())
-def test_where_a_tool_runs_is_sent_to_no_provider(target: str) -> None:
+def test_backend_is_not_sent_to_providers(target: str) -> None:
     record = Tool.from_json(RAW | {"backend": {"kind": "mcp", "serverName": "hidden"}})
     for raw in (record, record.to_json()):
         conversion = to(target, raw)

@@ -67,7 +67,7 @@ def test_adapters_come_and_go() -> None:
     [None, 5, object(), Plain, Plain(""), Plain(5)],
     ids=["none", "number", "object", "class", "empty", "numbered"],
 )
-def test_what_is_no_adapter_is_refused(wrong: Any) -> None:
+def test_object_that_is_not_an_adapter_is_refused(wrong: Any) -> None:
     with pytest.raises(ConversionError, match=r"is no adapter"):
         AdapterRegistry([wrong])
 
@@ -346,7 +346,7 @@ def test_portability_of_what_is_no_tool_or_too_large_is_told() -> None:
         ("a2a", {}, SchemaFeature.TYPE, False),
     ],
 )
-def test_what_a_format_supports_depends_on_its_mode(
+def test_supported_features_depend_on_the_mode(
     name: str, options: dict[str, Any], feature: SchemaFeature, supported: bool
 ) -> None:
     assert REGISTRY.get(name).supports_feature(feature, **options) is supported

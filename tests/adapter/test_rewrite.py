@@ -173,7 +173,7 @@ OPTIONAL: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize(("given", "wanted"), OPTIONAL.values(), ids=OPTIONAL)
-def test_what_is_optional_is_required_and_may_be_null(given: Any, wanted: Any) -> None:
+def test_optional_property_becomes_required_and_nullable(given: Any, wanted: Any) -> None:
     conversion = convert(obj(a=given) | {"$defs": {"d": {"type": "string", "minLength": 1}}}, "openai-strict")
     schema = schema_of(conversion)
     assert schema["properties"]["a"] == wanted
@@ -216,7 +216,7 @@ def test_a_moved_definition_never_takes_the_name_of_another(target: str) -> None
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_stands_beside_a_reference_is_converted_too(target: str) -> None:
+def test_keywords_beside_a_reference_are_converted(target: str) -> None:
     schema = obj(a={"$ref": "#/$defs/d", "type": "array"}) | {"$defs": {"d": {"minItems": 1}}}
     conversion = convert(schema, target)
     assert faults(conversion, target) == ()

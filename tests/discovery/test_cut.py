@@ -47,7 +47,7 @@ def test_a_cut_text_is_a_beginning_within_the_limit(text: str, limit: int) -> No
 
 
 @given(st.lists(st.sampled_from(["a", "e\u0301", FAMILY, "🇩🇪", "👍🏽"]), max_size=12), st.integers(1, 80))
-def test_what_is_left_is_made_of_whole_characters(characters: list[str], limit: int) -> None:
+def test_cut_text_has_whole_characters(characters: list[str], limit: int) -> None:
     text = "".join(characters)
     starts = {len("".join(characters[:count])) for count in range(len(characters) + 1)}
     shown = cut(text, limit)

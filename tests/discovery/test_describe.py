@@ -106,7 +106,7 @@ def test_the_text_of_a_tool_is_everything_in_lower_case() -> None:
         (make("a", meta={"outputModes": ["Json"]}), "a json"),
     ],
 )
-def test_what_a_tool_does_not_say_leaves_no_gap(tool: Tool, text: str) -> None:
+def test_absent_fields_leave_no_gap(tool: Tool, text: str) -> None:
     assert search_doc(tool).doc_text == text
 
 

@@ -155,7 +155,7 @@ def test_a_searcher_for_an_index_that_has_one_is_refused() -> None:
         Discovery(Index(), searcher=Bm25Searcher())
 
 
-def test_what_is_given_is_used_even_if_it_is_empty() -> None:
+def test_given_parts_are_used_even_if_empty() -> None:
     index, docs = Index(), DocStore(Shelf(MAIL))
     crib = Discovery(index, docs)
     assert crib.index is index
@@ -240,7 +240,7 @@ def test_examples_feed_search_where_the_docs_know_no_tools() -> None:
     assert ids(crib.search("grandmother")) == ["send_mail"]
 
 
-def test_what_is_no_id_is_refused_for_documentation() -> None:
+def test_documentation_of_a_malformed_id_is_refused() -> None:
     crib = Discovery()
     for bad in ("", "a b", "github:merge:^1"):
         with pytest.raises(InvalidToolIdError):
@@ -348,7 +348,7 @@ def test_documentation_before_or_after_the_tool_is_the_same(titles: list[str], i
         assert bool(crib.search(word).items) is (word in titles)
 
 
-def test_what_is_written_about_tools_is_kept_where_the_index_keeps_them(tmp_path: Path) -> None:
+def test_documentation_is_kept_in_the_store_of_the_index(tmp_path: Path) -> None:
     path = tmp_path / "catalogue.db"
     with SqliteStore(path) as store:
         Discovery(Index(store=store)).register(Tool(name="add", input_schema={}), doc={"notes": "Adds."})
@@ -361,7 +361,7 @@ def test_an_index_is_not_documented_in_another_store() -> None:
         Discovery(Index(), store=MemoryStore())
 
 
-def test_what_was_derived_from_replaced_definitions_goes_when_the_store_is_closed(tmp_path: Path) -> None:
+def test_close_prunes_values_of_replaced_definitions(tmp_path: Path) -> None:
     path = tmp_path / "catalogue.db"
     with Discovery(store=SqliteStore(path)) as discovery:
         for turn in range(20):

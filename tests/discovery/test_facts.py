@@ -123,7 +123,7 @@ def test_a_tool_that_says_nothing_has_nothing() -> None:
     assert [read(tool()) for read in READERS] == [(), None, (), (), (), None]
 
 
-def test_what_is_said_at_great_length_is_bounded() -> None:
+def test_long_facts_are_limited() -> None:
     many = [f"{number} {'x' * 1_000}" for number in range(1_000)]
     described = tool(
         dict.fromkeys(KEYS, many) | {"category": many[0], "securitySchemes": dict.fromkeys(many)}

@@ -70,7 +70,7 @@ def test_pages_are_values() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_result_cannot_be_made(change: dict[str, Any]) -> None:
+def test_malformed_result_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidToolError):
         RESULT.replace(**change)
 

@@ -163,7 +163,7 @@ def test_prose_after_a_section_belongs_to_no_parameter() -> None:
     assert read == Docstring("Copy.", {"a": "First.", "b": "Second."})
 
 
-def test_what_is_no_entry_between_entries_is_skipped() -> None:
+def test_line_that_is_not_an_entry_is_skipped() -> None:
     google = read_docstring(
         "Copy.\n\nArgs:\n    a: First.\n    See below for the rest\n        of it.\n    b: Second."
     )

@@ -67,7 +67,7 @@ def test_a_function_becomes_a_tool() -> None:
     assert repr(add) == "<LocalTool add>"
 
 
-def test_it_can_be_called_as_before() -> None:
+def test_local_tool_can_be_called_like_the_function() -> None:
     @tool
     def add(a: int, b: int = 1) -> int:
         return a + b
@@ -77,7 +77,7 @@ def test_it_can_be_called_as_before() -> None:
         add()  # type: ignore[call-arg]  # that is the point
 
 
-def test_it_keeps_the_functions_name_words_and_attributes() -> None:
+def test_local_tool_has_the_name_docstring_and_attributes_of_the_function() -> None:
     def add(a: int) -> int:
         """Add."""
         return a
@@ -533,7 +533,7 @@ def test_a_lambda_needs_a_name() -> None:
     assert tool(name="one")(lambda: 1)() == 1
 
 
-def test_what_cannot_be_called_is_refused() -> None:
+def test_object_that_is_not_callable_is_refused() -> None:
     with pytest.raises(InvalidToolError, match="made of a function, not 5"):
         tool(5)  # type: ignore[call-overload]  # that is the point
 

@@ -111,7 +111,7 @@ def test_measuring_agrees_with_walking(value: Any) -> None:
         "bare surrogate", "surrogate key", "int key", "enum key", "long int", "object",
     ],
 )  # fmt: skip
-def test_what_is_not_plain_json_is_refused_where_it_stands(value: Any, path: str, message: str) -> None:
+def test_non_json_value_is_refused_with_its_path(value: Any, path: str, message: str) -> None:
     with pytest.raises(ValidationError) as caught:
         measure(value)
     (problem,) = caught.value.problems
@@ -132,7 +132,7 @@ def test_what_is_not_plain_json_is_refused_where_it_stands(value: Any, path: str
     ],
     ids=["65", "100000", "ring", "list", "dict"],
 )
-def test_what_is_too_large_is_refused(make: Callable[[], Any], message: str) -> None:
+def test_too_large_value_is_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValidationError) as caught:
         measure(make())
     assert [problem.keyword for problem in caught.value.problems] == ["size"]
@@ -153,7 +153,7 @@ def test_a_copy_is_equal_and_shares_no_container(value: Any) -> None:
     assert not any(id(member) in originals for member in walk(copied) if isinstance(member, dict | list))
 
 
-def test_what_stands_twice_is_copied_twice() -> None:
+def test_shared_containers_are_copied_separately() -> None:
     shared: list[int] = []
     copied = copy_json([shared, shared])
     copied[0].append(1)
@@ -188,7 +188,7 @@ def test_a_pointer_can_be_read_back(path: list[str]) -> None:
 
 
 @given(values)
-def test_what_json_writes_is_read_back(value: Any) -> None:
+def test_serialized_json_is_parsed_back(value: Any) -> None:
     assert parse_json(json.dumps(value)) == value
     assert parse_json(json.dumps(value, ensure_ascii=False).encode()) == value
 
@@ -207,7 +207,7 @@ def test_what_json_writes_is_read_back(value: Any) -> None:
     ],
     ids=["empty", "quotes", "comma", "nan", "infinity", "deep", "long", "bytes"],
 )
-def test_what_only_python_would_read_is_refused(text: str | bytes, message: str) -> None:
+def test_extensions_of_python_json_are_refused(text: str | bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_json(text)
 

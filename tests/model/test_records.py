@@ -271,9 +271,7 @@ def test_a_record_does_not_change(record: Record) -> None:
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else None,
 )
-def test_what_is_no_such_record_is_refused_with_a_typed_error(
-    kind: type[Record], data: dict[str, Any], text: str
-) -> None:
+def test_invalid_record_is_a_typed_error(kind: type[Record], data: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidToolError) as caught:
         kind.from_json(data)
     assert str(caught.value) == text
@@ -283,7 +281,7 @@ def test_what_is_no_such_record_is_refused_with_a_typed_error(
     "kind", list(dict.fromkeys(type(record) for record, _ in PAIRS)), ids=lambda kind: kind.__name__
 )
 @pytest.mark.parametrize("source", ["{", "[]", b"\xff", None, 5], ids=repr)
-def test_what_is_no_json_object_is_refused(kind: type[Record], source: Any) -> None:
+def test_from_json_refuses_anything_but_an_object(kind: type[Record], source: Any) -> None:
     with pytest.raises(InvalidToolError, match=f"invalid {kind.__name__}: it "):
         kind.from_json(source)
 
@@ -323,7 +321,7 @@ class Hatch:
     async def run_chain(self, steps: Sequence[Any]) -> Any: ...
 
 
-def test_whoever_has_the_methods_keeps_the_protocol() -> None:
+def test_class_with_the_methods_implements_the_protocol() -> None:
     assert isinstance(Shelf(), Resolver)
     assert isinstance(Hatch(), ToolGateway)
     assert not isinstance(Hatch(), Resolver)

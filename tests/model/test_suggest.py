@@ -32,7 +32,7 @@ def test_a_suggestion_is_the_end_of_a_sentence() -> None:
     assert did_you_mean("zebra", ["title"]) == ""
 
 
-def test_where_nothing_is_close_there_is_a_choice_unless_there_is_nothing() -> None:
+def test_choose_lists_all_options_without_a_similar_one() -> None:
     assert choose("titel", ["title", "body"]) == "; did you mean 'title'?"
     assert choose("zebra", {"title": 1, "body": 2}) == "; there are title, body"
     assert choose("zebra", ["title"]) == "; there is title"

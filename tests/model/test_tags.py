@@ -58,6 +58,6 @@ def test_normal_tags_are_few_short_distinct_plain_and_stay_as_they_are(tags: lis
 
 
 @pytest.mark.parametrize("tags", ["abc", b"abc", None, 5, [1], [None], [b"x"]])
-def test_what_is_not_a_list_of_texts_is_refused(tags: Any) -> None:
+def test_tags_must_be_a_list_of_texts(tags: Any) -> None:
     with pytest.raises(InvalidToolError, match="tag"):
         normalize_tags(tags)

@@ -150,7 +150,7 @@ def test_a_version_with_and_without_its_v_is_the_same_id() -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_version_is_refused(version: Any, message: str) -> None:
+def test_malformed_version_is_refused(version: Any, message: str) -> None:
     assert problems_of(version=version) == [("/version", message)]
 
 

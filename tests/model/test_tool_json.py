@@ -223,7 +223,7 @@ def spoil(value: Any) -> None:
         "string", "null", "None", "int", "pairs",
     ],
 )  # fmt: skip
-def test_what_is_no_json_object_is_refused(source: Any, message: str) -> None:
+def test_from_json_refuses_anything_but_an_object(source: Any, message: str) -> None:
     with pytest.raises(InvalidToolError) as caught:
         Tool.from_json(source)
     (problem,) = caught.value.problems
@@ -286,9 +286,7 @@ def at(place: str, value: Any) -> dict[str, Any]:
     ],
     ids=["deep", "ring", "twins", "nan", "set", "bytes", "key", "surrogate"],
 )
-def test_what_is_not_json_is_refused_wherever_it_hides(
-    place: str, hostile: Any, inside: str, message: str
-) -> None:
+def test_non_json_value_is_refused_at_any_place(place: str, hostile: Any, inside: str, message: str) -> None:
     with pytest.raises(InvalidToolError) as caught:
         Tool.from_json(at(place, hostile()))
     (problem,) = caught.value.problems

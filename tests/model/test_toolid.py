@@ -77,7 +77,7 @@ ONLY = "may contain only letters, digits, '_', '.' and '-', not"
     ],
     ids=lambda value: value[:24] or "empty",
 )
-def test_what_is_no_id_is_refused_with_what_to_do(text: str, reason: str) -> None:
+def test_malformed_id_is_refused_with_the_remedy(text: str, reason: str) -> None:
     with pytest.raises(InvalidToolIdError) as caught:
         ToolId.parse(text)
     assert caught.value.reason == reason

@@ -199,7 +199,7 @@ def test_a_version_or_its_text_can_be_in_a_constraint() -> None:
 
 
 @pytest.mark.parametrize("bad", ["1.2", "latest", "", None])
-def test_what_is_not_a_version_raises_rather_than_fails_the_check(bad: Any) -> None:
+def test_check_raises_for_a_malformed_version(bad: Any) -> None:
     constraint = Constraint.parse("*")
     with pytest.raises(InvalidVersionError):
         constraint.check(bad)

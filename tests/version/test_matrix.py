@@ -126,7 +126,7 @@ def test_the_highest_version_of_an_unknown_component_is_taken(matrix: Matrix) ->
     assert matrix.negotiate("queue", offered) == Version(10, 0, 0)
 
 
-def test_nothing_acceptable_says_what_was_wanted_and_offered(matrix: Matrix) -> None:
+def test_no_acceptable_version_names_wanted_and_available(matrix: Matrix) -> None:
     with pytest.raises(NoCompatibleVersionError) as caught:
         matrix.negotiate("db", ["v1.0.0", Version(3, 0, 0)])
     assert caught.value.available == ("1.0.0", "3.0.0")
@@ -136,7 +136,7 @@ def test_nothing_acceptable_says_what_was_wanted_and_offered(matrix: Matrix) -> 
 
 
 @pytest.mark.parametrize(("component", "wanted"), [("db", ">=2.0.0 <=2.9.9"), ("queue", "any version")])
-def test_nothing_on_offer_is_no_compatible_version(matrix: Matrix, component: str, wanted: str) -> None:
+def test_no_available_version_is_an_error(matrix: Matrix, component: str, wanted: str) -> None:
     with pytest.raises(NoCompatibleVersionError) as caught:
         matrix.negotiate(component, [])
     assert (caught.value.component, caught.value.available, caught.value.wanted) == (component, (), wanted)
@@ -157,7 +157,7 @@ def test_windows_added_from_many_threads_are_all_kept() -> None:
 
 
 @given(st.lists(st.tuples(small, small, st.booleans()), max_size=3), st.lists(small, min_size=1, max_size=5))
-def test_what_is_negotiated_is_acceptable_and_nothing_better_was_on_offer(
+def test_negotiated_version_is_the_best_acceptable(
     windows: list[tuple[Version, Version, bool]], offered: list[Version]
 ) -> None:
     matrix = Matrix()

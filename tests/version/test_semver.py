@@ -165,12 +165,12 @@ versions = st.builds(Version, numbers, numbers, numbers, prereleases, builds)
 
 
 @pytest.mark.parametrize("text", VALID)
-def test_what_semver_org_calls_valid_is_read_and_written_back(text: str) -> None:
+def test_valid_examples_of_semver_org_round_trip(text: str) -> None:
     assert str(Version.parse(text)) == text
 
 
 @pytest.mark.parametrize("text", INVALID)
-def test_what_semver_org_calls_invalid_is_refused(text: str) -> None:
+def test_invalid_examples_of_semver_org_are_refused(text: str) -> None:
     with pytest.raises(InvalidVersionError):
         Version.parse(text)
 

@@ -1,7 +1,7 @@
-"""Tool definitions, calls and results between MCP, OpenAI, Anthropic, Gemini and A2A, telling every loss.
+"""Conversion of tool definitions, calls and results between MCP, OpenAI, Anthropic, Gemini and A2A.
 
-A definition goes through the canonical form; its schema is rewritten for the provider; and the model's call
-comes back in the terms of the original schema. Nothing here does I/O.
+A definition is read into the canonical form, and its schema is rewritten for the provider. Everything that is
+lost is reported. The model's calls are translated back to the original schema. Nothing here does I/O.
 """
 
 from toolcrib.adapter.bundle import Bundle

@@ -1,4 +1,4 @@
-"""Many tools for one provider: what a request says about them, and whose call came back."""
+"""Bundle of converted tools for one provider: the `tools` of a request, and decoding of calls."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,10 +13,10 @@ from toolcrib.model.suggest import did_you_mean
 
 
 class Bundle:
-    """The conversions of one `convert_many`."""
+    """The conversions of one call of `convert_many`."""
 
     def __init__(self, conversions: Iterable[Conversion]) -> None:
-        """Take conversions that were made together, so that no two share a name.
+        """Bundle conversions that were made together, so that their names are unique.
 
         Raises:
             ConversionError: they are for different providers or APIs, or two have the same name.
@@ -33,7 +33,7 @@ class Bundle:
 
     @property
     def tools(self) -> list[Any]:
-        """What to send as `tools`; a copy, which may be changed."""
+        """The value of `tools` in a request; a copy, which may be modified."""
         if not self.conversions:
             return []
         payloads = (copy_json(conversion.payload) for conversion in self.conversions)
@@ -41,14 +41,14 @@ class Bundle:
 
     @property
     def warnings(self) -> tuple[tuple[str, FeatureLossWarning], ...]:
-        """Everything that was lost or rewritten, with the id of its tool."""
+        """All warnings, each with the id of its tool."""
         return tuple((one.tool_id, warning) for one in self.conversions for warning in one.warnings)
 
     def find(self, payload: Any) -> Conversion:
-        """Return the conversion whose tool a call is of.
+        """Return the conversion of the tool that a call names.
 
         Raises:
-            ConversionError: it is no call, or names none of the tools, with the nearest name.
+            ConversionError: it is not a call, or names none of the tools; with the most similar name.
         """
         name = self._read(payload).name
         if name is None and len(self.conversions) == 1:
@@ -62,21 +62,21 @@ class Bundle:
         return self._by_name[name]
 
     def decode_call(self, payload: Any) -> ToolCall:
-        """Return what a call means, whichever of the tools it is of."""
+        """Decode a call of any of the tools."""
         return self.find(payload).decode_call(payload)
 
     def encode_result(self, call: ToolCall, result: Any) -> Any:
-        """Return what came of a call in the provider's format."""
+        """Encode the result of a call in the provider's format."""
         conversion = self._by_id.get(call.tool_id)
         if conversion is None:
             raise self._error(f"no tool of this bundle has the id {call.tool_id[:200]!r}", "encode_result")
         return conversion.encode_result(result, call.call_id)
 
     def encode_failure(self, payload: Any, error: BaseException) -> Any:
-        """Return an error as the result of a call, of a tool that does not exist too.
+        """Encode an error as the result of a call, even of an unknown tool.
 
         Raises:
-            ConversionError: the call is none, or the format wants a call id and there is none.
+            ConversionError: it is not a call, or the format requires a call id and it has none.
         """
         call = self._read(payload)
         try:

@@ -1,4 +1,4 @@
-"""A converted definition, with everything it takes to bring the model's call back and the result out."""
+"""Converted definitions, which also decode the model's calls and encode results."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,14 +14,14 @@ from toolcrib.model.plain import copy_json, measure
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """What a model wants done, in the terms of the original tool."""
+    """A call by a model, with arguments of the original schema."""
 
     tool_id: str
     """The id of the tool."""
     args: Any
-    """The arguments; an object, unless the original schema is of something else."""
+    """The arguments; an object, unless the original schema is of another type."""
     call_id: str | None = None
-    """What the provider calls this call; its result must say it again."""
+    """The provider's id of the call, which its result must repeat."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +35,13 @@ class Conversion:
     tool_id: str
     """The id of the tool."""
     name: str
-    """What the tool is called there."""
+    """The name of the tool in the provider's format."""
     calls: CallFormat = field(repr=False)
     """Reads calls and writes results in the provider's format."""
     codec: Codec | None = field(default=None, repr=False)
-    """Translates arguments between the two schemas; None where they are the same."""
+    """Translates arguments between the two schemas; None if they are the same."""
     losses: Losses = field(default_factory=lambda: Losses("adapter"), repr=False)
-    """What was lost, as noted on the way."""
+    """The losses of the conversion, from which `warnings` is made."""
 
     @cached_property
     def warnings(self) -> tuple[FeatureLossWarning, ...]:
@@ -50,25 +50,25 @@ class Conversion:
 
     @property
     def lossless(self) -> bool:
-        """Whether nothing was: converting the payload back gives an equal definition."""
+        """Whether nothing was lost, so that converting the payload back gives an equal definition."""
         return not self.losses
 
     def encode_args(self, args: Any) -> Any:
-        """Return arguments of the original schema in the terms of the converted one.
+        """Encode arguments of the original schema for the converted one.
 
         Raises:
-            ConversionError: they are not JSON, or fit none of the alternatives of the original.
+            ConversionError: they are not JSON, or fit none of the alternatives of the original schema.
         """
-        return self._across(encode, args, "encode_args")
+        return self._translate(encode, args, "encode_args")
 
     def decode_call(self, payload: Any) -> ToolCall:
-        """Return what the model's call means in the terms of the original schema.
+        """Decode a model's call to arguments of the original schema.
 
-        The arguments are not validated against it: that is the next step of whoever runs the tool.
+        The arguments are not validated against that schema; running the tool does so.
 
         Raises:
-            ConversionError: it is no call of this format, it calls another tool, or its arguments cannot be
-                read; the message can be sent to the model.
+            ConversionError: it is not a call of this format, it calls another tool, or its arguments cannot
+                be read; the message can be sent to the model.
         """
         call = self._read(payload)
         if call.name is not None and call.name != self.name:
@@ -76,13 +76,13 @@ class Conversion:
                 f"the call is of {call.name[:200]!r}; put the tools into a Bundle, which finds the right one"
             )
             raise self._error(reason, "decode_call")
-        return ToolCall(self.tool_id, self._across(decode, call.args, "decode_call"), call.call_id)
+        return ToolCall(self.tool_id, self._translate(decode, call.args, "decode_call"), call.call_id)
 
     def encode_call(self, args: Any, call_id: str | None = None) -> Any:
-        """Return a call as the model would make it, for a conversation that is replayed.
+        """Encode a call as the model would make it, to replay a conversation.
 
         Raises:
-            ConversionError: the arguments cannot be encoded, or the format wants a call id and there is none.
+            ConversionError: the arguments cannot be encoded, or the format requires a call id.
         """
         encoded = self.encode_args(args)
         try:
@@ -91,12 +91,12 @@ class Conversion:
             raise self._error(str(error), "encode_call") from error
 
     def encode_result(self, result: Any, call_id: str | None = None) -> Any:
-        """Return what a run gave, in the provider's format.
+        """Encode the result of a run in the provider's format.
 
         `result` is a `RunResult`, an MCP result, an exception, or any JSON value.
 
         Raises:
-            ConversionError: it is none of these, or the format wants a call id and there is none.
+            ConversionError: it is none of these, or the format requires a call id.
         """
         try:
             return self.calls.write_result(self.name, read_outcome(result), call_id)
@@ -109,11 +109,11 @@ class Conversion:
         except PayloadError as error:
             raise self._error(str(error), "decode_call") from error
 
-    def _across(self, way: Any, value: Any, direction: str) -> Any:
+    def _translate(self, way: Any, value: Any, direction: str) -> Any:
         try:
             measure(value)
             return copy_json(way(self.codec, value))
-        except ValueError as error:  # of a codec, of what is not JSON, or of too many values
+        except ValueError as error:  # from a codec, or because the value is not JSON or too large
             raise self._error(str(error), direction) from error
 
     def _error(self, reason: str, direction: str) -> ConversionError:
@@ -121,7 +121,7 @@ class Conversion:
 
 
 def plain_payload(payload: Any) -> Any:
-    """Return a call as JSON, where an SDK gave it as an object of its own."""
+    """Return a payload as JSON if it is a pydantic model of an SDK; otherwise unchanged."""
     if hasattr(payload, "model_dump") and not isinstance(payload, type):
         return payload.model_dump(mode="json", by_alias=True, exclude_none=True)
     return payload

@@ -1,4 +1,4 @@
-"""Shared by the adapters: reading a definition and its options, and noting the parts that are lost."""
+"""Steps that the adapters share: reading definitions and options, converting schemas, noting losses."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -37,11 +37,11 @@ FIELDS: Final[Mapping[str, str]] = {
     "timeout": "timeout",
     "required_scopes": "requiredScopes",
 }
-"""The fields of the canonical form that a provider may have no place for, by what they are called in JSON."""
+"""The fields of the canonical form that a provider's format may lack, with their names in JSON."""
 
 
-_EMPTY: Final[tuple[Any, ...]] = ((), {})
-"""What says nothing, but for a schema."""
+_EMPTY_VALUES: Final[tuple[Any, ...]] = ((), {})
+"""Values of a field that mean nothing; a schema may be empty, though."""
 _SCHEMA_KEYS: Final = {
     "inputSchema": "mcp",
     "input_schema": "anthropic",
@@ -51,7 +51,7 @@ _SCHEMA_KEYS: Final = {
 
 
 def read_definition(raw: Any, adapter: str, what: str) -> dict[str, Any]:
-    """Return a definition, given as a dict, JSON text or an SDK's object, as a dict not to be changed.
+    """Read a definition given as a dict, JSON text or an SDK's object; the result must not be modified.
 
     Raises:
         ConversionError: it is none of these.
@@ -75,7 +75,7 @@ def read_definition(raw: Any, adapter: str, what: str) -> dict[str, Any]:
 
 
 def refuse_foreign(data: Mapping[str, Any], adapter: str, *own: str) -> None:
-    """Raise if a definition has its schema where another provider's would have it, and not its own."""
+    """Raise if a definition has its schema under the key of another provider's format."""
     if any(key in data for key in own):
         return
     for key, other in _SCHEMA_KEYS.items():
@@ -84,11 +84,11 @@ def refuse_foreign(data: Mapping[str, Any], adapter: str, *own: str) -> None:
             raise ConversionError(reason, adapter, "to_canonical")
 
 
-def canonical(adapter: str, **given: Any) -> CanonicalTool:
-    """Return the canonical form of what an adapter read; what it did not find is None.
+def make_canonical(adapter: str, **given: Any) -> CanonicalTool:
+    """Make a canonical tool of the fields that an adapter read; fields that are None are left out.
 
     Raises:
-        ConversionError: a part of it is not what it must be.
+        ConversionError: a field is malformed.
     """
     payload = {key: kept for key, kept in given.items() if kept is not None}
     if not isinstance(payload.get("name"), str) or not payload["name"]:
@@ -100,26 +100,26 @@ def canonical(adapter: str, **given: Any) -> CanonicalTool:
 
 
 def read_options(options: type[O], given: Mapping[str, Any], adapter: str) -> O:
-    """Return an adapter's options.
+    """Make the options record of an adapter.
 
     Raises:
-        ConversionError: there is no such option, with the nearest one.
+        ConversionError: there is no such option; with the most similar one.
     """
     made: O
     try:
-        made = _kept(options, **given)  # type: ignore[arg-type]  # classes can be hashed
-    except TypeError:  # there is no such option, or it cannot be hashed
-        return _read_apart(options, given, adapter)
+        made = _make_options(options, **given)  # type: ignore[arg-type]  # classes can be hashed
+    except TypeError:  # an unknown option, or an unhashable value, which the cache does not take
+        return _read_uncached(options, given, adapter)
     except ValueError as error:
         raise ConversionError(str(error), adapter, "from_canonical") from error
     return made
 
 
 def read_feature(feature: Any, adapter: str) -> SchemaFeature:
-    """Return a feature that is given as such, or as its keyword.
+    """Return a feature given as a member or as its keyword.
 
     Raises:
-        ConversionError: there is no such feature, with the nearest one.
+        ConversionError: there is no such feature; with the most similar one.
     """
     try:
         return SchemaFeature(feature)
@@ -130,12 +130,12 @@ def read_feature(feature: Any, adapter: str) -> SchemaFeature:
 
 
 @lru_cache(maxsize=256, typed=True)
-def _kept(options: Callable[..., Any], /, **given: Any) -> Any:
+def _make_options(options: Callable[..., Any], /, **given: Any) -> Any:
     return options(**given)
 
 
-def _read_apart(options: type[O], given: Mapping[str, Any], adapter: str) -> O:
-    """Return options that cannot be kept for the next time."""
+def _read_uncached(options: type[O], given: Mapping[str, Any], adapter: str) -> O:
+    """Make an options record that cannot be cached, or explain why it is invalid."""
     try:
         return options(**given)
     except TypeError as error:
@@ -150,14 +150,14 @@ def _read_apart(options: type[O], given: Mapping[str, Any], adapter: str) -> O:
         raise ConversionError(str(error), adapter, "from_canonical") from error
 
 
-def one_of(option: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Raise if an option is none of its choices."""
+def check_choice(option: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raise if the value of an option is not one of its choices."""
     if value not in choices:
         raise ValueError(f"{option} must be one of {', '.join(map(repr, choices))}, not {value!r:.80}")
 
 
 def check_flags(options: object, *names: str) -> None:
-    """Raise if one of some options is neither true nor false."""
+    """Raise if one of some options is not a boolean."""
     for name in names:
         if not isinstance(getattr(options, name), bool):
             reason = f"{name} must be True or False, not {getattr(options, name)!r:.80}"
@@ -167,10 +167,10 @@ def check_flags(options: object, *names: str) -> None:
 def convert_schema(
     schema: dict[str, Any], rules: SchemaRules, losses: Losses, part: Part = "input"
 ) -> Rewritten:
-    """Return a schema rewritten, its losses noted under its part of the definition.
+    """Rewrite a schema, and note its losses under its part of the definition.
 
     Raises:
-        ConversionError: it is too large, or its references expand to too much.
+        ConversionError: it is too large, or its references expand to too many subschemas.
     """
     losses.part = part
     known = losses.count
@@ -184,7 +184,7 @@ def convert_schema(
         raise ConversionError(reason, losses.adapter, "from_canonical") from error
     else:
         if losses.count == known and rewritten.schema != schema:
-            losses.note("schema", "", "is written in other words")
+            losses.note("schema", "", "is written in other words")  # so that `lossless` is false
         return rewritten
     finally:
         losses.part = "definition"
@@ -193,22 +193,25 @@ def convert_schema(
 def convert_input(
     tool: CanonicalTool, plain: SchemaRules, strict: SchemaRules | None, losses: Losses
 ) -> tuple[Rewritten, bool]:
-    """Return the input schema rewritten, and whether by the strict rules, where they are asked for and hold.
+    """Rewrite the input schema; return it, and whether by the strict rules.
+
+    If strict rules are given but the schema exceeds a limit of theirs, the plain rules are used.
 
     Raises:
-        ConversionError: it is too large, or its references expand to too much.
+        ConversionError: it is too large, or its references expand to too many subschemas.
     """
     if strict is not None:
         rewritten = convert_schema(tool.input_schema, strict, losses)
         if not rewritten.obstacle:
             return rewritten, True
-        losses.forget()
+        # The provider would reject a strict tool beyond its limits; a plain one is better than none.
+        losses.clear()
         losses.note("strict", "", f"the model is not held to the schema: {rewritten.obstacle}")
     return convert_schema(tool.input_schema, plain, losses), False
 
 
 def write_head(tool: CanonicalTool, called: str, losses: Losses) -> dict[str, Any]:
-    """Return the name and the description, with which most definitions begin."""
+    """Return the name and the description of a definition, as most formats have them."""
     if called != tool.name:
         losses.note("name", "/name", f"is {called!r}, since names must fit and differ")
     description = description_of(tool)
@@ -216,36 +219,36 @@ def write_head(tool: CanonicalTool, called: str, losses: Losses) -> dict[str, An
 
 
 def description_of(tool: CanonicalTool) -> str | None:
-    """Return what a tool says of itself, at whatever length it does."""
+    """Return the description of a tool, or else its summary or title."""
     text = tool.description or tool.summary or tool.display_name
     return tool.description if text is None else text
 
 
 def note_lost(tool: CanonicalTool, losses: Losses, kept: frozenset[str]) -> None:
-    """Note every part of a definition that a format has no place for; `kept` are those that it has."""
+    """Note the loss of every field of a definition that is not among the `kept` ones."""
     source = tool.source_meta
     for field in tool.model_fields_set:
         if (name := FIELDS.get(field)) is None or name in source:
             continue
         value = getattr(tool, field)
-        if value is None or name in kept or name in _within(source):
+        if value is None or name in kept or name in _nested_fields(source):
             continue
-        if field == "output_schema" or value not in _EMPTY:
+        if field == "output_schema" or value not in _EMPTY_VALUES:
             losses.note(name, f"/{name}", "has no place in this format, and is left out")
     for name in source:
         if name not in kept and (name != "description" or tool.description is None):
             losses.note(name, step("", name), "has no place in this format, and is left out")
 
 
-def _within(source: Mapping[str, Any]) -> set[str]:
-    """Return the fields that the source nests in others, which are reported as a whole."""
+def _nested_fields(source: Mapping[str, Any]) -> set[str]:
+    """Return the fields that the source format nests in others, whose loss is reported as a whole."""
     meta = source.get("_meta")
     inner = set(meta) if isinstance(meta, dict) else set()
     return inner | {"idempotent", "title"} if "annotations" in source else inner
 
 
 def read_examples(given: Any) -> tuple[ToolExample, ...]:
-    """Return examples, given as records or in JSON.
+    """Read examples given as records or as JSON.
 
     Raises:
         ValueError: one of them is neither.

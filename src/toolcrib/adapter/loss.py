@@ -1,4 +1,4 @@
-"""Warnings of a conversion: each part that could not be carried over, with its place."""
+"""Losses of a conversion, and the warnings that report them."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,18 +9,18 @@ _ORDER = {"definition": 0, "input": 1, "output": 2}
 
 @dataclass(frozen=True, slots=True)
 class FeatureLossWarning:
-    """One thing that the converted definition no longer says, or says in another way."""
+    """A feature of the source definition that the converted one lacks or expresses differently."""
 
     feature: str
-    """The schema keyword, a value of `SchemaFeature` where we know it, or the field of the definition."""
+    """The schema keyword (a value of `SchemaFeature`, if it is known), or the field of the definition."""
     path: str
-    """Where in that part of the source definition, as a JSON Pointer; empty for the part itself."""
+    """Its place in that part of the source definition, as a JSON Pointer; empty for the part itself."""
     message: str
-    """What became of it."""
+    """The change, in one sentence without its subject."""
     adapter: str
-    """The adapter whose format could not say it."""
+    """The adapter whose format cannot express the feature."""
     part: Part
-    """Which of the two schemas it is about, or the definition around them."""
+    """The part of the source definition: one of the two schemas, or the definition around them."""
 
     def __str__(self) -> str:
         return f"{self.part} {self.path or '(root)'}, {self.feature}: {self.message}"
@@ -28,21 +28,25 @@ class FeatureLossWarning:
 
 @dataclass(slots=True)
 class Losses:
-    """The losses of one conversion, noted on the way and reported in order at the end."""
+    """Collects the losses of one conversion.
+
+    Losses are noted as plain tuples, since most callers never read them; `warnings` sorts them and makes the
+    records.
+    """
 
     adapter: str
-    """The adapter that loses it."""
+    """The name of the adapter."""
     part: Part = "definition"
-    """What is being converted."""
+    """The part of the definition that is being converted."""
     _noted: list[tuple[Part, str, str, str, list[str] | None]] = field(default_factory=list)
 
     @property
     def count(self) -> int:
-        """How many were noted so far."""
+        """The number of losses so far."""
         return len(self._noted)
 
     def is_any_in(self, *keywords: str) -> bool:
-        """Return whether something was lost in the root's subschemas under some keywords."""
+        """Return whether there is a loss in the subschemas under some keywords of the root."""
         return any(path.startswith(f"/{word}/") for _, path, *_ in self._noted for word in keywords)
 
     def __bool__(self) -> bool:
@@ -56,12 +60,12 @@ class Losses:
         """Add the same loss for several properties of the object at a path."""
         self._noted.append((self.part, path, feature, message, names))
 
-    def forget(self) -> None:
-        """Drop what was noted about a conversion that is tried in another way."""
+    def clear(self) -> None:
+        """Drop all losses, before the conversion is tried in another way."""
         self._noted.clear()
 
     def warnings(self) -> tuple[FeatureLossWarning, ...]:
-        """Return them by part, path and feature, whatever order they were found in."""
+        """Return the losses as warnings, sorted by part, path and feature, without duplicates."""
         noted: set[tuple[Part, str, str, str]] = set()
         for part, path, feature, message, names in self._noted:
             if names is None:
@@ -76,7 +80,7 @@ class Losses:
 
 
 def step(path: str, key: str | int, inner: str | int | None = None) -> str:
-    """Return a JSON Pointer lengthened by a key, or by a keyword and a key in it.
+    """Append a key, or a keyword and a key in it, to a JSON Pointer.
 
     >>> step("/a", "properties", "b/c")
     '/a/properties/b~1c'

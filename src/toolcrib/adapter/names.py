@@ -1,4 +1,4 @@
-"""Tool names that each provider accepts, kept distinct."""
+"""Unique tool names that a provider accepts."""
 
 import re
 from collections import Counter
@@ -9,24 +9,24 @@ from operator import attrgetter
 
 from toolcrib.model.canonical import CanonicalTool
 
-_HASH = 8
+_DIGEST_LENGTH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class NameRule:
-    """The names that a provider takes."""
+    """The rule for tool names of a provider."""
 
     foreign: re.Pattern[str]
-    """Any run of characters that may not stand in a name."""
+    """Matches a run of characters that a name must not contain."""
     length: int
-    """How many characters a name may have."""
+    """The maximum length of a name."""
     first: re.Pattern[str] | None = None
-    """What a name must begin with, if anything."""
+    """Matches the beginning that a name must have, if there is such a rule."""
     own: Callable[[CanonicalTool], str] = attrgetter("name")
-    """What a tool would like to be called."""
+    """Returns the preferred name of a tool."""
 
     def fit(self, name: str) -> str:
-        """Return the nearest name that the provider takes; a long one ends in a digest of the whole.
+        """Return the most similar name that the provider accepts; a long name ends with a digest.
 
         >>> NameRule(re.compile("[^a-z_]+"), 64).fit("get issue")
         'get_issue'
@@ -37,13 +37,13 @@ class NameRule:
         return fitted if len(fitted) <= self.length else self.mark(fitted, name)
 
     def mark(self, fitted: str, text: str) -> str:
-        """Return a name that ends in a digest of some text, to tell it from others."""
-        digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:_HASH]
-        return f"{fitted[: self.length - _HASH - 1]}_{digest}"
+        """Return a name that ends with a digest of some text, which makes it unique."""
+        digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
+        return f"{fitted[: self.length - _DIGEST_LENGTH - 1]}_{digest}"
 
 
 def id_text(tool: CanonicalTool) -> str:
-    """Return the id of a tool as text, even where its name is one that no id may have."""
+    """Return the id of a tool as text, even if its name is not allowed in an id."""
     if not tool.namespace:
         return tool.name
     parts = (tool.namespace, tool.name, tool.version and tool.version.removeprefix("v"))
@@ -51,17 +51,18 @@ def id_text(tool: CanonicalTool) -> str:
 
 
 def unique_names(tools: Sequence[CanonicalTool], rule: NameRule) -> list[str]:
-    """Return a name for each tool, all of them different.
+    """Return a unique name for each tool.
 
-    A tool keeps its own name where no other has it. Tools that would share one are distinguished by their
-    namespaces, then by a digest of their ids; so a name depends on the tools that share it, not on their
-    order. The same id twice is distinguished by its place.
+    A tool keeps its own name if no other one has it. Tools that would share a name get their namespaces in
+    front, or else a digest of their ids at the end; so a name depends on the tools that share it, not on
+    their order. Only the same id given twice is distinguished by its position.
     """
+    # Three passes, for names that are still shared: the name alone, with the namespace, with a digest.
     names = [rule.fit(rule.own(tool)) for tool in tools]
-    names = _distinguished(
+    names = _replace_duplicates(
         names, [rule.fit(f"{tool.namespace}_{tool.name}" if tool.namespace else tool.name) for tool in tools]
     )
-    names = _distinguished(
+    names = _replace_duplicates(
         names, [rule.mark(name, id_text(tool)) for name, tool in zip(names, tools, strict=True)]
     )
     taken, seen, counts = set(names), set[str](), Counter[str]()
@@ -75,7 +76,7 @@ def unique_names(tools: Sequence[CanonicalTool], rule: NameRule) -> list[str]:
     return names
 
 
-def _distinguished(names: list[str], longer: list[str]) -> list[str]:
+def _replace_duplicates(names: list[str], longer: list[str]) -> list[str]:
     """Return the longer names for those that are not unique."""
     count = Counter(names)
     return [other if count[name] > 1 else name for name, other in zip(names, longer, strict=True)]

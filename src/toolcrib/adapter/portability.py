@@ -1,4 +1,4 @@
-"""Where a tool can go, and what it would lose on the way."""
+"""Portability report: which providers accept a tool, and what it loses there."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,27 +21,27 @@ TARGETS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "gemini-openapi": ("gemini", {"style": "openapi"}),
     "a2a": ("a2a", {}),
 }
-"""Every way to send a tool: the adapter and its options."""
+"""The targets of the report: for each the adapter and its options."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of a tool on its way to one target."""
+    """Result of converting a tool for one target."""
 
     accepted: bool
-    """Whether the provider takes what we would send; for a strict target, whether it is strict indeed."""
+    """Whether the provider accepts the converted tool; for a strict target, whether in strict mode."""
     rewritten: bool
-    """Whether the input schema had to be changed."""
+    """Whether the input schema was changed."""
     warnings: tuple[FeatureLossWarning, ...]
-    """What is lost on the way."""
+    """The losses of the conversion."""
     problems: tuple[Problem, ...] = ()
-    """Why it is not accepted."""
+    """The reasons why it is not accepted."""
 
 
 def portability(
     tool: Any, *, source: str = "mcp", registry: AdapterRegistry | None = None
 ) -> dict[str, Report]:
-    """Return what each provider would make of a tool, by target.
+    """Convert a tool for each provider, and report the results by target.
 
     >>> reports = portability({"name": "add", "inputSchema": {"type": "object", "properties": {}}})
     >>> reports["openai"].accepted, reports["openai"].rewritten
@@ -52,10 +52,10 @@ def portability(
     """
     registry = registry or default_registry()
     read = registry.get(source).to_canonical(tool)
-    return {target: _report(registry, read, target) for target in TARGETS}
+    return {target: _make_report(registry, read, target) for target in TARGETS}
 
 
-def _report(registry: AdapterRegistry, tool: CanonicalTool, target: str) -> Report:
+def _make_report(registry: AdapterRegistry, tool: CanonicalTool, target: str) -> Report:
     adapter, options = TARGETS[target]
     try:
         conversion = registry.convert_canonical(tool, target=adapter, **options)
@@ -64,12 +64,12 @@ def _report(registry: AdapterRegistry, tool: CanonicalTool, target: str) -> Repo
         return Report(accepted=False, rewritten=True, warnings=(), problems=(problem,))
     warnings = conversion.warnings
     rewritten = any(warning.part == "input" for warning in warnings)
-    problems = _problems(conversion, RULES.get(target))
+    problems = _find_problems(conversion, RULES.get(target))
     return Report(accepted=not problems, rewritten=rewritten, warnings=warnings, problems=problems)
 
 
-def _problems(conversion: Conversion, rules: SchemaRules | None) -> tuple[Problem, ...]:
-    """Return why a provider would not take a converted definition."""
+def _find_problems(conversion: Conversion, rules: SchemaRules | None) -> tuple[Problem, ...]:
+    """Return the reasons why a provider would refuse a converted definition."""
     refused = [
         Problem("", "strict", warning.message)
         for warning in conversion.warnings

@@ -1,4 +1,4 @@
-"""The adapter protocol, and the features that adapters support."""
+"""Protocols of adapters, and the schema features that they support."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -12,32 +12,32 @@ from toolcrib.model.docs import ToolExample
 Target = Literal["a2a", "anthropic", "gemini", "mcp", "openai"]
 """The built-in formats of tool definitions."""
 SessionTarget = Literal["anthropic", "gemini", "openai"]
-"""The formats whose conversations with a model are known."""
+"""The formats for which `session` can read and write the turns of a conversation."""
 
 
 class ConversionOptions(TypedDict, total=False):
-    """Options of the built-in formats; one that a format does not have is refused."""
+    """Options of the built-in formats; an option that a format does not have is an error."""
 
     api: Literal["chat", "responses"]
-    """OpenAI's API that the definition is for; `chat` unless given."""
+    """The API of OpenAI; default `chat`."""
     strict: bool
-    """Whether the model is held to the schema, which is rewritten for it (OpenAI, Anthropic)."""
+    """Strict mode: the model's arguments always fit the schema, which is rewritten (OpenAI, Anthropic)."""
     defer_loading: bool
-    """Whether the model finds the tool by search (OpenAI's responses, Anthropic)."""
+    """Whether the model loads the tool by tool search (OpenAI's responses, Anthropic)."""
     namespace: bool
-    """Whether the tool stands in its namespace (OpenAI's responses)."""
+    """Whether the tool is nested in its namespace (OpenAI's responses)."""
     output_schema: bool
-    """Whether the output schema is sent along (OpenAI's responses, Gemini)."""
+    """Whether the output schema is sent too (OpenAI's responses, Gemini)."""
     cache_control: dict[str, Any] | bool | None
-    """Where the prompt cache ends: True for the plain form, or the object itself (Anthropic)."""
+    """The prompt-cache breakpoint: True for the default form, or the object itself (Anthropic)."""
     examples: Iterable[ToolExample | Mapping[str, Any]]
-    """Calls to show (Anthropic)."""
+    """Example calls to send (Anthropic)."""
     style: Literal["json-schema", "openapi"]
-    """How Gemini gets the schema; `json-schema` unless given."""
+    """The form of Gemini's schema; default `json-schema`."""
 
 
 class SchemaFeature(StrEnum):
-    """A keyword of JSON Schema that some provider does not take; its value is the keyword."""
+    """A keyword of JSON Schema that some provider does not support; its value is the keyword."""
 
     REF = "$ref"
     DEFS = "$defs"
@@ -103,11 +103,10 @@ class SchemaFeature(StrEnum):
 
 @runtime_checkable
 class Adapter(Protocol):
-    """Translates tool definitions between one format and the canonical form.
+    """Converts tool definitions between one format and the canonical form.
 
-    Both directions copy what they are given and never change it, do no I/O, and give the same answer to the
-    same question. What cannot be translated is a `ConversionError`. Implementations are safe to share
-    between threads.
+    Both methods copy their argument and never modify it, do no I/O, and are deterministic. A definition that
+    cannot be converted is a `ConversionError`. Implementations must be thread-safe.
     """
 
     @property
@@ -116,31 +115,31 @@ class Adapter(Protocol):
         ...
 
     def to_canonical(self, raw: Any) -> CanonicalTool:
-        """Return a definition of this format in the canonical form."""
+        """Convert a definition of this format to the canonical form."""
         ...
 
     def from_canonical(self, tool: CanonicalTool, **options: Any) -> Any:
-        """Return the definition in this format; the options are the adapter's own."""
+        """Convert a canonical tool to this format; the options are the adapter's own."""
         ...
 
     def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
-        """Return whether a schema of this format, written with these options, can have a keyword."""
+        """Return whether schemas of this format, with these options, can contain a keyword."""
         ...
 
 
 @runtime_checkable
 class Translator(Adapter, Protocol):
-    """An adapter that also tells what is lost, and brings calls back.
+    """An adapter that also reports losses and decodes calls, as all built-in ones do.
 
-    The built-in adapters all are. An adapter that is not gets its losses reported keyword by keyword from
-    `supports_feature`, and its calls are taken to be in the original terms.
+    For other adapters, losses are found by `supports_feature` for each keyword, and calls are taken to have
+    arguments of the original schema.
     """
 
     @property
     def names(self) -> NameRule:
-        """What tools may be called in this format."""
+        """The rule for tool names of this format."""
         ...
 
     def translate(self, tool: CanonicalTool, *, name: str | None = None, **options: Any) -> Conversion:
-        """Return the definition with its losses and its way back, under a name of the caller's choice."""
+        """Convert a canonical tool, optionally under another name, with its losses and codec."""
         ...

@@ -1,4 +1,4 @@
-"""The adapters by name, and conversion from any of their formats to any other."""
+"""Registry of adapters, which converts definitions from any of their formats to any other."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -22,12 +22,12 @@ from toolcrib.model.canonical import CanonicalTool
 from toolcrib.model.suggest import choose
 
 ENTRY_POINTS: Final = "toolcrib.adapters"
-"""The group under which a distribution offers an adapter: a class or a function that returns one."""
+"""The entry-point group of adapters: each is a class, or a function that returns an adapter."""
 _FEATURES: Final = frozenset(SchemaFeature)
 
 
 class AdapterRegistry:
-    """Adapters by name. Safe to share between threads.
+    """Adapters by name; thread-safe.
 
     >>> registry = default_registry()
     >>> raw = {"name": "add", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
@@ -46,7 +46,7 @@ class AdapterRegistry:
         """Add an adapter.
 
         Raises:
-            ConversionError: it is none, or there is one of that name already.
+            ConversionError: it is not an adapter, or its name is taken.
         """
         name = getattr(adapter, "name", None)
         if not isinstance(name, str) or not name or not _is_adapter(adapter):
@@ -69,7 +69,7 @@ class AdapterRegistry:
         """Remove an adapter.
 
         Raises:
-            ConversionError: there is none of that name.
+            ConversionError: there is no adapter of that name.
         """
         self.get(name)
         with self._lock:
@@ -80,7 +80,7 @@ class AdapterRegistry:
         """Return an adapter.
 
         Raises:
-            ConversionError: there is none of that name, with the nearest one.
+            ConversionError: there is no adapter of that name; with the most similar one.
         """
         found = self._adapters.get(str(name))
         if found is not None:
@@ -94,11 +94,11 @@ class AdapterRegistry:
         raise ConversionError(f"there is no adapter {name!r:.80}{hint}", str(name)[:80], "get")
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all adapters, in order."""
+        """Return the sorted names of all adapters."""
         return tuple(sorted(self._adapters.copy()))
 
     def convert(self, raw: Any, *, source: str, target: str, **options: Any) -> Conversion:
-        """Return a definition of one format in another; the options are those of the target.
+        """Convert a definition from one format to another; the options are those of the target.
 
         Raises:
             ConversionError: there is no such adapter, or the definition cannot be read or written.
@@ -108,7 +108,7 @@ class AdapterRegistry:
         return self.convert_canonical(read(raw), target=target, **options)
 
     def convert_canonical(self, tool: CanonicalTool, *, target: str, **options: Any) -> Conversion:
-        """Return a definition in the canonical form in a provider's."""
+        """Convert a canonical tool to a provider's format."""
         translator = self._translators.get(str(target))
         if translator is None:
             return _translate(self.get(target), tool, options)
@@ -117,7 +117,7 @@ class AdapterRegistry:
     def convert_many(
         self, raws: Iterable[Any], *, source: str, target: str, **options: Any
     ) -> list[Conversion]:
-        """Return definitions in another format, in their order, each under a name of its own."""
+        """Convert definitions to another format, in order, with unique names."""
         if isinstance(raws, Mapping | str | bytes):
             raise ConversionError(
                 "pass a list of definitions; one alone goes to convert", source, "to_canonical"
@@ -144,7 +144,7 @@ def _is_adapter(candidate: object) -> bool:
 
 
 def _translate(writer: Adapter, tool: CanonicalTool, options: dict[str, Any]) -> Conversion:
-    """Return what an adapter that cannot tell losses itself makes of a tool."""
+    """Convert a tool by an adapter that is not a `Translator`; losses are found keyword by keyword."""
     losses = Losses(writer.name)
     parameters = signature(writer.supports_feature).parameters.values()
     known = options if any(each.kind is each.VAR_KEYWORD for each in parameters) else {}
@@ -164,19 +164,19 @@ def _translate(writer: Adapter, tool: CanonicalTool, options: dict[str, Any]) ->
 
 
 def default_registry() -> AdapterRegistry:
-    """Return a registry of the built-in adapters and of those that installed distributions offer.
+    """Return a registry of the built-in adapters and of those from entry points.
 
     Raises:
-        ConversionError: an offered adapter cannot be loaded, is none, or has a name that is taken.
+        ConversionError: an entry point cannot be loaded, is not an adapter, or has a name that is taken.
     """
     builtin = (McpAdapter(), OpenAIAdapter(), AnthropicAdapter(), GeminiAdapter(), A2AAdapter())
     registry = AdapterRegistry(builtin)
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name, point.value)):
-        registry.register(_load(point))
+        registry.register(_load_entry_point(point))
     return registry
 
 
-def _load(point: EntryPoint) -> Any:
+def _load_entry_point(point: EntryPoint) -> Any:
     try:
         return point.load()()
     except Exception as error:

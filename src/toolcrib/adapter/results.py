@@ -1,4 +1,4 @@
-"""The result of a tool, before it is written in a provider's format."""
+"""Normalised results of tools, from which each provider's format is written."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,22 +18,22 @@ class ResultError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A result as text, as a value, and as the blocks that an MCP server sent."""
+    """A result as text, as JSON, and as MCP content blocks."""
 
     text: str
     """The result as text."""
     value: Any = None
     """The result as JSON."""
     blocks: tuple[dict[str, Any], ...] = ()
-    """MCP content; a single block of text where the tool gave no content."""
+    """MCP content blocks; a single text block if the result had none."""
     is_error: bool = False
     """Whether the tool failed."""
     mcp: dict[str, Any] | None = None
-    """The whole result, where it came from an MCP server."""
+    """The whole MCP result; None if it was not one."""
 
 
 def read_outcome(result: Any) -> ToolOutput:
-    """Return what a result says, whichever form it comes in.
+    """Normalise a result in any of the accepted forms.
 
     Raises:
         ResultError: it is neither JSON, nor an MCP result, a `RunResult` or an exception.
@@ -41,7 +41,7 @@ def read_outcome(result: Any) -> ToolOutput:
     if isinstance(result, BaseException):
         text = str(result) if isinstance(result, ToolcribError) else f"{type(result).__name__}: {result}"
         text = text.removesuffix(": ").encode(errors="replace").decode()
-        return _of_text(text, is_error=True)
+        return _make_text_output(text, is_error=True)
     may_be_mcp = True
     if isinstance(result, RunResult):
         may_be_mcp = result.mcp_result is not None
@@ -53,15 +53,15 @@ def read_outcome(result: Any) -> ToolOutput:
     except ValidationError as error:
         raise ResultError(f"the result is not JSON: {error}") from error
     result = copy_json(result)
-    if may_be_mcp and _is_mcp(result):
-        return _of_mcp(result)
+    if may_be_mcp and _is_mcp_result(result):
+        return _make_mcp_output(result)
     if isinstance(result, str):
-        return _of_text(result, value=result)
-    return _of_text(to_text(result), value=result)
+        return _make_text_output(result, value=result)
+    return _make_text_output(to_text(result), value=result)
 
 
-def _is_mcp(result: Any) -> bool:
-    """Return whether a value has the shape of an MCP tool result, and nothing that one has not."""
+def _is_mcp_result(result: Any) -> bool:
+    """Return whether a value has the form of an MCP tool result, without other keys."""
     return (
         isinstance(result, dict)
         and result.keys() <= _MCP_KEYS
@@ -70,12 +70,12 @@ def _is_mcp(result: Any) -> bool:
     )
 
 
-def _of_text(text: str, *, value: Any = None, is_error: bool = False) -> ToolOutput:
+def _make_text_output(text: str, *, value: Any = None, is_error: bool = False) -> ToolOutput:
     block = {"type": "text", "text": text}
     return ToolOutput(text, text if is_error else value, (block,), is_error)
 
 
-def _of_mcp(result: dict[str, Any]) -> ToolOutput:
+def _make_mcp_output(result: dict[str, Any]) -> ToolOutput:
     blocks = tuple(result["content"])
     texts = [block_text(block) for block in blocks]
     value = result.get("structuredContent")
@@ -86,7 +86,7 @@ def _of_mcp(result: dict[str, Any]) -> ToolOutput:
 
 
 def block_text(block: dict[str, Any]) -> str:
-    """Return a block of MCP content as text: itself, or JSON that says what it is without its bytes."""
+    """Return an MCP content block as text: its text, or else its JSON without binary data."""
     if block["type"] == "text":
         return str(block.get("text", ""))
     resource = block.get("resource")

@@ -1,4 +1,4 @@
-"""How providers write calls and results: what every format answers to."""
+"""Protocol of providers' formats for calls and results."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,43 +19,43 @@ _JSON_NAMES: Final = {
 
 
 class PayloadError(ValueError):
-    """A call or a result that is not in its format; the text says what is wrong, and what would be right."""
+    """A malformed call or result; the text has the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class WireCall:
-    """A call as the provider's format has it."""
+    """A call as it is in the provider's format."""
 
     name: str | None
-    """The tool, by its converted name; None where the format need not say it."""
+    """The converted name of the tool; None if the call does not name it."""
     args: Any
-    """The arguments, in the terms of the converted schema."""
+    """The arguments, encoded for the converted schema."""
     call_id: str | None
-    """What the provider calls this call."""
+    """The provider's id of the call."""
 
 
 class CallFormat(Protocol):
-    """How one provider writes calls and results. A payload that is none raises a `PayloadError`."""
+    """Reader and writer of one provider's calls and results; a malformed payload is a `PayloadError`."""
 
     def read_call(self, payload: Any) -> WireCall:
-        """Return what a call of this format says."""
+        """Parse a call in this format."""
         ...
 
     def write_call(self, call: WireCall) -> Any:
-        """Return a call in this format."""
+        """Write a call in this format."""
         ...
 
     def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> Any:
-        """Return the result of a call in this format."""
+        """Write the result of a call in this format."""
         ...
 
     def bundle(self, payloads: Iterable[Any]) -> list[Any]:
-        """Return what stands for many definitions in one request."""
+        """Combine definitions to the value of `tools` in a request."""
         ...
 
 
 def read_arguments(value: Any) -> dict[str, Any]:
-    """Return the arguments of a call, which come as an object, or as its JSON text.
+    """Read the arguments of a call, given as an object or as its JSON text.
 
     Raises:
         PayloadError: they are neither.
@@ -75,7 +75,7 @@ def read_arguments(value: Any) -> dict[str, Any]:
 
 
 def read_id(value: Any) -> str | None:
-    """Return what a provider calls a call, as text."""
+    """Read the id of a call as text."""
     if value is None or isinstance(value, str):
         return value
     if type(value) is int and abs(value) < _LARGEST_ID:
@@ -83,8 +83,8 @@ def read_id(value: Any) -> str | None:
     raise PayloadError("the id of a call is text, or a number")
 
 
-def need_id(call_id: str | None) -> str:
-    """Return the id of a call, which some formats cannot do without."""
+def require_id(call_id: str | None) -> str:
+    """Return the id of a call; raise if there is none, for formats that require one."""
     if not call_id or not isinstance(call_id, str):
         raise PayloadError("this format needs the id of the call; pass call_id=")
     return call_id

@@ -25,7 +25,7 @@ from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.policy.rules import Approver
 from toolcrib.model import LocalBackend, LocalTool, SchemaValidator, Tool, ToolOptions, tool
-from toolcrib.model.decorator import check_options, replaced
+from toolcrib.model.decorator import check_options, replace_options
 from toolcrib.runs import RunStore
 from toolcrib.runtime import ExecuteResult, Sandbox
 
@@ -204,7 +204,7 @@ class Crib(View):
             return lambda decorated: self.add(decorated, **changes)
         self._check_open()
         if isinstance(function, Tool):
-            return self._add_record(replaced(function, changes))
+            return self._add_record(replace_options(function, changes))
         made = function.replace(**changes) if isinstance(function, LocalTool) else tool(function, **changes)
         backend = LocalBackend(name=str(made.tool.id))
         self._engine.register(made.tool, backend)

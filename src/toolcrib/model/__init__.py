@@ -1,6 +1,6 @@
-"""Tools, schema validation, and the records and protocols that several packages share.
+"""Tool records, schema validation, and the records and protocols that several packages share.
 
-Nothing here does I/O, reads a clock or starts a thread.
+No module here does I/O, reads a clock or starts a thread.
 """
 
 from toolcrib.model.argschema import (

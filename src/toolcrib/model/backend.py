@@ -1,4 +1,4 @@
-"""Where a tool runs."""
+"""Backends: records of where a tool runs."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -15,17 +15,17 @@ _Name = Annotated[str, Field(min_length=1)]
 
 
 class ToolBackend(Record):
-    """A binding of a tool to what runs it; one of the three kinds below."""
+    """A binding of a tool to the system that runs it; one of three kinds."""
 
     kind: BackendKind
-    """What runs the tool."""
+    """The kind of backend."""
 
     @classmethod
     def from_json(cls, source: str | bytes | bytearray | dict[str, Any] | BaseModel) -> Self:
-        """Return the backend that JSON describes; asked of `ToolBackend`, one of the kind that it names.
+        """Read a backend from JSON; `ToolBackend` itself reads every kind.
 
         Raises:
-            InvalidBackendError: it is not JSON, not an object, or no backend of that kind.
+            InvalidBackendError: it is not JSON, not an object, or not a valid backend of its kind.
         """
         if cls is not ToolBackend or isinstance(source, ToolBackend):
             return super().from_json(source)
@@ -58,7 +58,7 @@ class ProviderBackend(ToolBackend):
     provider_id: _Name
     """The name of the provider."""
     tool_id: _Name
-    """What the provider calls the tool."""
+    """The provider's name of the tool."""
 
 
 class LocalBackend(ToolBackend):
@@ -72,16 +72,16 @@ class LocalBackend(ToolBackend):
 _KINDS: dict[str, type[ToolBackend]] = {"mcp": McpBackend, "provider": ProviderBackend, "local": LocalBackend}
 
 
-def _place(data: Any, bind: ValidatorFunctionWrapHandler) -> Any:
-    """Bind, and say where in the value a complaint belongs; pydantic would put the kind into its path."""
+def _fix_error_paths(data: Any, bind: ValidatorFunctionWrapHandler) -> Any:
+    """Validate a backend, with the kind removed from the paths of errors; pydantic would add it there."""
     try:
         return bind(data)
     except pydantic.ValidationError as error:
-        lines = [_line(detail) for detail in error.errors(include_url=False)]
+        lines = [_fix_error_path(detail) for detail in error.errors(include_url=False)]
         raise pydantic.ValidationError.from_exception_data(error.title, lines) from None
 
 
-def _line(detail: ErrorDetails) -> InitErrorDetails:
+def _fix_error_path(detail: ErrorDetails) -> InitErrorDetails:
     kind, message, place = detail["type"], detail["msg"], detail["loc"][1:]
     if kind == "union_tag_not_found":
         kind, place = "missing", ("kind",)
@@ -92,5 +92,5 @@ def _line(detail: ErrorDetails) -> InitErrorDetails:
 
 
 AnyBackend = Annotated[
-    McpBackend | ProviderBackend | LocalBackend, Field(discriminator="kind"), WrapValidator(_place)
+    McpBackend | ProviderBackend | LocalBackend, Field(discriminator="kind"), WrapValidator(_fix_error_paths)
 ]

@@ -1,4 +1,4 @@
-"""The form every provider's definition is translated through."""
+"""Canonical form of tool definitions, from and to which every provider's format is converted."""
 
 from pydantic import Field
 
@@ -7,7 +7,7 @@ from toolcrib.model.toolid import ToolId
 
 
 class CanonicalTool(Record):
-    """A tool definition that belongs to no provider; its schemas are verbatim JSON."""
+    """A tool definition that is independent of any provider; its schemas are verbatim JSON."""
 
     name: str
     """The name of the tool."""
@@ -16,65 +16,65 @@ class CanonicalTool(Record):
     namespace: str | None = None
     """The namespace of the tool."""
     display_name: str | None = None
-    """The name that people read."""
+    """The title of the tool, for people."""
     version: str | None = None
     """The version, as written."""
     description: str | None = None
-    """What the tool does."""
+    """The description of the tool."""
     summary: str | None = None
-    """What it is for, in one line."""
+    """The purpose of the tool, in one line."""
     category: str | None = None
-    """The category that it is filed under."""
+    """Its category."""
     tags: tuple[str, ...] = ()
-    """Words to filter by."""
+    """Its tags."""
     input_modes: tuple[str, ...] = ()
-    """The kinds of content that it takes, as media types."""
+    """The kinds of content that the tool takes, as media types."""
     output_modes: tuple[str, ...] = ()
-    """The kinds of content that it gives back, as media types."""
+    """The kinds of content that the tool returns, as media types."""
     examples: tuple[str, ...] = ()
-    """Questions that it answers, or calls written as JSON."""
+    """Questions that the tool answers, or calls written as JSON."""
     deterministic: bool | None = None
     """Whether the same arguments give the same result."""
     idempotent: bool | None = None
-    """Whether running it twice does no more than running it once."""
+    """Whether a second run with the same arguments has no further effect."""
     streaming: bool | None = None
-    """Whether it gives its result in parts."""
+    """Whether the result comes in parts."""
     security_schemes: JsonObject = Field(default_factory=dict)
     """Ways to authenticate, by name."""
     security_requirements: tuple[dict[str, list[str]], ...] = ()
     """Alternatives of schemes that a call needs, each with its scopes."""
     annotations: JsonObject = Field(default_factory=dict)
-    """Hints about what it does, by their names in MCP."""
+    """Hints about the effects of the tool, by their names in MCP."""
     ui_hints: JsonObject = Field(default_factory=dict)
-    """Hints for those who show it."""
+    """Hints for user interfaces."""
     output_schema: JsonObject | None = None
     """The JSON Schema of the result, verbatim."""
     timeout: float | None = None
-    """Seconds."""
+    """The deadline of a call, in seconds."""
     source_format: str | None = None
-    """The adapter that it was read by."""
+    """The adapter that read the definition."""
     source_meta: JsonObject = Field(default_factory=dict)
-    """Fields of the source that have no place here, kept for the way back."""
+    """Fields of the source without a counterpart here, kept to restore them."""
     required_scopes: tuple[str, ...] = ()
-    """Scopes that a caller needs."""
+    """The scopes that a caller needs."""
 
     @property
     def id(self) -> ToolId:
-        """The identity of this tool, the version included."""
+        """The id of this tool, with its version."""
         return ToolId(self.namespace, self.name, self.version)
 
 
 class CanonicalProvider(Record):
-    """Somebody who offers tools, such as an A2A agent with its skills."""
+    """A provider of tools, such as an A2A agent with its skills."""
 
     name: str
     """The name of the provider."""
     description: str | None = None
-    """What it offers."""
+    """The description of the provider."""
     version: str | None = None
     """Its version, as written."""
     capabilities: JsonObject = Field(default_factory=dict)
-    """What it can do beside answering, such as streaming."""
+    """Its optional capabilities, such as streaming."""
     security_schemes: JsonObject = Field(default_factory=dict)
     """Ways to authenticate, by name."""
     security_requirements: tuple[dict[str, list[str]], ...] = ()
@@ -82,10 +82,10 @@ class CanonicalProvider(Record):
     default_input_modes: tuple[str, ...] = ()
     """The kinds of content that its tools take by default."""
     default_output_modes: tuple[str, ...] = ()
-    """The kinds of content that its tools give back by default."""
+    """The kinds of content that its tools return by default."""
     skills: tuple[CanonicalTool, ...] = ()
     """Its tools."""
     source_format: str | None = None
-    """The adapter that it was read by."""
+    """The adapter that read the definition."""
     source_meta: JsonObject = Field(default_factory=dict)
-    """Fields of the source that have no place here, kept for the way back."""
+    """Fields of the source without a counterpart here, kept to restore them."""

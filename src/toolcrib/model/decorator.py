@@ -1,4 +1,4 @@
-"""The `@tool` decorator: a typed Python function as a tool."""
+"""The `@tool` decorator, which makes a tool of a typed Python function."""
 
 import copy
 import inspect
@@ -27,33 +27,33 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _PACKAGE = __file__.removesuffix("model/decorator.py").removesuffix("model\\decorator.py")
-_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
-_NO_SCHEMA = (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError, ValueError)
+_POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+_SCHEMA_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError, ValueError)
 
 
 class ToolOptions(TypedDict, total=False):
-    """Facts of a tool beside its function; what is left out, or None, is read from the function."""
+    """Options of a tool made of a function; an option that is absent or None is read from the function."""
 
     name: str | None
-    """What the tool is called; the function's name unless given."""
+    """The name of the tool; by default that of the function."""
     namespace: str | None
-    """Where it belongs, such as the name of a shop or a service."""
+    """Its namespace, such as the name of a service."""
     version: str | None
     """A SemVer version."""
     tags: Iterable[str]
-    """What it is filed under."""
+    """Its tags."""
     title: str | None
-    """What people call it."""
+    """Its title, for people."""
     description: str | None
-    """What it does; the docstring's text unless given."""
+    """Its description; by default that of the docstring."""
     annotations: ToolAnnotations | Mapping[str, Any] | None
-    """Hints, such as `readOnlyHint`."""
+    """Hints about its effects, such as `readOnlyHint`."""
     arguments: ArgSchema | Mapping[str, Any] | None
-    """A light argument schema, instead of the one that the signature gives."""
+    """A light argument schema, used instead of the one from the signature."""
 
 
 class LocalTool(Generic[P, R]):
-    """A function that is also a tool: call it as before, or hand `.tool` to a crib."""
+    """A function that is also a tool: it can be called as before, and `.tool` is its record."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class LocalTool(Generic[P, R]):
         returns: TypeAdapter[Any] | None = None,
         context: str | None = None,
     ) -> None:
-        update_wrapper(self, function)  # first, because it brings the attributes of the function along
+        update_wrapper(self, function)  # first, because it copies attributes that may have the same names
         self.function = function
         self.tool = record
         self.context = context
-        """The parameter that is given the running call, where there is one."""
+        """The name of the parameter of type `Context`; None if there is none."""
         self._arguments = arguments
         self._returns = returns
 
@@ -79,30 +79,30 @@ class LocalTool(Generic[P, R]):
     def replace(self, **options: Unpack[ToolOptions]) -> Self:
         """Return the same function as a tool with other options."""
         made = copy.copy(self)
-        made.tool = replaced(self.tool, options)
+        made.tool = replace_options(self.tool, options)
         if "arguments" in options:
-            made._arguments = None  # noqa: SLF001 - they are no longer those of the signature
+            made._arguments = None  # noqa: SLF001 - the signature no longer describes the arguments
         return made
 
     def read_arguments(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return arguments that came as JSON as the types that the function declares.
+        """Convert arguments from JSON to the types that the function declares.
 
         Raises:
-            InputValidationError: they are none of these types, although they may fit the schema.
+            InputValidationError: they cannot be converted, although they may fit the schema.
         """
         if self._arguments is None:
             return dict(args)
         try:
-            # As JSON, because it is: strict types take a date from text in JSON alone.
+            # Validated as JSON, because strict types accept a date as text in JSON only.
             return self._arguments.validate_json(to_json(args))
         except ValidationError as error:
             raise InputValidationError(problems_of(error), tool_id=str(self.tool.id)) from error
 
     def write_result(self, value: Any) -> Any:
-        """Return what the function gave as JSON, written as its return type says.
+        """Convert the return value of the function to JSON, by its return type.
 
         Raises:
-            PydanticSerializationError: it cannot be written.
+            PydanticSerializationError: it cannot be serialized.
         """
         if self._returns is None:
             return to_jsonable_python(value)
@@ -121,11 +121,11 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], LocalTool
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Turn a typed function, sync or async, into a tool.
+    """Make a tool of a typed function, sync or async.
 
-    The input schema comes from the signature, or from `arguments`, a light argument schema; the output schema
-    from the return type; the description from the docstring; those of the parameters from
-    `Annotated[str, "text"]`, or from the docstring.
+    The input schema comes from the signature, or from `arguments`, a light argument schema. The output schema
+    comes from the return type, the description from the docstring, and the descriptions of parameters from
+    `Annotated[str, "text"]` or the docstring.
 
     >>> @tool
     ... def add(a: int, b: int = 1) -> int:
@@ -138,10 +138,10 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         InvalidToolError: a parameter has no JSON Schema, or cannot be passed by name.
     """
     check_options(options)
-    frame = _user()
+    frame = _caller_frame()
     if function is not None:
-        return _make(function, frame, **options)
-    return lambda decorated: _make(decorated, frame, **options)
+        return _make_tool(function, frame, **options)
+    return lambda decorated: _make_tool(decorated, frame, **options)
 
 
 def check_options(options: Iterable[str]) -> None:
@@ -156,15 +156,15 @@ def check_options(options: Iterable[str]) -> None:
             raise TypeError(f"a tool has no option {option!r}{did_you_mean(option, known)}")
 
 
-def _user() -> FrameType:
-    """Return where toolcrib was called from: names in postponed annotations are looked up there."""
+def _caller_frame() -> FrameType:
+    """Return the frame of the caller outside toolcrib, in which postponed annotations are evaluated."""
     frame = sys._getframe(1)  # noqa: SLF001 - there is no other way to know
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     return frame
 
 
-def _make(
+def _make_tool(
     function: Callable[..., Any],
     frame: FrameType,
     *,
@@ -172,71 +172,75 @@ def _make(
     tags: Iterable[str] = (),
     **fields: Any,
 ) -> LocalTool[..., Any]:
-    """Return the tool that a function makes."""
+    """Make a tool of a function."""
     if not callable(function):
-        raise _refusal(
+        raise _invalid_tool(
             str(fields.get("name") or "?"), "", f"a tool is made of a function, not {shown(function)}"
         )
-    written = _written(function)
+    written = _unwrap(function)
     name = fields.pop("name", None) or getattr(written, "__name__", type(written).__name__)
     documented = read_docstring(inspect.getdoc(written))
-    hints = _hints(written, name, frame)
-    signature, context = _without_context(_signature(function, name), name, hints)
+    hints = _evaluate_hints(written, name, frame)
+    signature, context = _split_context(_read_signature(function, name), name, hints)
     described = fields.pop("description", None) or documented.description or None
     adapter = None
     if arguments is None:
-        adapter = _adapter(_stand_in(signature, hints), name, "the parameters")
+        adapter = _make_adapter(_make_stand_in(signature, hints), name, "the parameters")
         annotated = {
-            parameter: text for parameter in signature.parameters if (text := _note(hints.get(parameter)))
+            parameter: text
+            for parameter in signature.parameters
+            if (text := _annotated_text(hints.get(parameter)))
         }
         schema = _input_schema(adapter, name, {**documented.parameters, **annotated})
     else:
-        schema = _light(arguments)
-    returns = _returned(written, name, hints)
+        schema = _light_to_json_schema(arguments)
+    returns = _return_adapter(written, name, hints)
     record = Tool(
         name=name,
         description=described,
         input_schema=schema,
-        output_schema=None if returns is None else _output_schema(returns, name, _note(hints.get("return"))),
+        output_schema=None
+        if returns is None
+        else _output_schema(returns, name, _annotated_text(hints.get("return"))),
         tags=tags,
         **fields,
     )
     return LocalTool(function, record, arguments=adapter, returns=returns, context=context)
 
 
-def replaced(record: Tool, options: ToolOptions) -> Tool:
+def replace_options(record: Tool, options: ToolOptions) -> Tool:
     """Return a tool with other options."""
     fields: dict[str, Any] = {**options}
     if "arguments" in fields:
-        fields["input_schema"] = _light(fields.pop("arguments"))
+        fields["input_schema"] = _light_to_json_schema(fields.pop("arguments"))
     return record.replace(**fields) if fields else record
 
 
-def _light(arguments: Any) -> dict[str, Any]:
-    """Return a light argument schema as a JSON Schema."""
+def _light_to_json_schema(arguments: Any) -> dict[str, Any]:
+    """Convert a light argument schema to JSON Schema."""
     return (arguments if isinstance(arguments, ArgSchema) else parse_arg_schema(arguments)).to_json_schema()
 
 
-def _without_context(
+def _split_context(
     signature: inspect.Signature, name: str, hints: Mapping[str, Any]
 ) -> tuple[inspect.Signature, str | None]:
-    """Return a signature without the parameter for the running call, and the name of that."""
+    """Return a signature without the parameter of type `Context`, and the name of that parameter."""
     found = [parameter for parameter in signature.parameters if is_context(hints.get(parameter))]
     if len(found) > 1:
-        raise _refusal(name, found[1], "is a second Context; one is enough")
+        raise _invalid_tool(name, found[1], "is a second Context; one is enough")
     kept = [parameter for parameter in signature.parameters.values() if parameter.name not in found]
     return signature.replace(parameters=kept), found[0] if found else None
 
 
-def _written(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that a partial one, or a tool, stands for."""
+def _unwrap(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function inside a `functools.partial` or a tool."""
     while isinstance(function, partial | LocalTool):
         function = function.func if isinstance(function, partial) else function.function
     return function
 
 
-def _hints(function: Callable[..., Any], name: str, frame: FrameType) -> dict[str, Any]:
-    """Return the annotations of a function, postponed ones evaluated."""
+def _evaluate_hints(function: Callable[..., Any], name: str, frame: FrameType) -> dict[str, Any]:
+    """Return the annotations of a function, with postponed ones evaluated."""
     target: Any = function
     if inspect.isclass(function):
         target = function.__init__
@@ -249,37 +253,37 @@ def _hints(function: Callable[..., Any], name: str, frame: FrameType) -> dict[st
         return typing.get_type_hints(target, localns=scope, include_extras=True)
     except NameError as error:
         reason = f"an annotation names {error.name!r}, which is not known here; define it at module level"
-        raise _refusal(name, "", reason) from error
-    except Exception as error:  # an annotation in quotes is code, and may raise whatever it likes
-        raise _refusal(name, "", f"an annotation is not a type: {error}") from error
+        raise _invalid_tool(name, "", reason) from error
+    except Exception as error:  # an annotation in quotes is evaluated as code, and may raise anything
+        raise _invalid_tool(name, "", f"an annotation is not a type: {error}") from error
 
 
-def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
-    """Return the signature of a function whose every parameter can be passed by name."""
+def _read_signature(function: Callable[..., Any], name: str) -> inspect.Signature:
+    """Return the signature of a function; refuse parameters that cannot be passed by name."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
-        raise _refusal(name, "", "it has no signature to read; wrap it in a typed function") from error
+        raise _invalid_tool(name, "", "it has no signature to read; wrap it in a typed function") from error
     for parameter in signature.parameters.values():
-        if parameter.kind in _BY_POSITION:
-            raise _refusal(
+        if parameter.kind in _POSITIONAL_KINDS:
+            raise _invalid_tool(
                 name, parameter.name, "can only be passed by position, and tools are called by name"
             )
         if parameter.name in {"self", "cls"}:
-            raise _refusal(
+            raise _invalid_tool(
                 name, parameter.name, "is not an argument; make a tool of the bound method instead"
             )
     return signature
 
 
-def _stand_in(signature: inspect.Signature, hints: dict[str, Any]) -> Callable[..., dict[str, Any]]:
+def _make_stand_in(signature: inspect.Signature, hints: dict[str, Any]) -> Callable[..., dict[str, Any]]:
     def stand_in(**given: Any) -> dict[str, Any]:
         """Carry the signature, with its annotations evaluated, to pydantic."""
         return given
 
     stand_in.__signature__ = signature  # type: ignore[attr-defined]  # functions take any attribute
     stand_in.__annotations__ = {
-        parameter.name: hints.get(parameter.name, _annotation(parameter))
+        parameter.name: hints.get(parameter.name, _written_annotation(parameter))
         for parameter in signature.parameters.values()
     }
     return stand_in
@@ -301,38 +305,40 @@ def _output_schema(adapter: TypeAdapter[Any], name: str, note: str | None) -> di
     return schema if note is None else {"description": note, **schema}
 
 
-def _note(hint: Any) -> str | None:
-    """Return the text that an annotation carries: `Annotated[str, "text"]`, or that or None.
+def _annotated_text(hint: Any) -> str | None:
+    """Return the text in an annotation `Annotated[str, "text"]`, also within a union.
 
-    >>> _note(typing.Annotated[str, "A city."] | None), _note(str)
+    >>> _annotated_text(typing.Annotated[str, "A city."] | None), _annotated_text(str)
     ('A city.', None)
     """
     if typing.get_origin(hint) is typing.Annotated:
         texts = [part for part in hint.__metadata__ if isinstance(part, str)]
-        return texts[-1] if texts else _note(hint.__origin__)
+        return texts[-1] if texts else _annotated_text(hint.__origin__)
     if typing.get_origin(hint) in {typing.Union, UnionType}:
-        return next(filter(None, map(_note, typing.get_args(hint))), None)
+        return next(filter(None, map(_annotated_text, typing.get_args(hint))), None)
     return None
 
 
-def _annotation(parameter: inspect.Parameter) -> Any:
-    """Return what a signature alone says of a parameter, as that of a pydantic model does."""
+def _written_annotation(parameter: inspect.Parameter) -> Any:
+    """Return the annotation in a signature, as for pydantic models; `Any` if there is none."""
     written = parameter.annotation
     return Any if written is parameter.empty or isinstance(written, str) else written
 
 
-def _returned(function: Callable[..., Any], name: str, hints: dict[str, Any]) -> TypeAdapter[Any] | None:
-    """Return what writes that which a function returns; a stream, and nothing, have none."""
+def _return_adapter(
+    function: Callable[..., Any], name: str, hints: dict[str, Any]
+) -> TypeAdapter[Any] | None:
+    """Return the adapter of the return type; None for streams, `Any` and None."""
     returned = hints.get("return", Any)
     body = inspect.unwrap(function if inspect.isroutine(function) else type(function).__call__)
     streams = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
     if streams or returned is Any or returned is type(None):
         return None
-    return _adapter(returned, name, "the return type")
+    return _make_adapter(returned, name, "the return type")
 
 
-class _Terse(GenerateJsonSchema):
-    """Schemas without the titles that only repeat a name."""
+class _SchemaWithoutTitles(GenerateJsonSchema):
+    """Schema generator without titles, which would only repeat the names."""
 
     ignored_warning_kinds: set[JsonSchemaWarningKind] = {  # noqa: RUF012 - as the base class declares it
         "skipped-choice",
@@ -340,34 +346,36 @@ class _Terse(GenerateJsonSchema):
     }
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the base class's signature
-        """Return whether to make a title of a field's name: never."""
+        """Return False, so that no title is made of a field's name."""
         return False
 
 
-def _adapter(kind: Any, name: str, what: str) -> TypeAdapter[Any]:
+def _make_adapter(kind: Any, name: str, what: str) -> TypeAdapter[Any]:
     try:
         return TypeAdapter(kind)
-    except _NO_SCHEMA as error:
-        raise _no_schema(error, name, what) from error
+    except _SCHEMA_ERRORS as error:
+        raise _no_schema_error(error, name, what) from error
 
 
 def _generate(adapter: TypeAdapter[Any], name: str, what: str, mode: JsonSchemaMode) -> dict[str, Any]:
     try:
-        return adapter.json_schema(schema_generator=_Terse, mode=mode)
-    except _NO_SCHEMA as error:
-        raise _no_schema(error, name, what) from error
+        return adapter.json_schema(schema_generator=_SchemaWithoutTitles, mode=mode)
+    except _SCHEMA_ERRORS as error:
+        raise _no_schema_error(error, name, what) from error
 
 
-def _no_schema(error: Exception, name: str, what: str) -> InvalidToolError:
-    return _refusal(name, "", f"{what} must be JSON types, pydantic models or dataclasses: {_cause(error)}")
+def _no_schema_error(error: Exception, name: str, what: str) -> InvalidToolError:
+    return _invalid_tool(
+        name, "", f"{what} must be JSON types, pydantic models or dataclasses: {_shorten_cause(error)}"
+    )
 
 
-def _cause(error: Exception) -> str:
-    """Return what pydantic says, without the advice for those who write models."""
+def _shorten_cause(error: Exception) -> str:
+    """Return pydantic's message, without its advice for authors of models."""
     if getattr(error, "code", None) == "class-not-fully-defined":
         return "one of them refers to a type that is not defined yet"
     return " ".join(getattr(error, "message", str(error)).split()).partition(". Set ")[0]
 
 
-def _refusal(name: str, parameter: str, reason: str) -> InvalidToolError:
+def _invalid_tool(name: str, parameter: str, reason: str) -> InvalidToolError:
     return InvalidToolError((Problem(f"/{parameter}" if parameter else "", "signature", reason[:500]),), name)

@@ -1,4 +1,4 @@
-"""How a tool is explained: documentation at three depths, and worked examples."""
+"""Documentation of a tool in three levels of detail, and examples of calls."""
 
 from pydantic import Field
 
@@ -8,67 +8,67 @@ from toolcrib.model.tool import Tool, ToolAnnotations
 
 
 class ToolExample(Record):
-    """One call of a tool, shown to whoever must make the next one."""
+    """An example call of a tool."""
 
     id: str | None = None
-    """What the example is called by programs."""
+    """The id of the example, for programs."""
     title: str | None = None
-    """What it shows, in a few words."""
+    """The title of the example."""
     description: str | None = None
-    """What it shows; cut at `MAX_EXAMPLE_DESCRIPTION` characters."""
+    """The description of the example; cut at `MAX_EXAMPLE_DESCRIPTION` characters."""
     args: JsonObject = Field(default_factory=dict)
-    """The arguments, at most `MAX_ARGS_DEPTH` deep and `MAX_ARGS_SIZE` members in all."""
+    """The arguments, at most `MAX_ARGS_DEPTH` deep and with `MAX_ARGS_SIZE` members in all."""
     result_hint: str | None = None
-    """What comes back, in a few words; cut at `MAX_RESULT_HINT` characters."""
+    """A short description of the result; cut at `MAX_RESULT_HINT` characters."""
 
 
 class SchemaInfo(Record):
-    """An input schema at a glance."""
+    """Summary of an input schema."""
 
     required: tuple[str, ...] = ()
-    """Arguments that every call must give."""
+    """The required arguments."""
     defaults: JsonObject = Field(default_factory=dict)
-    """The values that are assumed for arguments left out."""
+    """The default values of arguments."""
     types: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """The JSON types that each argument may have; one that may be anything is absent."""
+    """The JSON types of each argument; an argument of any type is absent."""
     phrases: dict[str, str] = Field(default_factory=dict)
-    """What each argument may be, to be read: `"open" | "closed"`, `array of string`, `any`."""
+    """A readable type of each argument: `"open" | "closed"`, `array of string`, `any`."""
 
 
 class ObservedOutput(Record):
-    """What a tool that declares no output schema has been seen to give back: shapes, never values."""
+    """Output schema learnt from the results of a tool that declares none; without values."""
 
     observed: int
-    """How many results this was learnt from."""
+    """The number of results it was learnt from."""
     json_schema: JsonObject
-    """What each of them fits; the next one need not."""
+    """A schema that all of them fit; later results may not."""
 
 
 class ToolDoc(Record):
-    """The description of a tool at the depth asked for; what belongs to a deeper level is absent."""
+    """The documentation of a tool at a level of detail; fields of higher levels are absent."""
 
     summary: str
-    """What the tool is for; cut at `MAX_SUMMARY` characters."""
+    """The purpose of the tool; cut at `MAX_SUMMARY` characters."""
     tool: Tool | None = None
     """The definition (`schema` and `full`)."""
     input_modes: tuple[str, ...] = ()
-    """The kinds of content that it takes."""
+    """The kinds of content that the tool takes."""
     output_modes: tuple[str, ...] = ()
-    """The kinds of content that it gives back."""
+    """The kinds of content that the tool returns."""
     security_summary: str | None = None
-    """The security schemes that a call needs, by name."""
+    """The names of the security schemes that a call needs."""
     annotations: ToolAnnotations | None = None
-    """Hints about what it does."""
+    """Hints about the effects of the tool."""
     schema_info: SchemaInfo | None = None
-    """The input schema at a glance (`schema` and `full`)."""
+    """A summary of the input schema (`schema` and `full`)."""
     observed_output: ObservedOutput | None = None
-    """The learnt shape of its results, where it declares none (`schema` and `full`)."""
+    """The learnt output schema, if the tool declares none (`schema` and `full`)."""
     notes: str | None = None
-    """When to use it, and what to look out for (`full`); cut at `MAX_NOTES` characters."""
+    """When to use the tool, and its pitfalls (`full`); cut at `MAX_NOTES` characters."""
     examples: tuple[ToolExample, ...] = ()
-    """Worked calls (`full`)."""
+    """Example calls (`full`)."""
     external_refs: tuple[str, ...] = ()
-    """Where more can be read (`full`)."""
+    """Links to more documentation (`full`)."""
 
     def __repr__(self) -> str:
         called = "" if self.tool is None else f" {self.tool.id}({', '.join(self._arguments())})"
@@ -77,12 +77,12 @@ class ToolDoc(Record):
     __str__ = __repr__
 
     def _arguments(self) -> list[str]:
-        """Return the names of the arguments, those that may be left out with a question mark."""
+        """Return the names of the arguments; optional ones have a question mark."""
         info = self.schema_info or SchemaInfo.of_checked()
         return [name if name in info.required else f"{name}?" for name in info.phrases]
 
     def _repr_html_(self) -> str:
-        """Return the arguments, and what else is documented, as tables of a notebook."""
+        """Return the arguments and the other documentation as HTML tables, for notebooks."""
         if self.tool is None or self.schema_info is None:
             return table("", ("summary",), [(self.summary,)])
         info, properties = self.schema_info, self.tool.input_schema.get("properties")

@@ -1,4 +1,4 @@
-"""Parses docstrings in Google, NumPy or Sphinx style."""
+"""Parsing of docstrings in Google, NumPy or Sphinx style."""
 
 import inspect
 import re
@@ -23,15 +23,15 @@ _SPHINX_FIELD = re.compile(r":(\w+)(?:[ \t]([^:`]*))?:(?:\s+(.*))?")
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """A docstring taken apart."""
+    """A parsed docstring."""
 
     description: str = ""
-    """Everything before the first section."""
+    """The text before the first section."""
     parameters: dict[str, str] = field(default_factory=dict)
 
 
 def read_docstring(text: str | None) -> Docstring:
-    r"""Return the description and the parameters of a docstring.
+    r"""Parse the description and the parameters of a docstring.
 
     >>> read_docstring("Add.\n\nArgs:\n    a: The first.\n    b (int): The\n        second.").parameters
     {'a': 'The first.', 'b': 'The second.'}
@@ -48,52 +48,52 @@ def read_docstring(text: str | None) -> Docstring:
 
 
 class _Reader:
-    """Goes through a docstring line by line, knowing in which section it is."""
+    """State machine that reads a docstring line by line."""
 
     def __init__(self) -> None:
         self.description: list[str] = []
         self.parameters: dict[str, list[str]] = {}
         self._style = ""
-        """How the section at hand lists parameters; `other` where it lists none, empty before the first."""
+        """The style of the current section; `other` if it lists no parameters, empty before the first one."""
         self._names: list[str] = []
         self._indent = 0
-        """Where the entries of a Google section begin, once the first was seen."""
+        """The indentation of the entries of a Google section; 0 before the first entry."""
 
     def read(self, line: str, following: str) -> None:
-        if header := _header(line, following):
+        if header := _section_style(line, following):
             self._style, self._names, self._indent = header, [], 0
         elif (field := _SPHINX_FIELD.fullmatch(line)) and field[1] in _SPHINX_FIELDS:
             self._style = "sphinx"
             words = (field[2] or "").split() if field[1] in _SPHINX_PARAMS else []
-            self._open(words[-1:], field[3] or "")
+            self._begin_entries(words[-1:], field[3] or "")
         elif not self._style:
             self.description.append(line)
         elif line.strip() and not _UNDERLINE.fullmatch(line):
-            self._go_on(line)
+            self._read_in_section(line)
 
-    def _go_on(self, line: str) -> None:
-        """Read a line inside a section: a new entry, or more about the one at hand."""
+    def _read_in_section(self, line: str) -> None:
+        """Read a line inside a section: a new entry, or a continuation of the current one."""
         indent = len(line) - len(line.lstrip())
         if self._style == "numpy" and not indent:
             names = [name.strip() for name in line.partition(":")[0].split(",")]
-            self._open(names if all(name.strip("*").isidentifier() for name in names) else [], "")
+            self._begin_entries(names if all(name.strip("*").isidentifier() for name in names) else [], "")
         elif not indent:
             self._style, self._names = "other", []
         elif self._style == "google" and indent <= (self._indent or indent):
             self._indent = indent
             entry = _GOOGLE_ENTRY.fullmatch(line.strip())
-            self._open([entry[1]] if entry else [], entry[2] if entry else "")
+            self._begin_entries([entry[1]] if entry else [], entry[2] if entry else "")
         else:
             for name in self._names:
                 self.parameters[name].append(line.strip())
 
-    def _open(self, names: list[str], text: str) -> None:
+    def _begin_entries(self, names: list[str], text: str) -> None:
         self._names = [name.strip("*") for name in names]
         self.parameters |= {name: [text] for name in self._names}
 
 
-def _header(line: str, following: str) -> str:
-    """Return how the section that a line opens lists parameters, or nothing where it opens none."""
+def _section_style(line: str, following: str) -> str:
+    """Return the style of the section that a line begins; empty if it begins none."""
     google = _GOOGLE_HEADER.fullmatch(line)
     title = (google[1] if google else line.strip()).lower()
     if title not in _SECTIONS or not (google or _UNDERLINE.fullmatch(following)):

@@ -1,4 +1,4 @@
-"""Compact JSON text: no spaces, and characters as they are instead of escapes.
+"""Compact JSON text: without spaces, and with characters instead of escape sequences.
 
 >>> compact_json({"b": "é", "a": [1, 2]}), sorted_json({"b": "é", "a": [1, 2]})
 ('{"b":"é","a":[1,2]}', '{"a":[1,2],"b":"é"}')
@@ -9,8 +9,8 @@ from typing import Final
 
 COMPACT_ENCODER: Final = JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 compact_json: Final = COMPACT_ENCODER.encode
-"""Writes a value, also one that Python alone can read back: `NaN` and infinities."""
+"""Serializes a value; `NaN` and infinities are written in a form that only Python reads."""
 strict_json: Final = JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-"""Writes a value that others will read; `NaN` and infinities are a `ValueError`."""
+"""Serializes a value for other programs; `NaN` and infinities raise `ValueError`."""
 sorted_json: Final = JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
-"""Writes a value with sorted keys, so that equal values have equal texts, to be compared or hashed."""
+"""Serializes a value with sorted keys, so that equal values give equal texts, to compare or hash."""

@@ -1,8 +1,8 @@
-"""Plain JSON: what counts as JSON, how large it may be, and how to copy it.
+"""Plain JSON values: validation, size limits, traversal and copies.
 
 Only the exact types `dict`, `list`, `str`, `int`, `float`, `bool` and `None` are JSON. Subclasses, tuples,
-sets, NaN, infinities, lone surrogates and keys that are not strings are refused, because engines, wires and
-providers each read them differently.
+sets, NaN, infinities, lone surrogates and keys that are not strings are refused, because validators,
+serializers and providers treat them differently.
 """
 
 import json
@@ -14,30 +14,30 @@ from typing import Any, NoReturn
 from toolcrib.errors import Problem, ValidationError
 
 MAX_DEPTH = 64
-"""How many containers deep a value may be."""
+"""The maximum nesting of containers in a value."""
 MAX_NODES = 500_000
-"""How many values, containers included, a value may hold."""
+"""The maximum number of values, containers included, in a value."""
 MAX_CHARS = 64 << 20
-"""How many characters, keys included, a value may hold."""
+"""The maximum number of characters, keys included, in a value."""
 MAX_TEXT = 16 << 20
-"""How long a JSON text may be, before it is read."""
+"""The maximum length of a JSON text that is parsed."""
 _MAX_INT_BITS = 14_000
-"""Just under the 4,300 digits beyond which Python itself refuses to print an integer."""
+"""Just under the 4,300 digits beyond which Python refuses to print an integer."""
 MAX_INT = (1 << 63) - 1
-"""Larger integers are wide: engines compare and divide them slowly."""
+"""Larger integers are called wide: validators compare and divide them slowly."""
 MIN_INT = -(1 << 63)
 """Smaller integers are wide too."""
 _CONTAINERS = {dict, list}
 _LARGE_NODES = 10_000
-"""From here on it takes long enough to look at a value that an event loop should not wait for it."""
+"""A larger value takes too long to traverse in an event loop."""
 _LARGE_CHARS = 1_000_000
 
 
 def measure(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[int, int, int, int]:  # noqa: C901, PLR0912 - see below
-    """Return how large a JSON value is: values in it, levels, characters, integers wider than 64 bits.
+    """Check a JSON value, and return its numbers of values, levels, characters and wide integers.
 
-    The value itself counts, and so does the text of keys. Every call of every tool passes here: it is written
-    out, rather than in small functions, because that takes a third of the time.
+    The value itself counts, and so do the characters of keys. Every call of every tool passes here, so the
+    code is not split into small functions, which would take three times as long.
 
     >>> measure({"name": "drill", "sizes": [1, 2]})
     (5, 2, 14, 0)
@@ -45,7 +45,7 @@ def measure(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[int, int, int, i
     (1, 0, 5, 0)
 
     Raises:
-        ValidationError: it is not plain JSON, or larger than `MAX_NODES` or deeper than `max_depth`.
+        ValidationError: the value is not plain JSON, larger than the limits, or deeper than `max_depth`.
     """
     kind = type(value)
     if kind is not dict and kind is not list:
@@ -57,12 +57,12 @@ def measure(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[int, int, int, i
     while level:
         levels += 1
         if levels > max_depth:
-            _refuse_size(f"is nested more than {max_depth} levels deep")
+            _raise_too_large(f"is nested more than {max_depth} levels deep")
         deeper = []
         for container in level:
             nodes += len(container)
             if nodes > MAX_NODES:
-                _refuse_size(f"holds more than {MAX_NODES:,} values")
+                _raise_too_large(f"holds more than {MAX_NODES:,} values")
             members = container
             if type(container) is dict:
                 members = container.values()
@@ -86,12 +86,12 @@ def measure(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[int, int, int, i
                     _check_scalar(value, member)
         level = deeper
     if chars > MAX_CHARS:
-        _refuse_size(f"holds more than {MAX_CHARS:,} characters")
+        _raise_too_large(f"holds more than {MAX_CHARS:,} characters")
     return nodes, levels, chars, wide
 
 
 def walk(value: Any) -> Iterator[Any]:
-    """Yield a measured value and everything in it, but for the keys of objects."""
+    """Yield a measured value and all values in it, without the keys of objects."""
     pending = [value]
     while pending:
         member = pending.pop()
@@ -103,7 +103,7 @@ def walk(value: Any) -> Iterator[Any]:
 
 
 def count_size(value: Any) -> tuple[int, int]:
-    """Return how many values a measured value holds, and how many characters its strings and keys have."""
+    """Return the number of values in a measured value, and of characters in its strings and keys."""
     nodes, chars = 0, 0
     for member in walk(value):
         nodes += 1
@@ -115,7 +115,7 @@ def count_size(value: Any) -> tuple[int, int]:
 
 
 def is_large(value: Any) -> bool:
-    """Return whether an event loop should not wait while somebody looks at all of a value."""
+    """Return whether a value is too large to traverse in an event loop."""
     pending = [value if type(value) in _CONTAINERS else [value]]
     nodes = chars = 0
     for container in pending:
@@ -145,7 +145,7 @@ def copy_unless_large(value: dict[str, Any]) -> dict[str, Any] | None:
             if kind is str:
                 chars += len(member)
             elif kind is dict or kind is list:
-                container[key] = inner = member.copy()  # of a key that is there, so the iteration goes on
+                container[key] = inner = member.copy()  # an existing key may be replaced during iteration
                 pending.append(inner)
     return None if chars > _LARGE_CHARS else copied
 
@@ -157,7 +157,7 @@ def longest_key(value: Any) -> int:
 
 
 def count_wide(value: Any) -> int:
-    """Return how many integers of a measured value do not fit 64 bits."""
+    """Return the number of integers in a measured value that do not fit into 64 bits."""
     return sum(map(_is_wide, walk(value)))
 
 
@@ -166,34 +166,40 @@ def _is_wide(value: Any) -> bool:
 
 
 def _check_scalar(root: Any, value: Any) -> None:
-    """Raise if a value that is no container is not JSON."""
+    """Raise if a value that is not a container is not JSON."""
     kind = type(value)
     if kind is str:
         if not value.isascii() and not _is_unicode(value):
-            _refuse(root, value, "holds a lone surrogate, which no JSON text can carry")
+            _raise_not_json(root, value, "holds a lone surrogate, which no JSON text can carry")
     elif kind is int:
         if value.bit_length() > _MAX_INT_BITS:
-            _refuse(root, value, "is an integer of more than 4,000 digits")
+            _raise_not_json(root, value, "is an integer of more than 4,000 digits")
     elif kind is float:
         if not isfinite(value):
-            _refuse(root, value, f"is {value}, which is not a JSON number")
+            _raise_not_json(root, value, f"is {value}, which is not a JSON number")
     elif kind is not bool and value is not None:
-        _refuse(root, value, f"is a Python {_kind_of(value)}, which is not plain JSON{_remedy(kind)}")
+        _raise_not_json(
+            root,
+            value,
+            f"is a Python {_type_name(value)}, which is not plain JSON{_suggest_conversion(kind)}",
+        )
 
 
 def _check_key(root: Any, key: Any) -> None:
     if type(key) is not str:
-        _refuse(root, key, f"has a key that is a Python {_kind_of(key)}, and JSON keys are plain strings")
+        _raise_not_json(
+            root, key, f"has a key that is a Python {_type_name(key)}, and JSON keys are plain strings"
+        )
     if not _is_unicode(key):
-        _refuse(root, key, "has a key that holds a lone surrogate, which no JSON text can carry")
+        _raise_not_json(root, key, "has a key that holds a lone surrogate, which no JSON text can carry")
 
 
-def _kind_of(value: Any) -> str:
-    name: str = type.__dict__["__name__"].__get__(type(value))  # a metaclass may lie, or raise
+def _type_name(value: Any) -> str:
+    name: str = type.__dict__["__name__"].__get__(type(value))  # a metaclass may override `__name__`
     return name[:40]
 
 
-def _remedy(kind: type) -> str:
+def _suggest_conversion(kind: type) -> str:
     if issubclass(kind, Enum):
         return ": use its .value"
     for base, plain in ((tuple, list), (dict, dict), (list, list), (str, str), (int, int), (float, float)):
@@ -210,22 +216,22 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _refuse_size(limit: str) -> NoReturn:
+def _raise_too_large(limit: str) -> NoReturn:
     raise ValidationError((Problem("", "size", f"the value {limit}; send a smaller one"),))
 
 
-def _refuse(root: Any, culprit: Any, reason: str) -> NoReturn:
+def _raise_not_json(root: Any, culprit: Any, reason: str) -> NoReturn:
     raise ValidationError((Problem(_path_of(root, culprit), "json", f"the value {reason}"[:500]),))
 
 
 def _path_of(root: Any, culprit: Any) -> str:
-    """Return the pointer to a place where this very object stands, as a value or as a key."""
+    """Return the JSON Pointer to this object within a value, as a value or as a key."""
     pending: list[tuple[Any, tuple[Any, ...]]] = [(root, ())]
     seen = {id(root)}
     for value, path in pending:
         if value is culprit or (type(value) is dict and any(key is culprit for key in value)):
             return pointer(path)
-        for key, member in _members(value):
+        for key, member in _items_of(value):
             if member is culprit:
                 return pointer((*path, key))
             if type(member) in _CONTAINERS and id(member) not in seen:
@@ -234,7 +240,7 @@ def _path_of(root: Any, culprit: Any) -> str:
     return ""
 
 
-def _members(value: Any) -> Iterable[tuple[Any, Any]]:
+def _items_of(value: Any) -> Iterable[tuple[Any, Any]]:
     if type(value) is dict:
         return value.items()
     return enumerate(value) if type(value) is list else ()
@@ -250,10 +256,10 @@ def pointer(path: Any) -> str:
 
 
 def copy_json(value: Any, *, max_nodes: float = MAX_NODES) -> Any:
-    """Return a copy of a JSON value that shares no container with it, however deep it is.
+    """Return a deep copy of a JSON value, of any depth.
 
     Raises:
-        ValueError: it holds more than `max_nodes` values, or holds itself.
+        ValueError: it has more than `max_nodes` values, or contains itself.
     """
     holder = [value]
     pending: list[Any] = [holder]
@@ -271,7 +277,7 @@ def copy_json(value: Any, *, max_nodes: float = MAX_NODES) -> Any:
 
 
 def parse_json(text: str | bytes | bytearray) -> Any:
-    """Return the value of a JSON text, refusing what only Python would read.
+    """Parse a JSON text strictly, without Python's extensions.
 
     Raises:
         ValueError: the text is not JSON: malformed, too deep, `NaN`, or an integer too long to read.
@@ -279,10 +285,10 @@ def parse_json(text: str | bytes | bytearray) -> Any:
     if len(text) > MAX_TEXT:
         raise ValueError(f"it is longer than {MAX_TEXT:,} characters")
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")

@@ -1,4 +1,4 @@
-"""Protocols between packages that do not know each other."""
+"""Protocols between packages that do not import each other."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,25 +11,25 @@ from toolcrib.model.toolid import ToolId
 
 @runtime_checkable
 class Resolver(Protocol):
-    """Knows which tool a reference means, and where it can run.
+    """Resolves references to tools and their backends.
 
     A reference is an exact id, `namespace:name` for the highest stable version, or
-    `namespace:name:constraint`. Both methods raise `ToolNotFoundError`, with suggestions, where nothing
-    answers to it, and are safe to call from any thread.
+    `namespace:name:constraint`. Both methods raise `ToolNotFoundError`, with suggestions, if no tool matches,
+    and must be thread-safe.
     """
 
     def resolve(self, ref: str | ToolId) -> Tool:
-        """Return the tool that a reference means."""
+        """Return the tool that a reference names."""
         ...
 
     def backends(self, tool_id: str | ToolId) -> Sequence[ToolBackend]:
-        """Return where the tool can run, in the order it was registered."""
+        """Return the backends of a tool, in the order of their registration."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTool:
-    """The tool that a reference means, as a call needs it."""
+    """The tool that a reference names, with its backends, for a call."""
 
     id: str
     """The id of the tool, as text."""
@@ -40,14 +40,14 @@ class ResolvedTool:
 
 @runtime_checkable
 class ToolSource(Resolver, Protocol):
-    """A resolver some of whose tools may not be listed yet by their servers."""
+    """A resolver with tools that their servers may not have listed yet."""
 
     def find(self, ref: str | ToolId) -> ResolvedTool:
-        """Return the tool that the reference of a call means, by one lookup."""
+        """Return the tool that a reference names, with its backends, by one lookup."""
         ...
 
     async def wait_for(self, ref: str | ToolId) -> None:
-        """Wait until it is known whether there is a tool of this reference."""
+        """Wait until the servers that could have the tool have listed their tools."""
         ...
 
 
@@ -55,8 +55,8 @@ class ToolSource(Resolver, Protocol):
 class ToolGateway(Protocol):
     """The four operations on tools that code in a sandbox may use.
 
-    Calls run through the same stages as calls from outside: policy, validation, deadline, audit. They raise
-    the same `ToolcribError`s. Implementations are safe to call from many tasks at once.
+    Calls run through the same stages as other calls: policy, validation, deadline, audit. They raise the same
+    `ToolcribError`s. Implementations must allow concurrent calls.
     """
 
     async def search(self, query: str, *, limit: int = 10) -> Any:
@@ -64,7 +64,7 @@ class ToolGateway(Protocol):
         ...
 
     async def describe(self, tool_id: str, level: str = "schema") -> Any:
-        """Return what is known about a tool, at the depth asked for."""
+        """Return the documentation of a tool at a level of detail."""
         ...
 
     async def run(self, tool_id: str, args: dict[str, Any]) -> Any:
@@ -72,73 +72,73 @@ class ToolGateway(Protocol):
         ...
 
     async def run_chain(self, steps: Sequence[Any]) -> Any:
-        """Run tools one after another and return what each gave.
+        """Run tools one after another and return their results.
 
-        One that also takes `around`, as `Runner.run_chain` does, lets whoever asks follow each call.
+        An implementation may also take `around`, as `Runner.run_chain` does, to wrap each call.
         """
         ...
 
 
 class AnsweredCall(Protocol):
-    """A call that was made before, and what came of it."""
+    """A recorded call of a durable run, with its result or error."""
 
     @property
     def key(self) -> str:
-        """What distinguishes it from the other calls of the run."""
+        """The key of the call, unique within the run."""
         ...
 
     @property
     def tool_id(self) -> str:
-        """The tool that was asked for."""
+        """The id of the tool."""
         ...
 
     @property
     def args(self) -> dict[str, Any]:
-        """Its arguments."""
+        """The arguments."""
         ...
 
     @property
     def duration(self) -> float:
-        """Seconds."""
+        """The duration of the call, in seconds."""
         ...
 
     @property
     def result(self) -> Any:
-        """What it gave; None where it failed."""
+        """The result; None if the call failed."""
         ...
 
     @property
     def error(self) -> Exception | None:
-        """How it failed, if it did."""
+        """The error; None if the call succeeded."""
         ...
 
 
 class Journal(Protocol):
-    """The journal of one run."""
+    """The journal of one durable run."""
 
     @property
     def run_id(self) -> str:
-        """What the run is resumed by."""
+        """The id by which the run is resumed."""
         ...
 
     @property
     def state(self) -> bytes | None:
-        """What a sandbox left to go on from; None at the beginning."""
+        """The state of the sandbox to resume from; None at the beginning."""
         ...
 
     def answered_calls(self) -> Iterable[AnsweredCall]:
-        """Return the calls that were made before, in the order in which they were begun."""
+        """Return the recorded calls, in the order in which they were begun."""
         ...
 
     def suspend(self, state: bytes) -> None:
-        """Take what the run goes on from, which is kept with the next call."""
+        """Set the state to resume from, which is stored with the next call."""
         ...
 
     async def call(
         self, key: str, tool_id: str, args: dict[str, Any], make: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """Return what a call gives: it is written down, made, and its answer written down.
+        """Record a call, make it, record its result, and return the result.
 
-        One that was made before is not made again. What cannot be written down is a `SnapshotError`.
+        A call that is already recorded is not made again. One that cannot be recorded is a `SnapshotError`.
         """
         ...

@@ -1,4 +1,10 @@
-"""The base of every record: frozen, camelCase in JSON, and refused with our own errors."""
+"""Base classes of records: immutable pydantic models with camelCase JSON and toolcrib's errors.
+
+pydantic's `frozen` does not stop a caller from modifying a dict or a list inside a record. So such fields are
+copied when a record is made, and again at every read (`_CopiedField`). Code that reads often and does not
+modify the value uses `shared`, and code that makes records of values it owns uses `of_checked`, which skips
+validation.
+"""
 
 from collections.abc import Container, Generator, Mapping
 from functools import cache
@@ -15,8 +21,8 @@ from toolcrib.errors.base import MAX_MESSAGE, MAX_PROBLEMS
 from toolcrib.model.plain import copy_json, measure, parse_json, pointer
 
 _MAX_DEPTH = 256
-"""How deep the JSON in a record may be: what Python itself can still compare, print and write."""
-_WORDING = {
+"""The maximum nesting of JSON in a record: Python can still compare, print and serialize it."""
+_MESSAGES = {
     "missing": "is required",
     "extra_forbidden": "is not a field of this record",
     "invalid_key": "has a key that is not a string",
@@ -26,11 +32,11 @@ _WORDING = {
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
 }
-"""What pydantic calls by its Python name, by the type of its complaint."""
+"""Messages that replace pydantic's, by its error types; pydantic's speak of Python types."""
 
 
-def _own(value: Any) -> Any:
-    """Return a copy of a value that the caller cannot change, if it is JSON."""
+def _copy_measured(value: Any) -> Any:
+    """Check that a value is JSON, and return a copy."""
     try:
         measure(value, max_depth=_MAX_DEPTH)
     except ValidationError as error:
@@ -39,16 +45,16 @@ def _own(value: Any) -> Any:
     return copy_json(value)
 
 
-_OWNED = BeforeValidator(_own)
-Json = Annotated[Any, _OWNED]
-JsonObject = Annotated[dict[str, Any], _OWNED]
-Text = Annotated[str, AfterValidator(_own)]
+_COPIED_JSON = BeforeValidator(_copy_measured)
+Json = Annotated[Any, _COPIED_JSON]
+JsonObject = Annotated[dict[str, Any], _COPIED_JSON]
+Text = Annotated[str, AfterValidator(_copy_measured)]
 
 
 class _CopiedField:
-    """A field that holds dicts or lists, as a class has it: every read gives a copy.
+    """Descriptor of a field with dicts or lists: every read returns a copy.
 
-    The value itself stands in the `__dict__` of the record, where pydantic keeps and finds it.
+    The value itself is in the `__dict__` of the record, where pydantic expects it.
     """
 
     __slots__ = ("_name",)
@@ -62,7 +68,7 @@ class _CopiedField:
         except (
             AttributeError,
             KeyError,
-        ):  # asked of the class, which has no values, or of a record half made
+        ):  # read from the class, or from a record under construction
             raise AttributeError(f"{owner.__name__!r} has no attribute {self._name!r}") from None
 
     def __set__(self, record: BaseModel, value: Any) -> NoReturn:
@@ -70,13 +76,13 @@ class _CopiedField:
 
 
 class Record(BaseModel):
-    """A value that does not change once made; bad input raises a `ToolcribError` with every problem in it.
+    """An immutable record; invalid input raises a `ToolcribError` with every problem.
 
-    Dicts and lists in it are read as copies, but for values of any type, which are results of tools and
-    belong to whoever called them.
+    Dicts and lists in it are read as copies, except in fields of type `Any`, which are results of tools and
+    belong to the caller.
 
-    The context of validation is the names of the fields that came from elsewhere and are kept as they are:
-    validators that look for mistakes of whoever writes a record in Python leave them alone.
+    The context of pydantic's validation is the set of the fields that come from JSON or from another record.
+    Validators that look for mistakes in Python code, such as a schema given as a string, skip these.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -93,7 +99,7 @@ class Record(BaseModel):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         for name, field in cls.model_fields.items():
-            if _OWNED in field.metadata or _holds_containers(field.annotation):
+            if _COPIED_JSON in field.metadata or _holds_containers(field.annotation):
                 setattr(cls, name, _CopiedField(name))
 
     if not TYPE_CHECKING:  # type checkers derive the constructor from the fields
@@ -105,17 +111,18 @@ class Record(BaseModel):
             except pydantic.ValidationError as error:
                 raise self._refusal(problems_of(error), data) from None
 
-        # Pydantic validates nested records itself, so that their problems keep their paths.
+        # Marked as pydantic's own constructor, so that nested records are validated by pydantic and their
+        # problems keep their paths.
         __init__.__pydantic_base_init__ = True
 
     @classmethod
     def from_json(cls, source: str | bytes | bytearray | dict[str, Any] | BaseModel) -> Self:
-        """Return the record that JSON, as text or as a dict, describes.
+        """Read a record from JSON, given as text or as a dict.
 
         A pydantic model of the same shape, such as the MCP SDK's `Tool`, is read by its JSON form.
 
         Raises:
-            InvalidToolError: it is not JSON, not an object, or not such a record.
+            InvalidToolError: it is not JSON, not an object, or not a valid record.
         """
         if isinstance(source, cls):
             return source
@@ -127,7 +134,7 @@ class Record(BaseModel):
 
     @classmethod
     def _json_object(cls, source: Any) -> dict[str, Any]:
-        """Return the JSON object that a text, a dict or another library's model is."""
+        """Return the JSON object in a text, a dict or another library's model."""
         data: Any = source
         if isinstance(source, BaseModel):
             data = source.model_dump(mode="json", by_alias=True, exclude_unset=True)
@@ -144,16 +151,16 @@ class Record(BaseModel):
 
     @classmethod
     def of_checked(cls, **fields: Any) -> Self:
-        """Return a record of values that are known to be right; they are shared, not copied."""
+        """Make a record of valid values without validation; they are shared, not copied."""
         record = cls.__new__(cls)
-        object.__setattr__(record, "__dict__", _blank(cls) | fields)
+        object.__setattr__(record, "__dict__", _defaults_of(cls) | fields)
         object.__setattr__(record, "__pydantic_fields_set__", set(fields))
         object.__setattr__(record, "__pydantic_extra__", None)
         object.__setattr__(record, "__pydantic_private__", None)
         return record
 
     def replace(self, **changes: Any) -> Self:
-        """Return the record with some fields changed, which are checked like those of a new one."""
+        """Return a copy with some fields changed; the changes are validated."""
         fields = {name: self.__dict__[name] for name in self.model_fields_set if name in self.__dict__}
         data = {**fields, **(self.__pydantic_extra__ or {}), **changes}
         self._refuse_twice(data)
@@ -163,65 +170,64 @@ class Record(BaseModel):
             raise self._refusal(problems_of(error), data) from None
 
     def __iter__(self) -> Generator[tuple[str, Any], None, None]:
-        """Yield the fields and their values, as copies where they are read as copies."""
+        """Yield the fields and their values, copied like those that are read."""
         for name, _ in super().__iter__():
             yield name, getattr(self, name)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with fields that are not checked; `replace` checks them."""
+        """Return a copy with some fields changed, without validation; `replace` validates."""
         changes = {name: _copy(value) for name, value in (update or {}).items()}
         return super().model_copy(update=changes, deep=deep)
 
     def shared(self, name: str) -> Any:
-        """Return the value of a field itself, for those who read it often and do not change it."""
+        """Return the value of a field itself, not a copy; it must not be modified."""
         return self.__dict__[name]
 
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
-        """Return the JSON form: camelCase, absent fields left out, nothing shared with the record.
+        """Return the JSON form as a copy: camelCase names, without absent fields.
 
-        A field of any JSON value is absent where it was not given: null is a value like others.
-
-        `without` names fields that are not wanted, as Python calls them.
+        A field of type `Any` is absent only if it was not given, since null is a valid value. `without` has
+        the Python names of fields to leave out.
         """
         known = {
-            field.alias or name: _json(value)
+            field.alias or name: _to_json_value(value)
             for name, field in type(self).model_fields.items()
             if name not in without and not self._is_absent(name, value := self.__dict__[name], field)
         }
         return known | {name: copy_json(value) for name, value in (self.__pydantic_extra__ or {}).items()}
 
     def _is_absent(self, name: str, value: Any, field: FieldInfo) -> bool:
-        """Return whether a field says nothing: it is None, or empty where that is the default."""
+        """Return whether a field is left out of JSON: it is None, or equals an empty default."""
         if value is None:
             return field.annotation is not Any or name not in self.model_fields_set
         if value or not isinstance(value, tuple | dict):
             return False
-        default = _blank(type(self))[name]
+        default = _defaults_of(type(self))[name]
         return isinstance(default, tuple | dict) and value == default
 
     @classmethod
     def _refuse_twice(cls, data: dict[str, Any]) -> None:
-        """Refuse fields that are given under both their names."""
-        aliases = _aliases(cls)
+        """Refuse fields that are given under both their Python and their JSON name."""
+        aliases = _aliases_of(cls)
         if twice := [name for name in data if name in aliases and aliases[name] in data]:
             reason = "is given under both its names"
             raise cls._refusal(tuple(Problem(f"/{name}", "name", reason) for name in twice), data)
 
     @classmethod
     def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:
-        """Return the error that says these problems."""
+        """Return the error for some problems; subclasses choose its class."""
         return InvalidToolError(problems, data.get("name"), cls.__name__)
 
 
 class OpenRecord(Record):
-    """A record of a protocol: fields that we do not know are kept as they came."""
+    """A record of a protocol such as MCP: unknown fields are kept."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     __pydantic_extra__: dict[Text, Json] = Field(init=False)
 
     @property
     def model_extra(self) -> dict[str, Any] | None:
-        """A copy of the fields that we do not know."""
+        """A copy of the unknown fields."""
         extra: dict[str, Any] | None = _copy(self.__pydantic_extra__)
         return extra
 
@@ -232,7 +238,7 @@ class OpenRecord(Record):
 
 
 def _copy(value: Any) -> Any:
-    """Return a value of a field that shares no container with the record."""
+    """Return a copy of the value of a field."""
     kind = type(value)
     if kind is dict or kind is list:
         return copy_json(value)
@@ -240,12 +246,12 @@ def _copy(value: Any) -> Any:
 
 
 def _holds_containers(annotation: Any) -> bool:
-    """Return whether values of a type may be, or have in them, dicts or lists."""
+    """Return whether values of a type may be, or contain, dicts or lists."""
     kind = get_origin(annotation) or annotation
     return (
         kind is dict
         or kind is list
-        or _OWNED in getattr(annotation, "__metadata__", ())
+        or _COPIED_JSON in getattr(annotation, "__metadata__", ())
         or any(map(_holds_containers, get_args(annotation)))
     )
 
@@ -254,40 +260,40 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 @cache
-def _aliases(record: type[Record]) -> dict[str, str]:
-    """Return the fields of a record that are called otherwise in JSON, by their Python names."""
+def _aliases_of(record: type[Record]) -> dict[str, str]:
+    """Return the JSON names of fields whose Python names differ, by Python name."""
     fields = record.model_fields.items()
     return {name: field.alias for name, field in fields if field.alias and field.alias != name}
 
 
 @cache
-def _blank(record: type[Record]) -> dict[str, Any]:
-    """Return the values of the fields that are not given."""
+def _defaults_of(record: type[Record]) -> dict[str, Any]:
+    """Return the default values of all fields."""
     return {name: field.get_default(call_default_factory=True) for name, field in record.model_fields.items()}
 
 
-def _json(value: Any) -> Any:
-    """Return a field's value in JSON."""
+def _to_json_value(value: Any) -> Any:
+    """Return the value of a field as JSON."""
     if type(value) in _SCALARS:
         return value
     if isinstance(value, Record):
         return value.to_json()
     if isinstance(value, tuple):
-        return [_json(member) for member in value]
+        return [_to_json_value(member) for member in value]
     if isinstance(value, dict) and any(isinstance(member, tuple) for member in value.values()):
-        return {key: _json(member) for key, member in value.items()}
+        return {key: _to_json_value(member) for key, member in value.items()}
     return copy_json(value)
 
 
 def problems_of(error: pydantic.ValidationError) -> tuple[Problem, ...]:
-    """Return pydantic's complaints as ours."""
-    return tuple(_problem(detail) for detail in error.errors(include_url=False)[:MAX_PROBLEMS])
+    """Convert pydantic's errors to problems, at most `MAX_PROBLEMS`."""
+    return tuple(_make_problem(detail) for detail in error.errors(include_url=False)[:MAX_PROBLEMS])
 
 
-def _problem(detail: ErrorDetails) -> Problem:
+def _make_problem(detail: ErrorDetails) -> Problem:
     inside = detail.get("ctx", {}).get("at", "")
     text = detail["msg"].removeprefix("Value error, ")
-    message = _WORDING.get(
+    message = _MESSAGES.get(
         detail["type"], text.replace("Input should be", "must be").replace("a valid ", "a ")
     )
     return Problem(pointer(detail["loc"]) + inside, detail["type"], message[:MAX_MESSAGE])

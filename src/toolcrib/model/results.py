@@ -10,20 +10,20 @@ from toolcrib.model.tool import Tool
 
 
 class RunResult(Record):
-    """One successful run of one tool."""
+    """The result of a successful tool call."""
 
     tool: Tool
     """The tool that ran."""
     backend: AnyBackend
-    """Where it ran."""
+    """The backend that ran it."""
     structured: Any = None
-    """The value: a handler's return value as JSON, or an MCP result's structured content; never wrapped."""
+    """The value: a handler's return value as JSON, or the structured content of an MCP result."""
     mcp_result: Any | None = None
-    """The raw result, where the tool ran on an MCP server."""
+    """The raw result, if the tool ran on an MCP server."""
     duration: float
-    """Seconds."""
+    """The duration of the call, in seconds."""
     notes: tuple[str, ...] = ()
-    """What else happened on the way, such as arguments read from text or an answer from the cache."""
+    """Remarks on the call, such as arguments parsed from text or a result from the cache."""
 
     def __repr__(self) -> str:
         return f"<RunResult {self.tool.id}: {brief(self.structured)}, {self.duration * 1000:.1f} ms>"
@@ -31,23 +31,23 @@ class RunResult(Record):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        """Return the value, and how it came about, as a table of a notebook."""
+        """Return the value and the notes as an HTML table, for notebooks."""
         rows = [("value", brief_json(self.structured)), *(("note", note) for note in self.notes)]
         return table(f"{self.tool.id}, {self.duration * 1000:.1f} ms", ("", ""), rows, MAX_JSON)
 
 
 class ToolCallRecord(Record):
-    """One call that code in a sandbox made, as the host saw it."""
+    """A tool call made by code in a sandbox, recorded by the host."""
 
     tool_id: str
-    """The id of the tool, or what the code called it."""
+    """The id of the tool, or the name that the code used if it is unknown."""
     args: dict[str, Any]
     """The arguments."""
     backend_kind: BackendKind | None = None
-    """What ran it, once that was known."""
+    """The kind of backend; None if none was selected."""
     error: str | None = None
-    """Why it failed; absent where it did not."""
+    """The error message; None if the call succeeded."""
     error_op: Op | None = None
-    """What was being done when it failed."""
+    """The step that failed."""
     duration: float
-    """Seconds."""
+    """The duration of the call, in seconds."""

@@ -1,4 +1,4 @@
-"""Builders for JSON Schema 2020-12 written by hand; each returns a plain dict.
+"""Builders of JSON Schemas (2020-12); each returns a plain dict.
 
 >>> from toolcrib.model import schemas as s
 >>> s.object_({"q": s.string(min_length=1), "limit": s.integer(minimum=1)}, required=["q"])["required"]
@@ -6,9 +6,9 @@
 >>> s.array(s.enum("open", "closed"), unique_items=True)
 {'type': 'array', 'items': {'enum': ['open', 'closed']}, 'uniqueItems': True}
 
-Keywords are spelt as in Python (`min_length`); one that a builder has no parameter for can be added to its
+Keywords are spelt as in Python (`min_length`); a keyword that a builder does not have can be added to the
 dict. All builders raise an `InvalidSchemaError` with every problem that the meta-schema finds. Values and
-alternatives are given one by one, or as one list.
+alternatives are passed one by one, or as one list.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ JsonSchema = dict[str, Any]
 
 
 class _Common(TypedDict, total=False):
-    """Keywords that every schema may have."""
+    """Keywords of every schema."""
 
     title: str
     description: str
@@ -49,7 +49,7 @@ class _Common(TypedDict, total=False):
     read_only: bool
     write_only: bool
     nullable: bool
-    """Whether null is a value too."""
+    """Whether null is allowed too."""
 
 
 class _Value(_Common, total=False):
@@ -85,28 +85,28 @@ class _Object(_Value, total=False):
 
 
 def string(**keywords: Unpack[_String]) -> JsonSchema:
-    """Return the schema of a text."""
-    return _typed("string", _String, keywords)
+    """Return the schema of a string."""
+    return _make_typed("string", _String, keywords)
 
 
 def number(**keywords: Unpack[_Number]) -> JsonSchema:
     """Return the schema of a number."""
-    return _typed("number", _Number, keywords)
+    return _make_typed("number", _Number, keywords)
 
 
 def integer(**keywords: Unpack[_Number]) -> JsonSchema:
-    """Return the schema of a number without a fraction."""
-    return _typed("integer", _Number, keywords)
+    """Return the schema of an integer."""
+    return _make_typed("integer", _Number, keywords)
 
 
 def boolean(**keywords: Unpack[_Value]) -> JsonSchema:
-    """Return the schema of true and false."""
-    return _typed("boolean", _Value, keywords)
+    """Return the schema of a boolean."""
+    return _make_typed("boolean", _Value, keywords)
 
 
 def array(items: JsonSchema | None = None, /, **keywords: Unpack[_Array]) -> JsonSchema:
-    """Return the schema of an array whose members all fit `items`; of any members without it."""
-    return _typed("array", _Array, keywords, {} if items is None else {"items": items})
+    """Return the schema of an array with items of a schema, or with any items."""
+    return _make_typed("array", _Array, keywords, {} if items is None else {"items": items})
 
 
 def object_(
@@ -116,19 +116,19 @@ def object_(
     required: Iterable[str] = (),
     **keywords: Unpack[_Object],
 ) -> JsonSchema:
-    """Return the schema of an object; properties that are not `required` may be absent.
+    """Return the schema of an object; properties that are not in `required` are optional.
 
-    Further properties are allowed, as everywhere in JSON Schema, unless `additional_properties=False`.
+    Undeclared properties are allowed, as always in JSON Schema, unless `additional_properties=False`.
 
     Raises:
-        InvalidSchemaError: a required name is not among the properties, or as for all builders.
+        InvalidSchemaError: a required name is not a property, or as for all builders.
     """
     if not isinstance(properties, Mapping | None):
-        _refuse("/properties", f"must map names to schemas, not be {type(properties).__name__}")
+        _raise_invalid("/properties", f"must map names to schemas, not be {type(properties).__name__}")
     known = dict(properties or {})
     given = [required] if isinstance(required, str) or not isinstance(required, Iterable) else list(required)
     if not all(isinstance(name, str) for name in given):
-        _refuse("/required", "must be a list of names")
+        _raise_invalid("/required", "must be a list of names")
     names = list(dict.fromkeys(given))
     if unknown := [name for name in names if name not in known]:
         raise InvalidSchemaError(
@@ -139,7 +139,7 @@ def object_(
             ),
         )
     own: JsonSchema = {"properties": known} if properties is not None else {}
-    return _typed("object", _Object, keywords, own | ({"required": names} if names else {}))
+    return _make_typed("object", _Object, keywords, own | ({"required": names} if names else {}))
 
 
 def no_parameters() -> JsonSchema:
@@ -152,35 +152,35 @@ def no_parameters() -> JsonSchema:
 
 
 def enum(*values: Any, **keywords: Unpack[_Common]) -> JsonSchema:
-    """Return the schema of the values listed, of whatever types they are."""
-    listed = _listed(values)
+    """Return the schema of some values, of any types."""
+    listed = _flatten(values)
     nullable = keywords.get("nullable", False) and None not in listed
-    return _schema({"enum": [*listed, *([None] if nullable else [])]}, _Common, keywords)
+    return _make_schema({"enum": [*listed, *([None] if nullable else [])]}, _Common, keywords)
 
 
 def any_of(*schemas: JsonSchema | bool | list[JsonSchema], **keywords: Unpack[_Common]) -> JsonSchema:
-    """Return the schema of values that fit at least one of the schemas."""
-    return _schema({"anyOf": _alternatives(schemas, keywords)}, _Common, keywords)
+    """Return a schema that requires at least one of some schemas."""
+    return _make_schema({"anyOf": _add_null(schemas, keywords)}, _Common, keywords)
 
 
 def one_of(*schemas: JsonSchema | bool | list[JsonSchema], **keywords: Unpack[_Common]) -> JsonSchema:
-    """Return the schema of values that fit exactly one of the schemas."""
-    return _schema({"oneOf": _alternatives(schemas, keywords)}, _Common, keywords)
+    """Return a schema that requires exactly one of some schemas."""
+    return _make_schema({"oneOf": _add_null(schemas, keywords)}, _Common, keywords)
 
 
-def _refuse(path: str, message: str) -> NoReturn:
+def _raise_invalid(path: str, message: str) -> NoReturn:
     raise InvalidSchemaError("invalid schema", (Problem(path, "type", message),))
 
 
-def _listed(given: tuple[Any, ...]) -> list[Any]:
+def _flatten(given: tuple[Any, ...]) -> list[Any]:
     return list(given[0]) if len(given) == 1 and isinstance(given[0], list | tuple) else list(given)
 
 
-def _alternatives(schemas: tuple[Any, ...], keywords: _Common) -> list[Any]:
-    return [*_listed(schemas), *([{"type": "null"}] if keywords.get("nullable") else [])]
+def _add_null(schemas: tuple[Any, ...], keywords: _Common) -> list[Any]:
+    return [*_flatten(schemas), *([{"type": "null"}] if keywords.get("nullable") else [])]
 
 
-def _typed(
+def _make_typed(
     kind: str, allowed: type, keywords: Mapping[str, Any], own: JsonSchema | None = None
 ) -> JsonSchema:
     """Return a schema of one type, or of that type and null."""
@@ -191,11 +191,11 @@ def _typed(
             raise InvalidSchemaError("a nullable constant is two values: use enum(value, None)")
         if isinstance(values := keywords.get("enum"), list | tuple) and None not in values:
             keywords = {**keywords, "enum": [*values, None]}
-    return _schema(head, allowed, keywords)
+    return _make_schema(head, allowed, keywords)
 
 
-def _schema(head: JsonSchema, allowed: type, keywords: Mapping[str, Any]) -> JsonSchema:
-    """Return a schema with these keywords as well, if the meta-schema accepts it."""
+def _make_schema(head: JsonSchema, allowed: type, keywords: Mapping[str, Any]) -> JsonSchema:
+    """Return a schema with further keywords, checked against the meta-schema."""
     names = allowed.__annotations__
     if unknown := [name for name in keywords if name not in names]:
         raise InvalidSchemaError(

@@ -1,4 +1,4 @@
-"""Suggestions for mistyped names: the nearest of the known ones."""
+"""Suggestions for mistyped names."""
 
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
@@ -11,9 +11,9 @@ _MAX_LISTED = 20
 
 
 def nearest(word: str, options: Iterable[str]) -> str | None:
-    """Return the option closest to a word, or None where nothing is close.
+    """Return the option most similar to a word; None if none is similar.
 
-    It takes milliseconds: who looks through an input that may have a hundred thousand wrong names stops at
+    A call takes milliseconds. Code that checks an input with very many wrong names must stop at
     `MAX_PROBLEMS`, since an error shows no more.
 
     >>> nearest("titel", ["title", "body"])
@@ -22,12 +22,13 @@ def nearest(word: str, options: Iterable[str]) -> str | None:
     if len(word) > _MAX_LENGTH:
         return None
     reach = max(1, len(word) // 3)
-    alike = (option for option in islice(options, _MAX_SCANNED) if abs(len(option) - len(word)) <= reach)
-    return next(iter(get_close_matches(word, list(islice(alike, _MAX_COMPARED)), n=1, cutoff=0.7)), None)
+    # Only options of similar length are compared, because `difflib` is slow.
+    similar = (option for option in islice(options, _MAX_SCANNED) if abs(len(option) - len(word)) <= reach)
+    return next(iter(get_close_matches(word, list(islice(similar, _MAX_COMPARED)), n=1, cutoff=0.7)), None)
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?`, or nothing where nothing is close.
+    """Return `; did you mean 'x'?`; empty if no option is similar.
 
     >>> did_you_mean("titel", ["title", "body"])
     "; did you mean 'title'?"
@@ -37,7 +38,7 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
 
 
 def there_are(options: Collection[str]) -> str:
-    """Return `; there are a, b`, and of very many how many more; nothing where there is none.
+    """Return `; there are a, b`, with the number of further ones if there are many; empty if there are none.
 
     >>> there_are(["title"]), there_are(["a", "b"]), there_are([])
     ('; there is title', '; there are a, b', '')
@@ -49,7 +50,7 @@ def there_are(options: Collection[str]) -> str:
 
 
 def choose(word: str, options: Collection[str]) -> str:
-    """Return what somebody could have written: the option that is close, or else all of them.
+    """Return a hint with the most similar option, or else with all options.
 
     >>> choose("titel", ["title", "body"]), choose("zebra", ["title", "body"])
     ("; did you mean 'title'?", '; there are title, body')

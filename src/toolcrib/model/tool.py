@@ -1,4 +1,4 @@
-"""The canonical tool record: MCP's `Tool` plus namespace, version, tags and backend."""
+"""The record of a tool: MCP's `Tool` with namespace, version, tags and backend."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -27,22 +27,22 @@ from toolcrib.model.toolid import ToolId, name_fault
 from toolcrib.version import Version
 
 MAX_TAGS = 20
-"""How many tags a tool keeps."""
+"""The maximum number of tags; further ones are dropped."""
 MAX_TAG_LENGTH = 64
-"""At how many characters a tag is cut."""
-_NOT_KEPT = re.compile(r"[^a-z0-9_.-]")
+"""Characters after which a tag is cut."""
+_FOREIGN_IN_TAG = re.compile(r"[^a-z0-9_.-]")
 
 
 def normalize_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Return tags in lower case, hyphenated, of `[a-z0-9-_.]` only, and unique.
+    """Normalise tags: lower case, hyphens for spaces, only `[a-z0-9-_.]`, without duplicates.
 
-    At most `MAX_TAGS` are kept, each of at most `MAX_TAG_LENGTH` characters.
+    At most `MAX_TAGS` are kept, each with at most `MAX_TAG_LENGTH` characters.
 
     >>> normalize_tags(["Issue Tracking", "issue  tracking", "C++", "É!"])
     ('issue-tracking', 'c')
 
     Raises:
-        InvalidToolError: they are not texts.
+        InvalidToolError: they are not a list of texts.
     """
     kept: dict[str, None] = {}
     if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
@@ -51,7 +51,7 @@ def normalize_tags(tags: Iterable[str]) -> tuple[str, ...]:
         if not isinstance(tag, str):
             raise _refusal(f"a tag must be text, not {type(tag).__name__}")
         hyphenated = "-".join(tag.lower().split())
-        if clean := _NOT_KEPT.sub("", hyphenated)[:MAX_TAG_LENGTH]:
+        if clean := _FOREIGN_IN_TAG.sub("", hyphenated)[:MAX_TAG_LENGTH]:
             kept[clean] = None
         if len(kept) == MAX_TAGS:
             break
@@ -62,8 +62,8 @@ def _refusal(reason: str) -> InvalidToolError:
     return InvalidToolError((Problem("/tags", "type", reason),))
 
 
-def _schema(value: Any, info: ValidationInfo) -> Any:
-    """Return a schema written as JSON text, as a light argument schema, or as a Python type, in JSON."""
+def _read_schema_field(value: Any, info: ValidationInfo) -> Any:
+    """Convert a schema given as JSON text, as an `ArgSchema` or as a Python type to a dict."""
     if isinstance(value, ArgSchema):
         return value.to_json_schema()
     if value is None or isinstance(value, dict | list | tuple | int | float):
@@ -73,7 +73,9 @@ def _schema(value: Any, info: ValidationInfo) -> Any:
         raise _schema_error(
             f"must be an object, JSON text or bytes, not {type(value).__name__}; use {remedy}(...)"
         )
-    if _is_kept(info) and isinstance(value, str | bytes):  # JSON in JSON is a mistake of whoever sent it
+    if _is_from_elsewhere(info) and isinstance(
+        value, str | bytes
+    ):  # JSON in JSON is a mistake of whoever sent it
         return value
     try:
         return read_schema(value)
@@ -82,7 +84,7 @@ def _schema(value: Any, info: ValidationInfo) -> Any:
 
 
 def _refuse_light_schema(schema: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-    if _is_kept(info):
+    if _is_from_elsewhere(info):
         return schema
     place = light_field(schema)
     if is_argument_map(schema) or place:
@@ -94,8 +96,8 @@ def _refuse_light_schema(schema: dict[str, Any], info: ValidationInfo) -> dict[s
     return schema
 
 
-def _is_kept(info: ValidationInfo) -> bool:
-    """Return whether a field came over the wire, or stays as it was in a record that is replaced."""
+def _is_from_elsewhere(info: ValidationInfo) -> bool:
+    """Return whether a field comes from JSON, or from the record that `replace` copies (see `Record`)."""
     return info.field_name in (info.context or ())
 
 
@@ -103,14 +105,14 @@ def _schema_error(reason: str) -> PydanticCustomError:
     return PydanticCustomError("schema", "{reason}", {"reason": reason})
 
 
-def _named(value: str) -> str:
+def _check_name(value: str) -> str:
     if fault := name_fault(value):
         raise PydanticCustomError("name", "{shown} {fault}", {"shown": repr(value[:140]), "fault": fault})
     return value
 
 
-_Schema = Annotated[JsonObject, BeforeValidator(_schema), AfterValidator(_refuse_light_schema)]
-_Name = Annotated[str, AfterValidator(_named)]
+_Schema = Annotated[JsonObject, BeforeValidator(_read_schema_field), AfterValidator(_refuse_light_schema)]
+_Name = Annotated[str, AfterValidator(_check_name)]
 _Tags = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda tags: () if tags is None else tags),
@@ -119,70 +121,70 @@ _Tags = Annotated[
 
 
 class ToolAnnotations(OpenRecord):
-    """Hints about what a tool does; they are the server's claims, not proofs."""
+    """Hints about the effects of a tool; they are claims of the server, not facts."""
 
     title: Text | None = None
-    """The name that people read."""
+    """The title of the tool, for people."""
     read_only_hint: StrictBool | None = None
-    """Whether the tool changes nothing."""
+    """Whether the tool only reads."""
     destructive_hint: StrictBool | None = None
-    """Whether it may destroy something."""
+    """Whether the tool may delete or overwrite data."""
     idempotent_hint: StrictBool | None = None
-    """Whether running it twice does no more than running it once."""
+    """Whether a second call with the same arguments has no further effect."""
     open_world_hint: StrictBool | None = None
-    """Whether it reaches out to systems that nobody has listed."""
+    """Whether the tool accesses external systems, such as the web."""
 
 
 class Icon(OpenRecord):
-    """An image that stands for a tool."""
+    """An icon of a tool."""
 
     src: Text
     """The address of the image, or the image as a data URI."""
     mime_type: Text | None = None
     """The media type of the image."""
     sizes: tuple[Text, ...] | None = None
-    """Sizes that it suits: `48x48`, or `any`."""
+    """The sizes that it is made for: `48x48`, or `any`."""
     theme: Text | None = None
-    """The background that it suits: `light` or `dark`."""
+    """The theme that it is made for: `light` or `dark`."""
 
 
 class Tool(OpenRecord):
-    """A tool: what it is called, what it takes, what it gives back.
+    """A tool definition: name, description, schemas and metadata.
 
-    The constructor checks the shape and copies what it is given; whether the schemas can be used is checked
-    by a `SchemaValidator`. Nothing changes a tool: what is read of its schemas is a copy.
+    The constructor validates the fields and copies them; a `SchemaValidator` checks whether the schemas can
+    be used. A tool is immutable: its schemas are read as copies.
 
     >>> Tool(name="add", input_schema={"type": "object"}, namespace="math", version="1.0.0").id
     ToolId(namespace='math', name='add', version='1.0.0')
 
     Raises:
-        InvalidToolError: with every problem found.
+        InvalidToolError: a field is invalid; with every problem.
     """
 
     name: _Name
     """1 to `MAX_NAME_LENGTH` of `[A-Za-z0-9_.-]`."""
     title: Text | None = None
-    """The name that people read."""
+    """The title of the tool, for people."""
     description: Text | None = None
-    """What the tool does; it is searched, and models choose by it."""
+    """The description of the tool; it is searched, and models choose by it."""
     input_schema: _Schema
     """The JSON Schema of the arguments, verbatim; may be given as JSON text, `ArgSchema` or Python type."""
     output_schema: _Schema | None = None
-    """The JSON Schema of the result, verbatim; given like that of the arguments."""
+    """The JSON Schema of the result, verbatim; may be given in the same forms."""
     annotations: ToolAnnotations | None = None
-    """Hints about what it does."""
+    """Hints about the effects of the tool."""
     icons: tuple[Icon, ...] | None = None
-    """Images that stand for it."""
+    """Its icons."""
     meta: JsonObject | None = Field(default=None, alias="_meta")
-    """Metadata of the protocol, kept as it came."""
+    """Metadata of the protocol, kept unchanged."""
     namespace: _Name | None = None
-    """Whose tool it is: 1 to `MAX_NAME_LENGTH` of `[A-Za-z0-9_.-]`."""
+    """The namespace, such as the name of its server: 1 to `MAX_NAME_LENGTH` of `[A-Za-z0-9_.-]`."""
     version: str | None = None
     """A SemVer version, kept as written; at most `MAX_VERSION_LENGTH` characters."""
     tags: _Tags = ()
-    """Words to filter by, normalised: at most `MAX_TAGS`, each of at most `MAX_TAG_LENGTH` characters."""
+    """Its tags, normalised: at most `MAX_TAGS`, each of at most `MAX_TAG_LENGTH` characters."""
     backend: AnyBackend | None = None
-    """The default binding; never sent to a provider or a client."""
+    """The default backend; never sent to a provider or a client."""
 
     @field_validator("version")
     @classmethod
@@ -193,7 +195,7 @@ class Tool(OpenRecord):
 
     @cached_property
     def id(self) -> ToolId:
-        """The identity of this tool."""
+        """The id of this tool."""
         return ToolId(self.namespace, self.name, self.version)
 
     @classmethod

@@ -7,13 +7,13 @@ from toolcrib.errors import InvalidToolIdError, InvalidVersionError
 from toolcrib.version import Version
 
 MAX_NAME_LENGTH = 128
-"""How many characters a name or a namespace may have."""
+"""The maximum length of a name or a namespace."""
 _MAX_COLONS = 2
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def name_fault(text: object) -> str:
-    """Return why text cannot be a tool's name or namespace, or nothing if it can."""
+    """Return the reason why a text cannot be a name or a namespace; empty if it can."""
     if not isinstance(text, str):
         return f"must be text, not {type(text).__name__}"
     if not text:
@@ -28,7 +28,7 @@ def name_fault(text: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ToolId:
-    """The identity of a tool; two ids are equal when their versions compare equal, build metadata aside.
+    """The id of a tool; two ids with versions that differ only in build metadata are equal.
 
     >>> ToolId.parse("github:create_issue:1.2.0")
     ToolId(namespace='github', name='create_issue', version='1.2.0')
@@ -37,7 +37,7 @@ class ToolId:
     """
 
     namespace: str | None
-    """Whose tool it is: 1 to `MAX_NAME_LENGTH` of `[A-Za-z0-9_.-]`, or None."""
+    """The namespace: 1 to `MAX_NAME_LENGTH` of `[A-Za-z0-9_.-]`, or None."""
     name: str
     """1 to `MAX_NAME_LENGTH` of `[A-Za-z0-9_.-]`."""
     version: str | None = field(default=None, compare=False)
@@ -69,10 +69,11 @@ class ToolId:
 
     @classmethod
     def parse(cls, text: str) -> "ToolId":
-        """Return the id that text spells.
+        """Parse a tool id.
 
         Raises:
-            InvalidToolIdError: too many colons, an empty part, a foreign character, or an inexact version.
+            InvalidToolIdError: it has too many colons, an empty part, an invalid character, or an inexact
+                version.
         """
         if not isinstance(text, str):
             raise InvalidToolIdError(text, f"it must be text, not {type(text).__name__}")

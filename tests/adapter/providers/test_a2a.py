@@ -123,7 +123,7 @@ def test_an_id_is_taken_apart_only_where_every_part_is_one(text: str, parts: tup
     assert A2A.from_canonical(tool)["id"] == text
 
 
-def test_what_was_changed_since_is_said() -> None:
+def test_changed_fields_replace_those_of_the_source() -> None:
     given = BARE | {"id": "n:s:v1.0.0", "examples": [], "securityRequirements": [{}], "x": 1}
     tool = A2A.to_canonical(given).replace(
         version="2.0.0", examples=("e",), security_requirements=({"k": []},)
@@ -167,7 +167,7 @@ def test_a_message_of_the_sdk_is_a_skill_too() -> None:
         ),
     ],
 )
-def test_what_is_no_skill_is_refused_with_a_conversion_error(raw: Any, reason: str) -> None:
+def test_malformed_skill_is_a_conversion_error(raw: Any, reason: str) -> None:
     with pytest.raises(ConversionError) as caught:
         A2A.to_canonical(raw)
     assert reason in caught.value.reason
@@ -260,7 +260,7 @@ def test_every_part_that_a_skill_has_no_place_for_is_told() -> None:
     ]
 
 
-def test_what_a_skill_gains_is_told() -> None:
+def test_fields_added_to_a_skill_are_reported() -> None:
     raw = {"name": "t", "inputSchema": {"type": "object"}}
     messages = [str(loss) for loss in A2A.translate(MCP.to_canonical(raw)).warnings]
     assert messages == [
@@ -291,7 +291,7 @@ mcp_tools = st.fixed_dictionaries(
 
 
 @given(mcp_tools)
-def test_what_is_said_to_be_lossless_comes_back(raw: dict[str, Any]) -> None:
+def test_lossless_skill_round_trips(raw: dict[str, Any]) -> None:
     raw = {"inputSchema": {"type": "object"}, **raw}
     conversion = A2A.translate(MCP.to_canonical(raw))
     oracles.a2a_skill(conversion.payload)
@@ -315,14 +315,14 @@ def test_some_tools_of_mcp_are_lossless() -> None:
     assert MCP.from_canonical(A2A.to_canonical(conversion.payload)) == raw
 
 
-def test_what_another_format_kept_for_itself_is_not_taken_for_ours() -> None:
+def test_source_meta_of_another_format_is_ignored() -> None:
     tool = AnthropicAdapter().to_canonical({"name": "t", "input_schema": {"type": "object"}, "strict": True})
     stray = tool.replace(source_meta={**tool.source_meta, "id": "x", "examples": [1]})
     assert A2A.from_canonical(stray) == {"id": "t", "name": "t", "description": "t", "tags": ["tool"]}
     assert ("definition", "/strict", "strict") in lost(stray)
 
 
-def test_nothing_that_was_given_is_changed_or_shared() -> None:
+def test_conversion_neither_modifies_nor_shares_its_input() -> None:
     given = {**SKILL, "x": {"y": [1]}}
     before = json.dumps(given)
     tool = A2A.to_canonical(given)
@@ -427,7 +427,7 @@ def test_a_message_of_the_sdk_is_a_call_whose_numbers_are_doubles() -> None:
         {"message": {"parts": [{"url": "u"}]}},
     ],
 )
-def test_what_is_no_call_is_answered_with_what_to_send(payload: Any) -> None:
+def test_malformed_call_is_refused_with_the_right_form(payload: Any) -> None:
     with pytest.raises(ConversionError, match="send the arguments as a JSON object in a part") as caught:
         CALLED.decode_call(payload)
     assert caught.value.direction == "decode_call"

@@ -204,7 +204,7 @@ def test_a_message_of_the_sdk_is_a_card_too() -> None:
         ),
     ],
 )
-def test_what_is_no_card_is_refused_with_every_reason(card: Any, reason: str) -> None:
+def test_malformed_card_is_refused_with_every_reason(card: Any, reason: str) -> None:
     with pytest.raises(ConversionError) as caught:
         provider_from_card(card)
     assert caught.value.reason.endswith(reason)
@@ -247,7 +247,7 @@ def test_an_address_takes_the_place_of_those_that_a_card_had_and_voids_its_signa
     assert [loss.path for loss in conversion.warnings] == ["/signatures"]
 
 
-def test_what_was_changed_since_is_said() -> None:
+def test_changed_fields_replace_those_of_the_source() -> None:
     provider = provider_from_card(MINIMAL | {"securitySchemes": {}, "securityRequirements": []})
     changed = provider.replace(
         name="b", security_schemes={"k": {"type": "mutualTLS"}}, security_requirements=({"k": []},)
@@ -345,14 +345,14 @@ def test_capabilities_that_a_card_cannot_say_are_told() -> None:
     oracles.a2a_card(conversion.card)
 
 
-def test_what_another_format_kept_for_itself_is_not_taken_for_ours() -> None:
+def test_source_meta_of_another_format_is_ignored() -> None:
     stray = provider_of(source_format="mcp", source_meta={"supportedInterfaces": [INTERFACE]})
     with pytest.raises(ConversionError, match="supportedInterfaces"):
         card_from_provider(stray)
     assert [loss.path for loss in card_from_provider(stray, url="u").warnings] == ["/supportedInterfaces"]
 
 
-def test_what_a_skill_lost_is_told_with_its_place() -> None:
+def test_losses_of_a_skill_have_their_place() -> None:
     tool = provider_of().skills[0]
     other = tool.replace(input_schema=NUMBER, output_schema=TEXT, timeout=1)
     conversion = card_from_provider(provider_of(skills=(tool, other)), url="u")

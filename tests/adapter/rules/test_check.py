@@ -256,7 +256,7 @@ def test_the_root_says_that_it_is_an_object(rules: SchemaRules, kind: Any) -> No
 
 @pytest.mark.parametrize("rules", ALL, ids=lambda rules: rules.title)
 @pytest.mark.parametrize("value", [None, True, [], "x", 7])
-def test_what_is_no_object_is_no_root(rules: SchemaRules, value: Any) -> None:
+def test_root_must_be_an_object(rules: SchemaRules, value: Any) -> None:
     assert found(value, rules) == [("", "type")]
 
 
@@ -394,7 +394,7 @@ def test_definitions_used_twice_are_no_circle() -> None:
     assert found(schema, rules) == []
 
 
-def test_what_only_a_reference_leads_to_is_judged_as_well() -> None:
+def test_targets_of_references_are_checked() -> None:
     schema = root(
         {"a": {"$ref": "#/components/x"}, "b": {"$ref": "#/components/x"}},
         components={"x": {"type": "array"}},
@@ -660,7 +660,7 @@ def test_a_schema_that_holds_itself_is_cut_short() -> None:
         (GEMINI_OPENAPI, root({"2nd": TEXT, "a b": TEXT}), ("/properties/a b", "properties")),
     ],
 )
-def test_what_providers_refused_in_public_is_a_violation(
+def test_schemas_that_providers_refused_have_violations(
     rules: SchemaRules, schema: dict[str, Any], expected: tuple[str, str]
 ) -> None:
     assert expected in found(schema, rules)
@@ -669,7 +669,7 @@ def test_what_providers_refused_in_public_is_a_violation(
 @pytest.mark.parametrize(
     "schema", [root({"properties": TEXT, "type": TEXT}), root({"a": root({"type": TEXT})})]
 )
-def test_what_only_converters_stumbled_over_is_none(schema: dict[str, Any]) -> None:
+def test_schemas_that_only_converters_failed_on_have_no_violation(schema: dict[str, Any]) -> None:
     assert [
         found(schema, rules) for rules in (MCP, OPENAI, ANTHROPIC, GEMINI_JSON_SCHEMA, GEMINI_OPENAPI)
     ] == [[]] * 5

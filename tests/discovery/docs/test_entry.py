@@ -100,7 +100,7 @@ def test_a_text_of_spaces_says_nothing() -> None:
         ),
     ],
 )
-def test_what_is_no_entry_is_refused_with_every_problem(given: Any, fields: Any, text: str) -> None:
+def test_malformed_entry_is_refused_with_every_problem(given: Any, fields: Any, text: str) -> None:
     with pytest.raises(InvalidToolError) as caught:
         DocEntry.of(given, **fields)
     assert str(caught.value) == text

@@ -32,7 +32,7 @@ def test_docs_and_shapes_are_read_back() -> None:
     assert all(text.isascii() for kept in texts.kept.values() for text in kept.values())
 
 
-def test_what_is_forgotten_stays_forgotten() -> None:
+def test_deleted_documentation_stays_deleted() -> None:
     texts = MemoryTexts()
     docs = open_docs(texts)
     docs.register_doc("git:log", summary="S")
@@ -67,7 +67,7 @@ def test_a_busy_tool_does_not_write_on_every_call() -> None:
     assert shown.observed == 1_003
 
 
-def test_what_could_not_be_kept_is_not_told() -> None:
+def test_documentation_that_could_not_be_stored_is_not_shown() -> None:
     texts = MemoryTexts()
     docs = open_docs(texts)
     docs.register_doc("git:log", summary="S")
@@ -90,14 +90,14 @@ def test_what_could_not_be_kept_is_not_told() -> None:
     ("collection", "text"),
     [("docs", "{"), ("docs", '{"summary": 5}'), ("observed", "[]"), ("observed", '{"observed": 1}')],
 )
-def test_what_cannot_be_read_is_named(collection: str, text: str) -> None:
+def test_unreadable_record_is_named(collection: str, text: str) -> None:
     texts = MemoryTexts()
     texts.kept[collection] = {"git:log": text}
     with pytest.raises(StoreError, match=f"store '{collection}': the record of 'git:log' cannot be read: "):
         open_docs(texts)
 
 
-def test_nothing_is_kept_where_there_is_no_place() -> None:
+def test_documentation_without_a_store_is_in_memory_only() -> None:
     docs: Any = DocStore(Shelf(LOG))
     docs.observe("git:log", 1)
     docs.flush()

@@ -241,12 +241,12 @@ def test_no_value_is_kept() -> None:
 
 
 @pytest.mark.parametrize("value", [{1}, float("nan"), {"a": (1,)}, {5: 1}, "\ud800", object()], ids=named)
-def test_what_is_not_json_is_refused(value: Any) -> None:
+def test_non_json_value_is_refused(value: Any) -> None:
     with pytest.raises(ValidationError):
         ObservedShape.of(value)
 
 
-def test_what_is_too_large_is_refused() -> None:
+def test_too_large_value_is_refused() -> None:
     ObservedShape.of([0] * 49_999)
     with pytest.raises(
         ValidationError, match="the value holds 50,001 values, and at most 50,000 are looked at"
@@ -277,12 +277,12 @@ def test_the_largest_results_are_looked_at_in_a_moment() -> None:
     ],
     ids=str,
 )
-def test_what_was_not_written_by_a_shape_is_refused(source: Any) -> None:
+def test_malformed_json_form_is_refused(source: Any) -> None:
     with pytest.raises(InvalidToolError):
         ObservedShape.from_json(source)
 
 
-def test_what_was_written_deeper_is_read_to_its_depth() -> None:
+def test_json_form_is_read_down_to_its_depth() -> None:
     written = learn({"a": {"b": {"c": 1}}}).to_json() | {"depth": 1}
     assert ObservedShape.from_json(written).json_schema() == {
         "type": "object",

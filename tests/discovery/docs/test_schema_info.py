@@ -263,7 +263,7 @@ def test_defaults_are_copies() -> None:
 
 
 @pytest.mark.parametrize("schema", [None, "{}", 5, ["a"], {"required": ("a",)}, {"a": {1}}], ids=repr)
-def test_what_is_no_schema_is_refused(schema: Any) -> None:
+def test_malformed_schema_is_refused(schema: Any) -> None:
     with pytest.raises(InvalidSchemaError):
         schema_info(schema)
 

@@ -155,7 +155,7 @@ def test_an_id_without_a_version_means_what_it_resolves_to() -> None:
     assert docs.describe(ToolId("git", "log"), "schema").tool == LOG
 
 
-def test_what_is_said_of_a_version_wins_over_what_is_said_of_all() -> None:
+def test_documentation_of_a_version_overrides_that_of_all_versions() -> None:
     docs = documented()
     docs.register_doc("git:log:1.0.0", summary="Read a bit.")
     docs.register_examples("git:log:1.0.0", EXAMPLES[3:4])
@@ -186,7 +186,7 @@ def test_examples_replace_examples_and_nothing_else() -> None:
     assert (doc.summary, doc.notes) == ("Read the log.", "Newest first.")
 
 
-def test_what_is_forgotten_is_not_told() -> None:
+def test_deleted_documentation_is_not_shown() -> None:
     docs = documented()
     docs.forget("git:log")
     docs.forget("never:heard")
@@ -258,7 +258,7 @@ def test_a_doc_that_nobody_wrote_is_not_found_with_the_nearest_one() -> None:
 
 
 @pytest.mark.parametrize("tool_id", ["", "a::b", "a:b:c:d", "a:b:^1.0", "a b", None, 5], ids=repr)
-def test_what_is_no_id_is_refused(tool_id: Any) -> None:
+def test_malformed_id_is_refused(tool_id: Any) -> None:
     docs = DocStore()
     for work in (docs.describe, docs.examples, docs.forget, docs.register_doc):
         with pytest.raises(InvalidToolIdError):
@@ -287,7 +287,7 @@ def test_no_level_is_no_level() -> None:
         documented().describe("git:log", "shema")
 
 
-def test_what_is_refused_changes_nothing() -> None:
+def test_refused_documentation_changes_nothing() -> None:
     docs = documented()
     before = docs.describe("git:log", "full")
     with pytest.raises(ArgsTooLargeError):
@@ -301,7 +301,7 @@ def test_what_is_refused_changes_nothing() -> None:
     assert docs.describe("git:log", "full") == before
 
 
-def test_what_was_registered_can_be_spoilt_without_the_store() -> None:
+def test_store_copies_registered_documentation() -> None:
     args: dict[str, Any] = {"n": [1]}
     refs = ["https://git.test"]
     example = ToolExample(args=args)
@@ -315,7 +315,7 @@ def test_what_was_registered_can_be_spoilt_without_the_store() -> None:
         assert docs.describe(tool_id, "full").external_refs == ("https://git.test",)
 
 
-def test_what_was_told_can_be_spoilt_without_the_store_and_the_tool() -> None:
+def test_described_documentation_is_a_copy() -> None:
     docs = documented()
     docs.observe("git:log", {"a": [1]})
     before = docs.describe("git:log", "full").to_json()
@@ -358,7 +358,7 @@ def test_more_tools_than_are_remembered_are_told_as_well() -> None:
         assert docs.describe(f"t{number}", "schema").schema_info == SchemaInfo(required=(f"r{number}",))
 
 
-def test_what_a_tool_gives_back_is_learnt_where_it_does_not_say() -> None:
+def test_output_shape_is_learnt_without_an_output_schema() -> None:
     docs = DocStore(shelf())
     assert docs.describe("git:log", "schema").observed_output is None
     assert docs.observe("git:log", {"commits": [{"id": "a"}]})
@@ -388,7 +388,7 @@ def test_what_a_tool_gives_back_is_learnt_where_it_does_not_say() -> None:
     assert (old.observed, old.json_schema) == (1, {"type": "integer"})
 
 
-def test_nothing_is_learnt_where_the_tool_says_it_itself() -> None:
+def test_result_of_a_tool_with_output_schema_teaches_nothing() -> None:
     tools = Shelf(LOG.replace(output_schema={"type": "object"}))
     docs = DocStore(tools)
     assert not docs.observe("git:log", {"a": 1})
@@ -396,7 +396,7 @@ def test_nothing_is_learnt_where_the_tool_says_it_itself() -> None:
     assert docs.describe("git:log", "schema").observed_output is None
 
 
-def test_what_was_learnt_is_not_shown_once_the_tool_says_it_itself() -> None:
+def test_learnt_shape_is_hidden_once_the_tool_has_an_output_schema() -> None:
     tools = shelf()
     docs = DocStore(tools)
     docs.observe("git:log", {"a": 1})
@@ -405,17 +405,17 @@ def test_what_was_learnt_is_not_shown_once_the_tool_says_it_itself() -> None:
 
 
 @pytest.mark.parametrize("result", [{1}, float("inf"), [0] * 60_000], ids=["a set", "infinity", "too large"])
-def test_nothing_is_learnt_from_what_cannot_be_looked_at(result: Any) -> None:
+def test_unreadable_result_teaches_nothing(result: Any) -> None:
     docs = DocStore(shelf())
     assert not docs.observe("git:log", result)
     assert docs.describe("git:log", "schema").observed_output is None
 
 
-def test_nothing_is_learnt_of_a_tool_that_is_gone() -> None:
+def test_result_of_an_unknown_tool_teaches_nothing() -> None:
     assert not DocStore(shelf()).observe("git:gone", 1)
 
 
-def test_what_was_learnt_can_be_forgotten() -> None:
+def test_learnt_shape_can_be_deleted() -> None:
     docs = DocStore(shelf())
     docs.observe("git:log", 1)
     docs.forget("git:log:1.2.0")

@@ -70,7 +70,7 @@ def test_no_more_than_one_in_twenty_of_the_answerable_is_below_the_threshold(
     assert found.turned_away == sum(value < found.threshold for value in others) / len(others)
 
 
-def test_nothing_asked_is_nothing_told() -> None:
+def test_no_questions_have_no_separation() -> None:
     found = separate([], [])
     assert (found.auc, found.turned_away, found.threshold) == (0.5, 0, 0)
     assert missing_auc(finder_of(filled()), SHOP, sample=1).answerable == 1

@@ -145,7 +145,7 @@ def test_every_answer_is_in_one_bin_and_the_error_is_a_share(answers: list[tuple
         assert held.count > 0
 
 
-def test_what_is_built_comes_back_with_its_cost() -> None:
+def test_cost_of_returns_the_built_object_and_its_cost() -> None:
     made, cost = cost_of(lambda: b"x" * (64 << 20))
     assert len(made) == 64 << 20
     assert cost.cpu_seconds > 0

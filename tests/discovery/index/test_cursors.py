@@ -106,7 +106,7 @@ def test_a_cursor_is_stale_once_the_catalogue_changed(change: Callable[[Index], 
         index.search("paint", cursor=found)
 
 
-def test_what_changes_nothing_leaves_cursors_alone() -> None:
+def test_cursor_survives_calls_that_change_nothing() -> None:
     index = filled()
     cursor = index.tools(limit=1).next_cursor
     index.register(SHELF[0])
@@ -148,7 +148,7 @@ def test_a_cursor_of_another_index_is_refused() -> None:
     ],
     ids=lambda cursor: repr(cursor)[:20],
 )
-def test_what_is_no_cursor_is_refused(cursor: Any) -> None:
+def test_malformed_cursor_is_refused(cursor: Any) -> None:
     for ask in ASKING.values():
         with pytest.raises(InvalidCursorError):
             ask(cursor=cursor)

@@ -115,7 +115,7 @@ def test_a_filter_narrows_a_list_and_a_search_alike(
         ({"nmespace": "x"}, "/nmespace"),
     ],
 )
-def test_what_is_no_filter_is_refused(index: Index, filters: dict[str, Any], path: str) -> None:
+def test_malformed_filter_is_refused(index: Index, filters: dict[str, Any], path: str) -> None:
     for ask in (index.tools, lambda **options: index.search("paint", **options)):
         with pytest.raises(ValidationError) as caught:
             ask(**filters)

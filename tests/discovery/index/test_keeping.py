@@ -200,7 +200,7 @@ def test_names_and_filters_are_known_without_reading_a_definition() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bm25", "hybrid"])
-def test_what_was_worked_out_for_search_is_not_worked_out_again(kind: str) -> None:
+def test_derived_values_are_reused_after_reopening(kind: str) -> None:
     store = Kept()
     embedder = WordEmbedder()
 
@@ -321,7 +321,7 @@ def test_a_row_that_cannot_be_read_is_told_and_left_out_until_it_is_replaced(
     assert Index(store=store).get(ISSUE.id) == ISSUE
 
 
-def test_what_is_kept_can_be_read_by_anybody(tmp_path: Path) -> None:
+def test_stored_rows_can_be_read_with_sqlite3(tmp_path: Path) -> None:
     path = tmp_path / "catalogue.db"
     with SqliteStore(path) as store:
         build(Index(store=store))

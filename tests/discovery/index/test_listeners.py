@@ -65,7 +65,7 @@ def test_the_failure_of_one_listener_is_logged_and_stops_nobody(caplog: pytest.L
     assert caplog.records[0].exc_info is not None
 
 
-def test_what_is_more_than_a_failure_is_not_swallowed() -> None:
+def test_base_exception_of_a_listener_is_raised() -> None:
     index = Index()
 
     def interrupt(_change: Change) -> None:
@@ -195,6 +195,6 @@ def test_changes_by_many_threads_are_told_one_by_one_in_the_order_of_their_versi
 
 
 @pytest.mark.parametrize("callback", [None, 5, "print"])
-def test_what_cannot_be_called_cannot_listen(callback: Any) -> None:
+def test_listener_must_be_callable(callback: Any) -> None:
     with pytest.raises(ValidationError, match="must be a function"):
         Index().on_change(callback)

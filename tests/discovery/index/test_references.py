@@ -95,7 +95,7 @@ def test_a_reference_with_an_empty_foreign_or_fourth_part_is_refused(index: Inde
 
 
 @pytest.mark.parametrize("bad", ["latest", "^", "1.2.3.4", "\ud800", "🌦️", "^" * 1_000_000])
-def test_what_is_no_constraint_is_refused(index: Index, bad: str) -> None:
+def test_malformed_constraint_is_refused(index: Index, bad: str) -> None:
     with pytest.raises(InvalidConstraintError):
         index.resolve(f"git:merge:{bad}")
 
@@ -128,7 +128,7 @@ def test_the_versions_of_a_tool_are_listed_in_their_order(index: Index) -> None:
         ("ticket", "github:create_issue"),
     ],
 )
-def test_what_is_nearly_an_id_is_answered_with_the_id_meant(ref: str, suggested: str) -> None:
+def test_mistyped_id_is_answered_with_the_similar_id(ref: str, suggested: str) -> None:
     index = filled()
     index.register(ISSUE.replace(meta={"aliases": ["ticket"]}))
     with pytest.raises(ToolNotFoundError) as caught:
@@ -138,7 +138,7 @@ def test_what_is_nearly_an_id_is_answered_with_the_id_meant(ref: str, suggested:
 
 
 @pytest.mark.parametrize("ref", ["zzzzzz", "x" * 128, "a", f"{'n' * 128}:{'x' * 128}:1.0.0"])
-def test_what_is_like_nothing_is_answered_with_nothing(ref: str) -> None:
+def test_dissimilar_reference_has_no_suggestions(ref: str) -> None:
     with pytest.raises(ToolNotFoundError) as caught:
         filled().get(ref)
     assert caught.value.suggestions == ()

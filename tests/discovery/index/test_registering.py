@@ -281,7 +281,7 @@ def test_a_batch_may_be_read_from_the_index_itself() -> None:
 
 
 @pytest.mark.parametrize("given", [None, "github:create_issue", {"name": "a"}, 5, object(), Tool])
-def test_what_is_no_tool_is_refused(given: Any) -> None:
+def test_object_that_is_not_a_tool_is_refused(given: Any) -> None:
     index = Index()
     with pytest.raises(ValidationError, match="must be a Tool or a function made one with @tool"):
         index.register(given)
@@ -295,7 +295,7 @@ def test_json_in_place_of_a_tool_is_refused_with_the_way_to_read_it(given: Any) 
 
 
 @pytest.mark.parametrize("given", ["github", {"kind": "mcp"}, 5, True, ToolBackend(kind="mcp"), LocalBackend])
-def test_what_is_no_backend_is_refused(given: Any) -> None:
+def test_object_that_is_not_a_backend_is_refused(given: Any) -> None:
     index = Index()
     with pytest.raises(InvalidBackendError, match=r"use McpBackend\(server_name=...\)"):
         index.register(ISSUE, given)
@@ -305,7 +305,7 @@ def test_what_is_no_backend_is_refused(given: Any) -> None:
 @pytest.mark.parametrize(
     "given", [[ISSUE], [(ISSUE,)], [(ISSUE, None, None)], [None], ["ab"], 5, None, ISSUE]
 )
-def test_what_is_no_list_of_pairs_is_refused(given: Any) -> None:
+def test_register_many_refuses_anything_but_pairs(given: Any) -> None:
     index = Index()
     with pytest.raises(ValidationError, match="pair"):
         index.register_many(given)
@@ -429,7 +429,7 @@ def test_questions_for_a_tool_that_is_not_there_are_refused() -> None:
 @pytest.mark.parametrize(
     "bad", ["", "a:", ":a", "a b:c", "a b", "a\x00", "\ud800", "🌦️", "x" * 1_000_000, None, 5, b"a"]
 )
-def test_what_is_no_id_is_refused_by_name(call: str, bad: Any) -> None:
+def test_malformed_id_is_refused(call: str, bad: Any) -> None:
     index = filled()
     with pytest.raises(InvalidToolIdError, match="invalid tool id"):
         getattr(index, call)(bad)

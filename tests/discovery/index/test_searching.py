@@ -197,7 +197,7 @@ def test_a_blank_question_lists_everything_in_order_without_confidence(query: st
         else None
     ),
 )
-def test_what_cannot_be_asked_is_refused(options: dict[str, Any], path: str) -> None:
+def test_search_refuses_invalid_arguments(options: dict[str, Any], path: str) -> None:
     with pytest.raises(ValidationError) as caught:
         INDEX.search(**{"query": "issue", **options})
     assert [problem.path for problem in caught.value.problems] == [path]
@@ -206,7 +206,7 @@ def test_what_cannot_be_asked_is_refused(options: dict[str, Any], path: str) -> 
             INDEX.tools(**options)
 
 
-def test_all_that_is_wrong_with_a_question_is_said_at_once() -> None:
+def test_search_reports_every_invalid_argument_at_once() -> None:
     options: dict[str, Any] = {"query": 5, "limit": 0, "min_confidence": 2}
     with pytest.raises(ValidationError) as caught:
         INDEX.search(**options)

@@ -158,7 +158,7 @@ def test_a_view_follows_the_index_and_tells_of_what_comes_and_goes(
 
 @quick
 @given(scopes, tools, refs)
-def test_what_a_scope_admits_it_may_admit_by_its_id(scope: Scope, tool: Tool, ref: str) -> None:
+def test_may_admit_is_true_for_every_admitted_tool(scope: Scope, tool: Tool, ref: str) -> None:
     index = filled([tool])
     if admits(scope, tool):
         assert scope.may_admit(str(tool.id))
@@ -180,7 +180,7 @@ def test_a_name_means_the_highest_stable_version_inside() -> None:
     assert "2.0.0" not in str(caught.value)
 
 
-def test_nothing_outside_is_suggested() -> None:
+def test_tools_outside_a_view_are_not_suggested() -> None:
     index = filled(SHELF)
     for ref in ("github:create_issu", "github:create_issue", "create_issue", "github:merge:1.2.1"):
         with pytest.raises(ToolNotFoundError) as caught:
@@ -318,13 +318,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("fields", "path"), BAD.values(), ids=BAD)
-def test_what_is_no_scope_is_refused(fields: dict[str, Any], path: str) -> None:
+def test_malformed_scope_is_refused(fields: dict[str, Any], path: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Scope(**fields)
     assert caught.value.problems[0].path == path
 
 
-def test_what_is_asked_of_a_view_is_checked() -> None:
+def test_view_validates_arguments() -> None:
     index = filled(SHELF)
     with pytest.raises(ValidationError, match="must be a Scope, not dict"):
         index.view({"namespaces": ["github"]})  # type: ignore[arg-type]

@@ -70,12 +70,12 @@ def test_odds_and_their_opposite_make_one(exponent: float) -> None:
     assert confidence_by_meaning(exponent) + confidence_by_meaning(-exponent) == pytest.approx(1)
 
 
-def test_where_nothing_speaks_for_a_tool_it_is_not_trusted() -> None:
+def test_confidence_is_low_without_evidence() -> None:
     assert confidence_by_words(matched=0, coverage=0) < 0.05
     assert confidence_by_both(matched=0, coverage=0, meaning=0) < 0.05
 
 
-def test_where_everything_speaks_for_a_tool_it_is_trusted() -> None:
+def test_confidence_is_high_with_all_evidence() -> None:
     assert confidence_by_words(matched=6, coverage=1) > 0.7
     assert confidence_by_both(matched=6, coverage=1, meaning=3) > 0.7
 

@@ -125,7 +125,7 @@ def test_a_question_of_three_errands_finds_all_three_tools_first(
 
 
 @pytest.mark.parametrize("question", FOREIGN.values(), ids=FOREIGN)
-def test_what_the_table_cannot_read_is_answered_exactly_as_by_words(
+def test_unreadable_script_is_answered_exactly_as_by_words(
     index: Index, by_words: Index, question: str
 ) -> None:
     for limit in (3, 20):

@@ -59,7 +59,7 @@ def test_a_tool_that_says_nothing_but_its_tags_is_found_first_by_their_words() -
 
 
 @pytest.mark.parametrize("every", [20, 5, 1])
-def test_it_is_found_first_among_real_tools(data: Path, every: int) -> None:
+def test_tool_with_a_named_tag_is_found_first_among_real_tools(data: Path, every: int) -> None:
     lines = (data / "real-tools" / "mcp_tools.jsonl").read_text().splitlines()[::every]
     index = Index()
     for number, row in enumerate(map(json.loads, lines)):

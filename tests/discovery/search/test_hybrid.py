@@ -101,7 +101,7 @@ def by_meaning(catalogue: Sequence[Entry] = CATALOGUE) -> EmbeddingSearcher:
 
 
 @pytest.mark.parametrize("query", FOREIGN)
-def test_where_the_embedder_cannot_read_words_decide_alone(query: str) -> None:
+def test_words_decide_alone_for_an_unreadable_script(query: str) -> None:
     embedder = JunkEmbedder()
     searcher = hybrid(embedder=embedder)
     found = searcher.search(query, limit=4)
@@ -112,7 +112,7 @@ def test_where_the_embedder_cannot_read_words_decide_alone(query: str) -> None:
 
 
 @pytest.mark.parametrize("query", LATIN)
-def test_what_is_mostly_latin_is_embedded(query: str) -> None:
+def test_mostly_latin_question_is_embedded(query: str) -> None:
     embedder = WordEmbedder()
     hybrid(embedder=embedder).search(query, limit=4)
     assert query in embedder.texts
@@ -126,7 +126,7 @@ def test_an_embedder_that_reads_every_script_is_always_asked(query: str) -> None
 
 
 @pytest.mark.parametrize("query", ["", " ", "\0", "\u2003"])
-def test_nothing_is_found_where_nothing_is_asked(query: str) -> None:
+def test_blank_question_finds_nothing(query: str) -> None:
     assert hybrid().search(query, limit=4) == []
 
 
@@ -160,9 +160,7 @@ def test_words_that_cover_the_question_outweigh_meaning() -> None:
 
 
 @given(sentences, st.integers(1, 5))
-def test_what_shares_a_word_or_is_near_is_found_and_scores_are_finite_and_fall(
-    query: str, limit: int
-) -> None:
+def test_results_share_a_word_or_are_near_and_scores_fall(query: str, limit: int) -> None:
     found = hybrid().search(query, limit=limit)
     assert all(isfinite(hit.score) and 0 <= hit.confidence <= 1 for hit in found)
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
@@ -222,7 +220,7 @@ def test_one_tool_is_found() -> None:
     assert isfinite(found[0].score)
 
 
-def test_what_fits_is_trusted_more_than_what_does_not() -> None:
+def test_fitting_tool_has_more_confidence() -> None:
     fitting, *_, last = hybrid().search("tell somebody the weather forecast", limit=4)
     assert fitting.id == "get_weather"
     assert fitting.confidence > 0.5 > last.confidence
@@ -237,7 +235,7 @@ def test_a_vector_that_is_none_leaves_the_answer_to_words() -> None:
     assert found == by_words().search("weather", limit=4)
 
 
-def test_where_the_embedder_fails_words_alone_decide_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
+def test_words_decide_alone_after_an_embedder_failure(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(WordEmbedder):
         def encode(self, texts: Sequence[str], /) -> NDArray[Any]:
             self.calls.append(list(texts))
@@ -299,7 +297,7 @@ def test_many_that_are_all_equally_near_go_by_their_ids() -> None:
     assert found == sorted(found, key=lambda hit: (-hit.score, hit.id))
 
 
-def test_where_the_store_cannot_keep_vectors_words_alone_decide(caplog: pytest.LogCaptureFixture) -> None:
+def test_words_decide_alone_if_the_store_fails(caplog: pytest.LogCaptureFixture) -> None:
     class Closed(DictCache):
         def derived(self, kind: str, hashes: Collection[str]) -> dict[str, bytes]:
             raise StoreError("catalogue.db", f"it is closed; {len(hashes)} of {kind!r} are not read")

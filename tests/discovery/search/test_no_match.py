@@ -37,7 +37,7 @@ def test_guesses_are_told_with_their_namespaces_and_the_others(index: Index) -> 
     assert told == NoMatch(guesses=True, near=("git",), others=("mail",))
 
 
-def test_where_nothing_is_found_the_names_that_look_alike_come_first(index: Index) -> None:
+def test_similar_namespaces_come_first_without_results(index: Index) -> None:
     nothing = index.search("mial zebra", min_confidence=0.99)
     assert explain_no_match(nothing, "mial zebra", ["git", "mail"]) == NoMatch(
         guesses=False, near=("mail",), others=("git",)

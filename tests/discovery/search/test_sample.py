@@ -41,7 +41,7 @@ def test_few_and_many_at_a_time_give_the_same_sample() -> None:
     assert len(at_once.ids) == SIZE
 
 
-def test_what_is_not_there_can_be_removed_and_what_is_there_added() -> None:
+def test_unknown_id_can_be_removed_and_known_id_added() -> None:
     sample = Sample()
     sample.update(["a", "a"], ["a", "b"])
     sample.update(["a"], ["z"])

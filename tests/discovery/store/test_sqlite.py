@@ -172,7 +172,7 @@ def test_a_place_that_makes_no_files_is_refused() -> None:
     ],
     ids=["file", "folder"],
 )
-def test_what_may_not_be_written_is_refused_and_left_alone(
+def test_read_only_file_or_folder_is_refused_and_unchanged(
     path: Path, unprivileged: list[str], locked: str, reason: str
 ) -> None:
     code = """if True:
@@ -270,7 +270,7 @@ def test_a_file_that_vanished_is_reported_by_the_next_reader(path: Path) -> None
         assert not path.exists()
 
 
-def test_nothing_is_left_open(path: Path) -> None:
+def test_closed_store_leaves_no_connection_open(path: Path) -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         store = SqliteStore(path)

@@ -150,7 +150,7 @@ def test_documents_that_are_none_are_refused(documents: Any) -> None:
         DefaultValidator(documents)
 
 
-def test_what_is_not_a_tool_is_told_what_to_pass() -> None:
+def test_decorated_function_is_refused_with_a_hint_to_its_tool() -> None:
     @tool
     def add(a: int) -> int:
         return a
@@ -475,7 +475,7 @@ def test_tools_of_the_sdk_and_in_the_canonical_form_are_validated(kind: str) -> 
     validator.validate_output(type(tool)(name="a", input_schema=schema), {"anything": 1})
 
 
-def test_what_is_no_tool_is_refused_with_what_was_meant() -> None:
+def test_record_with_a_tool_is_refused_with_a_hint_to_it() -> None:
     tool = Tool(name="a", input_schema={})
     for check in (DefaultValidator().validate_input, DefaultValidator().validate_output):
         with pytest.raises(InvalidSchemaError, match=r"pass its \.tool"):

@@ -1,1 +1,1 @@
-"""One module per provider: how it writes tools, calls and results."""
+"""The built-in adapters, a module for each provider."""

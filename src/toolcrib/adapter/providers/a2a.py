@@ -1,4 +1,4 @@
-"""A2A 1.x: the skills of an agent, which say what a tool does and nothing about its arguments."""
+"""A2A 1.x: adapter of agent skills, which describe a tool but not its arguments."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final
 from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.definitions import (
     FIELDS,
-    canonical,
     convert_schema,
     description_of,
+    make_canonical,
     note_lost,
     read_definition,
     read_feature,
@@ -30,7 +30,7 @@ from toolcrib.model.plain import copy_json
 from toolcrib.model.toolid import ToolId
 
 OPEN: Final[Mapping[str, Any]] = {"type": "object"}
-"""What a skill says about arguments: that they are an object."""
+"""The input schema of a skill: any object."""
 _REQUIRED: Final = frozenset({"id", "name", "description", "tags"})
 _LISTS: Final = {
     "tags": "tags",
@@ -70,12 +70,12 @@ class A2AAdapter:
     )
 
     def to_canonical(self, raw: Any) -> CanonicalTool:
-        """Return an `AgentSkill`, as JSON or as the SDK's message, in the canonical form."""
+        """Convert an `AgentSkill`, given as JSON or as the SDK's message, to the canonical form."""
         data = read_definition(read_message(raw), self.name, "skill")
         if "id" not in data and data.keys() & {"supportedInterfaces", "skills"}:
             reason = "this is an AgentCard and no skill; read it with agent_card.provider_from_card"
             raise ConversionError(reason, self.name, "to_canonical")
-        tool = canonical(self.name, input_schema=dict(OPEN), **_fields(data))
+        tool = make_canonical(self.name, input_schema=dict(OPEN), **_fields(data))
         written = _skill(tool, id_text(tool))
         filled = _REQUIRED - {"id"}
         rest = {
@@ -86,12 +86,12 @@ class A2AAdapter:
         return tool.replace(source_meta=rest) if rest else tool
 
     def from_canonical(self, tool: CanonicalTool, **options: Any) -> dict[str, Any]:
-        """Return the skill."""
+        """Convert a canonical tool to a skill."""
         payload: dict[str, Any] = self.translate(tool, **options).payload
         return payload
 
     def translate(self, tool: CanonicalTool, *, name: str | None = None, **options: Any) -> Conversion:
-        """Return the skill with its losses and its way back; a name is taken for its id."""
+        """Convert a canonical tool to a skill, with losses and codec; `name` becomes its id."""
         read_options(A2AOptions, options, self.name)
         losses = Losses(self.name)
         called = name or skill_id(tool)
@@ -113,7 +113,7 @@ class A2AAdapter:
 
 
 def read_requirements(value: Any) -> tuple[dict[str, list[str]], ...] | None:
-    """Return A2A's security requirements in the canonical form, or None where they are none.
+    """Convert A2A's security requirements to the canonical form; None if they are malformed.
 
     >>> read_requirements([{"schemes": {"oauth": {"list": ["read"]}}}])
     ({'oauth': ['read']},)
@@ -131,7 +131,7 @@ def read_requirements(value: Any) -> tuple[dict[str, list[str]], ...] | None:
 
 
 def write_requirements(needs: Iterable[Mapping[str, list[str]]]) -> list[dict[str, Any]]:
-    """Return security requirements as A2A 1.x writes them.
+    """Convert security requirements to the form of A2A 1.x.
 
     >>> write_requirements([{"oauth": ["read"], "key": []}])
     [{'schemes': {'oauth': {'list': ['read']}, 'key': {}}}]
@@ -143,7 +143,7 @@ def write_requirements(needs: Iterable[Mapping[str, list[str]]]) -> list[dict[st
 
 
 def skill_id(tool: CanonicalTool) -> str:
-    """Return the id of a tool as a skill: the one it came with, or the nearest to its own."""
+    """Return the skill id of a tool: that of its source, or one similar to its own id."""
     own = _own_id(tool)
     return own if own and tool.source_format == A2AAdapter.name else A2AAdapter.names.fit(own)
 
@@ -164,7 +164,7 @@ def _parse_id(text: str) -> tuple[str | None, str, str | None]:
 
 
 def read_texts(value: Any) -> tuple[str, ...] | None:
-    """Return a list of texts, or None where it is none; null is an empty one, as protobuf has it."""
+    """Read a list of texts; None if it is malformed. Null is an empty list, as in protobuf."""
     if value is None:
         return ()
     is_list = isinstance(value, list) and all(isinstance(text, str) for text in value)
@@ -172,12 +172,12 @@ def read_texts(value: Any) -> tuple[str, ...] | None:
 
 
 def _read(key: str, value: Any) -> Any:
-    """Return a list of a skill in the canonical form, or None where it cannot be read."""
+    """Convert a list of a skill to the canonical form; None if it cannot be read."""
     return read_requirements(value) if key == _NEEDS else read_texts(value)
 
 
 def _fields(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the canonical fields that a skill says.
+    """Return the canonical fields of a skill.
 
     Raises:
         ConversionError: some are not what they must be, all of them listed.
@@ -208,7 +208,7 @@ def _fields(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _skill(tool: CanonicalTool, called: str) -> dict[str, Any]:
-    """Return what a tool says as a skill, whose required parts are never empty."""
+    """Write a tool as a skill, whose required fields are never empty."""
     skill: dict[str, Any] = {
         "id": called,
         "name": tool.display_name or tool.name or called,
@@ -222,7 +222,7 @@ def _skill(tool: CanonicalTool, called: str) -> dict[str, Any]:
 
 
 def _restore(skill: dict[str, Any], tool: CanonicalTool) -> None:
-    """Put back what has no place in the canonical form, but for what the tool says otherwise since."""
+    """Restore fields of the source skill that the canonical form lacks, unless the tool was changed."""
     fields = {**_LISTS, _NEEDS: "security_requirements"}
     for key, value in tool.source_meta.items():
         if key not in _REQUIRED and (key not in fields or _read(key, value) == getattr(tool, fields[key])):
@@ -230,7 +230,7 @@ def _restore(skill: dict[str, Any], tool: CanonicalTool) -> None:
 
 
 def _note_schemas(tool: CanonicalTool, losses: Losses) -> Codec | None:
-    """Note every keyword of both schemas, and return the codec of arguments that are no object."""
+    """Note the loss of every keyword of both schemas; return a codec if arguments are not an object."""
     codec = None
     if tool.input_schema.get("type") != "object":
         codec = convert_schema(tool.input_schema, MCP, losses).codec
@@ -248,7 +248,7 @@ def _note_keywords(schema: Any, losses: Losses, part: Part) -> None:
 
 
 def _note_fields(tool: CanonicalTool, back: CanonicalTool, losses: Losses) -> None:
-    """Note every field that the skill, read back, does not say or says otherwise."""
+    """Note every field that differs when the skill is read back."""
     kept = set(tool.source_meta) if tool.source_format == back.source_format else set()
     lists = {*_LISTS.values(), "security_requirements"}
     for field in _CARRIED:

@@ -1,4 +1,4 @@
-"""A2A 1.x: a call of a skill as a message, and its result as a task."""
+"""A2A 1.x: calls of skills as messages, and results as tasks."""
 
 import sys
 from base64 import b64decode
@@ -17,17 +17,17 @@ _BYTES: Final = frozenset({"audio", "image", "resource"})
 
 
 def read_message(raw: Any) -> Any:
-    """Return a message of protobuf as JSON, and anything else as it is."""
+    """Convert a protobuf message to JSON; return anything else unchanged."""
     if hasattr(raw, "DESCRIPTOR") and not isinstance(raw, type) and "google.protobuf" in sys.modules:
         return import_module("google.protobuf.json_format").MessageToDict(raw)
     return raw
 
 
 class A2ACalls:
-    """A message whose part holds the arguments, and the task that answers it."""
+    """Messages with a part for the arguments, and the tasks that answer them."""
 
     def read_call(self, payload: Any) -> WireCall:
-        """Return what a message asks for: alone, in the parameters of `SendMessage`, or as a bare part."""
+        """Read a message, the parameters of `SendMessage`, or a bare part."""
         message = _message(read_message(payload))
         part, args = _arguments(message["parts"])
         known = message.get("messageId")
@@ -35,7 +35,7 @@ class A2ACalls:
         return WireCall(name, args, known if isinstance(known, str) and known else None)
 
     def write_call(self, call: WireCall) -> dict[str, Any]:
-        """Return a message; without an id of the call, equal calls have equal ids."""
+        """Write a message; without a call id, equal calls get equal ids."""
         return {
             "messageId": call.call_id or _digest(call.name, call.args),
             "role": "ROLE_USER",
@@ -44,7 +44,7 @@ class A2ACalls:
         }
 
     def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> dict[str, Any]:
-        """Return a task that is done: what it gave is its artifact, what went wrong its message."""
+        """Write a finished task: the result is its artifact, an error its message."""
         parts = _parts(outcome)
         known = call_id or _digest(name, parts)
         task: dict[str, Any] = {"id": known, "contextId": known}
@@ -55,7 +55,7 @@ class A2ACalls:
         return {**task, "status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": [artifact]}
 
     def bundle(self, payloads: Iterable[Any]) -> list[Any]:
-        """Return what the card lists as `skills`."""
+        """Return the `skills` of a card."""
         return list(payloads)
 
 
@@ -77,7 +77,7 @@ def _message(payload: Any) -> dict[str, Any]:
 
 
 def _arguments(parts: list[Any]) -> tuple[dict[str, Any], Any]:
-    """Return the part that holds the arguments, and these."""
+    """Return the part with the arguments, and the arguments."""
     known = [part for part in parts if isinstance(part, dict)]
     for part in known:
         if isinstance(part.get("data"), dict):
@@ -99,7 +99,7 @@ def _named_skill(holder: dict[str, Any]) -> str | None:
 
 
 def _parts(outcome: ToolOutput) -> list[dict[str, Any]]:
-    """Return what a run gave as parts, of which there is one at least."""
+    """Write the result of a run as one or more parts."""
     if outcome.mcp is None:
         is_text = outcome.is_error or isinstance(outcome.value, str)
         return [{"text": outcome.text} if is_text else {"data": outcome.value}]
@@ -108,7 +108,7 @@ def _parts(outcome: ToolOutput) -> list[dict[str, Any]]:
 
 
 def _part(block: dict[str, Any]) -> dict[str, Any]:
-    """Return a block of MCP content as a part."""
+    """Convert an MCP content block to a part."""
     inner = block["resource"] if isinstance(block.get("resource"), dict) else block
     media = {"mediaType": inner["mimeType"]} if isinstance(inner.get("mimeType"), str) else {}
     raw = inner.get("data", inner.get("blob"))

@@ -1,4 +1,4 @@
-"""A2A 1.x: the card of an agent as a provider of tools, and any provider as a card."""
+"""A2A 1.x: conversion between agent cards and canonical providers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,12 +20,12 @@ from toolcrib.model.canonical import CanonicalProvider, CanonicalTool
 from toolcrib.model.plain import copy_json, pointer
 
 SCHEMAS_URI: Final = "urn:toolcrib:tool-schemas:1"
-"""The extension of a card that says the schemas of its skills: `params.skills` has them by skill id."""
+"""The card extension with the schemas of the skills: `params.skills` has them by skill id."""
 
 Tools = list[tuple[str, CanonicalTool]]
 """Tools, each with its skill id."""
 Entries = dict[str, Any]
-"""What the extension says, by skill id."""
+"""The entries of the extension, by skill id."""
 
 _SKILLS: Final = A2AAdapter()
 _NEEDS = "securityRequirements"
@@ -43,7 +43,7 @@ _SCHEMES: Final[Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
     "openIdConnect": ("openIdConnectSecurityScheme", ("openIdConnectUrl",), ()),
     "mutualTLS": ("mtlsSecurityScheme", (), ()),
 }
-"""OpenAPI's kinds of security: what A2A calls each, the parts that must be there, and those that may."""
+"""OpenAPI's kinds of security: for each A2A's name, the required fields, and the optional ones."""
 _FLOWS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "authorizationCode": (("authorizationUrl", "tokenUrl", "scopes"), ("pkceRequired",)),
     "deviceCode": (("deviceAuthorizationUrl", "tokenUrl", "scopes"), ()),
@@ -51,21 +51,21 @@ _FLOWS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "implicit": (("authorizationUrl",), ("scopes",)),
     "password": (("tokenUrl",), ("scopes",)),
 }
-"""The flows of OAuth, those to prefer first: the parts that must be there, and those that may."""
+"""OAuth flows in order of preference: for each the required fields, and the optional ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class CardConversion:
-    """A provider as a card."""
+    """A provider converted to a card."""
 
     card: dict[str, Any]
     """The card, as plain JSON."""
     warnings: tuple[FeatureLossWarning, ...] = ()
-    """Everything that was lost; their paths lead into the JSON of the provider."""
+    """The losses; their paths are JSON Pointers into the JSON form of the provider."""
 
 
 def provider_from_card(card: Any) -> CanonicalProvider:
-    """Return an agent, given by its card as JSON or as the SDK's message, with its skills as tools.
+    """Convert an agent card, given as JSON or as the SDK's message, to a provider with its skills as tools.
 
     Raises:
         ConversionError: the card cannot be read; every reason is listed.
@@ -85,7 +85,7 @@ def provider_from_card(card: Any) -> CanonicalProvider:
 
 
 def _fields(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of the provider that a card says.
+    """Return the canonical fields of a card.
 
     Raises:
         ConversionError: some are not what they must be, all of them listed.
@@ -139,7 +139,7 @@ def card_from_provider(
     protocol_version: str = "1.0",
     schemas: bool = False,
 ) -> CardConversion:
-    """Return a provider as a card, with everything that was lost.
+    """Convert a provider to a card, with its losses.
 
     Args:
         provider: An agent that had a card, or any other provider.
@@ -160,7 +160,7 @@ def card_from_provider(
         card["supportedInterfaces"] = [interface]
         if card.pop("signatures", None):
             losses.note("signatures", "/signatures", "are of a card with other interfaces, and are left out")
-    _need_parts(provider, card)
+    _check_required(provider, card)
     tools = list(zip(_ids(provider.skills), provider.skills, strict=True))
     entries = _write_entries(card["capabilities"], tools, schemas=schemas)
     card["skills"], warnings = _write_skills(tools, entries)
@@ -168,7 +168,7 @@ def card_from_provider(
 
 
 def _card_fields(provider: CanonicalProvider, losses: Losses) -> dict[str, Any]:
-    """Return what the fields of a provider, its skills aside, say as a card."""
+    """Write the fields of a provider, without its skills, as a card."""
     card: dict[str, Any] = {key: getattr(provider, key) for key in _TEXTS}
     card["capabilities"] = _capabilities(provider, losses)
     card |= {key: list(getattr(provider, field)) or ["application/json"] for key, field in _MODES.items()}
@@ -185,7 +185,7 @@ def _card_fields(provider: CanonicalProvider, losses: Losses) -> dict[str, Any]:
 
 
 def _restore(card: dict[str, Any], provider: CanonicalProvider, losses: Losses) -> None:
-    """Put back what has no place in the canonical form, but for what the provider says otherwise since."""
+    """Restore fields of the source card that the canonical form lacks, unless the provider was changed."""
     is_own = provider.source_format == _SKILLS.name
     for key, value in provider.source_meta.items():
         if not is_own:
@@ -197,8 +197,8 @@ def _restore(card: dict[str, Any], provider: CanonicalProvider, losses: Losses) 
             card[key] = copy_json(value)
 
 
-def _need_parts(provider: CanonicalProvider, card: dict[str, Any]) -> None:
-    """Raise if a card lacks what it must have."""
+def _check_required(provider: CanonicalProvider, card: dict[str, Any]) -> None:
+    """Raise if a card lacks a required field."""
     missing = [key for key in _TEXTS if not card[key]]
     if not provider.skills:
         missing.append("skills")
@@ -210,7 +210,7 @@ def _need_parts(provider: CanonicalProvider, card: dict[str, Any]) -> None:
 
 
 def _capabilities(provider: CanonicalProvider, losses: Losses) -> dict[str, Any]:
-    """Return the capabilities that A2A knows; all of them, where they came from a card."""
+    """Return the capabilities that A2A defines; all of them if they came from a card."""
     known: dict[str, Any] = copy_json(provider.capabilities)
     if provider.source_format == _SKILLS.name:
         return known
@@ -225,7 +225,7 @@ def _capabilities(provider: CanonicalProvider, losses: Losses) -> dict[str, Any]
 
 
 def _ids(tools: tuple[CanonicalTool, ...]) -> list[str]:
-    """Return an id for each tool, all of them different but for those that came from cards."""
+    """Return an id for each tool, unique except for ids that came from cards."""
     ids: list[str] = []
     for tool in tools:
         known = skill_id(tool)
@@ -236,7 +236,7 @@ def _ids(tools: tuple[CanonicalTool, ...]) -> list[str]:
 
 
 def _write_skills(tools: Tools, entries: Entries) -> tuple[list[Any], tuple[FeatureLossWarning, ...]]:
-    """Return the skills, and what they lost that the entries of the extension do not say."""
+    """Write the skills; return them with the losses that the extension does not make up for."""
     skills: list[Any] = []
     warnings: list[FeatureLossWarning] = []
     for index, (known, tool) in enumerate(tools):
@@ -256,7 +256,7 @@ def _write_skills(tools: Tools, entries: Entries) -> tuple[list[Any], tuple[Feat
 
 
 def _extension(capabilities: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the extension that says the schemas, if there is one."""
+    """Return the extension with the schemas; None if there is none."""
     listed = capabilities.get("extensions")
     known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     return next((one for one in known if one.get("uri") == SCHEMAS_URI), None)
@@ -273,7 +273,7 @@ def _entries(extension: dict[str, Any] | None) -> Entries:
 
 
 def _schemas(entries: Entries, known: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return the schemas of a skill, which are those of a skill without any if it is not described."""
+    """Return the schemas of a skill in the extension, or the default ones."""
     entry = entries.get(known)
     fields = entry if isinstance(entry, dict) else {}
     found = [fields.get(key) for key in ("inputSchema", "outputSchema")]
@@ -282,7 +282,7 @@ def _schemas(entries: Entries, known: str) -> tuple[dict[str, Any], dict[str, An
 
 
 def _with_schemas(tools: list[CanonicalTool], entries: Entries) -> tuple[CanonicalTool, ...]:
-    """Return tools with the schemas that a card says of them."""
+    """Return tools with their schemas from the extension of a card."""
     found = []
     for tool in tools:
         given, gives = _schemas(entries, skill_id(tool))
@@ -292,7 +292,7 @@ def _with_schemas(tools: list[CanonicalTool], entries: Entries) -> tuple[Canonic
 
 
 def _write_entries(capabilities: dict[str, Any], tools: Tools, *, schemas: bool) -> Entries:
-    """Put the schemas that a card does not say yet into its extension, and return all that it says."""
+    """Add missing schemas to the extension of a card, and return all its entries."""
     extension = _extension(capabilities)
     if extension is None and not schemas:
         return {}
@@ -314,7 +314,7 @@ def _write_entries(capabilities: dict[str, Any], tools: Tools, *, schemas: bool)
 
 
 def write_scheme(scheme: Any, path: str, losses: Losses) -> dict[str, Any] | None:
-    """Return a security scheme as A2A writes it; one that is in its shape already is kept."""
+    """Convert a security scheme to the form of A2A; one that has this form is kept."""
     if isinstance(scheme, dict) and scheme.keys() & {wrapper for wrapper, _, _ in _SCHEMES.values()}:
         kept: dict[str, Any] = copy_json(scheme)
         return kept
@@ -323,7 +323,7 @@ def write_scheme(scheme: Any, path: str, losses: Losses) -> dict[str, Any] | Non
         losses.note(_SECURITY, path, f"is of none of the kinds {', '.join(_SCHEMES)}, and is left out")
         return None
     wrapper, required, optional = _SCHEMES[kind]
-    parts: dict[str, Any] = _picked(scheme, (*required, *optional, "description"))
+    parts: dict[str, Any] = _pick_fields(scheme, (*required, *optional, "description"))
     if kind == "oauth2":
         parts |= _flow(scheme.get("flows"), path, losses)
     if missing := [key for key in required if key not in parts]:
@@ -334,12 +334,12 @@ def write_scheme(scheme: Any, path: str, losses: Losses) -> dict[str, Any] | Non
 
 
 def _flow(flows: Any, path: str, losses: Losses) -> dict[str, Any]:
-    """Return the one flow of OAuth that a scheme may have, as its part `flows`; nothing if there is none."""
+    """Return the field `flows` with the one OAuth flow that A2A allows; empty if there is none."""
     given = dict(flows) if isinstance(flows, dict) else {}
     if "deviceAuthorization" in given:
         given["deviceCode"] = given.pop("deviceAuthorization")
     for name, (required, optional) in _FLOWS.items():
-        parts = _picked(given.get(name), (*required, *optional, "refreshUrl"))
+        parts = _pick_fields(given.get(name), (*required, *optional, "refreshUrl"))
         if set(required) <= parts.keys():
             for other in given.keys() - {name}:
                 reason = f"is left out: in this format a scheme has one flow, which is {name}"
@@ -354,8 +354,8 @@ def _note_rest(given: dict[str, Any], kept: set[str], path: str, losses: Losses)
         losses.note(_SECURITY, f"{path}{pointer([key])}", _NO_PLACE)
 
 
-def _picked(given: Any, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Return those parts of a scheme that are there, and what they must be."""
+def _pick_fields(given: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Return those fields of a scheme that are present and well-formed."""
     found = {}
     for key in keys:
         value = given.get(key) if isinstance(given, dict) else None

@@ -1,4 +1,4 @@
-"""Anthropic: client tools of the messages API, plain and strict."""
+"""Anthropic: adapter of client tools of the messages API, plain and strict."""
 
 import re
 from collections.abc import Iterable
@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Final
 
 from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.definitions import (
-    canonical,
     check_flags,
     convert_input,
+    make_canonical,
     note_lost,
     read_definition,
     read_examples,
@@ -24,7 +24,7 @@ from toolcrib.adapter.results import ToolOutput, block_text
 from toolcrib.adapter.rewrite import CodecError, Rewritten, encode
 from toolcrib.adapter.rewrite.codec import to_text
 from toolcrib.adapter.rules import ANTHROPIC, ANTHROPIC_STRICT
-from toolcrib.adapter.wire import PayloadError, WireCall, need_id, read_arguments, read_id
+from toolcrib.adapter.wire import PayloadError, WireCall, read_arguments, read_id, require_id
 from toolcrib.errors import ConversionError, InvalidSchemaError, ValidationError
 from toolcrib.model.canonical import CanonicalTool
 from toolcrib.model.docs import ToolExample
@@ -38,16 +38,16 @@ _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"
 
 @dataclass(frozen=True, slots=True)
 class AnthropicOptions:
-    """How to write a client tool."""
+    """Options of a client tool."""
 
     strict: bool = False
-    """Whether the model is held to the schema, which is rewritten for it."""
+    """Strict mode: the model's arguments always fit the schema, which is rewritten for it."""
     defer_loading: bool = False
-    """Whether the model finds the tool by search."""
+    """Whether the model loads the tool by tool search."""
     cache_control: dict[str, Any] | bool | None = None
-    """Where the prompt cache ends: True for the plain form, or the object itself."""
+    """The prompt-cache breakpoint: True for the default form, or the object itself."""
     examples: tuple[ToolExample, ...] = ()
-    """Calls to show; their arguments are converted."""
+    """Example calls to send; their arguments are encoded."""
 
     def __post_init__(self) -> None:
         check_flags(self, "strict", "defer_loading")
@@ -58,13 +58,13 @@ class AnthropicOptions:
 
 
 class AnthropicAdapter:
-    """Anthropic's client tools."""
+    """Adapter of Anthropic's client tools."""
 
     name: Final = "anthropic"
     names: ClassVar[NameRule] = NameRule(re.compile(r"[^a-zA-Z0-9_-]+"), 128)
 
     def to_canonical(self, raw: Any) -> CanonicalTool:
-        """Return a client tool in the canonical form."""
+        """Convert a client tool to the canonical form."""
         data = read_definition(raw, self.name, "tool")
         if data.get("type") not in (None, "custom"):
             reason = f"only custom tools have a schema, not those of type {data['type']!r:.80}"
@@ -75,7 +75,7 @@ class AnthropicAdapter:
             key: value for key, value in data.items() if key not in {"name", "description", "input_schema"}
         }
         shown = rest.get("input_examples")
-        return canonical(
+        return make_canonical(
             self.name,
             name=data.get("name"),
             description=data.get("description"),
@@ -85,12 +85,12 @@ class AnthropicAdapter:
         )
 
     def from_canonical(self, tool: CanonicalTool, **options: Any) -> dict[str, Any]:
-        """Return the client tool."""
+        """Convert a canonical tool to a client tool."""
         payload: dict[str, Any] = self.translate(tool, **options).payload
         return payload
 
     def translate(self, tool: CanonicalTool, *, name: str | None = None, **options: Any) -> Conversion:
-        """Return the client tool with its losses and its way back."""
+        """Convert a canonical tool to a client tool, with losses and codec."""
         if tool.source_format == self.name and isinstance(tool.source_meta.get("strict"), bool):
             options = {"strict": tool.source_meta["strict"], **options}
         wanted = read_options(AnthropicOptions, options, self.name)
@@ -113,7 +113,7 @@ class AnthropicAdapter:
         rewritten: Rewritten,
         losses: Losses,
     ) -> frozenset[str]:
-        """Add the fields that Anthropic alone has, and return the names of those that are kept."""
+        """Add the fields that only Anthropic has; return the names of the kept ones."""
         own = copy_json(tool.source_meta) if tool.source_format == self.name else {}
         kept = {key for key in (*_NATIVE, "strict") if key in own}
         payload |= {key: own[key] for key in _NATIVE if key in own}
@@ -130,7 +130,7 @@ class AnthropicAdapter:
         return frozenset(kept)
 
     def _example(self, args: Any, tool: CanonicalTool, rewritten: Rewritten, losses: Losses) -> Any:
-        """Return the arguments of an example in the converted terms; None where they do not fit the tool."""
+        """Encode the arguments of an example; None if they do not fit the tool."""
         try:
             _VALIDATOR.validate(tool.input_schema, args)
             return copy_json(encode(rewritten.codec, args))
@@ -141,13 +141,13 @@ class AnthropicAdapter:
             return None
 
     def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
-        """Return whether the schema of a tool, strict or not, can have a keyword."""
+        """Return whether the schema of a tool, strict or not, can contain a keyword."""
         wanted = read_options(AnthropicOptions, options, self.name)
         return (ANTHROPIC_STRICT if wanted.strict else ANTHROPIC).takes(read_feature(feature, self.name))
 
 
 class _Calls:
-    """`tool_use` blocks, and the `tool_result` that answers one."""
+    """`tool_use` blocks, and the `tool_result` blocks that answer them."""
 
     def read_call(self, payload: Any) -> WireCall:
         if not isinstance(payload, dict) or not isinstance(payload.get("name"), str):
@@ -155,13 +155,17 @@ class _Calls:
         return WireCall(payload["name"], read_arguments(payload.get("input")), read_id(payload.get("id")))
 
     def write_call(self, call: WireCall) -> dict[str, Any]:
-        return {"type": "tool_use", "id": need_id(call.call_id), "name": call.name, "input": call.args}
+        return {"type": "tool_use", "id": require_id(call.call_id), "name": call.name, "input": call.args}
 
     def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> dict[str, Any]:
         blocks = [_block(block) for block in outcome.blocks]
         if not blocks and outcome.text:
             blocks = [{"type": "text", "text": outcome.text}]
-        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": need_id(call_id), "content": blocks}
+        result: dict[str, Any] = {
+            "type": "tool_result",
+            "tool_use_id": require_id(call_id),
+            "content": blocks,
+        }
         if outcome.is_error:
             result["is_error"] = True
         return result
@@ -171,7 +175,7 @@ class _Calls:
 
 
 def _block(block: dict[str, Any]) -> dict[str, Any]:
-    """Return a block of MCP content as Anthropic writes it."""
+    """Convert an MCP content block to Anthropic's form."""
     kind, data = block.get("mimeType"), block.get("data")
     if block["type"] == "image" and isinstance(kind, str) and kind in _IMAGES and isinstance(data, str):
         source = {"type": "base64", "media_type": block["mimeType"], "data": block["data"]}

@@ -1,4 +1,4 @@
-"""Gemini: function declarations, with JSON Schema or with the older subset of OpenAPI."""
+"""Gemini: adapter of function declarations, with JSON Schema or the older subset of OpenAPI."""
 
 import re
 from collections.abc import Iterable
@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Final, Literal
 
 from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.definitions import (
-    canonical,
+    check_choice,
     check_flags,
     convert_schema,
+    make_canonical,
     note_lost,
-    one_of,
     read_definition,
     read_feature,
     read_options,
@@ -39,26 +39,26 @@ _TYPES: Final = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "O
 
 @dataclass(frozen=True, slots=True)
 class GeminiOptions:
-    """How to write a function declaration."""
+    """Options of a function declaration."""
 
     style: Literal["json-schema", "openapi"] = "json-schema"
     """`json-schema` (`parametersJsonSchema`) or `openapi` (`parameters`)."""
     output_schema: bool = False
-    """Whether the output schema is sent along."""
+    """Whether the output schema is sent too."""
 
     def __post_init__(self) -> None:
-        one_of("style", self.style, tuple(_KEYS))
+        check_choice("style", self.style, tuple(_KEYS))
         check_flags(self, "output_schema")
 
 
 class GeminiAdapter:
-    """Gemini's function declarations, each in a tool of its own."""
+    """Adapter of Gemini's function declarations, each in a tool of its own."""
 
     name: Final = "gemini"
     names: ClassVar[NameRule] = NameRule(re.compile(r"[^A-Za-z0-9_.-]+"), 64, re.compile(r"[A-Za-z_]"))
 
     def to_canonical(self, raw: Any) -> CanonicalTool:
-        """Return a function declaration, or a tool with just one, in the canonical form."""
+        """Convert a function declaration, or a tool with exactly one, to the canonical form."""
         data = read_definition(raw, self.name, "function declaration")
         declarations = data.get("functionDeclarations", data.get("function_declarations"))
         if declarations is not None:
@@ -76,7 +76,7 @@ class GeminiAdapter:
             data = {**beside, **declarations[0]}
         data = {_camel(key): value for key, value in data.items()}
         refuse_foreign(data, self.name, "parameters", "parametersJsonSchema")
-        return canonical(
+        return make_canonical(
             self.name,
             name=data.get("name"),
             description=data.get("description"),
@@ -86,12 +86,12 @@ class GeminiAdapter:
         )
 
     def from_canonical(self, tool: CanonicalTool, **options: Any) -> dict[str, Any]:
-        """Return a tool with the function declaration."""
+        """Convert a canonical tool to a tool with one function declaration."""
         payload: dict[str, Any] = self.translate(tool, **options).payload
         return payload
 
     def translate(self, tool: CanonicalTool, *, name: str | None = None, **options: Any) -> Conversion:
-        """Return a tool with the function declaration, its losses and its way back."""
+        """Convert a canonical tool to a tool with one function declaration, with losses and codec."""
         wanted = read_options(GeminiOptions, options, self.name)
         losses = Losses(self.name)
         rules = _RULES[wanted.style]
@@ -112,7 +112,7 @@ class GeminiAdapter:
         return Conversion(payload, self.name, id_text(tool), called, _Calls(), rewritten.codec, losses)
 
     def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
-        """Return whether a schema in one of Gemini's two styles can have a keyword."""
+        """Return whether a schema in one of Gemini's two styles can contain a keyword."""
         wanted = read_options(GeminiOptions, options, self.name)
         return _RULES[wanted.style].takes(read_feature(feature, self.name))
 
@@ -123,13 +123,13 @@ def _camel(key: str) -> str:
 
 
 def _schema(data: dict[str, Any], key: str) -> Any:
-    """Return a schema of a declaration, in the words of JSON Schema."""
+    """Return a schema of a declaration, converted to JSON Schema."""
     schema = data.get(f"{key}JsonSchema")
     return schema if schema is not None else _plain(data.get(key))
 
 
 def _plain(schema: Any) -> Any:
-    """Return a schema of the OpenAPI subset with the types of JSON Schema."""
+    """Convert a schema of the OpenAPI subset to JSON Schema."""
     if not isinstance(schema, dict):
         return schema
     plain: dict[str, Any] = {}
@@ -148,7 +148,7 @@ def _plain(schema: Any) -> Any:
 
 
 def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that admits null, as JSON Schema says it."""
+    """Make a schema nullable, as in JSON Schema."""
     if isinstance(schema.get("anyOf"), list):
         return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
     if "enum" in schema and isinstance(schema["enum"], list):
@@ -157,12 +157,12 @@ def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _media(block: dict[str, Any]) -> dict[str, Any]:
-    """Return an image or a sound of MCP content as Gemini writes it."""
+    """Convert an image or audio block of MCP to Gemini's form."""
     return {"inlineData": {"mimeType": block.get("mimeType"), "data": block.get("data")}}
 
 
 class _Calls:
-    """`functionCall` parts, and the `functionResponse` that answers one."""
+    """`functionCall` parts, and the `functionResponse` parts that answer them."""
 
     def read_call(self, payload: Any) -> WireCall:
         call = (

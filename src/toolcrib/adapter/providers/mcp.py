@@ -1,4 +1,4 @@
-"""MCP: the format that the canonical form keeps whole."""
+"""MCP: adapter of the format that the canonical form preserves completely."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Final
 
 from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.definitions import (
-    canonical,
     convert_schema,
+    make_canonical,
     note_lost,
     read_definition,
     read_feature,
@@ -43,7 +43,7 @@ _IN_META: Final[Mapping[str, str]] = {
     "timeout": "timeout",
     "required_scopes": "requiredScopes",
 }
-"""The fields of the canonical form that travel in `_meta`."""
+"""The fields of the canonical form that are written into `_meta`."""
 _KINDS: Final[Mapping[str, type | tuple[type, ...]]] = {
     "summary": str,
     "category": str,
@@ -59,9 +59,9 @@ _TEXTS: Final = {
     "namespace": "namespace",
     "version": "version",
 }
-"""The fields of text, by what they are called in JSON."""
+"""The text fields, by their names in JSON."""
 _OTHERS: Final = frozenset({"tags", "annotations", "_meta"})
-"""What else says something about fields."""
+"""The other keys from which fields are read."""
 _CARRIED: Final = (
     "namespace",
     "version",
@@ -80,19 +80,19 @@ class McpOptions:
 
 
 class McpAdapter:
-    """MCP tools, as the 2025-11-25 and 2026-07-28 protocols list them, with our own fields beside theirs."""
+    """Adapter of MCP tools (protocols 2025-11-25 and 2026-07-28), with toolcrib's own fields beside MCP's."""
 
     name: Final = "mcp"
     names: ClassVar[NameRule] = NameRule(re.compile(r"[\x00-\x1f]+"), 128)
 
     def to_canonical(self, raw: Any) -> CanonicalTool:
-        """Return an MCP tool, a `Tool` or a `LocalTool` in the canonical form."""
+        """Convert an MCP tool, a `Tool` or a `LocalTool` to the canonical form."""
         raw = raw.tool if isinstance(raw, LocalTool) else raw
         data = raw.to_json() if isinstance(raw, Tool) else read_definition(raw, self.name, "tool definition")
         if not isinstance(data.get("inputSchema"), dict):
             raise ConversionError("the tool has no inputSchema that is an object", self.name, "to_canonical")
         rest = {key: value for key, value in data.items() if key not in _OUTER}
-        return canonical(
+        return make_canonical(
             self.name,
             name=data.get("name"),
             input_schema=data["inputSchema"],
@@ -102,21 +102,23 @@ class McpAdapter:
         )
 
     def borrow(self, raw: Any) -> CanonicalTool:
-        """Return the canonical form like `to_canonical`, but sharing the schemas with what was given.
+        """Convert like `to_canonical`, but share the schemas with the argument instead of copying them.
 
         That is a third of the time. It is for a caller who lets go of it before anybody can change them.
         """
         if type(raw) is dict and _is_sound(raw):
             rest = raw.copy()
             name, schema = rest.pop("name"), rest.pop("inputSchema")
-            return self._borrowed(name, schema, rest.pop("outputSchema", None), rest)
+            return self._make_borrowed(name, schema, rest.pop("outputSchema", None), rest)
         raw = raw.tool if isinstance(raw, LocalTool) else raw
         if isinstance(raw, Tool):
             rest = raw.to_json(without=_OUTER_FIELDS)
-            return self._borrowed(raw.name, raw.shared("input_schema"), raw.shared("output_schema"), rest)
+            return self._make_borrowed(
+                raw.name, raw.shared("input_schema"), raw.shared("output_schema"), rest
+            )
         return self.to_canonical(raw)
 
-    def _borrowed(self, name: str, schema: Any, output: Any, rest: dict[str, Any]) -> CanonicalTool:
+    def _make_borrowed(self, name: str, schema: Any, output: Any, rest: dict[str, Any]) -> CanonicalTool:
         return CanonicalTool.of_checked(
             name=name,
             input_schema=schema,
@@ -127,12 +129,12 @@ class McpAdapter:
         )
 
     def from_canonical(self, tool: CanonicalTool, **options: Any) -> dict[str, Any]:
-        """Return the MCP definition."""
+        """Convert a canonical tool to an MCP tool."""
         payload: dict[str, Any] = self.translate(tool, **options).payload
         return payload
 
     def translate(self, tool: CanonicalTool, *, name: str | None = None, **options: Any) -> Conversion:
-        """Return the MCP definition with its losses and its way back."""
+        """Convert a canonical tool to an MCP tool, with losses and codec."""
         read_options(McpOptions, options, self.name)
         losses = Losses(self.name)
         is_own = tool.source_format == self.name
@@ -149,21 +151,21 @@ class McpAdapter:
         return Conversion(payload, self.name, id_text(tool), payload["name"], McpCalls(), codec, losses)
 
     def _input(self, tool: CanonicalTool, losses: Losses) -> tuple[dict[str, Any], Codec | None]:
-        """Return the input schema, which is an object's in any case."""
+        """Convert the input schema, which must be an object in MCP."""
         if tool.input_schema.get("type") == "object":
             return copy_json(tool.input_schema), None
         rewritten = convert_schema(tool.input_schema, MCP, losses)
         return copy_json(rewritten.schema), rewritten.codec
 
     def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
-        """Return True: MCP takes all of JSON Schema."""
+        """Return True, because MCP supports all of JSON Schema."""
         read_options(McpOptions, options, self.name)
         read_feature(feature, self.name)
         return True
 
 
 def _is_sound(raw: dict[str, Any]) -> bool:
-    """Return whether a definition is JSON, and has what the canonical form cannot do without."""
+    """Return whether a definition is JSON, and has the required fields."""
     try:
         measure(raw, max_depth=256)
     except ValidationError:
@@ -178,7 +180,7 @@ def _is_sound(raw: dict[str, Any]) -> bool:
 
 
 def _fields(rest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the canonical fields that a definition without its schemas says."""
+    """Return the canonical fields of a definition without its schemas."""
     payload: dict[str, Any] = {}
     for key, value in rest.items():
         if key in _TEXTS and isinstance(value, str):
@@ -201,7 +203,7 @@ def _fields(rest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _in_meta(field: str, value: Any) -> Any:
-    """Return what `_meta` says of a field, if it is of the kind that the field is."""
+    """Return the value of a field in `_meta`; None if it has the wrong type."""
     if field in _KINDS:
         return value if isinstance(value, _KINDS[field]) else None
     if field == "security_requirements":
@@ -217,12 +219,12 @@ def _are_requirements(value: Any) -> bool:
 
 
 def _texts(value: Any) -> tuple[str, ...] | None:
-    """Return a list of texts as a tuple; None if it is none."""
+    """Return a list of texts as a tuple; None if it is malformed."""
     return tuple(value) if isinstance(value, list) and all(isinstance(text, str) for text in value) else None
 
 
 def _rest(tool: CanonicalTool, *, is_own: bool) -> dict[str, Any]:
-    """Return the definition without its name and schemas, as it came but for what the tool says otherwise."""
+    """Return the definition without its name and schemas: that of the source, with the tool's changes."""
     rest: dict[str, Any] = copy_json(tool.source_meta) if is_own else {}
     restored = CanonicalTool(name=tool.name, input_schema={}, **_fields(rest))
     for field, key in {"namespace": "namespace", "version": "version", "description": "description"}.items():
@@ -256,10 +258,10 @@ def _add_meta(rest: dict[str, Any], tool: CanonicalTool, restored: CanonicalTool
 
 
 class McpCalls:
-    """`tools/call` and its result."""
+    """`tools/call` requests and their results."""
 
     def read_call(self, payload: Any) -> WireCall:
-        """Return what a request, or its parameters alone, asks for."""
+        """Read a request, or its parameters alone."""
         if not isinstance(payload, dict):
             raise PayloadError("a call is an object with 'name' and 'arguments'")
         params = payload.get("params", payload)
@@ -269,11 +271,11 @@ class McpCalls:
         return WireCall(params["name"], args, read_id(payload.get("id")))
 
     def write_call(self, call: WireCall) -> dict[str, Any]:
-        """Return the parameters of `tools/call`."""
+        """Write the parameters of `tools/call`."""
         return {"name": call.name, "arguments": call.args}
 
     def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> dict[str, Any]:
-        """Return a tool result; the call's id belongs to the message around it."""
+        """Write a tool result; the id of the call belongs to the message around it."""
         if outcome.mcp is not None:
             return outcome.mcp
         result: dict[str, Any] = {"content": list(outcome.blocks)}
@@ -283,5 +285,5 @@ class McpCalls:
         return {**result, "structuredContent": value if isinstance(value, dict) else {"result": value}}
 
     def bundle(self, payloads: Iterable[Any]) -> list[Any]:
-        """Return what `tools/list` lists."""
+        """Return the tools of a `tools/list` result."""
         return list(payloads)

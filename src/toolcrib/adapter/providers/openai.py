@@ -1,4 +1,4 @@
-"""OpenAI: function tools of the chat and the responses API, plain and strict."""
+"""OpenAI: adapter of function tools of the chat and the responses API, plain and strict."""
 
 import json
 import re
@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Final, Literal
 
 from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.definitions import (
-    canonical,
+    check_choice,
     check_flags,
     convert_input,
     convert_schema,
+    make_canonical,
     note_lost,
-    one_of,
     read_definition,
     read_feature,
     read_options,
@@ -25,7 +25,7 @@ from toolcrib.adapter.names import NameRule, id_text
 from toolcrib.adapter.protocol import SchemaFeature
 from toolcrib.adapter.results import ToolOutput, block_text
 from toolcrib.adapter.rules import OPENAI, OPENAI_STRICT
-from toolcrib.adapter.wire import CallFormat, PayloadError, WireCall, need_id, read_arguments, read_id
+from toolcrib.adapter.wire import CallFormat, PayloadError, WireCall, read_arguments, read_id, require_id
 from toolcrib.errors import ConversionError
 from toolcrib.model.canonical import CanonicalTool
 from toolcrib.model.plain import copy_json
@@ -39,21 +39,21 @@ _OUTER: Final = frozenset({"type", "function", "name", "description", "parameter
 
 @dataclass(frozen=True, slots=True)
 class OpenAIOptions:
-    """How to write a function tool."""
+    """Options of a function tool."""
 
     api: Literal["chat", "responses"] = "chat"
     """`chat` or `responses`."""
     strict: bool = False
-    """Whether the model is held to the schema, which is rewritten for it."""
+    """Strict mode: the model's arguments always fit the schema, which is rewritten for it."""
     defer_loading: bool = False
-    """Whether the model finds the tool by search (responses only)."""
+    """Whether the model loads the tool by tool search (responses only)."""
     namespace: bool = False
-    """Whether the tool stands in its namespace (responses only)."""
+    """Whether the tool is nested in its namespace (responses only)."""
     output_schema: bool = False
-    """Whether the output schema is sent along (responses only)."""
+    """Whether the output schema is sent too (responses only)."""
 
     def __post_init__(self) -> None:
-        one_of("api", self.api, ("chat", "responses"))
+        check_choice("api", self.api, ("chat", "responses"))
         check_flags(self, "strict", "defer_loading", "namespace", "output_schema")
         for name in ("defer_loading", "namespace", "output_schema"):
             if getattr(self, name) and self.api == "chat":
@@ -61,13 +61,13 @@ class OpenAIOptions:
 
 
 class OpenAIAdapter:
-    """OpenAI's function tools."""
+    """Adapter of OpenAI's function tools."""
 
     name: Final = "openai"
     names: ClassVar[NameRule] = NameRule(re.compile(r"[^A-Za-z0-9_-]+"), 64)
 
     def to_canonical(self, raw: Any) -> CanonicalTool:
-        """Return a function tool, a function alone, or a namespace of one function, in the canonical form."""
+        """Convert a function tool, a bare function, or a namespace of one function to the canonical form."""
         data = read_definition(raw, self.name, "function tool")
         namespace = None
         rest: dict[str, Any] = {}
@@ -89,7 +89,7 @@ class OpenAIAdapter:
         refuse_foreign(inner, self.name, "parameters")
         rest = {key: value for key, value in {**data, **inner}.items() if key not in _OUTER}
         output = rest.pop("output_schema", None)
-        return canonical(
+        return make_canonical(
             self.name,
             name=inner.get("name"),
             namespace=namespace,
@@ -100,12 +100,12 @@ class OpenAIAdapter:
         )
 
     def from_canonical(self, tool: CanonicalTool, **options: Any) -> dict[str, Any]:
-        """Return the function tool."""
+        """Convert a canonical tool to a function tool."""
         payload: dict[str, Any] = self.translate(tool, **options).payload
         return payload
 
     def translate(self, tool: CanonicalTool, *, name: str | None = None, **options: Any) -> Conversion:
-        """Return the function tool with its losses and its way back."""
+        """Convert a canonical tool to a function tool, with losses and codec."""
         if tool.source_format == self.name and isinstance(tool.source_meta.get("strict"), bool):
             options = {"strict": tool.source_meta["strict"], **options}
         wanted = read_options(OpenAIOptions, options, self.name)
@@ -165,22 +165,22 @@ class OpenAIAdapter:
         return flat
 
     def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
-        """Return whether the schema of a function tool, strict or not, can have a keyword."""
+        """Return whether the schema of a function tool, strict or not, can contain a keyword."""
         wanted = read_options(OpenAIOptions, options, self.name)
         return (OPENAI_STRICT if wanted.strict else OPENAI).takes(read_feature(feature, self.name))
 
 
 def _result_text(outcome: ToolOutput) -> str:
-    """Return a result as text, which has no other way to say that it is an error."""
+    """Return a result as text; an error gets a prefix, since the format has no field for it."""
     return f"Error: {outcome.text}" if outcome.is_error else outcome.text
 
 
-def _dumped(args: Any) -> str:
+def _dump_args(args: Any) -> str:
     return json.dumps(args, ensure_ascii=False)
 
 
 class _ChatCalls:
-    """`tool_calls` of an assistant's message, and the `tool` message that answers one."""
+    """`tool_calls` of an assistant's message, and the `tool` messages that answer them."""
 
     def read_call(self, payload: Any) -> WireCall:
         function = payload.get("function") if isinstance(payload, dict) else None
@@ -194,11 +194,11 @@ class _ChatCalls:
         )
 
     def write_call(self, call: WireCall) -> dict[str, Any]:
-        function = {"name": call.name, "arguments": _dumped(call.args)}
-        return {"id": need_id(call.call_id), "type": "function", "function": function}
+        function = {"name": call.name, "arguments": _dump_args(call.args)}
+        return {"id": require_id(call.call_id), "type": "function", "function": function}
 
     def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> dict[str, Any]:
-        return {"role": "tool", "tool_call_id": need_id(call_id), "content": _result_text(outcome)}
+        return {"role": "tool", "tool_call_id": require_id(call_id), "content": _result_text(outcome)}
 
     def bundle(self, payloads: Iterable[Any]) -> list[Any]:
         return list(payloads)
@@ -206,10 +206,10 @@ class _ChatCalls:
 
 @dataclass(frozen=True, slots=True)
 class _ResponsesCalls:
-    """`function_call` items, and the `function_call_output` that answers one."""
+    """`function_call` items, and the `function_call_output` items that answer them."""
 
     namespace: str | None = None
-    """The one that the tool stands in, where it does."""
+    """The namespace that the tool is nested in; None if it is not."""
 
     def read_call(self, payload: Any) -> WireCall:
         if not isinstance(payload, dict) or not isinstance(payload.get("name"), str):
@@ -224,19 +224,19 @@ class _ResponsesCalls:
         )
 
     def write_call(self, call: WireCall) -> dict[str, Any]:
-        call_id = need_id(call.call_id)
+        call_id = require_id(call.call_id)
         space = {"namespace": self.namespace} if self.namespace else {}
-        payload = {"name": call.name, "arguments": _dumped(call.args), **space}
+        payload = {"name": call.name, "arguments": _dump_args(call.args), **space}
         return {"type": "function_call", "call_id": call_id, **payload}
 
     def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> dict[str, Any]:
         output: Any = _result_text(outcome)
         if any(block["type"] == "image" for block in outcome.blocks):
             output = [_item(block) for block in outcome.blocks]
-        return {"type": "function_call_output", "call_id": need_id(call_id), "output": output}
+        return {"type": "function_call_output", "call_id": require_id(call_id), "output": output}
 
     def bundle(self, payloads: Iterable[Any]) -> list[Any]:
-        """Return the tools of a request, those of one namespace together."""
+        """Return the tools of a request, grouped by namespace."""
         tools: list[Any] = []
         spaces: dict[str, Any] = {}
         for payload in payloads:

@@ -1,4 +1,4 @@
-"""Which alternative of a union a value fits, asked of the original schema."""
+"""Validation of values against the alternatives of unions in the original schema."""
 
 import marshal
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _URI = "toolcrib:original"
 
 
 class Alternatives:
-    """The alternatives of all unions of one schema, compiled when the first value is asked about."""
+    """The alternatives of all unions of one schema, compiled when the first value is checked."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
@@ -20,32 +20,32 @@ class Alternatives:
         self._validator: DefaultValidator | None = None
 
     def add(self, schemas: Sequence[Any]) -> "FitsAlternative":
-        """Take the alternatives of one union, and return what says whether a value fits one of them."""
+        """Add the alternatives of one union; return a function that checks a value against one of them."""
         start = len(self._schemas)
         self._schemas += schemas
-        self._validator = None  # a default may have been encoded before all alternatives were known
+        self._validator = None  # it may exist already: a default is encoded before all unions are known
         return FitsAlternative(self, start)
 
-    def keep(self) -> None:
-        """Copy what is asked about long after, when the original may have changed."""
+    def copy_originals(self) -> None:
+        """Copy the schemas, which are used long after the caller may have changed them."""
         self._root, self._schemas = _copy((self._root, self._schemas))
         self._validator = None
 
     def fits(self, index: int, value: Any) -> bool:
-        """Return whether a value fits one of all alternatives."""
+        """Return whether a value fits the alternative with this index."""
         asked = {"$ref": f"{_URI}#/$defs/{_key(index)}", **self._dialect()}
         try:
-            self._compiled().validate(asked, value)
+            self._make_validator().validate(asked, value)
         except (ValidationError, InvalidSchemaError):
             return False
         return True
 
     def _dialect(self) -> dict[str, Any]:
-        """Return `$schema` as the original has it, if that is one that we know."""
+        """Return the `$schema` of the original if it is draft-07; 2020-12 is the default."""
         dialect = self._root.get("$schema")
         return {"$schema": dialect} if isinstance(dialect, str) and "draft-07" in dialect else {}
 
-    def _compiled(self) -> DefaultValidator:
+    def _make_validator(self) -> DefaultValidator:
         validator = self._validator
         if validator is None:
             given = self._root.get("$defs")
@@ -61,7 +61,7 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True)
 class FitsAlternative:
-    """Whether a value fits one alternative of one union, by its index there."""
+    """Function that checks a value against an alternative of one union, by its index there."""
 
     alternatives: Alternatives
     start: int

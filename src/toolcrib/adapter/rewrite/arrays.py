@@ -1,24 +1,26 @@
-"""Arrays: lists of one kind of item, and tuples."""
+"""Conversion of arrays: lists of one kind of item, and tuples."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.codec import ArrayCodec, Codec
+from toolcrib.adapter.rewrite.definition_table import Found
 from toolcrib.adapter.rewrite.describe import add_text
 from toolcrib.adapter.rewrite.object_codecs import TupleCodec
 from toolcrib.adapter.rewrite.scalars import limit_values
-
-if TYPE_CHECKING:
-    from toolcrib.adapter.rewrite.walk import Found, Walk
+from toolcrib.adapter.rewrite.walk import Walk
 
 _USED: Final = frozenset({"type", "items", "prefixItems", "enum", "const"})
 _USED_IN_TUPLE: Final = _USED | {"minItems", "maxItems"}
 
 
 def rewrite_array(
-    walk: "Walk", node: dict[str, Any], path: str
+    walk: Walk, node: dict[str, Any], path: str
 ) -> tuple[dict[str, Any] | None, Codec | None, frozenset[str]]:
-    """Return an array schema converted, its codec, and the keywords that are done with."""
+    """Convert an array schema; return it with its codec and the keywords that are handled.
+
+    The schema is None if values can only be passed as JSON text.
+    """
     found: dict[str, Any] | None
     if "enum" in node or "const" in node:
         limited: dict[str, Any] = {"type": "string"}
@@ -37,23 +39,23 @@ def rewrite_array(
         walk.losses.note("items", path, "may not be given, which is kept only in the description")
         description = add_text(node.get("description"), "(always empty)")
         return {"type": "array", "items": {"type": "string"}, "description": description}, None, _USED
-    inner, codec = walk.below(items, step(path, "items"))
+    inner, codec = walk.convert_member(items, step(path, "items"))
     return {"type": "array", "items": inner}, ArrayCodec(codec) if codec else None, _USED
 
 
-def _rewrite_tuple(walk: "Walk", node: dict[str, Any], path: str) -> "Found":
-    """Return a tuple as an object with a property for each place; None where only JSON text will do."""
+def _rewrite_tuple(walk: Walk, node: dict[str, Any], path: str) -> Found:
+    """Convert a tuple to an object with a property for each position; None if JSON text is needed."""
     rules, least = walk.rules, node.get("minItems", 0)
     properties: dict[str, Any] = {}
     items, required = [], []
     walk.enter_object()
     for index, item in enumerate(node["prefixItems"]):
         name = f"item_{index + 1}"
-        found, codec = walk.below(item, step(path, "prefixItems", index))
+        found, codec = walk.convert_member(item, step(path, "prefixItems", index))
         null_is_absent = index >= least and rules.all_required
         if null_is_absent:
-            wider = walk.nullable(found)
-            if wider is found:  # its null would look like its absence
+            wider = walk.make_nullable(found)
+            if wider is found:  # null is already a value of the item, so it cannot mean absence
                 walk.object_depth -= 1
                 walk.has_discarded = True
                 return None, None
@@ -64,9 +66,9 @@ def _rewrite_tuple(walk: "Walk", node: dict[str, Any], path: str) -> "Found":
         items.append((name, codec, null_is_absent))
     rest = None
     if node.get("items", True) is not False and node.get("maxItems", len(items) + 1) > len(items):
-        found, codec = walk.below(node.get("items", True), step(path, "items"))
+        found, codec = walk.convert_member(node.get("items", True), step(path, "items"))
         properties["rest"] = {"type": "array", "items": found}
         required.append("rest")
         rest = ("rest", codec)
     walk.object_depth -= 1
-    return walk.closed_object(properties, required), TupleCodec(items, rest)
+    return walk.make_object(properties, required), TupleCodec(items, rest)

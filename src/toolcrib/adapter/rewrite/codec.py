@@ -1,9 +1,8 @@
-"""The way of a value into the converted schema's terms and back.
+"""Codecs, which translate values between an original schema and its converted form.
 
-A codec is built beside each subschema whose values look different when rewritten; where they look the same
-there is none. `encode` takes a valid value of the original schema, `decode` takes whatever a model sent:
-what is not in the shape asked for is passed on as it is, for the validator of the original schema to judge,
-unless it cannot be read at all.
+A codec exists only for subschemas whose values change. `encode` takes a valid value of the original schema.
+`decode` takes anything that a model sent: a value of an unexpected form is passed on unchanged, and the
+validator of the original schema reports it; only what cannot be read at all raises.
 """
 
 from collections.abc import Mapping
@@ -11,61 +10,60 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from toolcrib.adapter.loss import step
-from toolcrib.adapter.rewrite.source import identity
+from toolcrib.adapter.rewrite.source import canonical_text
 from toolcrib.model.json_text import compact_json
 from toolcrib.model.plain import measure, parse_json
 
 Known = dict[tuple[int, int], Any]
-"""What was decided about parts of the value being decoded."""
-"""Writes JSON without spaces."""
+"""Cache of decoded parts, by the `id()` of the codec and of the value, for one call of `decode`."""
 
 
 class CodecError(ValueError):
-    """A value that cannot be brought across, with its place and what to do."""
+    """A value that cannot be translated; the message has its path and the remedy."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path or 'the arguments'}: {reason}")
 
 
 class Codec(Protocol):
-    """Both directions for the values of one subschema; neither changes what it is given."""
+    """Translator of the values of one subschema; neither method modifies its argument."""
 
     @property
-    def opaque(self) -> bool:
-        """Whether encoded values hide their JSON type: an object as an array, anything as text."""
+    def hides_type(self) -> bool:
+        """Whether encoded values have another JSON type: a map as an array, any value as text."""
         ...
 
     def encode(self, value: Any, path: str) -> Any:
-        """Return a value of the original schema in the converted schema's terms."""
+        """Translate a value of the original schema to the converted schema."""
         ...
 
     def decode(self, value: Any, path: str, known: Known) -> Any:
-        """Return a value of the converted schema in the original's terms; `known` keeps what is decided."""
+        """Translate a value of the converted schema to the original schema; `known` caches decoded parts."""
         ...
 
 
 def encode(codec: Codec | None, value: Any, path: str = "") -> Any:
-    """Return a value in the converted terms; without a codec they are the same."""
+    """Encode a value; without a codec it is returned unchanged."""
     return value if codec is None else codec.encode(value, path)
 
 
 def decode(codec: Codec | None, value: Any, path: str = "", known: Known | None = None) -> Any:
-    """Return a value in the original terms; without a codec they are the same."""
+    """Decode a value; without a codec it is returned unchanged."""
     return value if codec is None else codec.decode(value, path, {} if known is None else known)
 
 
 def to_text(value: Any) -> str:
-    """Return a JSON value as compact text."""
-    if type(value) is int:
+    """Serialize a JSON value compactly."""
+    if type(value) is int:  # the usual case, and many times faster than the encoder
         return str(value)
     return compact_json(value)
 
 
 @dataclass(slots=True)
 class JsonTextCodec:
-    """Any value, as JSON text in a string."""
+    """A value of any type, passed as JSON text in a string."""
 
-    opaque: bool = True
+    hides_type: bool = True
 
     def encode(self, value: Any, path: str) -> Any:
         return to_text(value)
@@ -88,15 +86,15 @@ class JsonTextCodec:
 
 @dataclass(slots=True)
 class EnumCodec:
-    """One of a few values, each known by a text."""
+    """An enum whose values are passed as texts."""
 
     values: Mapping[str, Any]
-    opaque: bool = True
+    hides_type: bool = True
 
     def encode(self, value: Any, path: str) -> Any:
-        wanted = identity(value)
+        wanted = canonical_text(value)
         for text, member in self.values.items():
-            if identity(member) == wanted:
+            if canonical_text(member) == wanted:
                 return text
         raise CodecError(path, "is none of the allowed values")
 
@@ -106,10 +104,10 @@ class EnumCodec:
 
 @dataclass(slots=True)
 class ArrayCodec:
-    """A list whose items look different."""
+    """A list whose items have a codec."""
 
     item: Codec
-    opaque: bool = False
+    hides_type: bool = False
 
     def encode(self, value: Any, path: str) -> Any:
         if not isinstance(value, list):
@@ -124,13 +122,13 @@ class ArrayCodec:
 
 @dataclass(slots=True)
 class NullableCodec:
-    """Null, or something that looks different."""
+    """Null, or a value that has a codec."""
 
     inner: Codec
-    opaque: bool = field(init=False)
+    hides_type: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.opaque = self.inner.opaque
+        self.hides_type = self.inner.hides_type
 
     def encode(self, value: Any, path: str) -> Any:
         return None if value is None else self.inner.encode(value, path)
@@ -141,11 +139,11 @@ class NullableCodec:
 
 @dataclass(slots=True)
 class WrapCodec:
-    """A value that is not an object of its own, as the one property of an object."""
+    """A value passed as the only property of an object."""
 
     key: str
     inner: Codec | None
-    opaque: bool = True
+    hides_type: bool = True
 
     def encode(self, value: Any, path: str) -> Any:
         return {self.key: encode(self.inner, value, path)}
@@ -158,15 +156,15 @@ class WrapCodec:
 
 @dataclass(slots=True)
 class RefCodec:
-    """The codec of a definition, looked up when it is used: definitions may refer to themselves."""
+    """The codec of a definition, looked up when it is used, since definitions may refer to themselves."""
 
     name: str
     table: Mapping[str, Codec | None]
 
     @property
-    def opaque(self) -> bool:
+    def hides_type(self) -> bool:
         codec = self.table.get(self.name)
-        return codec is not None and not isinstance(codec, RefCodec) and codec.opaque
+        return codec is not None and not isinstance(codec, RefCodec) and codec.hides_type
 
     def encode(self, value: Any, path: str) -> Any:
         return encode(self.table[self.name], value, path)

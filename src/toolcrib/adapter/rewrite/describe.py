@@ -1,4 +1,4 @@
-"""Writes constraints that a rewritten schema can no longer express into its description."""
+"""Descriptions of constraints that a converted schema cannot express."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -8,36 +8,36 @@ from toolcrib.errors.text import truncate
 from toolcrib.model.json_text import COMPACT_ENCODER
 
 MAX_HINT: Final = 600
-"""How much of a schema is quoted in a description, in characters."""
+"""The maximum length of a schema that is quoted in a description, in characters."""
 _MAX_NOTE: Final = 300
-_FEW: Final = 40
+_MAX_SMALL: Final = 40
 _CONTAINERS: Final = frozenset({dict, list})
 
 
 def describe(description: Any, items: Iterable[tuple[str, Any]]) -> str:
-    """Return a description that also says some keywords and their values.
+    """Return a description with some keywords and their values appended.
 
     >>> describe("How many.", [("minimum", 1), ("maximum", 9)])
     'How many. (minimum: 1; maximum: 9)'
     """
-    notes = "; ".join(f"{word}: {_short(value, _MAX_NOTE)}" for word, value in items)
+    notes = "; ".join(f"{word}: {_to_short_text(value, _MAX_NOTE)}" for word, value in items)
     return add_text(description, f"({notes})")
 
 
 def add_text(description: Any, text: str) -> str:
-    """Return a description with a sentence more."""
+    """Return a description with a text appended."""
     return f"{description.rstrip()} {text}" if isinstance(description, str) and description.strip() else text
 
 
-def hint(schema: dict[str, Any], *, left_out: frozenset[str]) -> str:
-    """Return a short quotation of what a schema says; nothing if it says nothing, or refers elsewhere."""
+def quote_schema(schema: dict[str, Any], *, left_out: frozenset[str]) -> str:
+    """Return a short quotation of a schema; empty if it has no keywords or refers elsewhere."""
     kept = {word: value for word, value in schema.items() if word not in left_out}
-    text = _short(kept, MAX_HINT)
+    text = _to_short_text(kept, MAX_HINT)
     return f" that fits {text}" if kept and '"$ref"' not in text else ""
 
 
-def _short(value: Any, limit: int) -> str:
-    """Return a value as text, written out no further than to a limit."""
+def _to_short_text(value: Any, limit: int) -> str:
+    """Serialize a value, and stop soon after a limit."""
     if isinstance(value, str):
         text = value
     elif not isinstance(value, dict | list):
@@ -54,7 +54,7 @@ def _short(value: Any, limit: int) -> str:
 
 
 def _is_small(value: Any) -> bool:
-    """Return whether a container holds so little that writing it out whole is the shortest way."""
+    """Return whether a container is so small that serializing all of it is fastest."""
     pending = [value]
     for held in pending:
         pending += [
@@ -62,6 +62,6 @@ def _is_small(value: Any) -> bool:
             for member in (held.values() if type(held) is dict else held)
             if type(member) in _CONTAINERS
         ]
-        if len(held) > _FEW or len(pending) > _FEW:
+        if len(held) > _MAX_SMALL or len(pending) > _MAX_SMALL:
             return False
     return True

@@ -1,9 +1,9 @@
-"""Several subschemas that all must hold, as one where it can be expressed."""
+"""Merging of subschemas that apply together into one, where that can be expressed."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from toolcrib.adapter.rewrite.source import identity
+from toolcrib.adapter.rewrite.source import canonical_text
 
 _FIRST_WINS: Final = frozenset({"description", "title", "default", "examples", "$comment", "$schema", "$id"})
 _LARGEST: Final = frozenset(
@@ -17,21 +17,21 @@ _ANYTHING: Final[tuple[Any, ...]] = ({}, True)
 
 
 def merge(schemas: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return one schema that says what all of them say; None where no single one can.
+    """Return one schema that is equivalent to all of them together; None if there is none.
 
     >>> merge([{"type": "object", "required": ["a"]}, {"required": ["b"], "minProperties": 2}])
     {'type': 'object', 'required': ['a', 'b'], 'minProperties': 2}
     """
     merged: dict[str, Any] = {}
     for schema in schemas:
-        if _closes_over(merged, schema) or _closes_over(schema, merged):
+        if _constrains_unnamed(merged, schema) or _constrains_unnamed(schema, merged):
             return None
-        added, merged = _in_map(schema, merged), _in_map(merged, schema)
+        added, merged = _apply_map_schema(schema, merged), _apply_map_schema(merged, schema)
         for word, value in added.items():
             if word not in merged or merged[word] == value:
                 merged[word] = value
                 continue
-            found = _both(word, merged[word], value)
+            found = _join(word, merged[word], value)
             if found is None:
                 return None
             merged[word] = found[0]
@@ -39,12 +39,15 @@ def merge(schemas: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def are_disjoint(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Return whether no value is of the types of both."""
+    """Return whether the types of two schemas exclude each other."""
     return "type" in one and "type" in other and _join_types(one["type"], other["type"]) is None
 
 
-def _closes_over(schema: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Return whether a schema says something about properties that only the other one names."""
+def _constrains_unnamed(schema: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Return whether a schema constrains properties that only the other one names.
+
+    Merged into one object, its `additionalProperties` would no longer apply to these.
+    """
     strangers = other.get("properties", {}).keys() - schema.get("properties", {}).keys()
     is_closed = schema.get("additionalProperties") is False
     return bool(strangers) and (
@@ -52,10 +55,10 @@ def _closes_over(schema: dict[str, Any], other: dict[str, Any]) -> bool:
     )
 
 
-def _in_map(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema whose properties also say what the other one wants of those that it does not name.
+def _apply_map_schema(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Add the `additionalProperties` of another schema to those properties that the other does not name.
 
-    What only implies a type is not added: it would be taken for the type of all that it does not forbid.
+    Only if it has a `type`: without one, the merged property would be taken to have the implied type.
     """
     wanted = other.get("additionalProperties", True)
     if type(wanted) is not dict or "type" not in wanted or "properties" not in schema:
@@ -68,8 +71,8 @@ def _in_map(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "properties": properties}
 
 
-def _both(word: str, one: Any, other: Any) -> tuple[Any] | None:
-    """Return what two values of a keyword say together, in a tuple of its own."""
+def _join(word: str, one: Any, other: Any) -> tuple[Any] | None:
+    """Merge two values of a keyword; return the result in a tuple, or None if they cannot be merged."""
     if word in _FIRST_WINS or word.startswith("x-"):
         return (one,)
     if word in _LARGEST:
@@ -94,7 +97,7 @@ def _join_properties(one: dict[str, Any], other: dict[str, Any]) -> tuple[Any]:
     return (joined,)
 
 
-def _join_others(one: Any, other: Any) -> tuple[Any]:
+def _join_additional(one: Any, other: Any) -> tuple[Any]:
     if one is False or other is False:
         return (False,)
     return (other if one in _ANYTHING else one if other in _ANYTHING else {"allOf": [one, other]},)
@@ -110,8 +113,8 @@ def _join_types(one: Any, other: Any) -> tuple[Any] | None:
 
 
 def _join_enums(one: list[Any], other: list[Any]) -> tuple[Any] | None:
-    theirs = set(map(identity, other))
-    both = [value for value in one if identity(value) in theirs]
+    theirs = set(map(canonical_text, other))
+    both = [value for value in one if canonical_text(value) in theirs]
     return (both,) if both else None
 
 
@@ -126,7 +129,7 @@ def _join_flags(one: Any, other: Any) -> tuple[Any]:
 _JOINS: Final[dict[str, Callable[[Any, Any], tuple[Any] | None]]] = {
     "required": _join_names,
     "properties": _join_properties,
-    "additionalProperties": _join_others,
+    "additionalProperties": _join_additional,
     "type": _join_types,
     "enum": _join_enums,
     "$defs": _join_definitions,

@@ -1,4 +1,4 @@
-"""The way there and back for objects, maps and tuples."""
+"""Codecs of objects, maps and tuples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,30 +8,30 @@ from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.codec import Codec, CodecError, Known, decode, encode
 
 Field = tuple[str, Codec | None, bool]
-"""A property in the converted object: its name there, its codec, and whether null stands for its absence."""
+"""A property in the converted object: its name there, its codec, and whether null means absence."""
 
 
 @dataclass(slots=True)
 class ObjectCodec:
-    """An object whose properties are renamed, always present, or look different."""
+    """An object with properties that are renamed, made required, or have codecs."""
 
     names: Sequence[str]
-    """Those of its properties, in the original."""
+    """The names of its properties in the original schema."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """What they are called in the converted object, where that is something else."""
+    """The names in the converted object of properties that were renamed."""
     codecs: Mapping[str, Codec] = field(default_factory=dict)
-    """By the original name, for those that look different."""
+    """The codecs of properties, by their original names."""
     absent: Sequence[str] = ()
-    """Those whose null stands for their absence."""
+    """The properties for which null means absence."""
     extra: tuple[str, Codec | None] | None = None
-    """The property that lists what the schema does not name."""
-    opaque: bool = False
+    """The property with the list of all others, and its codec."""
+    hides_type: bool = False
     _fields: dict[str, Field] | None = None
     _names: dict[str, str] | None = None
 
     @property
     def fields(self) -> dict[str, Field]:
-        """All of that by the original name, put together for the first value that goes across."""
+        """The properties by their original names; computed at first use."""
         if self._fields is None:
             absent = frozenset(self.absent)
             self._fields = {
@@ -42,7 +42,7 @@ class ObjectCodec:
 
     @property
     def converted_keys(self) -> dict[str, str]:
-        """The original names by those of the converted object; the list of all others stands for itself."""
+        """The original names by the names in the converted object."""
         if self._names is None:
             self._names = {key: name for name, (key, _, _) in self.fields.items()}
         return self._names
@@ -99,10 +99,10 @@ class ObjectCodec:
 
 @dataclass(slots=True)
 class MapCodec:
-    """An object with keys of the caller's choice, as a list of key and value pairs."""
+    """A map with arbitrary keys, passed as a list of key and value pairs."""
 
     value: Codec | None = None
-    opaque: bool = True
+    hides_type: bool = True
 
     def encode(self, value: Any, path: str) -> Any:
         if not isinstance(value, dict):
@@ -134,13 +134,13 @@ class MapCodec:
 
 @dataclass(slots=True)
 class TupleCodec:
-    """A list whose places mean different things, as an object with a property for each place."""
+    """A tuple, passed as an object with a property for each position."""
 
     items: Sequence[tuple[str, Codec | None, bool]]
-    """Name, codec, and whether null stands for its absence."""
+    """Name, codec, and whether null means absence, for each position."""
     rest: tuple[str, Codec | None] | None = None
-    """The property that lists what follows."""
-    opaque: bool = True
+    """The property with the list of further items, and its codec."""
+    hides_type: bool = True
 
     def encode(self, value: Any, path: str) -> Any:
         if not isinstance(value, list):

@@ -1,17 +1,16 @@
-"""Objects: properties that are always there, other names, and open maps as lists of pairs."""
+"""Conversion of objects: optional properties, names, and maps to lists of pairs."""
 
 import re
 from collections.abc import Container, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.codec import Codec
+from toolcrib.adapter.rewrite.definition_table import Found
 from toolcrib.adapter.rewrite.leaves import rewrite_leaf, widen_leaf
 from toolcrib.adapter.rewrite.object_codecs import MapCodec, ObjectCodec
 from toolcrib.adapter.rewrite.scalars import limit_values
-
-if TYPE_CHECKING:
-    from toolcrib.adapter.rewrite.walk import Found, Walk
+from toolcrib.adapter.rewrite.walk import Walk
 
 USED: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "patternProperties", "enum", "const"}
@@ -23,19 +22,19 @@ _NULL_IS_ABSENT: Final = "is optional, and now always given: null stands for its
 
 
 def rewrite_object(
-    walk: "Walk", node: dict[str, Any], path: str, *, is_root: bool = False
+    walk: Walk, node: dict[str, Any], path: str, *, is_root: bool = False
 ) -> tuple[dict[str, Any] | None, Codec | None]:
-    """Return an object schema converted; None where only JSON text will do."""
+    """Convert an object schema; None if values can only be passed as JSON text."""
     if not is_root and ("enum" in node or "const" in node):
         found: dict[str, Any] = {"type": "string"}
         values = [value for value in node.get("enum", [node.get("const")]) if type(value) is dict]
         return (found, limit_values(walk, found, values, path)) if values else (None, None)
     required = frozenset(node.get("required", ()))
     properties: dict[str, Any] = node.get("properties", {})
-    others = _others(node)
+    others = _other_properties_schema(node)
     are_declared = properties.keys() >= required
     if not are_declared:
-        properties = _with_required(node, properties)
+        properties = _declare_required(node, properties)
     if not properties and not is_root:
         if others is None or (others is False and not walk.rules.empty_objects):
             return None, None
@@ -44,28 +43,30 @@ def rewrite_object(
     walk.enter_object()
     if not are_declared:
         walk.losses.note("required", path, "names properties that are not declared")
-    found, needed, codec = _named(walk, properties, required, path, is_root=is_root)
+    found, needed, codec = _convert_named(walk, properties, required, path, is_root=is_root)
     walk.object_depth -= 1
     if not found and not is_root and not walk.rules.empty_objects:
         return None, None
+    # A root without properties that explicitly allows any gets a list of pairs; without it, no argument could
+    # be passed at all.
     if others is None and is_root and not found and "additionalProperties" in node:
         others = True
     if others is not None and others is not False:
         codec = codec or ObjectCodec(tuple(found))
-        codec.extra = _extra(walk, node, others, found, needed, path)
-    return _closed(walk, node, found, needed, path), codec
+        codec.extra = _add_extra_property(walk, node, others, found, needed, path)
+    return _make_closed(walk, node, found, needed, path), codec
 
 
-def _with_required(node: dict[str, Any], declared: dict[str, Any]) -> dict[str, Any]:
-    """Return the properties of an object, those included that are only required."""
+def _declare_required(node: dict[str, Any], declared: dict[str, Any]) -> dict[str, Any]:
+    """Return the properties of an object, with those added that are required but not declared."""
     other = node.get("additionalProperties", True)
     if other is False:
         return declared
     return declared | {name: other for name in node["required"] if name not in declared}
 
 
-def _others(node: dict[str, Any]) -> Any:
-    """Return the schema of what else an object may hold: False for nothing, None for anything."""
+def _other_properties_schema(node: dict[str, Any]) -> Any:
+    """Return the schema of undeclared properties: False if none are allowed, None for any value."""
     other = node.get("additionalProperties", node.get("unevaluatedProperties"))
     if "patternProperties" not in node:
         return None if other is True or other == {} else other
@@ -76,8 +77,8 @@ def _others(node: dict[str, Any]) -> Any:
     return {"anyOf": kinds} if len(kinds) > 1 else kinds[0] if kinds else False
 
 
-def _rewrite_map(walk: "Walk", node: dict[str, Any], others: Any, path: str) -> "Found":
-    """Return an open map as a list of key and value pairs."""
+def _rewrite_map(walk: Walk, node: dict[str, Any], others: Any, path: str) -> Found:
+    """Convert a map to a list of key and value pairs."""
     for word in ("additionalProperties", "patternProperties"):
         if word in node:
             walk.losses.note(word, path, "the map is passed as a list of key and value pairs")
@@ -85,26 +86,28 @@ def _rewrite_map(walk: "Walk", node: dict[str, Any], others: Any, path: str) -> 
     names = node.get("propertyNames")
     walk.enter_object()
     if type(names) is dict and names and names.get("type", "string") == "string" and "$ref" not in names:
-        key, codec = walk.below({**names, "type": "string"}, step(path, "propertyNames"))
-        if codec is not None:
+        key, codec = walk.convert_member({**names, "type": "string"}, step(path, "propertyNames"))
+        if codec is not None:  # keys must stay strings, so a schema that changes them cannot be used
             walk.has_discarded = True
             key = {"type": "string"}
-    value, codec = walk.below(others, step(path, "additionalProperties"))
+    value, codec = walk.convert_member(others, step(path, "additionalProperties"))
     walk.object_depth -= 1
-    pair = walk.closed_object({"key": key, "value": value}, ["key", "value"])
+    pair = walk.make_object({"key": key, "value": value}, ["key", "value"])
     return {"type": "array", "items": pair}, MapCodec(codec)
 
 
-def _named(
-    walk: "Walk", properties: dict[str, Any], required: frozenset[str], path: str, *, is_root: bool
+def _convert_named(
+    walk: Walk, properties: dict[str, Any], required: frozenset[str], path: str, *, is_root: bool
 ) -> tuple[dict[str, Any], list[str], ObjectCodec | None]:
-    """Return the named properties converted, the required ones, and the way back."""
+    """Convert declared properties; return them, the required names, and a codec if one is needed."""
     rule = walk.rules.keys or (walk.rules.root_keys if is_root else None)
-    keys = {} if rule is None else _keys(walk, properties, rule, path)
+    keys = {} if rule is None else _rename_keys(walk, properties, rule, path)
     if properties:
-        walk.visit(len(properties))
+        walk.count_subschemas(len(properties))
     all_required = walk.rules.all_required
-    found, codecs, absent = _members(walk, properties, required if all_required else properties, path)
+    found, codecs, absent = _convert_properties(
+        walk, properties, required if all_required else properties, path
+    )
     needed = list(found) if all_required else [name for name in found if name in required]
     codec = None
     if keys or codecs or absent:
@@ -115,10 +118,10 @@ def _named(
     return found, needed, codec
 
 
-def _members(
-    walk: "Walk", properties: dict[str, Any], always: Container[str], path: str
+def _convert_properties(
+    walk: Walk, properties: dict[str, Any], always: Container[str], path: str
 ) -> tuple[dict[str, Any], dict[str, Codec], list[str]]:
-    """Return properties converted, the codecs of some, and those whose null stands for their absence."""
+    """Convert properties; return them, their codecs, and the names for which null means absence."""
     found: dict[str, Any] = {}
     codecs: dict[str, Codec] = {}
     optional: list[str] = []
@@ -134,14 +137,14 @@ def _members(
                 (nullable if widen_leaf(walk, leaf) else optional).append(name)
         elif given is False:
             walk.losses.note("properties", step(within, name), "is never allowed, and is left out")
-            walk.visited -= 1  # which counts what is converted
+            walk.visited -= 1  # it was counted with the others, but is not converted
         else:
-            schema, codec = walk.compound(given, step(within, name))
+            schema, codec = walk.convert_compound(given, step(within, name))
             if codec is not None:
                 codecs[name] = codec
             found[name] = schema
             if is_absent:
-                found[name] = wider = walk.nullable(schema)
+                found[name] = wider = walk.make_nullable(schema)
                 (nullable if wider is schema else optional).append(name)
     walk.level -= 1
     if optional or nullable:
@@ -149,8 +152,8 @@ def _members(
     return found, codecs, optional + nullable
 
 
-def _note_absent(walk: "Walk", path: str, optional: list[str], nullable: list[str]) -> None:
-    """Tell which properties of an object are null where they would be absent."""
+def _note_absent(walk: Walk, path: str, optional: list[str], nullable: list[str]) -> None:
+    """Report the properties of an object for which null means absence."""
     if optional:
         walk.losses.note_in("required", path, _NULL_IS_ABSENT, optional)
     if nullable:
@@ -159,8 +162,8 @@ def _note_absent(walk: "Walk", path: str, optional: list[str], nullable: list[st
         )
 
 
-def _keys(walk: "Walk", properties: dict[str, Any], rule: re.Pattern[str], path: str) -> dict[str, str]:
-    """Return other names for the properties whose own the provider does not take."""
+def _rename_keys(walk: Walk, properties: dict[str, Any], rule: re.Pattern[str], path: str) -> dict[str, str]:
+    """Return new names for properties whose names the provider does not accept."""
     fine = {name for name in properties if rule.fullmatch(name)}
     fitting = Keys(fine)
     keys = {name: fitting.fit(name) for name in properties if name not in fine}
@@ -169,10 +172,10 @@ def _keys(walk: "Walk", properties: dict[str, Any], rule: re.Pattern[str], path:
     return keys
 
 
-def _extra(
-    walk: "Walk", node: dict[str, Any], others: Any, found: dict[str, Any], needed: list[str], path: str
+def _add_extra_property(
+    walk: Walk, node: dict[str, Any], others: Any, found: dict[str, Any], needed: list[str], path: str
 ) -> tuple[str, Codec | None]:
-    """Add the property that lists what the schema does not name, and return its name and codec."""
+    """Add the property with the list of undeclared properties; return its name and codec."""
     key = Keys({*found, *node.get("properties", ())}).fit(_EXTRA)
     schema, codec = _rewrite_map(walk, node, others, path)
     found[key] = {**schema, "description": "(what has no property of its own)"}
@@ -181,27 +184,27 @@ def _extra(
     return key, codec
 
 
-def _closed(
-    walk: "Walk", node: dict[str, Any], found: dict[str, Any], needed: list[str], path: str
+def _make_closed(
+    walk: Walk, node: dict[str, Any], found: dict[str, Any], needed: list[str], path: str
 ) -> dict[str, Any]:
-    """Return the schema of an object with these properties."""
+    """Return the schema of an object, and report if `additionalProperties` changes."""
     given = node.get("additionalProperties")
     if walk.rules.closed and given is not False:
         walk.losses.note("additionalProperties", path, "nothing but the properties named can be passed")
     elif not walk.rules.closed and given is not None:
         walk.losses.note("additionalProperties", path, "is left out")
-    return walk.closed_object(found, needed)
+    return walk.make_object(found, needed)
 
 
 class Keys:
-    """Names of letters, digits and `_` for properties whose own a provider does not take."""
+    """Unique names of letters, digits and `_`, for properties that must be renamed."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
         self._counts: dict[str, int] = {}
 
     def fit(self, name: str) -> str:
-        """Return a name of at most 64 characters that is not taken yet, and take it."""
+        """Return a name of at most 64 characters that is not taken, and mark it as taken."""
         base = _FOREIGN.sub("_", name).strip("_") or "property"
         base = (f"_{base}" if base[0].isdigit() else base)[:_MAX_KEY]
         count, key = self._counts.get(base, 1), base

@@ -1,4 +1,4 @@
-"""A schema as it is read: which draft it follows, where its references lead, what its keywords may hold."""
+"""Reading of source schemas: drafts, references, and the types of keyword values."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -33,18 +33,18 @@ ONLY_FOR: Final[Mapping[str, frozenset[str]]] = {
     ),
     "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
 }
-"""The keywords that say something about one JSON type alone."""
+"""The keywords that apply to one JSON type only."""
 TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
 SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
-"""What says nothing about which values fit."""
+"""Keywords that do not constrain values."""
 DEFINITIONS: Final = ("$defs", "definitions")
 _BESIDE_REF: Final = ANNOTATIONS | {"$ref"}
 _NEWER: Final = frozenset(
     {"prefixItems", "dependentRequired", "dependentSchemas", "minContains", "maxContains"}
     | {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef"}
 )
-"""What draft-07 does not know."""
+"""Keywords that draft-07 does not have."""
 _OLDER: Final = frozenset({"dependencies", "$dynamicRef"})
 _OLDER_OR_NEWER: Final = _OLDER | _NEWER | {"$ref"}
 _NUMBERS: Final = frozenset({int, float})
@@ -52,7 +52,7 @@ _STR: Final = frozenset({str})
 _TYPE_NAMES: Final = frozenset(TYPES)
 _Shape = tuple[frozenset[type] | None, Callable[[Any], bool] | None]
 _ANY: Final[_Shape] = (None, None)
-_USUAL: Final[Mapping[str, type]] = {
+_USUAL_TYPES: Final[Mapping[str, type]] = {
     "description": str,
     "title": str,
     "format": str,
@@ -65,7 +65,7 @@ _USUAL: Final[Mapping[str, type]] = {
     "minimum": int,
     "maximum": int,
 }
-"""The type that spares most keywords a closer look."""
+"""The usual type of the commonest keywords: a value of it needs no further check (fast path)."""
 
 
 def type_of(value: Any) -> str:
@@ -82,13 +82,13 @@ def type_of(value: Any) -> str:
     return names[type(value)]
 
 
-def is_of(kind: str, kinds: list[str]) -> bool:
-    """Return whether a value of a JSON type is of one of the types that a schema says."""
+def is_of_type(kind: str, kinds: list[str]) -> bool:
+    """Return whether a JSON type is one of the declared types; an integer is also a number."""
     return kind in kinds if kind != "integer" else "integer" in kinds or "number" in kinds
 
 
 def kinds_of(node: dict[str, Any]) -> list[str]:
-    """Return the JSON types that a subschema speaks of, declared or implied; none if it could be anything."""
+    """Return the JSON types of a subschema, declared or implied; none if it admits any type."""
     kinds = node.get("type")
     if kinds is not None:
         return [kinds] if type(kinds) is str else list(dict.fromkeys(kinds))
@@ -102,10 +102,10 @@ def kinds_of(node: dict[str, Any]) -> list[str]:
     return []
 
 
-def identity(value: Any) -> str:
-    """Return a text that two JSON values share if, and only if, they are equal.
+def canonical_text(value: Any) -> str:
+    """Return a text that is equal for two JSON values if and only if they are equal in JSON Schema.
 
-    >>> identity(1.0) == identity(1), identity([True]) == identity([1])
+    >>> canonical_text(1.0) == canonical_text(1), canonical_text([True]) == canonical_text([1])
     (True, False)
     """
     if type(value) is float and value.is_integer():
@@ -131,7 +131,7 @@ def _is_names(value: Any) -> bool:
     return type(value) is list and _STR.issuperset(map(type, value))
 
 
-_SHAPES: Final[Mapping[str, _Shape]] = (
+_KEYWORD_SHAPES: Final[Mapping[str, _Shape]] = (
     dict.fromkeys(ONE_SCHEMA, (frozenset({dict, bool}), None))
     | dict.fromkeys(MANY_SCHEMAS, (frozenset({list}), bool))
     | dict.fromkeys(MAP_OF_SCHEMAS, (frozenset({dict}), None))
@@ -149,21 +149,21 @@ _SHAPES: Final[Mapping[str, _Shape]] = (
         "nullable": (frozenset({bool}), None),
     }
 )
-"""What the value of each keyword must be: its type, and what else; others may be anything."""
+"""The allowed types of the value of each keyword, with a further check; others may be anything."""
 
 
 class Source:
-    """One schema to be rewritten, with its references. It is read, never changed."""
+    """The schema to convert, with its references. It is never modified."""
 
     changed = False
-    """Whether any keyword is newer than those of the schema's own draft."""
+    """Whether any keyword was replaced by one that the schema's own draft does not have."""
 
     def __init__(self, root: dict[str, Any], *, modern: bool = True) -> None:
-        """Take the whole schema; `modern` asks for the words of 2020-12 throughout."""
+        """Read a whole schema; `modern` translates older keywords to 2020-12."""
         self.root = root
         self._modern = modern
         self._is_draft_7 = "$schema" in root and "draft-07" in str(root["$schema"])
-        self._unlike = _OLDER_OR_NEWER if self._is_draft_7 else _OLDER
+        self._foreign_words = _OLDER_OR_NEWER if self._is_draft_7 else _OLDER
         self._found: dict[str, Any] = {}
         self._references = LocalReferences(root)
         self._anchors: dict[str, tuple[str, Any]] | None = None
@@ -171,17 +171,17 @@ class Source:
     def read(
         self, schema: dict[str, Any], note: Callable[[str, str, str], None], path: str
     ) -> dict[str, Any]:
-        """Return a subschema in the words wanted, without the keywords that hold what they must not.
+        """Return a subschema with keywords of 2020-12, if wanted, and without malformed ones.
 
-        What that changes is noted. The result may be the subschema itself: it is not to be changed.
+        Changes are noted. The result may be the subschema itself, so it must not be modified.
         """
-        if self._modern and not self._unlike.isdisjoint(schema):
-            schema = self._modernised(schema, note, path)
-        read = schema
+        if self._modern and not self._foreign_words.isdisjoint(schema):
+            schema = self._modernise(schema, note, path)
+        read = schema  # copied only if a keyword must be removed, which is rare
         for word, value in schema.items():
-            if type(value) is _USUAL.get(word) or (word == "type" and value in TYPES):
+            if type(value) is _USUAL_TYPES.get(word) or (word == "type" and value in TYPES):
                 continue
-            kinds, fits = _SHAPES.get(word, _ANY)
+            kinds, fits = _KEYWORD_SHAPES.get(word, _ANY)
             if kinds is None or (type(value) in kinds and (fits is None or fits(value))):
                 continue
             if word != "items" or type(value) is not list or not value:
@@ -189,22 +189,22 @@ class Source:
                 note(word, path, f"is {shown(value)}, which it must not be, and is left out")
             elif self._modern:
                 note(word, path, "is a list of items, and becomes prefixItems")
-                read = _modern_tuple(read)
+                read = _modernise_tuple(read)
                 self.changed = True
         return read
 
-    def in_own_words(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return a subschema that was read as it can be read again: draft-07 knows no `prefixItems`."""
+    def to_own_draft(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return a subschema that was read in a form that can be read again, in the schema's own draft."""
         if not self._is_draft_7 or "prefixItems" not in schema:
             return schema
         kept = {word: value for word, value in schema.items() if word not in {"prefixItems", "items"}}
         rest = {"additionalItems": schema["items"]} if "items" in schema else {}
         return {**kept, "items": schema["prefixItems"], **rest}
 
-    def _modernised(
+    def _modernise(
         self, schema: dict[str, Any], note: Callable[[str, str, str], None], path: str
     ) -> dict[str, Any]:
-        """Return a subschema with its older keywords rewritten in those of 2020-12."""
+        """Return a subschema with its older keywords translated to 2020-12."""
         if self._is_draft_7 and not _NEWER.isdisjoint(schema):
             for word in _NEWER & schema.keys():
                 note(word, path, "means nothing in draft-07, and is left out")
@@ -214,7 +214,7 @@ class Source:
             schema = {"$ref" if key == "$dynamicRef" else key: kept for key, kept in schema.items()}
         if "dependencies" in schema:
             note("dependencies", path, "become dependentRequired and dependentSchemas")
-            schema = _modern_dependencies(schema)
+            schema = _modernise_dependencies(schema)
             self.changed = True
         if self._is_draft_7 and "$ref" in schema and not schema.keys() <= _BESIDE_REF:
             for word in schema.keys() - _BESIDE_REF:
@@ -222,14 +222,14 @@ class Source:
             schema = {key: kept for key, kept in schema.items() if key in _BESIDE_REF}
         return schema
 
-    def pointer(self, reference: str) -> str:
-        """Return where the target of a reference stands, as a JSON Pointer."""
+    def pointer_to(self, reference: str) -> str:
+        """Return the JSON Pointer of the target of a reference."""
         if reference[1:2] in {"", "/"}:
             return unquote(reference[1:])
-        return self._anchored(reference[1:])[0]
+        return self._find_anchor(reference[1:])[0]
 
     def find(self, reference: str) -> Any:
-        """Return the subschema that a reference leads to; None where it leads nowhere within the schema."""
+        """Return the target of a reference; None if there is none within the schema."""
         if reference not in self._found:
             self._found[reference] = self._find(reference)
         return self._found[reference]
@@ -238,20 +238,20 @@ class Source:
         value = self._references.find(reference) if reference.startswith("#") else None
         return value if _is_schema(value) else None
 
-    def _anchored(self, name: str) -> tuple[str, Any]:
-        """Return where the subschema with an anchor stands, and itself."""
+    def _find_anchor(self, name: str) -> tuple[str, Any]:
+        """Return the JSON Pointer of the subschema with an anchor, and the subschema."""
         if self._anchors is None:
             self._anchors = {
                 member[word]: (path, member)
-                for path, member in _members(self.root)
+                for path, member in _walk_objects(self.root)
                 for word in ("$anchor", "$dynamicAnchor")
                 if type(member.get(word)) is str
             }
         return self._anchors.get(name, ("", None))
 
 
-def _members(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every object in a schema, with its place."""
+def _walk_objects(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every object in a schema with its JSON Pointer."""
     pending = [("", root)]
     for path, value in pending:
         if type(value) is dict:
@@ -261,8 +261,8 @@ def _members(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             pending += [(step(path, index), member) for index, member in enumerate(value)]
 
 
-def _modern_tuple(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return an array schema whose `items` is a list, as 2020-12 writes it."""
+def _modernise_tuple(schema: dict[str, Any]) -> dict[str, Any]:
+    """Translate an array schema whose `items` is a list to 2020-12."""
     read = {key: kept for key, kept in schema.items() if key not in {"items", "additionalItems"}}
     read["prefixItems"] = schema["items"]
     if "additionalItems" in schema:
@@ -270,8 +270,8 @@ def _modern_tuple(schema: dict[str, Any]) -> dict[str, Any]:
     return read
 
 
-def _modern_dependencies(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema with `dependencies` split in two, as 2020-12 does."""
+def _modernise_dependencies(schema: dict[str, Any]) -> dict[str, Any]:
+    """Split `dependencies` into the two keywords of 2020-12."""
     read = {key: kept for key, kept in schema.items() if key != "dependencies"}
     given = schema["dependencies"]
     if type(given) is dict:

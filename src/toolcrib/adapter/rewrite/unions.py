@@ -1,11 +1,24 @@
-"""Unions: one of several alternatives, distinguished when a value comes back."""
+"""Conversion of unions, and the codec that finds the alternative of a value."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from toolcrib.adapter.loss import step
-from toolcrib.adapter.rewrite.codec import Codec, NullableCodec
-from toolcrib.adapter.rewrite.combine import hoist, only_adds, resolved
+from toolcrib.adapter.rewrite.codec import (
+    ArrayCodec,
+    Codec,
+    CodecError,
+    JsonTextCodec,
+    Known,
+    NullableCodec,
+    RefCodec,
+    decode,
+    encode,
+)
+from toolcrib.adapter.rewrite.combine import hoist, only_adds, resolve
+from toolcrib.adapter.rewrite.definition_table import Found
 from toolcrib.adapter.rewrite.describe import add_text
 from toolcrib.adapter.rewrite.merge import are_disjoint, merge
 from toolcrib.adapter.rewrite.object_codecs import Field, ObjectCodec
@@ -15,25 +28,11 @@ from toolcrib.adapter.rewrite.source import (
     OBJECT_WORDS,
     ONLY_FOR,
     TYPES,
-    is_of,
+    is_of_type,
     kinds_of,
     type_of,
 )
-
-if TYPE_CHECKING:
-    from toolcrib.adapter.rewrite.walk import Found, Walk
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-
-from toolcrib.adapter.rewrite.codec import (
-    ArrayCodec,
-    CodecError,
-    JsonTextCodec,
-    Known,
-    RefCodec,
-    decode,
-    encode,
-)
+from toolcrib.adapter.rewrite.walk import Walk
 
 _CHOICES: Final = ("anyOf", "oneOf")
 _ANNOTATIONS: Final = ANNOTATIONS | {"nullable"}
@@ -44,7 +43,7 @@ _ASSERTING: Final = (
     | {"minLength", "maxLength", "pattern", "format"}
     | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
 )
-"""The keywords that say what a value must be; the others stay outside of a union."""
+"""The keywords that constrain values; the others stay outside of the union."""
 _ONLY_FOR_SOME: Final = frozenset().union(*ONLY_FOR.values())
 _NULL: Final = {"type": "null"}
 _PLAIN_UNION: Final = _ANNOTATIONS | {"anyOf"}
@@ -52,60 +51,62 @@ _PAIR: Final = 2
 _COMBINING: Final = frozenset({"anyOf", "oneOf", "allOf", "$ref"})
 
 
-def split_types(walk: "Walk", node: dict[str, Any], kinds: list[str], path: str) -> "Found":
-    """Return a subschema of several types as a union of one for each."""
+def split_types(walk: Walk, node: dict[str, Any], kinds: list[str], path: str) -> Found:
+    """Convert a subschema of several types to a union with an alternative for each type."""
     walk.losses.note("type", path, "the list of types is a union")
     outer = {word: value for word, value in node.items() if word in _ANNOTATIONS}
-    found = [only for kind in kinds if (only := _only(kind, node)) is not None]
-    members = list(map(walk.source.in_own_words, found))
+    found = [only for kind in kinds if (only := _part_for_type(kind, node)) is not None]
+    members = list(map(walk.source.to_own_draft, found))
     return rewrite_union(walk, {**outer, "anyOf": members}, path, noted=True)
 
 
-def _only(kind: str, node: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a subschema says about one JSON type; None where it leaves no value of it."""
+def _part_for_type(kind: str, node: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a subschema restricted to one JSON type; None if it admits no value of that type."""
     own = ONLY_FOR.get("number" if kind == "integer" else kind, frozenset())
     foreign = (_ONLY_FOR_SOME - own) | _ANNOTATIONS
     only = {word: value for word, value in node.items() if word not in foreign} | {"type": kind}
     if "enum" in only:
-        only["enum"] = [value for value in only["enum"] if is_of(type_of(value), [kind])]
-    is_left = only.get("enum", True) and ("const" not in only or is_of(type_of(only["const"]), [kind]))
+        only["enum"] = [value for value in only["enum"] if is_of_type(type_of(value), [kind])]
+    is_left = only.get("enum", True) and ("const" not in only or is_of_type(type_of(only["const"]), [kind]))
     return only if is_left else None
 
 
-def rewrite_union(walk: "Walk", node: dict[str, Any], path: str, *, noted: bool = False) -> "Found":
-    """Return a union converted: a union, its one alternative, or JSON text if values could be mistaken."""
+def rewrite_union(walk: Walk, node: dict[str, Any], path: str, *, noted: bool = False) -> Found:
+    """Convert a union; if decoding could confuse its alternatives, values are passed as JSON text."""
     word = "anyOf" if "anyOf" in node else "oneOf"
     if node.keys() <= _PLAIN_UNION and len(node[word]) == _PAIR and node[word][1] == _NULL:
-        return _or_null(walk, node, path)
+        return _convert_nullable(walk, node, path)
     base = {key: value for key, value in node.items() if key in _ASSERTING and key != word}
-    members = _alternatives(walk, base, node[word], path)
+    members = _merge_alternatives(walk, base, node[word], path)
     if members is None:
         choices = [*node.get("anyOf", ()), *node.get("oneOf", ())]
         if not only_adds(walk, node.get("type"), choices, path):
-            return walk.anything(node, path)
-        return walk.structured(hoist(walk, node, path, words=_CHOICES), path)
+            return walk.to_json_text(node, path)
+        return walk.convert_structured(hoist(walk, node, path, words=_CHOICES), path)
+    # Providers with structured rules have no `oneOf`, so the exclusion is lost, and reported.
     if word == "oneOf":
         walk.losses.note("oneOf", path, "is anyOf: more than one alternative may fit")
     found = [
-        walk.schema(member, path if noted else step(path, word, index))
+        walk.convert(member, path if noted else step(path, word, index))
         for index, member in enumerate(members)
     ]
     codec = None
+    # Without codecs, values are the same in both schemas, and need not be distinguished.
     if any(inner is not None for _, inner in found):
         kinds = [walk.references.kinds(schema) for schema, _ in found]
-        if _could_be_mistaken(walk, members, found, kinds, path):
+        if _is_ambiguous(walk, members, found, kinds, path):
             walk.has_discarded = True
-            return walk.anything(node, path)
-        codec = _codec(walk, members, found, kinds, path)
+            return walk.to_json_text(node, path)
+        codec = _make_codec(walk, members, found, kinds, path)
     if not found:
-        return walk.anything(node, path)
+        return walk.to_json_text(node, path)
     outer = {key: value for key, value in node.items() if key not in _ASSERTING}
-    converted = _union(walk, [schema for schema, _ in found], word, path)
-    return _outside(walk, outer, converted, codec, path), codec
+    converted = _make_union(walk, [schema for schema, _ in found], word, path)
+    return _add_annotations(walk, outer, converted, codec, path), codec
 
 
-def _union(walk: "Walk", schemas: list[Any], word: str, path: str) -> dict[str, Any]:
-    """Return the union of converted subschemas."""
+def _make_union(walk: Walk, schemas: list[Any], word: str, path: str) -> dict[str, Any]:
+    """Return a union of converted subschemas."""
     others = [schema for schema in schemas if schema != _NULL] if walk.rules.nullable else schemas
     is_nullable = others and len(others) < len(schemas)
     schemas = others or [_NULL]
@@ -113,28 +114,29 @@ def _union(walk: "Walk", schemas: list[Any], word: str, path: str) -> dict[str, 
     walk.unions += len(schemas) > 1
     if is_nullable:
         walk.losses.note(word, path, "null is expressed by nullable")
-        converted = walk.nullable(converted)
+        converted = walk.make_nullable(converted)
     return converted
 
 
-def _or_null(walk: "Walk", node: dict[str, Any], path: str) -> "Found":
-    """Return a union of something and null, which most unions are."""
-    found, codec = walk.schema(node["anyOf"][0], step(path, "anyOf", 0))
+def _convert_nullable(walk: Walk, node: dict[str, Any], path: str) -> Found:
+    """Convert a union of a subschema and null, as most unions are."""
+    found, codec = walk.convert(node["anyOf"][0], step(path, "anyOf", 0))
     outer = {key: value for key, value in node.items() if key != "anyOf"}
     codec = codec and NullableCodec(codec)
     if walk.rules.nullable:
         walk.losses.note("anyOf", path, "null is expressed by nullable")
-        return _outside(walk, outer, walk.nullable(found), codec, path), codec
+        return _add_annotations(walk, outer, walk.make_nullable(found), codec, path), codec
     walk.unions += 1
-    return _outside(walk, outer, {"anyOf": [found, {"type": "null"}]}, codec, path), codec
+    return _add_annotations(walk, outer, {"anyOf": [found, {"type": "null"}]}, codec, path), codec
 
 
-def _outside(
-    walk: "Walk", outer: dict[str, Any], converted: dict[str, Any], codec: Codec | None, path: str
+def _add_annotations(
+    walk: Walk, outer: dict[str, Any], converted: dict[str, Any], codec: Codec | None, path: str
 ) -> dict[str, Any]:
-    """Return a converted union with the annotations that stood beside it."""
+    """Add the annotations beside a union to its converted form."""
     if not outer:
         return converted
+    # A `$ref` with annotations beside it must be wrapped if the provider restricts its siblings.
     if "$ref" in converted and walk.rules.ref_siblings is not None:
         converted = {"anyOf": [converted]}
         walk.unions += 1
@@ -142,29 +144,29 @@ def _outside(
     if inner and outer.get("description", inner) != inner:
         outer = {**outer, "description": add_text(outer["description"], inner)}
     kept = {word: value for word, value in converted.items() if word not in outer}
-    return walk.finish(outer, kept, codec, frozenset(), path)
+    return walk.add_keywords(outer, kept, codec, frozenset(), path)
 
 
-def _alternatives(walk: "Walk", base: dict[str, Any], members: list[Any], path: str) -> list[Any] | None:
-    """Return the alternatives of a union, each with what stood beside it; None where they do not merge."""
+def _merge_alternatives(walk: Walk, base: dict[str, Any], members: list[Any], path: str) -> list[Any] | None:
+    """Merge the keywords beside a union into each alternative; None if they cannot be merged."""
     members = [member for member in members if member is not False]
     if not base:
         return members
     merged: list[Any] = []
     for member in members:
-        target = resolved(walk, member, path) if type(member) is dict else {}
+        target = resolve(walk, member, path) if type(member) is dict else {}
         is_same = type(target) is dict and base.keys() == {"type"} and target.get("type") == base["type"]
         both = member if is_same else merge([base, target]) if type(target) is dict else None
         if type(target) is dict and are_disjoint(base, target):
-            continue
+            continue  # no value fits both, so this alternative can never be chosen
         if both is None:
             return None
-        merged.append(both if is_same else walk.source.in_own_words(_of_own_types(both)))
+        merged.append(both if is_same else walk.source.to_own_draft(_drop_object_keywords(both)))
     return merged
 
 
-def _of_own_types(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a subschema without what it says about objects, where it is none."""
+def _drop_object_keywords(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a subschema without keywords for objects, if its type is another one."""
     values = schema.get("enum", [schema["const"]] if "const" in schema else [])
     kinds = schema.get("type", [type_of(value) for value in values])
     if not kinds or "object" in kinds:
@@ -172,10 +174,10 @@ def _of_own_types(schema: dict[str, Any]) -> dict[str, Any]:
     return {word: value for word, value in schema.items() if word not in OBJECT_WORDS}
 
 
-def _could_be_mistaken(
-    walk: "Walk", members: list[Any], found: list["Found"], kinds: list[frozenset[str]], path: str
+def _is_ambiguous(
+    walk: Walk, members: list[Any], found: list[Found], kinds: list[frozenset[str]], path: str
 ) -> bool:
-    """Return whether a value that hides its type could pass for one of another alternative."""
+    """Return whether an encoded value could be decoded as another alternative than it was encoded by."""
     hiding = {index for index, (_, codec) in enumerate(found) if hides(codec)}
     for kind in TYPES:
         alike = [index for index, ours in enumerate(kinds) if kind in ours]
@@ -183,14 +185,16 @@ def _could_be_mistaken(
             continue
         if kind == "object" and _names_differ(walk, [found[index] for index in alike]):
             return True
-        originals = {index: resolved(walk, members[index], path) for index in alike}
+        # A discriminator in the original objects helps even if the encoded values look the same, because a
+        # decoded value is validated against its original alternative.
+        originals = {index: resolve(walk, members[index], path) for index in alike}
         if not hiding.isdisjoint(alike) and (kind != "object" or not _are_distinct(originals, hiding)):
             return True
     return False
 
 
-def _names_differ(walk: "Walk", found: list["Found"]) -> bool:
-    """Return whether a property, or its null, means one thing in one alternative and another in the next."""
+def _names_differ(walk: Walk, found: list[Found]) -> bool:
+    """Return whether a property, or null in it, has different meanings in two alternatives."""
     names: dict[str, str] = {}
     absent: set[str] = set()
     nulls: set[str] = set()
@@ -207,12 +211,15 @@ def _names_differ(walk: "Walk", found: list["Found"]) -> bool:
 
 
 def _are_distinct(members: dict[int, Any], hiding: set[int]) -> bool:
-    """Return whether some property, required in all, has values in those that hide that no other has."""
+    """Return whether a discriminator exists: a property, required in all, with values of its own in each.
+
+    Only the alternatives in `hiding` need values that no other one has.
+    """
     if not all(type(member) is dict for member in members.values()):
         return False
     names = set.intersection(*(set(member.get("required", ())) for member in members.values()))
     for name in sorted(names):
-        given = {index: _values(_property(member, name)) for index, member in members.items()}
+        given = {index: _scalar_values(_property(member, name)) for index, member in members.items()}
         count = Counter(value for values in given.values() for value in values)
         if all(given.values()) and all(
             count[value] == 1 for index in hiding & given.keys() for value in given[index]
@@ -225,8 +232,8 @@ def _property(schema: dict[str, Any], name: str) -> Any:
     return schema.get("properties", {}).get(name)
 
 
-def _values(schema: Any) -> set[tuple[str, Any]]:
-    """Return the scalar values that a subschema is limited to."""
+def _scalar_values(schema: Any) -> set[tuple[str, Any]]:
+    """Return the scalar values that a subschema is limited to by `const` or `enum`."""
     if type(schema) is not dict:
         return set()
     given = [schema["const"]] if "const" in schema else schema.get("enum", [])
@@ -235,23 +242,24 @@ def _values(schema: Any) -> set[tuple[str, Any]]:
     return {(type_of(value), value) for value in given}
 
 
-def _codec(
-    walk: "Walk", members: list[Any], found: list["Found"], kinds: list[frozenset[str]], path: str
+def _make_codec(
+    walk: Walk, members: list[Any], found: list[Found], kinds: list[frozenset[str]], path: str
 ) -> Codec | None:
     codecs = [codec for _, codec in found]
     others = [codec for codec, kind in zip(codecs, kinds, strict=True) if kind != {"null"}]
+    # With one alternative beside null, there is nothing to try.
     if len(others) == 1 and others[0] is not None:
         return NullableCodec(others[0]) if len(codecs) > 1 else others[0]
-    originals = [resolved(walk, member, path) for member in members]
+    originals = [resolve(walk, member, path) for member in members]
     branches = [
-        Branch(kind, codec, _declared(original), _original_kinds(original))
+        Branch(kind, codec, _declared_properties(original), _original_kinds(original))
         for kind, codec, original in zip(kinds, codecs, originals, strict=True)
     ]
-    return UnionCodec(branches, walk.tell_apart(members))
+    return UnionCodec(branches, walk.distinguish(members))
 
 
-def _declared(schema: Any) -> frozenset[str] | None:
-    """Return the properties that an alternative names; None where it says what any property must be."""
+def _declared_properties(schema: Any) -> frozenset[str] | None:
+    """Return the properties that an alternative declares; None if it has a schema for any property."""
     if type(schema) is not dict:
         return frozenset()
     is_map = type(schema.get("additionalProperties")) is dict or "patternProperties" in schema
@@ -260,7 +268,7 @@ def _declared(schema: Any) -> frozenset[str] | None:
 
 
 def _original_kinds(schema: Any) -> frozenset[str]:
-    """Return the JSON types that an alternative is for, declared or implied; none if it is for all."""
+    """Return the JSON types of an alternative, declared or implied; none for all types."""
     if type(schema) is not dict or ("type" not in schema and not _COMBINING.isdisjoint(schema)):
         return frozenset()
     kinds = kinds_of(schema)
@@ -272,19 +280,19 @@ class Branch:
     """One alternative of a union."""
 
     kinds: frozenset[str]
-    """The JSON types of its converted values."""
+    """The JSON types of its encoded values."""
     codec: Codec | None
     declared: frozenset[str] | None = frozenset()
-    """The properties that it names; None where it says what any property must be."""
+    """The properties that it declares; None if it has a schema for any property."""
     original_kinds: frozenset[str] = frozenset()
-    """The JSON types that it is for, none for all; where they are implied it admits others too."""
+    """The JSON types of its original values, empty for all; if they are implied, it admits others too."""
 
     def declares_all(self, value: Any) -> bool:
-        """Return whether it says what each property of a value in the original terms must be."""
+        """Return whether it has a schema for each property of an original value."""
         return not isinstance(value, dict) or self.declared is None or value.keys() <= self.declared
 
     def names_all(self, value: Mapping[str, Any]) -> bool:
-        """Return whether its converted object has every property that a value has."""
+        """Return whether its converted object has every property of an encoded value."""
         if isinstance(self.codec, ObjectCodec):
             others = self.codec.extra[0] if self.codec.extra else None
             return all(key in self.codec.converted_keys or key == others for key in value)
@@ -293,17 +301,23 @@ class Branch:
 
 @dataclass(slots=True)
 class UnionCodec:
-    """One of several alternatives, at least one of which looks different."""
+    """A union in which at least one alternative has a codec.
+
+    A value is encoded by the most specific alternative that it fits, and decoded by the first alternative
+    whose decoded value is valid against its original schema.
+    """
 
     branches: Sequence[Branch]
     fits: Callable[[int, Any], bool]
-    """Whether a value in the original terms fits the alternative with this index."""
-    opaque: bool = False
+    """Returns whether an original value fits the alternative with this index."""
+    hides_type: bool = False
 
     def encode(self, value: Any, path: str) -> Any:
         fitting = [branch for index, branch in enumerate(self.branches) if self.fits(index, value)]
         if not fitting:
             raise CodecError(path, "fits none of the alternatives of the schema")
+        # Preferred are alternatives that declare all properties of the value, since others cannot pass the
+        # undeclared ones; then those that pass any value as JSON text.
         kind = type_of(value)
         own = [branch for branch in fitting if not branch.original_kinds or kind in branch.original_kinds]
         naming = [branch for branch in own if branch.declares_all(value)]
@@ -315,20 +329,23 @@ class UnionCodec:
         return encode(fitting[0].codec, value, path)
 
     def decode(self, value: Any, path: str, known: Known) -> Any:
-        key = id(self), id(value)  # nested unions would otherwise try the same reading time and again
+        key = id(self), id(value)  # without the cache, nested unions would take exponential time
         if key not in known:
-            known[key] = self._read(value, path, known)
+            known[key] = self._decode_any(value, path, known)
         if isinstance(known[key], CodecError):
             raise known[key]
         return known[key]
 
-    def _read(self, value: Any, path: str, known: Known) -> Any:
-        """Return the first reading that fits its alternative, or else the first that can be read at all."""
+    def _decode_any(self, value: Any, path: str, known: Known) -> Any:
+        """Decode a value by the first alternative that then fits, or else the first that can decode it.
+
+        A failure is returned, not raised, so that it can be cached.
+        """
         kind = type_of(value)
         readings: list[Any] = []
         failure: CodecError | None = None
         candidates = [(index, branch) for index, branch in enumerate(self.branches) if kind in branch.kinds]
-        if kind == "object":  # where all its properties are named, their nulls mean what they mean there
+        if kind == "object":  # first those that name all its properties: there the meaning of null is certain
             candidates.sort(key=lambda candidate: not candidate[1].names_all(value))
         for index, branch in candidates:
             try:
@@ -345,13 +362,13 @@ class UnionCodec:
 
 
 def hides(codec: Codec | None) -> bool:
-    """Return whether any part of an encoded value hides its JSON type, or may do so."""
+    """Return whether any part of an encoded value has, or may have, another JSON type than the original."""
     pending = [codec]
     while pending:
         one = pending.pop()
         if one is None:
             continue
-        if one.opaque or isinstance(one, RefCodec):
+        if one.hides_type or isinstance(one, RefCodec):
             return True
         if isinstance(one, ArrayCodec):
             pending.append(one.item)

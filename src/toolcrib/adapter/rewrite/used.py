@@ -1,4 +1,4 @@
-"""Which keywords a schema uses, and where."""
+"""Listing of the keywords that a schema uses."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from toolcrib.adapter.rewrite.source import MANY_SCHEMAS, MAP_OF_SCHEMAS, ONE_SC
 
 
 def used_keywords(schema: Any) -> Iterator[tuple[str, str]]:
-    """Yield every keyword of a schema with the path of its subschema; names of properties are none.
+    """Yield every keyword of a schema with the path of its subschema; property names are not keywords.
 
     >>> list(used_keywords({"type": "object", "properties": {"type": {"minimum": 1}}}))
     [('type', ''), ('properties', ''), ('minimum', '/properties/type')]

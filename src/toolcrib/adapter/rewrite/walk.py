@@ -1,133 +1,110 @@
-"""The one walk over a schema: each subschema becomes what the provider takes, with the way back beside it.
+"""State and limits of the conversion of one schema, and the steps that all kinds of subschemas share."""
 
-The walk and the modules that convert one kind of schema each are recursive, since a subschema may be of any
-kind. They are given the `Walk`, and import it for type checkers alone: the only circle among the imports.
-"""
-
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from toolcrib.adapter.loss import Losses
-from toolcrib.adapter.rewrite import arrays, combine, objects, unions
 from toolcrib.adapter.rewrite.alternatives import Alternatives, FitsAlternative
-from toolcrib.adapter.rewrite.carry import carry
-from toolcrib.adapter.rewrite.codec import Codec, CodecError, JsonTextCodec, NullableCodec, encode
-from toolcrib.adapter.rewrite.describe import add_text, describe, hint
-from toolcrib.adapter.rewrite.leaves import rewrite_leaf
-from toolcrib.adapter.rewrite.references import References
-from toolcrib.adapter.rewrite.scalars import rewrite_scalar
+from toolcrib.adapter.rewrite.codec import Codec, CodecError, JsonTextCodec, encode
+from toolcrib.adapter.rewrite.definition_table import DefinitionTable, Found
+from toolcrib.adapter.rewrite.describe import add_text, describe, quote_schema
 from toolcrib.adapter.rewrite.source import (
     ANNOTATIONS,
     DEFINITIONS,
     ONLY_FOR,
-    SCALARS,
     Source,
-    is_of,
-    kinds_of,
-    type_of,
 )
 from toolcrib.adapter.rules import SchemaRules
 from toolcrib.model.plain import copy_json
 
 MAX_SUBSCHEMAS: Final = 20_000
-"""How many subschemas a conversion may visit, those behind references included."""
+"""The maximum number of subschemas in a conversion, targets of references included."""
 MAX_SPENT: Final = 200_000
-"""How many values may be merged into others, or be quoted, in all."""
+"""The maximum number of values that are merged into others or quoted."""
 MAX_DEPTH: Final = 64
-"""How deep subschemas may nest."""
+"""The maximum nesting of subschemas."""
 _CONTAINERS: Final = frozenset({dict, list})
 _LEFT_OUT: Final = ANNOTATIONS | {"$schema", "$id", *DEFINITIONS}
-_CHOOSING: Final = frozenset({"enum", "const", "anyOf", "oneOf", "allOf"})
-_COMPLEX: Final = _CHOOSING | combine.CONDITIONAL
-_TYPE: Final = frozenset({"type"})
 _NULL: Final = {"type": "null"}
 _LOOKS_AROUND: Final = ("(?=", "(?!", "(?<=", "(?<!")
 
-Found = tuple[Any, Codec | None]
-"""A converted subschema, and its codec where its values look different."""
-
 
 class SchemaTooLargeError(ValueError):
-    """A schema that holds, or whose references expand to, more than any honest one."""
+    """A schema that has, or whose references expand to, too many subschemas."""
 
 
-class Walk:
-    """The state of one walk. `schema` converts any subschema; the other modules convert one kind each."""
+class Walk(ABC):
+    """State of one conversion. The abstract methods convert nested subschemas of any kind."""
 
     def __init__(self, source: Source, rules: SchemaRules, losses: Losses) -> None:
         self.source = source
         self.rules = rules
         self.losses = losses
         self.alternatives: Alternatives | None = None
-        """Those of the unions whose values must be distinguished, where there are any."""
-        self.references = References()
+        """The alternatives of unions whose values must be distinguished; None if there are none."""
+        self.references = DefinitionTable()
         self.has_discarded = False
-        """Whether a subschema was converted in vain, so that a definition may be needed no more."""
+        """Whether a converted subschema was discarded, so that some definitions may not be needed."""
         self.recursive = False
         """Whether the converted schema refers back to itself."""
         self.level = 0
-        """How many members deep the walk is, whatever it went through on the way."""
+        """The current depth in the value: the number of members, not of subschemas, above it."""
         self.object_depth = 0
-        """How many objects deep it is, in the root or in one definition."""
+        """The current number of objects above, in the root or in one definition."""
         self.visited = self._depth = self._spent = 0
+        # Counts of the converted schema, for the limits of the provider (`SchemaRules.limits`).
         self.unions = self.optional = self.properties = self.depth = 0
         self.enum_values = self.enum_chars = self.name_chars = 0
         self.leftovers: dict[str, list[tuple[str, Any]]] = {}
-        """What is still to be added to the description of the subschema at a path."""
+        """Keywords to be added to the description of the subschema at a path."""
         self.exclusive: list[tuple[dict[str, Any], str]] = []
-        """The converted subschemas with `oneOf`, and their paths, which may yet turn out to exclude less."""
-        self.loosened = 0
-        """How many subschemas that no value fits were declared as anything."""
+        """The converted subschemas with `oneOf`, and their paths; see `keyword_filter.widen_exclusive`."""
+        self.widened_count = 0
+        """The number of subschemas that admit no value, and were declared as anything."""
         self.merging: set[int] = set()
-        """The targets of references that are merged into what is being converted."""
+        """The `id()`s of the targets of references that are being merged, to detect recursion."""
 
-    def schema(self, schema: Any, path: str) -> Found:
-        """Return any subschema converted, the one at a path.
+    @abstractmethod
+    def convert(self, schema: Any, path: str) -> Found:
+        """Convert any subschema, the one at `path`.
 
         Raises:
-            SchemaTooLargeError: there are too many, or they nest too deep.
+            SchemaTooLargeError: there are too many subschemas, or they are nested too deep.
         """
-        self.visit(1)
-        leaf = rewrite_leaf(self, schema)
-        return self.compound(schema, path) if leaf is None else (leaf, None)
 
-    def below(self, schema: Any, path: str) -> Found:
-        """Return the subschema of a member of the value converted."""
+    @abstractmethod
+    def convert_compound(self, schema: Any, path: str) -> Found:
+        """Convert a subschema that is not a leaf (`leaves`), and was counted before."""
+
+    @abstractmethod
+    def convert_structured(self, node: dict[str, Any], path: str) -> Found:
+        """Convert a subschema without a reference for a provider with structured rules."""
+
+    @abstractmethod
+    def convert_reference(self, node: dict[str, Any], path: str) -> Found:
+        """Convert a subschema with a reference."""
+
+    def convert_member(self, schema: Any, path: str) -> Found:
+        """Convert the subschema of a member of the value."""
         self.level += 1
-        found = self.schema(schema, path)
+        found = self.convert(schema, path)
         self.level -= 1
         return found
 
-    def compound(self, schema: Any, path: str) -> Found:
-        """Return a subschema converted that is no leaf, and has been counted."""
-        if type(schema) is not dict:
-            return self._not_an_object(schema, path)
-        if len(schema) == 1 and (known := self.references.known(schema)) is not None:
-            return known
-        self._depth += 1
-        node = self.source.read(schema, self.losses.note, path)
-        if "$ref" in node:
-            found = self.references.rewrite(self, node, path)
-        elif self.rules.structured:
-            found = self.structured(node, path)
-        else:
-            found = carry(self, node, path), None
-        self._depth -= 1
-        return found
-
-    def tell_apart(self, members: list[Any]) -> FitsAlternative:
-        """Return what says which of the alternatives of a union a value fits."""
+    def distinguish(self, members: list[Any]) -> FitsAlternative:
+        """Return a function that checks a value against the alternatives of a union."""
         if self.alternatives is None:
             self.alternatives = Alternatives(self.source.root)
         return self.alternatives.add(members)
 
-    def visit(self, subschemas: int) -> None:
-        """Count subschemas that are about to be converted."""
+    def count_subschemas(self, subschemas: int) -> None:
+        """Count subschemas that are about to be converted, against the limit."""
         self.visited += subschemas
         if self.visited > MAX_SUBSCHEMAS or self._depth >= MAX_DEPTH:
             raise self._too_large()
 
-    def spend(self, values: int) -> None:
-        """Count values that are looked at once more, since their subschema is merged or quoted elsewhere."""
+    def count_work(self, values: int) -> None:
+        """Count values that are processed again because their subschema is merged or quoted elsewhere."""
         self._spent += values + 1
         if self._spent > MAX_SPENT:
             raise SchemaTooLargeError(
@@ -143,12 +120,12 @@ class Walk:
         )
 
     def enter_object(self) -> None:
-        """Count one more level of objects, until it is left."""
+        """Increase the depth of objects; the caller decreases `object_depth` at the end."""
         self.object_depth += 1
         self.depth = max(self.depth, self.object_depth)
 
-    def closed_object(self, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-        """Return the schema of an object with these properties, counted against the provider's limits."""
+    def make_object(self, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+        """Return the schema of an object, counted for the provider's limits."""
         self.properties += len(properties)
         self.optional += len(properties) - len(required)
         self.name_chars += len("".join(properties))
@@ -159,88 +136,18 @@ class Walk:
             schema["additionalProperties"] = False
         return schema
 
-    def _not_an_object(self, schema: Any, path: str) -> Found:
-        """Return a subschema that is a boolean, or no subschema at all."""
-        if type(schema) is not bool:
-            self.losses.note("type", path, "is no schema, and is read as one that admits anything")
-        if self.rules.structured:
-            return self.anything({} if schema is not False else {"not": {}}, path)
-        return (schema if type(schema) is bool else True), None
-
-    def structured(self, node: dict[str, Any], path: str) -> Found:
-        """Return a subschema without a reference, every value of it spelt out."""
-        kinds = node.get("type")
-        if type(kinds) is str and _COMPLEX.isdisjoint(node):
-            if kinds in SCALARS:
-                return self.finish(node, {"type": kinds}, None, _TYPE, path), None
-            return self._of_one_type(kinds, node, path)
-        if "allOf" in node:
-            return combine.rewrite_all(self, node, path)
-        if "anyOf" in node or "oneOf" in node:
-            if not combine.is_object_with_choices(self, node, path):
-                return unions.rewrite_union(self, node, path)
-            node = combine.hoist(self, node, path)
-        kinds = kinds_of(node)
-        if kinds and "object" in kinds and not combine.CONDITIONAL.isdisjoint(node):
-            node = combine.hoist(self, node, path)
-        return self._of_types(kinds, node, path)
-
-    def _of_types(self, kinds: list[str], node: dict[str, Any], path: str) -> Found:
-        """Return a subschema of some JSON types, which may be limited to some values."""
-        if values := [node["const"]] if "const" in node else node.get("enum"):
-            of_values = list(map(type_of, values))
-            kinds = [kind for kind in kinds if any(is_of(found, [kind]) for found in of_values)]
-        plain = [kind for kind in kinds if kind != "null"]
-        if not kinds:
-            return self.anything(node, path)
-        if "type" not in node and "enum" not in node and "const" not in node:
-            self.losses.note("type", path, f"is declared as {kinds[0]}, which it is not bound to")
-        if len(plain) > 1 and (not self.rules.type_lists or not {"object", "array"}.isdisjoint(plain)):
-            return unions.split_types(self, node, kinds, path)
-        found, codec, used = self._of_kind(plain, node, path)
-        if found is None:
-            return self.anything(node, path, plain[0])
-        if "null" in kinds and plain:
-            found = self.nullable(found)
-            codec = NullableCodec(codec) if codec else None
-            if self.rules.nullable:
-                self.losses.note("type", path, "null is expressed by nullable")
-        return self.finish(node, found, codec, used, path), codec
-
-    def _of_one_type(self, kind: str, node: dict[str, Any], path: str) -> Found:
-        """Return a subschema of arrays, objects or null that may have any value of it."""
-        used = objects.USED
-        if kind == "object":
-            found, codec = objects.rewrite_object(self, node, path)
-        else:
-            found, codec, used = self._of_kind([] if kind == "null" else [kind], node, path)
-        if found is None:
-            return self.anything(node, path, kind)
-        return self.finish(node, found, codec, used, path), codec
-
-    def _of_kind(
-        self, kinds: list[str], node: dict[str, Any], path: str
-    ) -> tuple[Any, Codec | None, frozenset[str]]:
-        """Return a subschema of one JSON type converted, its codec, and the keywords that are done with."""
-        if kinds == ["object"]:
-            found, codec = objects.rewrite_object(self, node, path)
-            return found, codec, objects.USED
-        if kinds == ["array"]:
-            return arrays.rewrite_array(self, node, path)
-        return rewrite_scalar(self, kinds, node, path)
-
-    def anything(self, node: dict[str, Any], path: str, kind: str = "value") -> Found:
-        """Return the schema of a value that has no other form here than JSON text in a string."""
+    def to_json_text(self, node: dict[str, Any], path: str, kind: str = "value") -> Found:
+        """Convert a subschema that cannot be expressed to a string with JSON text."""
         self.losses.note("type", path, f"the {kind} is free-form, and is passed as JSON text in a string")
         codec = JsonTextCodec()
         article = "an" if kind == "object" else "any" if kind == "value" else "a"
-        text = f"JSON text of {article} {kind}{hint(node, left_out=_LEFT_OUT)}"
+        text = f"JSON text of {article} {kind}{quote_schema(node, left_out=_LEFT_OUT)}"
         found = {"type": "string", "description": add_text(node.get("description"), f"({text})")}
         used = frozenset(node.keys() - (ANNOTATIONS - {"description"}))
-        return self.finish(node, found, codec, used, path), codec
+        return self.add_keywords(node, found, codec, used, path), codec
 
-    def nullable(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return a converted subschema that admits null too; itself, if it does."""
+    def make_nullable(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return a converted subschema that also admits null; itself if it already does."""
         kinds = schema.get("type")
         if type(kinds) is not str or kinds == "null" or self.rules.nullable:
             if self.admits_null(schema):
@@ -267,7 +174,7 @@ class Walk:
             return True
         return "null" in self.references.kinds(schema, unknown=frozenset())
 
-    def finish(
+    def add_keywords(
         self,
         node: dict[str, Any],
         found: dict[str, Any],
@@ -275,9 +182,10 @@ class Walk:
         used: frozenset[str],
         path: str,
     ) -> dict[str, Any]:
-        """Add to a converted subschema the other keywords of its original, as they are or described."""
+        """Add the remaining keywords of the original to a converted subschema, unchanged or described."""
         given = self.leftovers.pop(path, []) if self.leftovers else []
         rules = self.rules
+        # Of a value passed as text, `maxItems` or `minLength` would limit the text.
         foreign = _of_other_type(found, codec)
         for word, value in node.items():
             if word in used or word in found:
@@ -285,7 +193,7 @@ class Walk:
             if word in foreign:
                 self.losses.note(word, path, "means nothing for values of this type, and is left out")
                 continue
-            if word in rules.plain or (word in rules.checked and self.may_stay(word, value)):
+            if word in rules.plain or (word in rules.checked and self.is_allowed(word, value)):
                 if word == "default" and codec is not None:
                     self._keep_default(found, codec, value, path)
                 else:
@@ -301,8 +209,8 @@ class Walk:
             found["description"] = describe(found.get("description", node.get("description")), given)
         return found
 
-    def may_stay(self, word: str, value: Any) -> bool:
-        """Return whether a keyword that may stay may do so with this value."""
+    def is_allowed(self, word: str, value: Any) -> bool:
+        """Return whether the provider accepts this value of a supported keyword."""
         rules = self.rules
         if word == "format":
             return rules.formats is None or value in rules.formats
@@ -313,7 +221,7 @@ class Walk:
         return word != "nullable" or rules.nullable or rules.keywords is None
 
     def _keep_default(self, found: dict[str, Any], codec: Codec, value: Any, path: str) -> None:
-        """Add a default value in the converted terms, if it has any."""
+        """Add an encoded default value, if it can be encoded."""
         try:
             found["default"] = copy_json(encode(codec, value))
         except (CodecError, KeyError):
@@ -323,15 +231,15 @@ class Walk:
 
 
 def _of_other_type(found: dict[str, Any], codec: Codec | None) -> frozenset[str]:
-    """Return the keywords that would bind the other type that values are passed as, and not the values."""
-    if codec is None or not codec.opaque:
+    """Return the keywords that would apply to the type of the encoded values instead of the original ones."""
+    if codec is None or not codec.hides_type:
         return frozenset()
     kinds = found.get("type", "")
     return ONLY_FOR.get(kinds if type(kinds) is str else kinds[0], frozenset())
 
 
 def looks_around(pattern: str) -> bool:
-    """Return whether a pattern looks ahead or behind, or refers back to what it matched."""
+    """Return whether a pattern has look-around or back-references."""
     if "(?" not in pattern and "\\" not in pattern:
         return False
     escaped = in_class = False

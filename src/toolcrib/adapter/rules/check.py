@@ -1,4 +1,7 @@
-"""Whether a provider would take an input schema, judged by its rules alone and not by how we rewrite."""
+"""Validation of an input schema against a provider's rules.
+
+It shares no code with the rewriting of schemas, so that it can be used to test it.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +22,7 @@ _TYPED: Final = frozenset({"$ref", "anyOf", "const", "enum", "type"})
 _PLAIN_REFERENCE: Final = regex(r"#(?:/(?:\$defs|definitions)/[^/]+)?")
 
 Fault = tuple[str, str]
-"""A keyword, and what is wrong with it."""
+"""A keyword, and the reason why it is refused."""
 _LONG_ENUM: Final = 250
 _LONG_ENUM_CHARS: Final = 15_000
 _TOTALS: Final = {
@@ -28,11 +31,11 @@ _TOTALS: Final = {
     "optional": "properties that are not required",
     "unions": "unions",
 }
-"""The limits on a schema as a whole, and what each of them counts."""
+"""The limits of a whole schema, and the things that each of them counts."""
 
 
 def violations(schema: dict[str, Any], rules: SchemaRules) -> tuple[Problem, ...]:
-    """Return why a provider would not take a schema for the input of a tool; empty where it would.
+    """Return the reasons why a provider would refuse an input schema; empty if it would accept it.
 
     The path of a problem leads to the subschema that says the keyword, or fails to; that of a bad name or
     of a member that is no schema leads to the member. Problems come in the order of the schema, those about
@@ -43,11 +46,11 @@ def violations(schema: dict[str, Any], rules: SchemaRules) -> tuple[Problem, ...
     ...     print(problem)
     /properties/tags: OpenAI does not take an array without items; say what they are
     """
-    return tuple(islice(_Judge(schema, rules).problems(), MAX_PROBLEMS))
+    return tuple(islice(_Checker(schema, rules).problems(), MAX_PROBLEMS))
 
 
-class _Judge:
-    """One schema before one set of rules."""
+class _Checker:
+    """Checks one schema against one set of rules."""
 
     def __init__(self, schema: dict[str, Any], rules: SchemaRules) -> None:
         self._rules = rules
@@ -59,33 +62,35 @@ class _Judge:
         """Yield every problem, in the order of the schema."""
         for place in self._places.all:
             if type(place.value) is dict:
-                for keyword, message in self._faults(place, place.value):
+                for keyword, message in self._place_faults(place, place.value):
                     yield Problem(place.path, keyword, f"{self._rules.title} {message}"[:500])
-                yield from self._misnamed(place, place.value)
+                yield from self._name_problems(place, place.value)
             else:
-                yield from self._no_object(place)
+                yield from self._non_object_problems(place)
         yield from oversizes(self._places, self._rules)
         if self._places.is_cut:
             yield Problem("", "size", "the schema holds too many subschemas to check; make it smaller")
 
-    def _faults(self, place: Place, schema: dict[str, Any]) -> Iterator[Fault]:
-        """Yield what is wrong in one place."""
+    def _place_faults(self, place: Place, schema: dict[str, Any]) -> Iterator[Fault]:
+        """Yield the faults in one place."""
         is_root = place.parent is None
         kinds = types_of(schema)
         if is_root and schema.get("type") != "object":
             yield "type", "does not take a root of another type; say type: 'object'"
         for word in schema:
             if not (is_root and word == "type"):
-                yield from ((word, f"does not take {fault}") for fault in self._word(place, schema, word))
+                yield from (
+                    (word, f"does not take {fault}") for fault in self._keyword_faults(place, schema, word)
+                )
         if self._rules.structured and not is_root and not schema.keys() & _TYPED:
             yield "type", "does not take a value without a type; say which type it has"
         if is_root or "object" in kinds:
-            yield from self._members(schema, is_root=is_root)
+            yield from self._object_faults(schema, is_root=is_root)
         if "array" in kinds:
-            yield from self._items(schema)
+            yield from self._array_faults(schema)
 
-    def _word(self, place: Place, schema: dict[str, Any], word: str) -> Iterator[str]:
-        """Yield what the provider does not take about one keyword."""
+    def _keyword_faults(self, place: Place, schema: dict[str, Any], word: str) -> Iterator[str]:
+        """Yield the faults of one keyword."""
         rules = self._rules
         if word in REFERENCES and not rules.refs:
             yield "references; write what they lead to in their place"
@@ -97,13 +102,13 @@ class _Judge:
             if not self._lenient:
                 yield f"{sketch(schema[word])} as {word}; write what JSON Schema says, or leave it out"
         elif word in REFERENCES:
-            yield from self._reference(place, schema, word)
+            yield from self._reference_faults(place, schema, word)
         elif word == "additionalProperties" and rules.closed and schema[word] is not False:
             yield "additional properties; say additionalProperties: false"
         else:
             yield from value_faults(word, schema, rules)
 
-    def _reference(self, place: Place, schema: dict[str, Any], word: str) -> Iterator[str]:
+    def _reference_faults(self, place: Place, schema: dict[str, Any], word: str) -> Iterator[str]:
         rules, reference = self._rules, schema[word]
         if not reference.startswith("#"):
             yield f"the reference {shown(reference)}, which leaves the schema; refer to a definition in it"
@@ -116,8 +121,8 @@ class _Judge:
         if rules.ref_siblings is not None and (beside := schema.keys() - rules.ref_siblings - {word}):
             yield f"{either(sorted(beside))} beside {word}; leave them out"
 
-    def _members(self, schema: dict[str, Any], *, is_root: bool) -> Iterator[Fault]:
-        """Yield what is wrong with an object as a whole."""
+    def _object_faults(self, schema: dict[str, Any], *, is_root: bool) -> Iterator[Fault]:
+        """Yield the faults of an object as a whole."""
         rules = self._rules
         if "properties" not in schema and rules.needs_properties:
             yield "properties", "does not take an object without properties; say which it has, if only {}"
@@ -125,9 +130,9 @@ class _Judge:
             yield "properties", "does not take an object that has no properties; give it one"
         if rules.closed and "additionalProperties" not in schema:
             yield "additionalProperties", "takes closed objects only; say additionalProperties: false"
-        yield from self._required(_properties(schema), schema.get("required"))
+        yield from self._required_faults(_properties(schema), schema.get("required"))
 
-    def _required(self, declared: dict[str, Any], names: Any) -> Iterator[Fault]:
+    def _required_faults(self, declared: dict[str, Any], names: Any) -> Iterator[Fault]:
         rules = self._rules
         required = {name for name in names if type(name) is str} if type(names) is list else set()
         unknown = required - declared.keys()
@@ -138,8 +143,8 @@ class _Judge:
         if rules.all_required and optional:
             yield "required", f"does not take optional properties; require {shown(sorted(optional))}"
 
-    def _items(self, schema: dict[str, Any]) -> Iterator[Fault]:
-        """Yield what is wrong with an array as a whole."""
+    def _array_faults(self, schema: dict[str, Any]) -> Iterator[Fault]:
+        """Yield the faults of an array as a whole."""
         rules = self._rules
         if not rules.needs_items or type(schema.get("items")) is dict:
             return
@@ -147,7 +152,7 @@ class _Judge:
         if not (takes_tuples and "prefixItems" in schema) and has_shape("items", schema.get("items", True)):
             yield "items", "does not take an array without items; say what they are"
 
-    def _misnamed(self, place: Place, schema: dict[str, Any]) -> Iterator[Problem]:
+    def _name_problems(self, place: Place, schema: dict[str, Any]) -> Iterator[Problem]:
         rules = self._rules
         wanted = [rules.keys, rules.root_keys if place.parent is None else None]
         for name in _properties(schema):
@@ -157,8 +162,8 @@ class _Judge:
                     message = f"does not take the name {shown(name)}; use one that matches {pattern.pattern}"
                     yield Problem(path, "properties", f"{rules.title} {message}")
 
-    def _no_object(self, place: Place) -> Iterator[Problem]:
-        """Yield what is wrong in a place where a boolean stands, or no schema at all."""
+    def _non_object_problems(self, place: Place) -> Iterator[Problem]:
+        """Yield the faults of a place with a boolean, or without a schema."""
         rules = self._rules
         if place.parent is None:
             yield Problem("", "type", f"{rules.title} takes an object as the root; say type: 'object'")
@@ -177,13 +182,13 @@ def _properties(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def oversizes(places: Places, rules: SchemaRules) -> Iterator[Problem]:
-    """Yield what is larger than the rules allow; the keyword of each problem is the name of the limit."""
+    """Yield a problem for each limit that is exceeded; its keyword is the name of the limit."""
     limits = rules.limits
     if limits == StrictLimits():
         return
-    yield from _of_definitions(places, rules)
+    yield from _definition_problems(places, rules)
     if limits.enum_values is not None:
-        yield from _of_enums(places, rules)
+        yield from _enum_problems(places, rules)
     counts: Counter[str] = Counter()
     for place in places.all:
         counts.update(_counts(place))
@@ -193,13 +198,13 @@ def oversizes(places: Places, rules: SchemaRules) -> Iterator[Problem]:
             yield _oversize("", name, rules, f"more than {bound:,} {noun}, and there are {counts[name]:,}")
 
 
-def _of_definitions(places: Places, rules: SchemaRules) -> Iterator[Problem]:
-    """Yield what is too large in the root or in one definition, without following references."""
+def _definition_problems(places: Places, rules: SchemaRules) -> Iterator[Problem]:
+    """Yield the problems of limits that apply to the root and to each definition separately."""
     limits = rules.limits
     homes, depths = _measure(places.all)
     sizes: Counter[Place] = Counter()
     for place in places.all:
-        sizes[homes[place]] += len(_members(place, "properties"))
+        sizes[homes[place]] += len(_object_faults(place, "properties"))
     for home, size in sizes.items():
         if limits.properties is not None and size > limits.properties:
             many = f"more than {limits.properties:,} properties in one definition, and there are {size:,}"
@@ -210,7 +215,7 @@ def _of_definitions(places: Places, rules: SchemaRules) -> Iterator[Problem]:
 
 
 def _measure(places: list[Place]) -> tuple[dict[Place, Place], dict[Place, int]]:
-    """Return for each place the definition it is in, and how many objects deep it is there."""
+    """Return for each place its definition, and the number of objects above it there."""
     homes: dict[Place, Place] = {}
     depths: dict[Place, int] = {}
     for place in places:
@@ -224,7 +229,7 @@ def _measure(places: list[Place]) -> tuple[dict[Place, Place], dict[Place, int]]
 
 
 def _too_deep(depths: dict[Place, int], homes: dict[Place, Place], limits: StrictLimits) -> list[Place]:
-    """Return the first place of each definition that is too deep in it."""
+    """Return the first place in each definition that is nested too deep."""
     first: dict[Place, Place] = {}
     for place, depth in depths.items():
         if limits.depth is not None and depth > limits.depth:
@@ -232,7 +237,7 @@ def _too_deep(depths: dict[Place, int], homes: dict[Place, Place], limits: Stric
     return list(first.values())
 
 
-def _of_enums(places: Places, rules: SchemaRules) -> Iterator[Problem]:
+def _enum_problems(places: Places, rules: SchemaRules) -> Iterator[Problem]:
     for place in places.all:
         values = _values(place)
         chars = sum(len(value) for value in values if type(value) is str)
@@ -245,14 +250,14 @@ def _counts(place: Place) -> dict[str, int]:
     schema = place.value
     if type(schema) is not dict:
         return {}
-    names = [name for word in ("properties", *DEFINITIONS) for name in _members(place, word)]
+    names = [name for word in ("properties", *DEFINITIONS) for name in _object_faults(place, word)]
     texts = [value for value in (*_values(place), schema.get("const")) if type(value) is str]
     required = schema.get("required")
     needed = {name for name in required if type(name) is str} if type(required) is list else set()
     return {
         "enum_values": len(_values(place)),
         "name_chars": sum(map(len, names)) + sum(map(len, texts)),
-        "optional": len(_members(place, "properties").keys() - needed),
+        "optional": len(_object_faults(place, "properties").keys() - needed),
         "unions": (type(schema.get("anyOf")) is list) + (len(types_of(schema)) > 1),
     }
 
@@ -261,7 +266,7 @@ def _is_object(schema: Any) -> bool:
     return type(schema) is dict and ("object" in types_of(schema) or "properties" in schema)
 
 
-def _members(place: Place, word: str) -> dict[str, Any]:
+def _object_faults(place: Place, word: str) -> dict[str, Any]:
     held = place.value.get(word) if type(place.value) is dict else None
     return held if type(held) is dict else {}
 

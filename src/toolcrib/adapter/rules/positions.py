@@ -1,4 +1,4 @@
-"""A schema as a list of places: where its subschemas stand, and where its references lead."""
+"""The places of a schema where subschemas are expected, and the targets of its references."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ Step = str | int
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """Where a subschema is expected, and what stands there, be it a schema or not."""
+    """A place where a subschema is expected, with the value there, which may not be one."""
 
     value: Any
     parent: "Place | None" = None
     word: str = ""
-    """The keyword that holds it, `$ref` where only a reference does; empty for the root."""
+    """The keyword that contains it, `$ref` if it is only a target of references; empty for the root."""
     steps: tuple[Step, ...] = ()
-    """The way from the parent."""
+    """The path from the parent."""
 
     @property
     def path(self) -> str:
-        """The way from the root, as a JSON Pointer."""
+        """The path from the root, as a JSON Pointer."""
         ways: list[tuple[Step, ...]] = []
         place: Place | None = self
         while place is not None:
@@ -39,24 +39,24 @@ class Place:
 
 
 class Places:
-    """Every place of one schema, in the order in which it is written; shared definitions are listed once."""
+    """All places of one schema, in the order of the document; a shared definition is listed once."""
 
     def __init__(self, root: Any) -> None:
         self.all: list[Place] = []
         self.is_cut = False
-        """Whether there are more places than anyone would look at."""
+        """Whether there are more places than the limit."""
         self._by_id: dict[int, Place] = {}
         self._anchors: dict[str, Any] = {}
         self._root = Place(root)
-        self._spread(self._root)
+        self._add_subtree(self._root)
         for place in self.all:
             for reference in references_of(place.value):
                 value = self.find(reference)
                 if type(value) is dict and id(value) not in self._by_id:
-                    self._spread(Place(value, self._root, "$ref", tuple(_keys(reference))))
+                    self._add_subtree(Place(value, self._root, "$ref", tuple(_keys(reference))))
 
     def find(self, reference: str) -> Any:
-        """Return the schema that a reference leads to; None where it leads nowhere within this one."""
+        """Return the target of a reference; None if there is none within the schema."""
         if reference == "#":
             return self._root.value
         if not reference.startswith("#/"):
@@ -67,13 +67,13 @@ class Places:
         return value if type(value) is dict or type(value) is bool else None
 
     def circular(self) -> set[Place]:
-        """Return the places whose reference is part of a way back to themselves."""
+        """Return the places whose reference is part of a cycle."""
         edges = {place: self._targets(place) for place in self.all}
         referring = [place for place, targets in edges.items() if targets]
         for place in self.all:
             if place.parent is not None and place.word not in DEFINITIONS and place.word != "$ref":
                 edges[place.parent].append(place)
-        circle = _circles(edges)
+        circle = _strong_components(edges)
         return {
             place
             for place in referring
@@ -86,9 +86,9 @@ class Places:
             self._by_id[id(value)] for value in values if type(value) is dict and id(value) in self._by_id
         ]
 
-    def _spread(self, start: Place) -> None:
-        """List a place and all below it."""
-        way = [(start, self._enter(start))]
+    def _add_subtree(self, start: Place) -> None:
+        """Add a place and all places below it."""
+        way = [(start, self._inner_places(start))]
         while way:
             parent, inner = way[-1]
             found = next(inner, None)
@@ -100,9 +100,9 @@ class Places:
             else:
                 word, steps, value = found
                 place = Place(value, parent, word, steps)
-                way.append((place, self._enter(place)))
+                way.append((place, self._inner_places(place)))
 
-    def _enter(self, place: Place) -> Iterator[tuple[str, tuple[Step, ...], Any]]:
+    def _inner_places(self, place: Place) -> Iterator[tuple[str, tuple[Step, ...], Any]]:
         self.all.append(place)
         schema = place.value
         if type(schema) is dict:
@@ -115,20 +115,20 @@ class Places:
 
 
 def references_of(schema: Any) -> list[str]:
-    """Return the references that a schema makes itself."""
+    """Return the references of a schema itself, without those of its subschemas."""
     if type(schema) is not dict:
         return []
     return [schema[word] for word in REFERENCES if type(schema.get(word)) is str]
 
 
 def types_of(schema: Mapping[str, Any]) -> list[str]:
-    """Return the names under `type`, whether it is one or a list."""
+    """Return the names in `type`, a string or a list."""
     kinds = schema.get("type")
     return [kind for kind in (kinds if type(kinds) is list else [kinds]) if type(kind) is str]
 
 
 def _inner(schema: dict[str, Any]) -> Iterator[tuple[str, tuple[Step, ...], Any]]:
-    """Yield the subschemas of a schema: the keyword, the way there, and what is there."""
+    """Yield the subschemas of a schema: the keyword, the path, and the value."""
     for word, held in schema.items():
         if type(held) is dict and word in MAPS:
             for name, member in held.items():
@@ -142,7 +142,7 @@ def _inner(schema: dict[str, Any]) -> Iterator[tuple[str, tuple[Step, ...], Any]
 
 
 def _keys(reference: str) -> list[str]:
-    """Return the keys on the way of a reference that is a JSON Pointer."""
+    """Return the keys of a reference that is a JSON Pointer."""
     parts = unquote(reference[1:]).split("/")[1:]
     return [part.replace("~1", "/").replace("~0", "~") for part in parts]
 
@@ -155,14 +155,14 @@ def _member(value: Any, key: str) -> Any:
     return None
 
 
-def _circles(edges: dict[Place, list[Place]]) -> dict[Place, Place]:
-    """Return for each place one that stands for all those between which there are ways in both directions."""
+def _strong_components(edges: dict[Place, list[Place]]) -> dict[Place, Place]:
+    """Return for each place a representative of its strongly connected component (Kosaraju's algorithm)."""
     sources: dict[Place, list[Place]] = {place: [] for place in edges}
     for place, targets in edges.items():
         for target in targets:
             sources[target].append(place)
     circle: dict[Place, Place] = {}
-    for start in reversed(_finished(edges)):
+    for start in reversed(_postorder(edges)):
         pending = [start]
         while pending:
             place = pending.pop()
@@ -172,8 +172,8 @@ def _circles(edges: dict[Place, list[Place]]) -> dict[Place, Place]:
     return circle
 
 
-def _finished(edges: dict[Place, list[Place]]) -> list[Place]:
-    """Return the places in the order in which a search in depth leaves them."""
+def _postorder(edges: dict[Place, list[Place]]) -> list[Place]:
+    """Return the places in postorder of a depth-first search."""
     done: list[Place] = []
     seen: set[Place] = set()
     for start, first in edges.items():

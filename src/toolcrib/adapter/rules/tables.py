@@ -1,4 +1,4 @@
-"""Schema rules of each provider as data: one record per way of sending a schema."""
+"""The schema rules of each provider as data: one record for each way to send a schema."""
 
 import re
 from dataclasses import dataclass, field, fields, replace
@@ -13,23 +13,23 @@ Enums = Literal["any", "scalar", "string"]
 
 @dataclass(frozen=True, slots=True)
 class StrictLimits:
-    """How large one strict definition may be; None where there is no bound."""
+    """Limits on the size of a strict definition; None for no limit."""
 
     properties: int | None = None
-    """Properties of all objects together."""
+    """The number of properties of all objects together."""
     depth: int | None = None
-    """Objects inside objects, the root included, without following references."""
+    """The nesting of objects, the root included, without following references."""
     enum_values: int | None = None
     enum_chars: int | None = None
-    """Characters of the values of one enum that has more than 250."""
+    """The number of characters in the values of an enum with more than 250 values."""
     name_chars: int | None = None
-    """Characters of property names, definition names and enum values together."""
+    """The number of characters in property names, definition names and enum values together."""
     optional: int | None = None
-    """Properties that are not required."""
+    """The number of optional properties."""
     unions: int | None = None
-    """`anyOf`s and lists of types."""
+    """The number of `anyOf`s and lists of types."""
     bounds: tuple[tuple[str, int], ...] = field(init=False, repr=False, compare=False)
-    """Those that are set, by name."""
+    """The limits that are set, by name."""
 
     def __post_init__(self) -> None:
         given = [(one.name, getattr(self, one.name)) for one in fields(self) if one.init]
@@ -38,30 +38,30 @@ class StrictLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaRules:
-    """What a provider takes in a schema. The defaults take everything that JSON Schema can say."""
+    """The schemas that a provider accepts. The defaults accept all of JSON Schema."""
 
     title: str
-    """What to call this way of sending a schema in a sentence."""
+    """The name of the provider and the mode, for messages."""
     keywords: frozenset[str] | None = None
-    """The keywords that may stay; None for all."""
+    """The supported keywords; None for all."""
     dropped: frozenset[str] = frozenset()
-    """Keywords that say nothing to a model, left out without moving them into the description."""
+    """Keywords without meaning for a model, which are left out and not moved into the description."""
     formats: frozenset[str] | None = None
-    """The values of `format` that may stay; None for all."""
+    """The supported values of `format`; None for all."""
     structured: bool = False
-    """Whether every value must be spelt out: typed, no open objects, no tuples, nothing free-form."""
+    """Whether every subschema must have a type: no open objects, no tuples, no free-form values."""
     closed: bool = False
-    """Whether every object must say `additionalProperties: false`."""
+    """Whether every object must have `additionalProperties: false`."""
     all_required: bool = False
-    """Whether every property must be required: an optional one then admits null, which means absent."""
+    """Whether every property must be required; an optional one then admits null, which means absence."""
     refs: bool = True
-    """Whether references may stay; otherwise their targets are copied in."""
+    """Whether references are supported; otherwise they are replaced by copies of their targets."""
     ref_siblings: frozenset[str] | None = None
-    """What may stand beside `$ref`; None for anything."""
+    """The keywords allowed beside `$ref`; None for all."""
     recursion: bool = True
-    """Whether a schema may refer back to itself."""
+    """Whether a schema may be recursive."""
     look_around: bool = True
-    """Whether a pattern may look around or refer back."""
+    """Whether a pattern may have look-around and back-references."""
     type_lists: bool = True
     """Whether `type` may be a list."""
     nullable: bool = False
@@ -70,22 +70,22 @@ class SchemaRules:
     empty_objects: bool = True
     """Whether an object inside the root may have no properties."""
     max_min_items: int | None = None
-    """The largest `minItems` that may stay."""
+    """The largest supported `minItems`."""
     root_unions: bool = True
     """Whether the root may be a union or another combination."""
     needs_properties: bool = False
-    """Whether an object must say `properties`, be it empty."""
+    """Whether an object must have `properties`, even if empty."""
     needs_items: bool = False
-    """Whether an array must say `items`."""
+    """Whether an array must have `items`."""
     root_keys: re.Pattern[str] | None = None
-    """What the names of the root's properties must look like."""
+    """The pattern of the names of the root's properties."""
     keys: re.Pattern[str] | None = None
-    """What the names of all properties must look like."""
+    """The pattern of the names of all properties."""
     limits: StrictLimits = field(default_factory=StrictLimits)
     plain: frozenset[str] = field(init=False, repr=False, compare=False)
-    """The keywords that may stay whatever their value, and hold no subschema."""
+    """The supported keywords without subschemas that are allowed with any value."""
     checked: frozenset[str] = field(init=False, repr=False, compare=False)
-    """The keywords that may stay with some values."""
+    """The supported keywords that are allowed with some values only."""
 
     def __post_init__(self) -> None:
         kept = self.keywords or frozenset()
@@ -93,7 +93,7 @@ class SchemaRules:
         object.__setattr__(self, "checked", kept & _CHECKED)
 
     def takes(self, keyword: str) -> bool:
-        """Return whether a keyword may stay."""
+        """Return whether a keyword is supported."""
         return keyword not in self.dropped and (self.keywords is None or keyword in self.keywords)
 
 
@@ -197,4 +197,4 @@ RULES: Final = {
     "gemini": GEMINI_JSON_SCHEMA,
     "gemini-openapi": GEMINI_OPENAPI,
 }
-"""All of them, by the name under which `portability` reports."""
+"""All rules, by the target names of `portability`."""

@@ -15,24 +15,24 @@ TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "stri
 _BACKTRACKING: Final = re.compile(
     r"(?P<hit>\\[1-9]|\\k[<{']|\(\?(?:<?[=!]|P=))|\\.|\[(?:\\.|[^\]\\])*\]?", re.DOTALL
 )
-"""Look-around and back-references, or what may only look like one: an escape, or a set of characters."""
+"""Matches look-around and back-references, and also escapes and character sets, so that these are skipped."""
 
 
 def sketch(value: Any) -> str:
-    """Return what to call a value in a message, without looking into it."""
+    """Return a short name of a value for messages, without its content."""
     if type(value) is dict:
         return "an object"
     return "a list" if type(value) is list else shown(value)
 
 
 def has_shape(word: str, value: Any) -> bool:
-    """Return whether a keyword holds a value of the JSON type that it must hold."""
+    """Return whether the value of a keyword has the right JSON type."""
     fits = _SHAPES.get(word)
     return fits is None or fits(value)
 
 
 def value_faults(word: str, schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
-    """Yield what the rules do not take about the value of one keyword, which has the right shape."""
+    """Yield the reasons why the rules refuse the value of one keyword, which has the right type."""
     check = _CHECKS.get(word)
     return iter(()) if check is None else check(schema, rules)
 
@@ -92,7 +92,7 @@ _SHAPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "required": _is_texts,
     "type": _is_kind,
 }
-"""What each keyword must hold; what a list or a map of schemas holds is looked at in its own place."""
+"""Checks of the type of each keyword's value; nested schemas are checked at their own places."""
 
 
 def _type(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:

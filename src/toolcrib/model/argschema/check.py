@@ -1,4 +1,4 @@
-"""Checking plain JSON against what a schema says of each argument."""
+"""Validation of arguments against a parsed argument schema."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -15,27 +15,27 @@ from toolcrib.model.argschema.records import (
     form_of,
     label,
     number_text,
-    quoted,
+    quote,
 )
 from toolcrib.model.plain import pointer
 from toolcrib.model.suggest import did_you_mean
 
 _MAX_STEPS = 40_000_000
-"""What one checker may spend, about a second: the steps of patterns, and of looking for properties."""
+"""The maximum number of steps of one checker, about a second: of patterns, and of property lookups."""
 _STEPS_PER_PROPERTY = 4
 _MAX_HINTS = 200
 
 Fault = tuple[str, str]
-"""A keyword, and what it says of the argument."""
+"""A keyword, and the message about the argument."""
 
 
 def problem_at(place: Place, keyword: str, message: str) -> Problem:
-    """Return a problem whose message is no longer than messages may be."""
+    """Make a problem with a message of at most `MAX_MESSAGE` characters."""
     return Problem(pointer(place), keyword, message[:500])
 
 
 class ValueChecker:
-    """Checks values that `measure` accepts, within one allowance of steps for all of them."""
+    """Checks values that were measured before, with one limit of steps for all of them."""
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
@@ -100,12 +100,12 @@ class ValueChecker:
 
     def _mismatch(self, pattern: CompiledPattern, text: str) -> Iterator[Fault]:
         if not self._take(pattern.steps * len(text)):
-            yield "pattern", f"is too long to be matched with the pattern {quoted(pattern.text)}"
+            yield "pattern", f"is too long to be matched with the pattern {quote(pattern.text)}"
         elif not pattern.engine.is_valid(text):
-            yield "pattern", f"must match the pattern {quoted(pattern.text)}"
+            yield "pattern", f"must match the pattern {quote(pattern.text)}"
 
     def _take(self, steps: int) -> bool:
-        """Take steps off the allowance, and say whether there were enough."""
+        """Count steps; return False if the limit is exceeded."""
         if steps > self._steps:
             return False
         self._steps -= steps

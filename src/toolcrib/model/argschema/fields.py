@@ -1,4 +1,4 @@
-"""Reading properties: their types, their bounds, and what they hold."""
+"""Parsing of the properties of an argument schema: types, bounds and nested properties."""
 
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -16,7 +16,7 @@ from toolcrib.model.argschema.records import (
     form_of,
     label,
     number_text,
-    quoted,
+    quote,
 )
 from toolcrib.model.schema.engine import MAX_PATTERN_BYTES, compile_pattern, linear_pattern_size
 from toolcrib.model.schema.pattern import read_pattern
@@ -41,13 +41,13 @@ _ALIASES: Final = {
 
 
 class _Layer(NamedTuple):
-    """The fields of a property, or those of its items, which bound the same values."""
+    """The fields of a property, or those of its items; both constrain the same values."""
 
     raw: dict[str, Any]
     at: Place
-    """Where it stands in the schema."""
+    """Its place in the schema."""
     place: Place
-    """Where the argument stands among the arguments."""
+    """The place of the argument among the arguments."""
 
     @property
     def subject(self) -> str:
@@ -55,7 +55,7 @@ class _Layer(NamedTuple):
 
 
 class PropertyReader:
-    """Reads the properties of one schema, and notes what is wrong or doubtful in it."""
+    """Parses the properties of one schema, and notes problems and doubtful fields."""
 
     def __init__(self, *, strict: bool, extended: bool) -> None:
         self.problems: list[Problem] = []
@@ -68,11 +68,11 @@ class PropertyReader:
         self._pattern_bytes = 0
 
     def refuse(self, at: Place, message: str, keyword: str = "") -> None:
-        """Note something that makes the schema unusable; the keyword is the last step unless it is given."""
+        """Note a problem that makes the schema unusable; the keyword is by default the last key."""
         self.problems.append(problem_at(at, keyword or str(at[-1]), message))
 
     def doubt(self, at: Place, message: str, reading: str) -> None:
-        """Note something that a strict reader refuses, and how a permissive one reads it."""
+        """Note a doubtful field, which strict parsing refuses, and its permissive reading."""
         if self._strict:
             self.refuse(at, message)
         else:
@@ -80,7 +80,7 @@ class PropertyReader:
             self.doubts.append(problem_at(at, str(at[-1]), message))
 
     def members(self, properties: dict[str, Any], required: Any, at: Place, place: Place = ()) -> Members:
-        """Return the properties found at a place of the schema, given the list of required names."""
+        """Parse the properties at a place of the schema, with the list of required names."""
         if type(required) is not list or not all(type(name) is str for name in required):
             self.refuse((*at[:-1], "required"), "required must be a list of argument names")
             required = []
@@ -97,7 +97,7 @@ class PropertyReader:
     def _layer(self, raw: Any, at: Place, place: Place) -> _Layer:
         layer = _Layer(raw if type(raw) is dict else {}, at, place)
         if type(raw) is not dict:
-            example = f", such as {{'type': {quoted(raw[:40])}}}" if type(raw) is str else ""
+            example = f", such as {{'type': {quote(raw[:40])}}}" if type(raw) is str else ""
             self.refuse(at, f"{layer.subject} must be described by an object of fields{example}", "type")
         return layer
 
@@ -135,7 +135,7 @@ class PropertyReader:
         return prop
 
     def _check(self, prop: ArgSchemaProperty, layers: list[_Layer]) -> None:
-        """Refuse what only the whole property shows: an enum without values, a default that does not fit."""
+        """Check a whole property: its enum must have values, and its default must fit."""
         layer = layers[0]
         if "enum" in (prop.type, prop.value_type) and not any("enum" in each.raw for each in layers):
             needs = "which needs a list of values under 'enum'"
@@ -148,7 +148,7 @@ class PropertyReader:
     def _note_unenforced(self, layer: _Layer, known: frozenset[str], prefix: str = "") -> None:
         for field in layer.raw:
             if field not in known:
-                self.warnings.append(f"{layer.subject}: {quoted(prefix + field)} is not enforced")
+                self.warnings.append(f"{layer.subject}: {quote(prefix + field)} is not enforced")
 
     def _type(self, layer: _Layer) -> ArgType | None:
         kind, at = layer.raw.get("type"), (*layer.at, "type")
@@ -157,7 +157,7 @@ class PropertyReader:
         if type(kind) is str:
             near = _ALIASES.get(kind.lower())
             hint = f"; did you mean '{near}'?" if near else did_you_mean(kind.lower(), TYPES)
-            text = f"{layer.subject} has the unknown type {quoted(kind)}{hint}"
+            text = f"{layer.subject} has the unknown type {quote(kind)}{hint}"
             self.doubt(at, text, "any value is accepted")
         elif type(kind) is list:
             self.doubt(at, f"{layer.subject} has a list of types", "any value is accepted")
@@ -172,7 +172,7 @@ class PropertyReader:
         return kind == "array" or marked
 
     def _items(self, layer: _Layer, *, is_array: bool) -> list[_Layer]:
-        """Return the layer of the items, where there are any and they count."""
+        """Return the layer of the items; empty if there are none or they do not apply."""
         if "items" not in layer.raw:
             return []
         items = _Layer(layer.raw["items"], (*layer.at, "items"), layer.place)
@@ -215,7 +215,7 @@ class PropertyReader:
         return value is True
 
     def _range(self, layers: list[_Layer], lower: str, upper: str) -> tuple[Any, Any]:
-        """Return the highest of the lower bounds and the lowest of the upper ones, or None for none."""
+        """Return the highest lower bound and the lowest upper bound; None for no bound."""
         pairs = [(self._bound(layer, lower), self._bound(layer, upper)) for layer in layers]
         for layer, (low, high) in zip(layers, pairs, strict=True):
             if low is not None and high is not None and low > high:
@@ -239,7 +239,7 @@ class PropertyReader:
         return None
 
     def _enum(self, layers: list[_Layer]) -> dict[str, Any] | None:
-        """Return the values that every sound enum of the layers allows, by their forms."""
+        """Return the values that all valid enums of the layers allow, by their forms."""
         found = [self._choices(layer) for layer in layers if "enum" in layer.raw]
         enums = [choices for choices in found if choices]
         if not enums:
@@ -271,15 +271,15 @@ class PropertyReader:
             self.refuse(at, f"pattern must be text, not {_kind(text)}")
             return []
         if text not in self._patterns:
-            self._patterns[text] = self._compiled(text)
+            self._patterns[text] = self._compile_pattern(text)
         found = self._patterns[text]
         if isinstance(found, CompiledPattern):
             return [found]
         self.refuse(at, f"pattern must be a regular expression that no text can make slow, but {found}")
         return []
 
-    def _compiled(self, text: str) -> CompiledPattern | str:
-        """Return a pattern, or why it is none that can be matched in bounded time."""
+    def _compile_pattern(self, text: str) -> CompiledPattern | str:
+        """Compile a pattern; return the reason if it cannot be matched in bounded time."""
         steps, backtracks, fault = read_pattern(text)
         if fault or backtracks:
             return fault or "it needs backtracking: look-around, a back-reference or the like"
@@ -292,7 +292,7 @@ class PropertyReader:
         return CompiledPattern(text, steps, engine)
 
     def _nested(self, layers: list[_Layer]) -> Members | None:
-        """Return what an object holds, be it the value or each element of an array."""
+        """Return the members of an object, which is the value or each element of an array."""
         found = [
             each for each in layers if "properties" in each.raw or type(each.raw.get("required")) is list
         ]

@@ -1,4 +1,4 @@
-"""Reading a schema, in either shape, into one record."""
+"""Parsing of argument schemas in both of their shapes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, get_args
 from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError, ValidationError
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.model.argschema.fields import PropertyReader
-from toolcrib.model.argschema.records import TYPES, quoted
+from toolcrib.model.argschema.records import TYPES, quote
 from toolcrib.model.argschema.schema import SCHEMA_VERSION, ArgSchema
 from toolcrib.model.plain import copy_json, measure, parse_json
 from toolcrib.model.schema.keywords import LISTS, MAPS, SINGLES
@@ -17,14 +17,14 @@ Shape = Literal["auto", "map", "json-schema"]
 _MAX_VALUES = 20_000
 _MAX_DEPTH = 64
 _LIGHT_TYPES: Final = ("float", "enum")
-"""Types that JSON Schema does not have."""
+"""Types that only light argument schemas have."""
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 _TEXTS: Final = frozenset(
     {"type", "title", "description", "schemaVersion", "required"}
     | {"$schema", "$id", "$comment", "$anchor", "$ref"}
 )
-"""Top-level keywords whose value is never an object, so an object there is an argument of that name."""
+"""Top-level keywords whose value is never an object; an object there is an argument of that name."""
 _UNENFORCED: Final = frozenset(
     {"additionalProperties", "allOf", "anyOf", "const", "contains", "dependentRequired", "dependentSchemas"}
     | {"else", "enum", "format", "if", "items", "maxProperties", "minProperties", "not", "oneOf"}
@@ -36,7 +36,7 @@ _SILENT: Final = frozenset(
 _KEYWORDS: Final = _TEXTS | _UNENFORCED | _SILENT
 _MAP_KEYWORDS: Final = _TEXTS | {"additionalProperties", "$defs"}
 _HOLD_SCHEMAS: Final = frozenset({"additionalProperties", "propertyNames", "unevaluatedProperties"})
-"""Keywords of an object's schema whose value may well be a schema with a type."""
+"""Keywords of an object whose value may be a schema with a type."""
 
 
 def parse_arg_schema(
@@ -46,7 +46,7 @@ def parse_arg_schema(
     strict: bool = False,
     extended: bool = False,
 ) -> ArgSchema:
-    """Return the schema that a mapping or its JSON text, in either shape, describes.
+    """Parse an argument schema, given as a mapping or its JSON text, in either shape.
 
     >>> parse_arg_schema({"q": {"type": "string", "required": True}}).properties["q"].required
     True
@@ -86,7 +86,7 @@ def parse_arg_schema(
 
 
 def _plain(schema: Any) -> dict[str, Any]:
-    """Return a copy of a schema that is a dict of plain JSON and of honest size."""
+    """Check that a schema is a dict of plain JSON of limited size, and return a copy."""
     if isinstance(schema, str | bytes | bytearray):
         try:
             schema = parse_json(schema)
@@ -94,7 +94,7 @@ def _plain(schema: Any) -> dict[str, Any]:
             _raise_problems([Problem("", "json", f"it is not JSON: {error}"[:500])])
     try:
         schema = _as_dicts(schema, iter(range(_MAX_VALUES)))
-    except Exception as error:  # anybody's mapping
+    except Exception as error:  # a mapping of the program may raise anything
         message = f"a mapping in it cannot be read ({type(error).__name__}: {error})"[:500]
         raise InvalidSchemaError("invalid argument schema", (Problem("", "type", message),)) from error
     if type(schema) is not dict:
@@ -113,7 +113,7 @@ def _plain(schema: Any) -> dict[str, Any]:
 
 
 def _as_dicts(value: Any, room: Iterator[int], depth: int = 0) -> Any:
-    """Return a value with mappings of other types in it as dicts; beyond the limits it is left as it is."""
+    """Convert mappings of other types in a value to dicts, up to the limits of size and depth."""
     if isinstance(value, Mapping) and depth < _MAX_DEPTH and next(room, None) is not None:
         return {key: _as_dicts(member, room, depth + 1) for key, member in value.items()}
     return value
@@ -127,7 +127,7 @@ def _raise_problems(problems: list[Problem]) -> None:
 
 
 def _is_json_schema(schema: dict[str, Any]) -> bool:
-    """Say whether `properties` holds the arguments, and is not itself an argument."""
+    """Return whether `properties` contains the arguments, and is not itself an argument."""
     properties = schema.get("properties")
     if type(properties) is not dict or type(properties.get("type")) is str:
         return False
@@ -149,7 +149,7 @@ def is_argument_map(schema: Mapping[str, Any]) -> bool:
 
 
 def light_field(schema: Any) -> tuple[str, ...] | None:
-    """Return where a schema in the JSON-Schema-like shape has what the light schema alone knows, if anywhere.
+    """Return the place of a field that only light argument schemas have; None if there is none.
 
     That is an argument with `isArray`, with `required` true or false, or of the type `float` or `enum`.
 
@@ -159,9 +159,9 @@ def light_field(schema: Any) -> tuple[str, ...] | None:
     True
     """
     if isinstance(schema, dict) and schema.get("type", "object") not in TYPES:
-        return None  # a dialect of its own, such as one with `dict`
+        return None  # another dialect, such as one with the type `dict`
     pending: list[tuple[Any, tuple[str, ...]]] = [(schema, ())]
-    for described, place in pending:  # which grows
+    for described, place in pending:  # the loop appends to the list
         if type(described) is not dict:
             continue
         for field in ("isArray", "required"):
@@ -176,7 +176,7 @@ def light_field(schema: Any) -> tuple[str, ...] | None:
 
 
 def _subschemas(schema: dict[str, Any], place: tuple[str, ...]) -> Iterator[tuple[Any, tuple[str, ...]]]:
-    """Yield the schemas within a schema, with their places."""
+    """Yield the subschemas of a schema with their places."""
     for word, held in schema.items():
         if type(held) is dict and word in MAPS:
             yield from ((each, (*place, word, name)) for name, each in held.items())
@@ -191,7 +191,7 @@ def _is_keyword(key: str) -> bool:
 
 
 def _is_argument(key: str, value: Any) -> bool:
-    """Say whether a keyword beside `properties` is rather an argument of that name."""
+    """Return whether a key beside `properties` is an argument of that name and not a keyword."""
     if type(value) is not dict or key in _HOLD_SCHEMAS:
         return False
     return key in _TEXTS or type(value.get("type")) is str
@@ -200,7 +200,7 @@ def _is_argument(key: str, value: Any) -> bool:
 def _take_apart(
     schema: dict[str, Any], reader: PropertyReader, *, nested: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the properties of a schema, and what else stands at its top."""
+    """Split a schema into its properties and its other top-level keys."""
     if nested:
         properties = schema.pop("properties", {})
         others = schema
@@ -214,12 +214,12 @@ def _take_apart(
         text = "the type at the top must be 'object'; to describe one argument, put it under its name"
         reader.refuse(("type",), text)
     ignored = [key for key in others if key in _UNENFORCED or not _is_keyword(key)]
-    reader.warnings += [f"{quoted(key)} at the top is not enforced" for key in ignored]
+    reader.warnings += [f"{quote(key)} at the top is not enforced" for key in ignored]
     return properties, others
 
 
 def _is_note(key: str, value: Any) -> bool:
-    """Say whether an entry of a direct map says something about the map and describes no argument."""
+    """Return whether an entry of a direct map is about the map itself and not an argument."""
     return type(value) is not dict and (key in _MAP_KEYWORDS or key.startswith("x-"))
 
 
@@ -229,7 +229,7 @@ def _read_version(version: Any, reader: PropertyReader) -> str:
         reader.refuse(at, f"schemaVersion must be a date such as '{latest}'")
     written = version.strip() if type(version) is str else ""
     if written and not _DATE.fullmatch(written):
-        text = f"schemaVersion {quoted(written)} is not a date such as '{latest}'"
+        text = f"schemaVersion {quote(written)} is not a date such as '{latest}'"
         reader.doubt(at, text, f"read as {latest}")
     elif written > latest:
         text = f"schemaVersion '{written}' is later than '{latest}', the latest known here"

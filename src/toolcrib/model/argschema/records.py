@@ -1,4 +1,4 @@
-"""Records of parsed arguments, and the texts by which values are named and compared."""
+"""Records of parsed argument schemas, and the texts by which values are named and compared."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
@@ -20,7 +20,7 @@ ACCEPTED: Final[dict[ArgType, frozenset[type]]] = {
     "array": frozenset({list}),
     "object": frozenset({dict}),
 }
-"""The Python types each schema type admits; an enum admits what its values say."""
+"""The Python types of each schema type; those of an enum follow from its values."""
 
 Place = tuple[str | int, ...]
 """The keys and indexes that lead to a value, outermost first."""
@@ -31,10 +31,10 @@ _MAX_FORM = 4_096
 _MAX_FORM_BITS = 1_024  # the longest whole float; writing out much longer integers takes quadratic time
 
 
-def quoted(text: str) -> str:
-    r"""Return text in quotes as a message shows it: long text cut, control characters escaped.
+def quote(text: str) -> str:
+    r"""Return a text in quotes for messages: cut, and with control characters escaped.
 
-    >>> quoted("limit"), quoted("a\nb")
+    >>> quote("limit"), quote("a\nb")
     ("'limit'", "'a\\nb'")
     """
     cut = truncate(text, _LONGEST_NAME)
@@ -42,17 +42,17 @@ def quoted(text: str) -> str:
 
 
 def label(place: Place) -> str:
-    """Return a place in quotes, as a caller would write it.
+    """Return a place in quotes for messages, in the notation of Python.
 
     >>> label(("people", 2, "name"))
     "'people[2].name'"
     """
     parts = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
-    return quoted("".join(parts).removeprefix("."))
+    return quote("".join(parts).removeprefix("."))
 
 
 def number_text(number: float) -> str:
-    """Return a number as a message shows it: whole numbers without a fraction, long ones cut.
+    """Return a number for messages: whole numbers without a fraction, long ones cut.
 
     >>> number_text(100.0), number_text(0.5)
     ('100', '0.5')
@@ -61,7 +61,7 @@ def number_text(number: float) -> str:
 
 
 def form_of(value: Any) -> str | None:
-    """Return the text by which an enum compares a JSON value, or None where it is too large for an enum.
+    """Return the text by which an enum compares a JSON value; None if it is too large for an enum.
 
     >>> [form_of(value) for value in ("a", 1, 1.0, 0.5, True, None, {"b": 1.0, "a": [None]})]
     ['a', '1', '1', '0.5', 'true', 'null', '{"a":[null],"b":1}']
@@ -89,7 +89,7 @@ def _is_small(value: Any) -> bool:
 
 
 def _whole(value: Any) -> Any:
-    """Return a value with its whole floats as integers."""
+    """Return a value with whole floats converted to integers."""
     if type(value) is float:
         return int(value) if value.is_integer() else value
     if type(value) is dict:
@@ -99,17 +99,17 @@ def _whole(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class CompiledPattern:
-    """One regular expression, ready to match in time that grows only with the text."""
+    """A compiled regular expression that matches in time linear in the text."""
 
     text: str
     steps: int
-    """What one character of text can cost."""
+    """The maximum number of steps for each character of a text."""
     engine: jsonschema_rs.Validator = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The properties of an object and the names it must have."""
+    """The properties of an object, and its required names."""
 
     properties: dict[str, "ArgSchemaProperty"]
     required: tuple[str, ...] = ()
@@ -118,40 +118,40 @@ class Members:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgSchemaProperty:
-    """One argument: its type, whether it must be there, and the bounds of its value or of each element."""
+    """One argument: its type, whether it is required, and the bounds of its value or of its elements."""
 
     name: str
     """The name of the argument."""
     type: ArgType | None = None
-    """The type as written, or None where any value will do."""
+    """The type as written; None for any value."""
     value_type: ArgType | None = None
     """The type of the value, or of each element of an array."""
     is_array: bool = False
     """Whether the argument is an array."""
     required: bool = False
-    """Whether every call must give it."""
+    """Whether it is required."""
     description: str = ""
-    """What it is for."""
+    """The description of the argument."""
     min_length: int | None = None
-    """The least number of code points of the string, or of each element."""
+    """The minimum number of code points of the string, or of each element."""
     max_length: int | None = None
-    """The largest number of code points of the string, or of each element."""
+    """The maximum number of code points of the string, or of each element."""
     minimum: float | None = None
-    """The least value of the number, or of each element; inclusive."""
+    """The minimum of the number, or of each element; inclusive."""
     maximum: float | None = None
-    """The largest value of the number, or of each element; inclusive."""
+    """The maximum of the number, or of each element; inclusive."""
     choices: dict[str, Any] | None = None
-    """The values an enum allows, by the form that decides whether another value is the same."""
+    """The values of an enum, by the text (`form_of`) that is equal for equal values."""
     patterns: tuple[CompiledPattern, ...] = ()
-    """Regular expressions to be found in the string, or in each element (extended)."""
+    """Regular expressions that the string, or each element, must match (extended)."""
     min_items: int | None = None
-    """The least number of elements (extended)."""
+    """The minimum number of elements (extended)."""
     max_items: int | None = None
-    """The largest number of elements (extended)."""
+    """The maximum number of elements (extended)."""
     members: Members | None = None
-    """What an object holds, or each object in an array (extended)."""
+    """The members of the object, or of each object in the array (extended)."""
     has_default: bool = False
-    """Whether the schema gives a default, which may be null."""
+    """Whether the schema has a default, which may be null."""
     default: Any = None
     """The value that `apply_defaults` fills in."""
     deprecated: bool = False
@@ -159,5 +159,5 @@ class ArgSchemaProperty:
 
     @property
     def enum(self) -> tuple[Any, ...] | None:
-        """The allowed values of the argument or of each element, or None where there is no enum."""
+        """The allowed values of the argument or of each element; None if there is no enum."""
         return None if self.choices is None else tuple(self.choices.values())

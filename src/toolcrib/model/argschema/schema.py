@@ -1,4 +1,4 @@
-"""A parsed argument schema, and the same rules as JSON Schema."""
+"""Parsed argument schemas, and their conversion to JSON Schema."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -8,28 +8,28 @@ from toolcrib.model.argschema.records import ACCEPTED, ArgSchemaProperty, ArgTyp
 from toolcrib.model.plain import copy_json, measure, parse_json
 
 SCHEMA_VERSION: Final = "2025-10-09"
-"""The date of the schema this package implements."""
+"""The date of the implemented version of the format."""
 _NOTHING: Final[dict[str, Any]] = {"not": {}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgSchema:
-    """What `parse_arg_schema` read: both shapes give the same record, which shares nothing with the input."""
+    """A parsed argument schema; both shapes give the same record."""
 
     properties: dict[str, ArgSchemaProperty]
     """The arguments by name, in schema order."""
     required: tuple[str, ...] = ()
     """Every required name in schema order; names without a property come last."""
     version: str = SCHEMA_VERSION
-    """The date the schema says it was written for."""
+    """The date in the schema."""
     warnings: tuple[str, ...] = ()
-    """What the schema says and nothing enforces, and what was read permissively."""
+    """Fields that are not enforced, and fields that were read permissively."""
     strict: bool = False
     """Whether unknown arguments, fractions for integers and later dates are refused."""
     extended: bool = False
-    """Whether fields that the date leaves alone are enforced, such as `pattern`."""
+    """Whether fields that this version does not enforce, such as `pattern`, are enforced all the same."""
     doubts: tuple[Problem, ...] = ()
-    """What a strict reader would have refused."""
+    """Problems that strict parsing would refuse."""
 
     @property
     def members(self) -> Members:
@@ -63,7 +63,7 @@ def _property_schema(prop: ArgSchemaProperty, *, strict: bool) -> dict[str, Any]
     value = _value_schema(prop, strict=strict)
     schema: dict[str, Any] = {"description": prop.description} if prop.description else {}
     if prop.is_array:
-        schema |= {"type": "array"} | _given(minItems=prop.min_items, maxItems=prop.max_items)
+        schema |= {"type": "array"} | _drop_none(minItems=prop.min_items, maxItems=prop.max_items)
         schema |= {"items": value} if value else {}
     else:
         schema |= value
@@ -75,7 +75,7 @@ def _property_schema(prop: ArgSchemaProperty, *, strict: bool) -> dict[str, Any]
 
 
 def _value_schema(prop: ArgSchemaProperty, *, strict: bool) -> dict[str, Any]:
-    schema = _given(
+    schema = _drop_none(
         type=_type_name(prop.value_type, strict=strict),
         minLength=prop.min_length,
         maxLength=prop.max_length,
@@ -93,25 +93,25 @@ def _value_schema(prop: ArgSchemaProperty, *, strict: bool) -> dict[str, Any]:
     return schema
 
 
-def _given(**fields: Any) -> dict[str, Any]:
+def _drop_none(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def _type_name(kind: ArgType | None, *, strict: bool) -> str | None:
     if kind == "float" or (kind == "integer" and not strict):
-        return "number"  # this date does not tell integers and floating point apart
+        return "number"  # this version of the format does not distinguish integers from other numbers
     return None if kind == "enum" else kind
 
 
 def _enum(choices: dict[str, Any], kind: ArgType | None) -> list[Any]:
-    """Return every JSON value that has the form of a choice and the right type."""
+    """Return all JSON values that have the form of a choice and the right type."""
     accepted = ACCEPTED.get(kind) if kind else None
     values = (value for form in choices for value in _values_with(form))
     return [value for value in values if accepted is None or type(value) in accepted]
 
 
 def _values_with(form: str) -> list[Any]:
-    """Return the values that have a form: the text itself and, where it is canonical JSON, what it says."""
+    """Return the values with a form: the text itself and, if it is canonical JSON, its value."""
     try:
         value = parse_json(form)
         measure(value)

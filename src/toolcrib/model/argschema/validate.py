@@ -1,4 +1,4 @@
-"""Checking a tool's arguments, and filling in the defaults of absent ones."""
+"""Validation of arguments against argument schemas, and filling in of defaults."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -15,13 +15,13 @@ from toolcrib.model.schema.references import parse_pointer
 
 _LONGEST_INDEX = len(str(MAX_NODES))
 _MAX_FILLED = 2_000_000
-"""How many properties are looked at, and values added, to fill in defaults."""
+"""The maximum number of properties visited, and of values added, to fill in defaults."""
 
 
 def validate_args(
     schema: ArgSchema | Mapping[str, Any], args: Any, *, strict: bool = False, extended: bool = False
 ) -> None:
-    """Check arguments against a schema, which may be parsed already; `None` stands for no arguments.
+    """Validate arguments against a schema, which may be parsed already; None means no arguments.
 
     >>> validate_args({"limit": {"type": "integer", "maximum": 100}}, {"limit": 500})
     Traceback (most recent call last):
@@ -31,15 +31,15 @@ def validate_args(
         ValidationError: the arguments do not fit; its text is the first problem, `problems` all, up to 32.
         InvalidSchemaError: the schema itself cannot be used.
     """
-    parsed = _parsed(schema, strict=strict, extended=extended)
-    found = ValueChecker(strict=strict or parsed.strict).members(parsed.members, _plain(args))
+    parsed = _parse_if_needed(schema, strict=strict, extended=extended)
+    found = ValueChecker(strict=strict or parsed.strict).members(parsed.members, _check_args(args))
     problems = tuple(islice(found, MAX_PROBLEMS))
     if problems:
         raise ValidationError(problems, text=problems[0].message)
 
 
 def apply_defaults(schema: ArgSchema | Mapping[str, Any], args: Any) -> dict[str, Any]:
-    """Return the arguments with the defaults of absent ones; the input stays as it is.
+    """Return a copy of the arguments with defaults filled in.
 
     Members of a nested object that is present are filled in too. The arguments are not checked.
 
@@ -51,12 +51,12 @@ def apply_defaults(schema: ArgSchema | Mapping[str, Any], args: Any) -> dict[str
             schema was parsed without `extended=True`.
         ValidationError: the arguments are not a plain JSON object, or are too many.
     """
-    parsed = _parsed(schema, strict=False, extended=True)
-    return _Filler().members(parsed.members, _plain(args))
+    parsed = _parse_if_needed(schema, strict=False, extended=True)
+    return _Filler().members(parsed.members, _check_args(args))
 
 
-def _parsed(schema: ArgSchema | Mapping[str, Any], *, strict: bool, extended: bool) -> ArgSchema:
-    """Return a schema that can be used as strictly, and with as many fields, as asked."""
+def _parse_if_needed(schema: ArgSchema | Mapping[str, Any], *, strict: bool, extended: bool) -> ArgSchema:
+    """Parse a schema, or check that a parsed one has the wanted strictness and fields."""
     if not isinstance(schema, ArgSchema):
         return parse_arg_schema(schema, strict=strict, extended=extended)
     if extended and not schema.extended:
@@ -66,8 +66,8 @@ def _parsed(schema: ArgSchema | Mapping[str, Any], *, strict: bool, extended: bo
     return schema
 
 
-def _plain(args: Any) -> dict[str, Any]:
-    """Return the arguments as an object that holds nothing but JSON."""
+def _check_args(args: Any) -> dict[str, Any]:
+    """Check that the arguments are an object of plain JSON, and return them."""
     if args is None:
         return {}
     if type(args) is not dict:
@@ -83,7 +83,7 @@ def _plain(args: Any) -> dict[str, Any]:
 
 
 def _place_at(path: str) -> Place:
-    """Return the place a JSON Pointer means, reading a key of digits as an index."""
+    """Convert a JSON Pointer to a place; a key of digits is read as an index."""
     return tuple(
         int(step) if step.isdecimal() and len(step) <= _LONGEST_INDEX else step
         for step in parse_pointer(path)
@@ -95,20 +95,20 @@ def _refusal(path: str, keyword: str, message: str) -> ValidationError:
 
 
 class _Filler:
-    """Fills in defaults, so many and no more."""
+    """Fills in defaults, up to a limit."""
 
     def __init__(self) -> None:
         self._left = _MAX_FILLED
 
     def members(self, members: Members, value: dict[str, Any]) -> dict[str, Any]:
         """Return an object with the defaults of its absent members."""
-        self._take(len(members.properties))
+        self._count_work(len(members.properties))
         filled = dict(value)
         for name, prop in members.properties.items():
             if name in value:
                 filled[name] = self._inside(prop, value[name])
             elif prop.has_default:
-                self._take(measure(prop.default)[0])
+                self._count_work(measure(prop.default)[0])
                 filled[name] = copy_json(prop.default)
         return filled
 
@@ -122,7 +122,7 @@ class _Filler:
     def _object(self, members: Members, value: Any) -> Any:
         return self.members(members, value) if type(value) is dict else value
 
-    def _take(self, values: int) -> None:
+    def _count_work(self, values: int) -> None:
         self._left -= values
         if self._left < 0:
             raise _refusal("", "size", "the arguments hold too many objects to fill in; send fewer")

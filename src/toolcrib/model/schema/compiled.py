@@ -132,6 +132,7 @@ class CompiledSchema:
         """
         if type(value) is not dict or len(value) >= self._max_flat_members:
             return False
+        # Exact types and ASCII only: everything else needs the checks of `measure`.
         for name, member in value.items():
             kind = type(member)
             if not (
@@ -193,6 +194,7 @@ def check_against(meta_schema: jsonschema_rs.Validator, schema: dict[str, Any]) 
     if meta_schema.is_valid(schema):
         return
     errors = list(meta_schema.iter_errors(schema))
+    # Unknown types first: they are the commonest mistake, and cause further errors in the meta-schema.
     types = [problem for error in errors if (problem := _unknown_type_problem(error))]
     others = [error for error in errors if not _unknown_type_problem(error)]
     raise InvalidSchemaError("invalid schema", (*types, *explain(others, schema, None))[:MAX_PROBLEMS])

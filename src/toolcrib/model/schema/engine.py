@@ -138,6 +138,7 @@ def compile_engine(
     Raises:
         ValueError: the engine refuses it; a `jsonschema_rs.ValidationError`, which is one, has the place.
     """
+    # The limits make a pattern fail to compile, or to match, instead of taking all memory or time.
     options: dict[str, Any] = {
         "offline": True,
         "validate_formats": False,

@@ -134,6 +134,7 @@ class _Builder:
             self._add_reference(node, place, reference)
         if isinstance(dynamic := schema.get("$dynamicRef"), str):
             anchors = self._dynamic_node(dynamic.rpartition("#")[2])
+            # Without a dynamic scope, `$dynamicRef` means its static target; only one of both is evaluated.
             either = self._nodes.setdefault((id(schema), "dynamic"), Node(is_choice=True))
             either.in_place = [self._resolve_target(place, dynamic), anchors]
             node.in_place.append(either)

@@ -83,14 +83,14 @@ def test_every_tool_is_analysed_in_its_turn() -> None:
 
 
 @given(st.lists(entries, max_size=4))
-def test_what_is_read_back_is_what_was_worked_out(catalogue: list[Entry]) -> None:
+def test_cached_analysis_equals_the_computed_one(catalogue: list[Entry]) -> None:
     cache = DictCache()
     worked_out = list(Analyses(cache).analyse(catalogue))
     assert list(Analyses(cache).analyse(catalogue)) == worked_out
     assert worked_out == [analyse(search_doc(entry.tool, entry.examples)) for entry in catalogue]
 
 
-def test_nothing_is_analysed_twice() -> None:
+def test_cached_analysis_is_reused() -> None:
     cache, looks = DictCache(), list[str]()
     list(Analyses(cache).analyse(counted(looks)))
     assert looks == [entry.id for entry in CATALOGUE]
@@ -134,7 +134,7 @@ def test_a_damaged_byte_is_noticed_and_the_tool_analysed_again(place: int, chang
 
 
 @pytest.mark.parametrize("rest", [b"", b"\0", b"\0\0\0\0", b"\xff" * 16, b"creat", b"creat\0" + b"\xff" * 8])
-def test_what_is_no_analysis_is_worked_out_again(rest: bytes) -> None:
+def test_damaged_cache_entry_is_analysed_again(rest: bytes) -> None:
     cache, looks = DictCache(), list[str]()
     list(Analyses(cache).analyse(CATALOGUE))
     for values, key, _ in blobs(cache):

@@ -215,7 +215,7 @@ def test_a_word_of_the_same_meaning_finds_a_tool() -> None:
     assert found(searcher, "generate photos")[:1] == ["picture_maker"]
 
 
-def test_what_says_the_word_itself_goes_before_what_means_it() -> None:
+def test_exact_word_ranks_before_a_synonym() -> None:
     searcher = filled(make("a", "Shows a picture."), make("b", "Shows a photo."))
     assert found(searcher, "photo") == ["b", "a"]
 

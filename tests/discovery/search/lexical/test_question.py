@@ -136,7 +136,7 @@ def test_a_capital_at_the_beginning_is_no_name(text: str) -> None:
     assert speller.asked == ["wether"]
 
 
-def test_where_much_is_known_nothing_is_corrected() -> None:
+def test_query_with_many_known_words_is_not_corrected() -> None:
     speller = Speller()
     known = ["zip", "pdf", "csv", "sql", "map", "bus", "pet", "tax", "visa", "poem", "exam"]
     parse_query(" ".join([*known, "wether"]), {*KNOWN, *known}.__contains__, speller)

@@ -67,7 +67,7 @@ def test_an_empty_catalogue_has_no_spread() -> None:
     assert found.coverage(0.0) == 0.0
 
 
-def test_what_is_not_asked_for_still_has_its_score() -> None:
+def test_excluded_tool_has_a_score_among_others() -> None:
     found = searcher().score_query("weather", limit=3, exclude={"get_weather"}, others=["get_weather"])
     assert [tool_id for tool_id, _ in found.best] == ["weather_mail"]
     assert found.others["get_weather"] > found.best[0][1]

@@ -29,7 +29,7 @@ def test_the_best_are_those_that_sorting_puts_first(values: list[float], count: 
 
 
 @given(sizes, st.integers(1, 20), st.integers(0, 2**32 - 1), st.floats(0, 1))
-def test_it_makes_no_difference_where_blocks_end(size: int, count: int, seed: int, share: float) -> None:
+def test_top_slots_do_not_depend_on_block_boundaries(size: int, count: int, seed: int, share: float) -> None:
     random = np.random.default_rng(seed)
     scores = random.integers(0, 50, size).astype(np.float32) * (random.random(size) < share)
     scores = scores.astype(np.float32)

@@ -85,7 +85,7 @@ def test_a_word_with_one_slip_is_read_as_the_one_meant(data: st.DataObject) -> N
 
 
 @given(any_words)
-def test_what_is_found_is_known_and_near(word: str) -> None:
+def test_correction_is_a_known_and_near_word(word: str) -> None:
     found = learnt(*VOCABULARY).nearest(word, used)
     if found is not None:
         assert found in VOCABULARY
@@ -110,7 +110,7 @@ def test_what_is_found_is_known_and_near(word: str) -> None:
     ],
     ids=lambda word: ascii(word[:20]),
 )
-def test_what_is_too_far_from_everything_is_read_as_nothing(word: str) -> None:
+def test_distant_word_has_no_correction(word: str) -> None:
     assert learnt(*VOCABULARY, "wea", "天气").nearest(word, used) is None
 
 
@@ -133,7 +133,7 @@ def test_the_nearest_is_taken_then_the_same_first_letter_then_the_commonest() ->
     assert typos.nearest("mailez", lambda word: usage[word]) == "mailes"
 
 
-def test_what_is_learnt_later_is_found_too() -> None:
+def test_words_learnt_later_are_found() -> None:
     typos = learnt("weather")
     assert typos.nearest("calender", used) is None
     typos.learn(["calendar"])
@@ -141,7 +141,7 @@ def test_what_is_learnt_later_is_found_too() -> None:
     assert typos.nearest("wether", used) == "weather"
 
 
-def test_what_is_not_used_any_more_is_not_meant() -> None:
+def test_unused_word_is_not_suggested() -> None:
     typos = learnt("weather", "feather")
     assert typos.nearest("wether", {"feather": 3}.get) is None  # type: ignore[arg-type]
     assert typos.nearest("xeather", lambda word: int(word == "feather")) == "feather"

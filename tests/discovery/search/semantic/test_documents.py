@@ -88,7 +88,7 @@ def test_the_same_documents_in_another_order_make_the_same_graph() -> None:
         assert straight.nearest(query, 10).found == shuffled.nearest(query, 10).found
 
 
-def test_what_is_not_in_the_graph_yet_is_found_beside_it() -> None:
+def test_unlinked_documents_are_found_beside_the_graph() -> None:
     documents = filled(vectors(1000))
     link(documents)
     fresh = vectors(20, seed=4)

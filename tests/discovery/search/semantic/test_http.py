@@ -65,7 +65,7 @@ class TestContract(EmbedderContract):
         return make(server, batch=2)
 
 
-def test_it_asks_as_openai_is_asked(server: Book) -> None:
+def test_request_has_the_form_of_openai(server: Book) -> None:
     embed(make(server, api_key=KEY, dimensions=3), ["abc", "cab"])
     [(path, headers, request)] = server.requests
     assert path == "/v1/embeddings"
@@ -120,7 +120,7 @@ def test_the_dimensions_are_known_once_they_were_said_or_seen(server: Book) -> N
     assert embedder.dimensions == WIDTH
 
 
-def test_it_computes_nothing_here(server: Book) -> None:
+def test_http_embedder_is_not_a_local_embedder(server: Book) -> None:
     assert not isinstance(make(server), LocalEmbedder)
 
 
@@ -141,7 +141,7 @@ def test_it_computes_nothing_here(server: Book) -> None:
     ],
     ids=["500", "503", "0 s", "10 ms", "past", "no zone", "negative", "nan", "soon", "408", "hangs up"],
 )
-def test_what_may_pass_is_tried_again(server: Book, setback: Any) -> None:
+def test_temporary_failure_is_retried(server: Book, setback: Any) -> None:
     server.will(setback, setback)
     np.testing.assert_allclose(embed(make(server), ["abc"]), [unit("abc")], atol=1e-6)
     assert len(server.requests) == 3
@@ -158,7 +158,7 @@ def test_the_pause_is_as_long_as_the_server_asks(server: Book) -> None:
     assert anyio.run(main) >= 0.2
 
 
-def test_it_gives_up_after_as_many_retries_as_it_was_given(server: Book) -> None:
+def test_retries_are_limited(server: Book) -> None:
     server.will(*[says(500, "oops")] * 3)
     with pytest.raises(EmbeddingError, match="HTTP 500: oops") as caught:
         embed(make(server, retries=2), ["abc"])
@@ -175,7 +175,7 @@ def test_it_gives_up_after_as_many_retries_as_it_was_given(server: Book) -> None
     ["3600", format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)],
     ids=["seconds", "date"],
 )
-def test_it_does_not_wait_where_the_server_asks_for_longer_than_there_is(server: Book, wait: str) -> None:
+def test_retry_after_beyond_the_deadline_is_not_waited_for(server: Book, wait: str) -> None:
     server.will(says(429, "come back later", Retry_After=wait))
     with pytest.raises(EmbeddingError, match="HTTP 429: come back later") as caught:
         embed(make(server), ["abc"])
@@ -247,7 +247,7 @@ def test_a_caller_may_give_up_first(server: Book) -> None:
         (says(302, Location="http://127.0.0.1:1/"), "HTTP 302"),
     ],
 )
-def test_what_is_no_answer_is_told_and_not_asked_for_again(server: Book, answer: Any, text: str) -> None:
+def test_malformed_answer_is_an_error_without_retry(server: Book, answer: Any, text: str) -> None:
     server.will(answer)
     with pytest.raises(EmbeddingError, match=text) as caught:
         embed(make(server), ["a", "b"])
@@ -344,7 +344,7 @@ def test_a_password_in_the_address_is_refused_unseen() -> None:
     assert "secret" not in repr(caught.value)
 
 
-def test_what_stands_behind_the_path_is_sent_and_not_shown(server: Book) -> None:
+def test_query_of_the_url_is_sent_and_not_shown(server: Book) -> None:
     embedder = HttpEmbedder(f"{server.url}?token=secret", model="m")
     server.will(says(400, "no"))
     with pytest.raises(EmbeddingError) as caught:
@@ -380,7 +380,7 @@ def test_the_cache_key_names_address_model_and_settings() -> None:
     assert key().startswith("http-")
 
 
-def test_it_shows_its_model_and_address() -> None:
+def test_repr_has_model_and_address() -> None:
     embedder = HttpEmbedder("http://localhost/v1", model="m", api_key=KEY)
     assert repr(embedder) == "<HttpEmbedder 'm' at http://localhost/v1>"
 

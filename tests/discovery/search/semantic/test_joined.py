@@ -45,7 +45,7 @@ def test_a_cosine_is_the_mean_of_both_by_their_inverse_lengths(
     assert embedder.dimensions == first.shape[1] + second.shape[1]
 
 
-def test_what_one_model_cannot_read_the_other_one_does(tmp_path: Path) -> None:
+def test_text_unreadable_to_one_model_is_read_by_the_other(tmp_path: Path) -> None:
     knows = [StaticEmbedder.save(tmp_path / word, [word], np.ones((1, 2))) for word in ("a", "b")]
     both = JoinedEmbedder(*knows).encode(["a", "b", "c"])
     np.testing.assert_allclose(np.linalg.norm(both, axis=1), [1, 1, 0], atol=1e-6)
@@ -73,13 +73,13 @@ def test_a_share_that_leaves_nothing_to_a_model_is_refused(share: float) -> None
         JoinedEmbedder(load_embedder(), Plain(), share=share)
 
 
-def test_what_can_only_be_awaited_cannot_be_joined() -> None:
+def test_asynchronous_embedder_cannot_be_joined() -> None:
     remote = HttpEmbedder("http://127.0.0.1:1/v1", model="m")
     with pytest.raises(EmbeddingError, match="HttpEmbedder cannot be joined"):
         JoinedEmbedder(load_embedder(), remote)  # type: ignore[arg-type] - what is refused
 
 
-def test_it_shows_its_parts() -> None:
+def test_repr_has_both_models_and_the_share() -> None:
     shown = repr(JoinedEmbedder(load_embedder(), load_embedder()))
     assert shown.startswith("JoinedEmbedder(StaticEmbedder(")
     assert shown.endswith("share=0.3)")

@@ -77,7 +77,7 @@ def test_a_distribution_can_offer_an_embedder(offer: Offer) -> None:
     assert made.encode(["abc"]).tolist() == [[3, 1]]
 
 
-def test_nothing_shadows_what_is_built_in(offer: Offer) -> None:
+def test_built_in_name_cannot_be_shadowed(offer: Offer) -> None:
     offer("static = some_models:Lengths")
     assert isinstance(load_embedder("static"), StaticEmbedder)
     with pytest.raises(EmbeddingError) as caught:
@@ -110,7 +110,7 @@ def test_a_name_of_any_length_is_told_briefly() -> None:
 
 
 @pytest.mark.proof
-def test_who_asks_for_minilm_is_told_how_to_get_it(tmp_path: Path, root: Path) -> None:
+def test_missing_minilm_names_the_install_command(tmp_path: Path, root: Path) -> None:
     for file in Path(pytest.__file__).parent.parent.iterdir():  # everything installed, but for the model
         if not file.name.startswith(("toolcrib_minilm", "_toolcrib_minilm")):
             (tmp_path / file.name).symlink_to(file)
@@ -150,7 +150,7 @@ def test_a_broken_plug_in_is_told_with_its_name(offer: Offer, value: str, messag
     assert load_embedder("lengths").encode(["a"]).shape == (1, 2)
 
 
-def test_what_a_plug_in_itself_misses_is_told_as_it_says_it(offer: Offer) -> None:
+def test_missing_extra_of_a_plug_in_is_raised_unchanged(offer: Offer) -> None:
     offer("needs = some_models:needs")
     with pytest.raises(MissingExtraError, match="a model needs the 'semantic' extra"):
         load_embedder("needs")
@@ -172,7 +172,7 @@ def test_the_same_offered_twice_is_one(offer: Offer) -> None:
 
 
 @pytest.mark.proof
-def test_nothing_is_loaded_before_it_is_used() -> None:
+def test_model_files_are_read_at_first_use() -> None:
     code = (
         "import sys, toolcrib.discovery as d\n"
         "extras = {'onnxruntime', 'tokenizers', 'usearch', 'httpx', 'toolcrib_minilm'}\n"

@@ -52,7 +52,7 @@ class TestContractInBatches(LocalEmbedderContract):
         return real_in_batches
 
 
-def test_what_means_the_same_is_near_and_what_does_not_is_far(real: OnnxEmbedder) -> None:
+def test_texts_of_equal_meaning_are_near_and_others_far(real: OnnxEmbedder) -> None:
     question, near, far = real.encode(
         ["will it rain in Paris tomorrow?", "get the weather forecast for a city", "merge a pull request"]
     )
@@ -267,7 +267,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path, settings: Any, 
         save(tmp_path, **settings)
 
 
-def test_it_shows_its_folder(tmp_path: Path) -> None:
+def test_repr_has_the_folder(tmp_path: Path) -> None:
     assert repr(save(tmp_path)) == f"OnnxEmbedder({str(tmp_path)!r}, max_tokens=256)"
 
 

@@ -240,7 +240,7 @@ def test_an_embedder_that_knows_its_dimensions_is_not_touched_to_prepare_from_th
     assert embedder.calls == []
 
 
-def test_what_the_cache_lacks_is_embedded() -> None:
+def test_vectors_missing_in_the_cache_are_embedded() -> None:
     cache = DictCache()
     filled(WordEmbedder(), TOOLS[:2], cache=cache).prepare()
     embedder = WordEmbedder()
@@ -261,7 +261,7 @@ def test_what_the_cache_lacks_is_embedded() -> None:
     ],
     ids=["empty", "odd", "zeros", "not numbers", "not of length one", "other dimensions", "no bytes"],
 )
-def test_what_cannot_be_a_vector_is_made_again(blob: Any) -> None:
+def test_damaged_cached_vector_is_computed_again(blob: Any) -> None:
     cache = DictCache()
     expected = filled(WordEmbedder(), cache=cache).search("weather", limit=3)
     [kept] = [kept for kind, kept in cache.kept.items() if kind.startswith("vectors/")]
@@ -384,7 +384,7 @@ def test_a_search_among_more_ids_than_there_are_is_a_search_among_all() -> None:
     ],
     ids=lambda output: repr(np.shape(output)) if isinstance(output, np.ndarray) else repr(output)[:20],
 )
-def test_what_is_no_array_of_vectors_is_an_error(output: Any) -> None:
+def test_malformed_embedder_output_is_an_error(output: Any) -> None:
     with pytest.raises(EmbeddingError, match=r"embedding failed: .* gave"):
         filled(Broken(output)).search("weather", limit=1)
 
@@ -437,7 +437,7 @@ def test_an_error_of_the_embedder_is_raised_and_nothing_that_was_made_is_lost() 
     assert len(documents) == len(set(documents)) == 1000
 
 
-def test_what_the_cache_cannot_keep_is_an_error_once_and_not_lost() -> None:
+def test_vectors_are_not_lost_if_the_cache_fails() -> None:
     class Full(DictCache):
         def save_derived(self, kind: str, values: Mapping[str, bytes]) -> None:
             raise StoreError("catalogue.db", f"no room for {len(values)} values of {kind!r}")
@@ -592,7 +592,7 @@ def test_an_asynchronous_search_awaits_the_embedder_in_its_own_event_loop() -> N
     assert embedder.threads == {threading.get_ident()}
 
 
-def test_what_was_warmed_can_be_asked_without_waiting() -> None:
+def test_warmed_query_needs_no_embedder() -> None:
     embedder = RemoteEmbedder()
     searcher = filled(embedder)
 
@@ -691,7 +691,7 @@ def test_a_question_of_several_errands_is_embedded_whole_and_in_parts_and_once()
     assert sorted(text for text in embedder.texts if text in {LONG, *ERRANDS}) == sorted([LONG, *ERRANDS])
 
 
-def test_it_is_as_near_as_its_whole_and_its_best_part_on_average() -> None:
+def test_score_is_the_mean_of_the_whole_and_the_best_part() -> None:
     searcher = filled(WordEmbedder())
     ids = [entry.id for entry in TOOLS]
     best = np.max([searcher.cosines(errand, ids) for errand in ERRANDS], axis=0)

@@ -110,9 +110,7 @@ def test_a_vocabulary_may_have_lines_of_any_system(folder: Path, tmp_path: Path)
         ([""], [[1.0]], "every piece must be one word"),
     ],
 )
-def test_what_is_no_table_is_not_saved(
-    tmp_path: Path, vocabulary: list[str], vectors: Any, text: str
-) -> None:
+def test_malformed_table_is_not_saved(tmp_path: Path, vocabulary: list[str], vectors: Any, text: str) -> None:
     with pytest.raises(EmbeddingError, match=text) as caught:
         StaticEmbedder.save(tmp_path / "new", vocabulary, vectors)
     assert caught.value.model == repr(str(tmp_path / "new"))
@@ -172,12 +170,12 @@ def test_a_file_that_went_away_is_told_by_the_key(tmp_path: Path) -> None:
         _ = embedder.key
 
 
-def test_it_shows_its_folder(embedder: StaticEmbedder, folder: Path) -> None:
+def test_repr_has_the_folder(embedder: StaticEmbedder, folder: Path) -> None:
     assert repr(embedder) == f"StaticEmbedder({str(folder)!r}, max_tokens=512)"
 
 
 @pytest.mark.proof
-def test_it_needs_no_extra(folder: Path) -> None:
+def test_static_embedder_needs_no_extra(folder: Path) -> None:
     code = (
         "import sys\n"
         "for extra in ('onnxruntime', 'tokenizers', 'usearch', 'httpx'): sys.modules[extra] = None\n"

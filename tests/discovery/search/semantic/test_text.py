@@ -30,7 +30,7 @@ def test_questions_that_the_maker_of_a_tool_wrote_are_told_first() -> None:
     assert document_text(entry) == "pto: Submit.. I want a week off. Book leave"
 
 
-def test_what_is_not_said_is_not_told() -> None:
+def test_absent_fields_are_left_out_of_the_text() -> None:
     assert document_text(make("search")) == "search"
     assert document_text(make("search", namespace="web", title="Find pages")) == "web search: Find pages"
     assert document_text(make("_", input_schema={"type": "object", "properties": {}})) == "_"

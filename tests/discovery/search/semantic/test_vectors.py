@@ -113,7 +113,7 @@ def test_a_slot_that_was_given_up_is_given_out_again_and_never_found_between() -
     assert table.slots().tolist() == list(range(12))
 
 
-def test_what_is_removed_from_the_end_is_not_looked_at() -> None:
+def test_slots_removed_at_the_end_are_not_compared() -> None:
     vectors = random_vectors(100, 8)
     table = filled(vectors)
     table.remove(np.arange(100))
@@ -212,7 +212,7 @@ def leading_vectors(count: int, seed: int = 0) -> NDArray[np.float32]:
     return random_vectors(count, 64, seed) * np.repeat([8, 1], [16, 48]).astype(np.float32)
 
 
-def test_where_the_first_numbers_tell_most_the_best_are_the_same() -> None:
+def test_search_by_leading_dimensions_finds_the_same_best() -> None:
     vectors, queries = leading_vectors(5000), leading_vectors(20, seed=11)
     plain, led = VectorTable(64), VectorTable(64, leading=16)
     for table in (plain, led):
@@ -225,7 +225,7 @@ def test_where_the_first_numbers_tell_most_the_best_are_the_same() -> None:
         assert led.cosines(query).tolist() == plain.cosines(query).tolist()
 
 
-def test_where_the_first_numbers_tell_most_no_slot_that_was_given_up_is_found() -> None:
+def test_search_by_leading_dimensions_skips_removed_slots() -> None:
     vectors = leading_vectors(5000)
     table = VectorTable(64, leading=16)
     table.add(table.pack(vectors))
@@ -235,7 +235,7 @@ def test_where_the_first_numbers_tell_most_no_slot_that_was_given_up_is_found() 
     assert found.min() >= 4950
 
 
-def test_unless_a_rough_answer_will_do_all_numbers_are_compared() -> None:
+def test_exact_search_compares_all_dimensions() -> None:
     vectors = random_vectors(5000, 64)
     plain, led = VectorTable(64), VectorTable(64, leading=2)
     for table in (plain, led):

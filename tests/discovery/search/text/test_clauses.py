@@ -41,7 +41,7 @@ def test_a_question_is_split_where_it_asks_for_something_else(question: str, exp
         "...x",
     ],
 )
-def test_what_only_looks_like_a_break_is_none(question: str) -> None:
+def test_punctuation_inside_a_token_is_not_a_clause_break(question: str) -> None:
     assert clauses(question) == [question]
 
 

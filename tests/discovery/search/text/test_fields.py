@@ -110,7 +110,7 @@ def test_a_tool_that_says_nothing_else_is_its_name() -> None:
         {"description": "Opens an issue.\nAnd more.", "meta": {"summary": "issue. And  more."}},
     ],
 )
-def test_what_was_said_already_is_no_summary(fields: dict[str, Any]) -> None:
+def test_repeated_text_is_not_a_summary(fields: dict[str, Any]) -> None:
     assert "summary" not in dict(searched(tool(**fields)))
 
 
@@ -215,7 +215,7 @@ def nested(depth: int, wrap: Callable[[dict[str, Any]], dict[str, Any]]) -> dict
     [lambda inner: obj(a=inner), lambda inner: {"items": inner}, lambda inner: {"anyOf": [inner]}],
     ids=["properties", "items", "anyOf"],
 )
-def test_what_lies_too_deep_is_not_read(wrap: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+def test_too_deep_subschema_is_not_read(wrap: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     assert ("parameter description", "innermost") in texts(nested(5, wrap))
     assert ("parameter description", "innermost") not in texts(nested(60, wrap))
 

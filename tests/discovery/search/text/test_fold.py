@@ -34,7 +34,7 @@ any_text = st.text(st.characters(codec=None), max_size=60)
         ("plain text", "plain text"),
     ],
 )
-def test_what_is_written_in_several_ways_is_made_one(text: str, expected: str) -> None:
+def test_equivalent_spellings_fold_to_one(text: str, expected: str) -> None:
     assert fold(text) == expected
 
 

@@ -32,7 +32,7 @@ def test_stems_are_those_that_search_was_tuned_with() -> None:
 
 
 @pytest.mark.parametrize("word", [*FOREIGN.split(" "), "x" * 65, "ies" * 22, ""], ids=ascii)
-def test_what_is_no_english_word_is_its_own_stem(word: str) -> None:
+def test_non_english_word_is_its_own_stem(word: str) -> None:
     assert stem(word) == word
 
 

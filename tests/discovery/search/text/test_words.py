@@ -147,7 +147,7 @@ def test_a_word_without_end_is_cut() -> None:
     assert list(words("verylong" * 20 + "_name")) == [("verylong" * 20)[:40], "name", ("verylong" * 20)[:40]]
 
 
-def test_what_stands_too_far_behind_is_not_read() -> None:
+def test_text_beyond_the_limit_is_not_read() -> None:
     assert "end" not in set(words("x " * (MAX_TEXT // 2) + "end"))
 
 

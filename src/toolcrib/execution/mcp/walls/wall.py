@@ -6,8 +6,8 @@ the package `isolation`. The transport gets a `Launch`, and starts, stops and wa
 server; it does not know what a wall is made of.
 
 A connection owns its wall. `open_wall` makes what the server sees and gives the `Launch`; `ServerWall.serve`
-is the proxy, a task of the connection, which ends with it. The launcher inside (`launcher.py`) connects to a socket
-in a folder that both sides see: so toolcrib gets the listener at which the server finds the proxy.
+is the proxy, a task of the connection, which ends with it. The launcher inside (`launcher.py`) connects to a
+socket in a folder that both sides see: so toolcrib gets the listener at which the server finds the proxy.
 """
 
 import json

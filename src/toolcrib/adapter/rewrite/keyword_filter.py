@@ -1,34 +1,32 @@
-"""Schemas for providers that take JSON Schema nearly whole: kept as they are, but for single keywords."""
+"""Conversion for providers that take nearly all of JSON Schema: unsupported keywords are removed."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.combine import merge_all
 from toolcrib.adapter.rewrite.describe import describe
 from toolcrib.adapter.rewrite.source import DEFINITIONS, MANY_SCHEMAS, MAP_OF_SCHEMAS, ONE_SCHEMA
+from toolcrib.adapter.rewrite.walk import Walk
 from toolcrib.model.json_text import compact_json
 from toolcrib.model.plain import copy_json
 
-if TYPE_CHECKING:
-    from toolcrib.adapter.rewrite.walk import Walk
-
 _IN_PLACE: Final = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas"})
-"""The keywords whose subschemas look at the same value."""
+"""The keywords whose subschemas apply to the same value."""
 
 
-def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return a subschema with what its provider does not take moved into the description, or left out."""
+def filter_keywords(walk: Walk, node: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return a subschema with unsupported keywords moved into the description, or left out."""
     if "allOf" in node and not walk.rules.takes("allOf"):
-        return _merged(walk, node, path)
+        return _convert_merged(walk, node, path)
     rules = walk.rules
     found: dict[str, Any] = {}
     given = walk.leftovers.pop(path, [])
     is_same = True
     for word, value in node.items():
-        if rules.takes(word) and walk.may_stay(word, value):
-            known = _weakened(walk)
-            found[word] = _inside(walk, word, value, path)
-            is_same = is_same and (word != "oneOf" or _weakened(walk) == known)
+        if rules.takes(word) and walk.is_allowed(word, value):
+            known = _count_weakening(walk)
+            found[word] = _convert_value(walk, word, value, path)
+            is_same = is_same and (word != "oneOf" or _count_weakening(walk) == known)
         elif word == "const":
             walk.losses.note(word, path, "is an enum of one value")
             found["enum"] = [copy_json(value)]
@@ -37,40 +35,44 @@ def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
         elif word not in {"$defs", "definitions"}:
             given.append((word, value))
             walk.losses.note(word, path, "is kept only in the description")
+    # Without the patterns, `additionalProperties` would apply to the properties that they match.
     if "patternProperties" in node and "patternProperties" not in found and "additionalProperties" in found:
         given.append(("additionalProperties", found.pop("additionalProperties")))
         walk.losses.note("additionalProperties", path, "is kept only in the description, as the patterns are")
     if given:
         found["description"] = describe(found.get("description"), given)
     if "oneOf" in found:
-        _exclude(walk, found, path, is_same=is_same)
-    _complete(walk, found, path)
+        _check_exclusive(walk, found, path, is_same=is_same)
+    _add_required_keywords(walk, found, path)
     return found
 
 
-def _exclude(walk: "Walk", found: dict[str, Any], path: str, *, is_same: bool) -> None:
-    """Keep `oneOf` only where its alternatives exclude one another as they did."""
+def _check_exclusive(walk: Walk, found: dict[str, Any], path: str, *, is_same: bool) -> None:
+    """Keep `oneOf` only if its alternatives exclude each other as in the original.
+
+    An alternative that lost a keyword admits more values, so that two may fit and `oneOf` would refuse them.
+    """
     if is_same:
         walk.exclusive.append((found, path))
     else:
-        _widen(walk, found, path)
+        _make_any_of(walk, found, path)
 
 
-def _weakened(walk: "Walk") -> int:
-    """Return how much was lost so far that may let more values fit; little where all keywords stay."""
-    return walk.losses.count if walk.rules.keywords else walk.loosened
+def _count_weakening(walk: Walk) -> int:
+    """Return a count that grows when a subschema loses a keyword and may admit more values."""
+    return walk.losses.count if walk.rules.keywords else walk.widened_count
 
 
-def widen_exclusive(walk: "Walk") -> None:
-    """Make `oneOf` an `anyOf` where an alternative may refer to a definition that says less than it did."""
-    if walk.losses.is_any_in(*DEFINITIONS) if walk.rules.keywords else walk.loosened:
+def widen_exclusive(walk: Walk) -> None:
+    """Change `oneOf` to `anyOf` where an alternative refers to definitions that may have lost keywords."""
+    if walk.losses.is_any_in(*DEFINITIONS) if walk.rules.keywords else walk.widened_count:
         for found, path in walk.exclusive:
             if '"$ref"' in compact_json(found["oneOf"]):
-                _widen(walk, found, path)
+                _make_any_of(walk, found, path)
 
 
-def _widen(walk: "Walk", found: dict[str, Any], path: str) -> None:
-    """Keep `oneOf` without its exclusion, since its alternatives exclude one another less than they did."""
+def _make_any_of(walk: Walk, found: dict[str, Any], path: str) -> None:
+    """Change a `oneOf` to `anyOf`, or describe it if there is an `anyOf` beside it."""
     if "anyOf" in found:
         found["description"] = describe(found.get("description"), [("oneOf", found.pop("oneOf"))])
         walk.losses.note("oneOf", path, "is kept only in the description, since anyOf stands beside it")
@@ -79,25 +81,25 @@ def _widen(walk: "Walk", found: dict[str, Any], path: str) -> None:
     walk.losses.note("oneOf", path, "is anyOf: more than one alternative may fit, as they are written")
 
 
-def _merged(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return a subschema with `allOf`, for a provider that does not take it."""
+def _convert_merged(walk: Walk, node: dict[str, Any], path: str) -> dict[str, Any]:
+    """Convert a subschema with `allOf` for a provider that does not support it."""
     merged, followed = merge_all(walk, node, path)
     if not followed.isdisjoint(walk.merging):
         walk.losses.note("$ref", path, "refers back to itself; one turn is kept")
         return {}
     walk.merging |= followed
-    found = carry(walk, merged or {}, path)
+    found = filter_keywords(walk, merged or {}, path)
     walk.merging -= followed
     return found
 
 
-def _inside(walk: "Walk", word: str, value: Any, path: str) -> Any:
-    """Return the value of a keyword, the subschemas in it converted."""
+def _convert_value(walk: Walk, word: str, value: Any, path: str) -> Any:
+    """Return the value of a keyword, with the subschemas in it converted."""
     if word == "items" and type(value) is bool and walk.rules.needs_items:
         walk.losses.note(word, path, "must be a schema, and are declared as anything")
-        walk.loosened += value is False
+        walk.widened_count += value is False
         return {}
-    convert = walk.schema if word in _IN_PLACE else walk.below
+    convert = walk.convert if word in _IN_PLACE else walk.convert_member
     if word in ONE_SCHEMA and type(value) is not list:
         return convert(value, step(path, word))[0]
     if word in MANY_SCHEMAS or word == "items":
@@ -107,8 +109,8 @@ def _inside(walk: "Walk", word: str, value: Any, path: str) -> Any:
     return copy_json(value) if type(value) is list or type(value) is dict else value
 
 
-def _complete(walk: "Walk", found: dict[str, Any], path: str) -> None:
-    """Add what the provider wants every object and every array to say."""
+def _add_required_keywords(walk: Walk, found: dict[str, Any], path: str) -> None:
+    """Add keywords that the provider requires on every object and every array."""
     declared = found.get("type")
     kinds = [declared] if type(declared) is str else declared or ()
     if "object" in kinds and walk.rules.needs_properties and "properties" not in found:
