@@ -7,10 +7,11 @@ Needs numpy. It reads poisoned and harmless definitions from `../shared/data`, b
 that we wrote from `training/scan`. Nothing is random: the weights come out the same on every machine, but for
 the last digits.
 
-The judge adds weights (`src/toolcrib/trust/scanning/judge.py`). They are found by logistic regression on
-pairs of neighbouring sentences. Of a poisoned definition only the pair with the highest sum counts, which is chosen
-again after each round; of a harmless one all count. Weights of signals start from those in `signals.txt` and
-are held near them, because there are few poisoned definitions; none may be negative but those of `EXCUSES`.
+The judge (`src/toolcrib/trust/scanning/judge.py`) adds weights, which are found by logistic regression on
+pairs of neighbouring sentences. Of a poisoned definition only the pair with the highest sum counts, which is
+chosen again after each round; of a harmless one all count. Weights of signals start from those in
+`signals.txt` and are held near them, because there are few poisoned definitions; none may be negative but
+those of `EXCUSES`.
 """
 
 import argparse
@@ -35,7 +36,7 @@ EXCUSES = ("mention", "own_data")
 LEFT_OUT = frozenset(
     {
         "param", "name", "tool", "invoke", "embed", "read", "home", "content", "field", "user", "talk",
-        "show", "pronoun", "without", "then", "negation", "negation_after", "until",
+        "denied", "show", "pronoun", "without", "then", "negation", "negation_after", "until",
     }
 )  # fmt: skip
 """Concepts that weigh nothing by themselves: they are in every other sentence."""
@@ -45,6 +46,8 @@ FOLDS = 5
 ROUNDS = 3
 STEPS = 300
 PULL = 0.02
+SHARES = (0.004, 0.003)
+"""Of the real tools of each set, how many may be suspicious, and how many poisoned."""
 LEAST = 0.005
 """Concepts that weigh less are not written."""
 FARTHEST = 1.0
@@ -253,8 +256,12 @@ def main() -> None:
     data = list(rows())
     fit = Fit()
     apart = out_of_fold(fit, data)
-    suspicious, poisoned = threshold(data, apart, 0.004), threshold(data, apart, 0.003)
     weights, bias = fit.fit(data)
+    fitted = fit.scores((weights, bias), data)
+    # The weights that are written are not those of the folds, and both have to keep to the limit.
+    suspicious, poisoned = (
+        max(threshold(data, scores, share) for scores in (apart, fitted)) for share in SHARES
+    )
     lines = [
         "# What signals and concepts weigh; made by training/scan.py.",
         f"bias {bias:.3f}",
@@ -269,7 +276,7 @@ def main() -> None:
     (PACKAGE / "weights.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     if options.measure or options.wrong:
         print(f"out of fold, at {suspicious:.2f}:\n{report(data, apart, suspicious)}")
-        print(f"fitted on all:\n{report(data, fit.scores((weights, bias), data), suspicious)}")
+        print(f"fitted on all:\n{report(data, fitted, suspicious)}")
     if options.wrong:
         for each, score in sorted(zip(data, apart, strict=True), key=lambda pair: pair[1]):
             if (score >= suspicious) != each.is_poisoned:

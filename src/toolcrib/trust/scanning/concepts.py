@@ -18,6 +18,7 @@ ACTS = frozenset(
     {"read", "send", "embed", "alter", "destroy", "invoke", "obey", "persist", "persona", "steal"}
 )
 """Concepts that a negation before them takes back."""
+_TAKING = frozenset({"read", "send", "steal"})
 _MAX_WORDS = 48
 """Words of a sentence; a longer one is read in pieces that overlap."""
 _MAX_KNOWN = 50_000
@@ -202,7 +203,9 @@ class Lexicon(dict[str, Word | None]):
             by_letter: dict[str, list[Phrase]] = {}
             for phrase in sorted(phrases, key=lambda each: -len(each[0])):
                 by_letter.setdefault(phrase[0][0][0], []).append(phrase)
-            return Word(tuple(sorted(concepts)), {letter: tuple(each) for letter, each in by_letter.items()})
+            # A word that is an act and its negation, as Turkish has them, is the act first.
+            in_order = tuple(sorted(concepts, key=lambda each: (each == "negation_after", each)))
+            return Word(in_order, {letter: tuple(each) for letter, each in by_letter.items()})
         return Word(("name",)) if "_" in word.strip("_") else None
 
     def _look_up_digits(self, word: str) -> Word | None:
@@ -328,6 +331,7 @@ def _meanings(
 def _read(words: list[str], events: list[tuple[int, Word]], own: frozenset[str]) -> frozenset[str]:
     found: set[str] = set()
     denied = told = -1
+    is_denied = False
     for place, concept in _meanings(words, events, own):
         if concept == "negation":
             # "Never answers without reading" has it read.
@@ -338,11 +342,18 @@ def _read(words: list[str], events: list[tuple[int, Word]], own: frozenset[str])
         elif concept in {"until", "then"}:
             denied = -1
         elif concept == "negation_after":
+            is_denied = is_denied or not _TAKING.isdisjoint(found)
             found = _deny(found)
         elif place <= told and _hides(words, place, concept):
             found.add("hush")
         elif concept not in ACTS or place > denied:
             found.add(concept)
+            is_denied = is_denied or (concept == "oblige" and place <= denied)
+        else:
+            is_denied = is_denied or concept in _TAKING
+    # What is read or sent all the same is not denied by a denial beside it.
+    if is_denied and _TAKING.isdisjoint(found):
+        found.add("denied")
     return frozenset(found)
 
 

@@ -4,7 +4,7 @@ import re
 
 _CYRILLIC = str.maketrans("асеорхуіјѕһԁԛԝвкмнтАВЕКМНОРСТХУІЈЅҺԌ", "aceopxyijshdqwbkmhtABEKMHOPCTXYIJSHG")
 _GREEK = str.maketrans("ονικυρΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "ovikupABEZHIKMNOPTYX")
-_OTHERS = str.maketrans("ɑɡıⅼօսհⲟᴀᴄᴅᴇᴊᴋᴍᴏᴘᴛᴜᴠᴡᴢᏟᎪᎬᎻᏢᏴ", "agilouhoacdejkmoptuvwzCAEHPB")
+_OTHERS = str.maketrans("ɑɡօսհⲟᴀᴄᴅᴇᴊᴋᴍᴏᴘᴛᴜᴠᴡᴢᏟᎪᎬᎻᏢᏴ", "agouhoacdejkmoptuvwzCAEHPB")
 _TABLE = {**_CYRILLIC, **_GREEK, **_OTHERS}
 _WORD = re.compile(r"\w*[^\W\x00-\x7f]\w*")
 _LATIN = re.compile(r"[A-Za-z]")

@@ -199,7 +199,7 @@ def _keep(cached: dict[int, T], mask: int, value: T) -> None:
     cached[mask] = value
 
 
-_FORMS = ("marker", "url", "email", "shell", "ip", "path", "secret_path", "name", "param", "stop")
+_FORMS = ("marker", "url", "email", "shell", "ip", "path", "secret_path", "name", "param", "denied")
 """Concepts that no words have."""
 
 
