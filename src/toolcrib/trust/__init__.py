@@ -1,4 +1,4 @@
-"""What is known of tools and servers that others write: what was approved, and what has changed since.
+"""What is known of tools and servers that others write: what was approved, what has changed, and what misleads.
 
 Nothing here starts a server or makes a connection.
 """
@@ -8,6 +8,7 @@ from toolcrib.trust.drift import DriftChange as Change
 from toolcrib.trust.entries import Block, LockedServer, LockedTool, Review, Suppression
 from toolcrib.trust.lock import Lock
 from toolcrib.trust.parts import ServerParts, ToolParts
+from toolcrib.trust.scanning import Finding, KnownTools, ScanReport, scan, scan_definition, scan_text
 from toolcrib.trust.subset import Allowance, SubsetVerdict, check_subset
 
 __all__ = [
@@ -15,15 +16,21 @@ __all__ = [
     "Block",
     "Change",
     "Drift",
+    "Finding",
+    "KnownTools",
     "Level",
     "Lock",
     "LockedServer",
     "LockedTool",
     "Review",
+    "ScanReport",
     "ServerParts",
     "SubsetVerdict",
     "Suppression",
     "ToolParts",
     "check_subset",
     "compare_tools",
+    "scan",
+    "scan_definition",
+    "scan_text",
 ]

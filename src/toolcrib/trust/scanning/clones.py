@@ -1,0 +1,120 @@
+"""Clones: tools that pose as a tool of another server, or give orders about one."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from toolcrib.model import Tool
+from toolcrib.trust.scanning.concepts import excerpt_of, mark_forms, read_sentence, split_sentences, words_of
+from toolcrib.trust.scanning.definition import names_in, texts_of
+from toolcrib.trust.scanning.report import Finding
+
+_WORD = re.compile(r"\w+")
+_NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_VERSION = re.compile(r"v?\d{1,3}|new|copy|clone|plus|pro|safe|secure|official|fixed|better|fast")
+_LEAST_WORDS = 4
+_RAREST = 3
+_MAX_BUCKET = 50
+_ALIKE = 0.8
+"""Share of the words that the descriptions of clones have in common."""
+_NAMES_ALIKE = 0.5
+_LEAST_NAME = 6
+_ORDERS = frozenset({"invoke", "alter", "prefer", "disparage", "override"})
+_MAX_EXCERPT = 200
+
+
+class _Known(NamedTuple):
+    tool: Tool
+    name: frozenset[str]
+    words: frozenset[str]
+
+
+class KnownTools:
+    """Tools that others are compared with.
+
+    >>> text = "Sends a mail to a person."
+    >>> mail = Tool(name="send_mail", namespace="mail", description=text, input_schema={})
+    >>> clone = mail.replace(namespace="other", name="send_mail_v2")
+    >>> [each.rule for each in KnownTools([mail]).compare(clone)]
+    ['clone']
+    """
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools = [_Known(tool, _name_parts(tool.name), _words(tool.description)) for tool in tools]
+        counts = Counter(word for each in self._tools for word in each.words)
+        self._by_words: dict[str, list[_Known]] = defaultdict(list)
+        self._spaces: dict[str, set[str | None]] = defaultdict(set)
+        """The namespaces that have a tool of a name that no plain word could be."""
+        for known in self._tools:
+            rarest = sorted(known.words, key=lambda each: (counts[each], each))[:_RAREST]
+            for word in rarest:
+                self._by_words[word].append(known)
+            name = known.tool.name
+            if len(name) >= _LEAST_NAME and ("_" in name or "-" in name or name.lower() != name):
+                self._spaces[name.lower()].add(known.tool.namespace)
+
+    def compare(self, tool: Tool) -> Iterator[Finding]:
+        """Yield what in a tool is made to look like one of another server, or gives orders about one."""
+        if not self._tools:
+            return
+        clone = self._original(tool)
+        if clone:
+            message = f"it has the name and the words of {str(clone.id)!r}"
+            yield Finding("clone", "hard", "/name", message, (tool.description or "")[:_MAX_EXCERPT])
+        yield from self._orders(tool)
+
+    def _original(self, tool: Tool) -> Tool | None:
+        name, words = _name_parts(tool.name), _words(tool.description)
+        if len(words) < _LEAST_WORDS:
+            return None
+        met: set[int] = set()
+        for word in words:
+            for known in self._by_words.get(word, ())[:_MAX_BUCKET]:
+                if id(known) in met:
+                    continue
+                met.add(id(known))
+                if known.tool.namespace == tool.namespace:
+                    # A server may have a tool and its second version, and then says what sets them apart.
+                    is_clone = tool.name != known.tool.name and name == known.name and words == known.words
+                else:
+                    is_clone = (
+                        _share(words, known.words) >= _ALIKE and _share(name, known.name) >= _NAMES_ALIKE
+                    )
+                if is_clone:
+                    return known.tool
+        return None
+
+    def _orders(self, tool: Tool) -> Iterator[Finding]:
+        definition = tool.to_json(without={"backend", "icons", "name"})
+        own: frozenset[str] | None = None
+        for text in texts_of(definition):
+            words = words_of(mark_forms(text.text))
+            foreign = {word for word in words if self._is_foreign(word, tool)}
+            if not foreign:
+                continue
+            own = names_in(definition) if own is None else own
+            for first, last in split_sentences(words):
+                named = (foreign - own).intersection(words[first:last])
+                if named and read_sentence(words[first:last]) & _ORDERS:
+                    message = f"it gives orders about {min(named)!r}, a tool of another server"
+                    excerpt = excerpt_of(text.text, first, last)[:_MAX_EXCERPT]
+                    yield Finding("other-tool", "hard", text.pointer, message, excerpt)
+                    return
+
+    def _is_foreign(self, word: str, tool: Tool) -> bool:
+        spaces = self._spaces.get(word)
+        return spaces is not None and tool.namespace not in spaces and word != tool.name.lower()
+
+
+def _words(text: str | None) -> frozenset[str]:
+    return frozenset(_WORD.findall((text or "").lower()))
+
+
+def _name_parts(name: str) -> frozenset[str]:
+    parts = [part.lower() for part in _NAME_PART.findall(name)]
+    return frozenset(part for part in parts if not _VERSION.fullmatch(part)) or frozenset(parts)
+
+
+def _share(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / (len(one | other) or 1)

@@ -1,0 +1,220 @@
+"""The second stage: how much the sentences of a text look like an attack, and by which signals.
+
+A signal is a shape of a sentence, such as "sends" + "password" + an address (`signals.txt`). The judge adds
+what the signals and the concepts of two neighbouring sentences weigh (`weights.txt`, which
+`training/scan.py` fits); the highest sum of a text counts, so that harmless words do not dilute an attack.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, reduce
+from importlib.resources import files
+from operator import or_
+from typing import NamedTuple, TypeVar
+
+from toolcrib.trust.scanning.concepts import lexicon, read_sentence, split_sentences
+from toolcrib.trust.scanning.report import Severity
+
+T = TypeVar("T")
+_MAX_CACHED = 100_000
+_DECODED_MARGIN = 2.0
+
+
+class Signal(NamedTuple):
+    """A shape of a sentence: one concept of each group, and none that excuses it."""
+
+    rule: str
+    severity: Severity
+    prior: float
+    """The weight from which fitting starts."""
+    groups: tuple[int, ...]
+    """Masks of concepts."""
+    excuses: int
+    """A mask of concepts."""
+    message: str
+
+
+class Judged(NamedTuple):
+    """The two sentences of a text that look most like an attack."""
+
+    score: float
+    signals: tuple[Signal, ...]
+    first: int
+    """Their first word."""
+    last: int
+    """The word after their last."""
+
+
+class Judge:
+    """What signals and concepts weigh."""
+
+    def __init__(self, signals: str, weights: str) -> None:
+        self._bits = {concept: 1 << place for place, concept in enumerate((*lexicon().concepts, *_FORMS))}
+        self.concepts = tuple(self._bits)
+        """The names of the concepts."""
+        self.signals = tuple(self._read_signals(signals))
+        """All signals, in the order of their file."""
+        numbers = dict(_read_weights(weights))
+        self.bias = numbers.pop("bias", 0.0)
+        self.suspicious = numbers.pop("suspicious", 0.0)
+        """The score from which a text is suspicious."""
+        self.poisoned = numbers.pop("poisoned", 0.0)
+        """The score from which it is poisoned."""
+        self._inside = [numbers.get(f"{each.rule} inside", each.prior) for each in self.signals]
+        self._across = [numbers.get(f"{each.rule} across", each.prior) for each in self.signals]
+        self._concepts = [(bit, numbers[name]) for name, bit in self._bits.items() if name in numbers]
+        self._fired: dict[int, tuple[int, ...]] = {}
+        self._bounds: dict[int, float] = {}
+        self._reach = _Memo(lambda word: self.mask(lexicon().reach(word)))
+        self._quiet = self.mask(["hush"])
+        self._telling = self.mask(["tell", "show"])
+        self._shell = self.mask(["shell"])
+        self._parameter = self.mask(["param"])
+        self._negated = self.mask(["negation", "negation_after"])
+
+    def _read_signals(self, text: str) -> Iterator[Signal]:
+        sets: dict[str, str] = {}
+        for line in text.splitlines():
+            if line.startswith("#") or not line:
+                continue
+            if " = " in line:
+                name, _, members = line.partition(" = ")
+                sets[name] = members
+                continue
+            rule, kind, shape, message = line.split(" | ")
+            severity, prior = kind.split()
+            wanted, _, excuses = shape.partition(" - ")
+            groups = tuple(
+                self.mask(name for word in group.split() for name in sets.get(word, word).split())
+                for group in wanted.split(" + ")
+            )
+            known: Severity = "hard" if severity == "hard" else "soft"
+            yield Signal(rule, known, float(prior), groups, self.mask(excuses.split()), message)
+
+    def mask(self, concepts: Iterable[str]) -> int:
+        """Return concepts as bits."""
+        return sum(self._bits[each] for each in set(concepts))
+
+    def fire(self, mask: int) -> tuple[int, ...]:
+        """Return the places of the signals that concepts make."""
+        found = self._fired.get(mask)
+        if found is None:
+            found = tuple(
+                place
+                for place, signal in enumerate(self.signals)
+                if not mask & signal.excuses and all(mask & group for group in signal.groups)
+            )
+            _keep(self._fired, mask, found)
+        return found
+
+    def judge(
+        self, words: list[str], own: Callable[[], frozenset[str]], *, is_parameter: bool = False
+    ) -> Judged | None:
+        """Return the sentences that look most like an attack; None where none are suspicious.
+
+        Args:
+            words: of a text, as `words_of` returns them.
+            own: returns the names that are the definition's own; called only where it matters.
+            is_parameter: whether the text is about an argument, which the model fills in.
+        """
+        also = self._parameter if is_parameter else 0
+        if self._bound(words, also) < self.suspicious:
+            return None
+        spans = list(split_sentences(words))
+        reached = [self._reached(words[first:last]) for first, last in spans]
+        best: Judged | None = None
+        known: dict[int, int] = {}
+        for place, (first, last) in enumerate(spans):
+            follows = place + 1 < len(spans)
+            if (
+                self._bound_of(reached[place] | (reached[place + 1] if follows else 0) | also)
+                < self.suspicious
+            ):
+                continue
+            for each in (place, place + 1)[: 1 + follows]:
+                if each not in known:
+                    known[each] = self.mask(read_sentence(words[slice(*spans[each])], own())) | also
+            score, fired = self.score(known[place], known[place + 1] if follows else 0)
+            if best is None or score > best.score:
+                signals = tuple(self.signals[each] for each in fired)
+                best = Judged(score, signals, first, spans[place + 1][1] if follows else last)
+        return best if best and best.score >= self.suspicious else None
+
+    def judge_decoded(self, words: list[str]) -> str | None:
+        """Return what is wrong with a text that was encoded, for which less is needed; None for nothing."""
+        masks = [self.mask(read_sentence(words[first:last])) for first, last in split_sentences(words)]
+        if any(mask & self._shell for mask in masks):
+            return "it is a shell command"
+        for one, other in zip(masks, [*masks[1:], 0], strict=True):
+            score, fired = self.score(one, other)
+            if fired and score >= self.suspicious - _DECODED_MARGIN:
+                return self.signals[fired[0]].message
+        return None
+
+    def _bound(self, words: Iterable[str], also: int) -> float:
+        """Return a score that no sentences of these words can exceed, however they are ordered."""
+        return self._bound_of(self._reached(words) | also)
+
+    def _reached(self, words: Iterable[str]) -> int:
+        return reduce(or_, map(self._reach.__getitem__, words), 0)
+
+    def _bound_of(self, mask: int) -> float:
+        bound = self._bounds.get(mask)
+        if bound is None:
+            reached = mask | self._quiet if mask & self._telling and mask & self._negated else mask
+            bound = self.bias + sum(weight for bit, weight in self._concepts if reached & bit and weight > 0)
+            for place, signal in enumerate(self.signals):
+                if all(reached & group for group in signal.groups):
+                    bound += max(self._inside[place], self._across[place])
+            _keep(self._bounds, mask, bound)
+        return bound
+
+    def score(self, one: int, other: int) -> tuple[float, tuple[int, ...]]:
+        """Return what two sentences weigh, and their signals."""
+        both = one | other
+        inside = dict.fromkeys((*self.fire(one), *self.fire(other)))
+        across = [each for each in self.fire(both) if each not in inside] if other else []
+        total = self.bias + sum(self._inside[each] for each in inside)
+        total += sum(self._across[each] for each in across)
+        total += sum(weight for bit, weight in self._concepts if both & bit)
+        return total, (*inside, *across)
+
+
+class _Memo(dict[str, int]):
+    """What a function returns, kept."""
+
+    def __init__(self, work: Callable[[str], int]) -> None:
+        super().__init__()
+        self._work = work
+
+    def __missing__(self, key: str) -> int:
+        if len(self) > _MAX_CACHED:
+            self.clear()
+        found = self[key] = self._work(key)
+        return found
+
+
+def _keep(cached: dict[int, T], mask: int, value: T) -> None:
+    if len(cached) > _MAX_CACHED:
+        cached.clear()
+    cached[mask] = value
+
+
+_FORMS = ("marker", "url", "email", "shell", "ip", "path", "secret_path", "name", "param", "denied")
+"""Concepts that no words have."""
+
+
+def _read_weights(text: str) -> Iterator[tuple[str, float]]:
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            name, _, number = line.rpartition(" ")
+            yield name, float(number)
+
+
+@cache
+def judge() -> Judge:
+    """Return the judge of the package."""
+    package = files(__package__)
+    signals, weights = (
+        package.joinpath(name).read_text(encoding="utf-8") for name in ("signals.txt", "weights.txt")
+    )
+    return Judge(signals, weights)
