@@ -160,13 +160,14 @@ def _absolute_options(state: State, source: str | None) -> str:
 
 def _print_addresses(state: State, gateway: "Gateway", url: str) -> None:
     """Print the addresses, and commands to try."""
-    settings = gateway.crib.settings
+    settings, console = gateway.crib.settings, gateway.make_console_link()
     closed = settings.gateway.closed_reason()
     if closed is not None:
         note(f"nobody can call it: {closed}; {settings.gateway.opening_remedy}")
     if state.json:
         addresses: dict[str, Any] = {} if closed is None else {"closed": closed}
         addresses |= {path: f"{url}/{path}" for path in ("health", "ready", "metrics")}
+        addresses |= {} if console is None else {"console": console}
         toolsets = {name: f"{url}/mcp/{name}" for name in settings.toolsets}
         surfaces = {name: f"{url}/mcp/{name}" for name in ("all", "meta")}
         serving = {"transport": "http", "url": f"{url}/mcp", "surfaces": surfaces, "toolsets": toolsets}
@@ -183,6 +184,7 @@ def _print_addresses(state: State, gateway: "Gateway", url: str) -> None:
         _headline(gateway, f"{url}/mcp"),
         *also,
         *_host_names(url, settings.gateway),
+        *(() if console is None else ("", "The console, at an address that opens it once:", f"  {console}")),
         "",
         "Try next:",
         f"  curl {url}/health",

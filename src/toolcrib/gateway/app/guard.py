@@ -8,6 +8,7 @@ from mcp.server.auth.middleware.auth_context import auth_context_var
 from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp.gateways import EXPOSE_HEADER
 from toolcrib.gateway.addresses import EndpointAddress
+from toolcrib.gateway.api.site import ConsoleSite
 from toolcrib.gateway.app.asgi import CLOSE, TOO_LARGE, App, Headers, OpenRequest, Receive, Scope, Send, reply
 from toolcrib.gateway.app.connect import CONNECT
 from toolcrib.gateway.app.rules import AccessRules
@@ -76,25 +77,27 @@ class Guard:
         """Return whether a request may be served; if not, it has been answered."""
         headers = request.headers
         origin, host = headers.get(b"origin"), headers.get(b"host")
+        is_console = ConsoleSite.serves(scope["path"])
         if origin is not None:
-            if not rules.allows_origin(origin):
+            if not (rules.is_own_origin(origin, host) if is_console else rules.allows_origin(origin)):
                 text = f"the origin {origin[:100]!r} is not allowed; see gateway.allowed_origins"
                 await _refuse(request, 403, text)
                 return False
-            request.extra_headers = _cors_headers(origin)
+            request.extra_headers = [] if is_console else _cors_headers(origin)
         if not rules.allows_host(host, (scope.get("server") or (None,))[0]):
             text = f"it is not called {(host or '')[:100]!r} here; see gateway.allowed_hosts"
             await _refuse(request, 421, text)
             return False
-        if scope["method"] == "OPTIONS" and origin is not None:
-            await _send_preflight(request.send)
-            return False
+        scope["toolcrib.known"] = False
+        if is_console or (scope["method"] == "OPTIONS" and origin is not None):
+            if not is_console:  # which has logins of its own, and is for no other pages
+                await _send_preflight(request.send)
+            return is_console
         request.address = EndpointAddress.of_path(scope["path"])
         address = request.address or EndpointAddress()
         try:
             principal = await rules.identities.identify(headers.get(b"authorization"), address)
         except Refusal as stranger:
-            scope["toolcrib.known"] = False
             if scope["path"] in _OPEN or scope["path"].startswith(_OPEN_BELOW):
                 return True
             where = rules.identities.metadata_address(address)

@@ -69,6 +69,16 @@ class AccessRules:
         authority = None if found is None else _AUTHORITY.fullmatch(found[2])
         return authority is not None and (authority[1] or authority[2]) in _LOCAL
 
+    def is_own_origin(self, header: str, host: str | None) -> bool:
+        """Return whether an `Origin` header is that of the pages of this gateway, at this very port.
+
+        Behind a proxy its pages have another scheme than the request, or the origin of `public_url`.
+        """
+        found = _ORIGIN.fullmatch(header.lower())
+        public = urlsplit(self.settings.public_url or "")
+        own = {(host or "").lower(), public.netloc.lower()} - {""}
+        return found is not None and found[2] in own
+
 
 def _is_same_address(name: str, address: str) -> bool:
     """Return whether a name is the same IP address as another, in any notation.
