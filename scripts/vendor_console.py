@@ -2,8 +2,8 @@
 
 Usage: vendor_console.py [--check]
 
-Browsers resolve `import "preact"` by an import map alone, which would be an inline script: so the names of packages
-are replaced by addresses. Everything else stays as it was published, and the table has the digests of both.
+Browsers resolve `import "preact"` by an import map alone, which would be an inline script: so the names of
+packages are replaced by addresses. The rest stays as it was published, and the table has the digests of both.
 """
 
 import argparse

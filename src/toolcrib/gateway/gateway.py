@@ -105,14 +105,14 @@ class Gateway:
         if isinstance(middleware, Sequence):  # the crib refuses anything else
             middlewares = (*middleware, asking)
         calls = CallLog()
-        self._approvals = Approvals(
+        self.approvals = Approvals(
             lambda: self.crib.settings.console.approval_timeout,
             lambda: self.console.is_staffed(),  # noqa: PLW0108 - it is made later
         )
         self.crib = Crib(
             load(config),
             policy=policy,
-            approve=self._approvals,
+            approve=self.approvals,
             middleware=middlewares,
             observers=(self._metrics, calls, *observers),
             environ=environ,
@@ -141,7 +141,7 @@ class Gateway:
             self.logins,
             lambda: self.endpoints.sessions,
             calls=calls,
-            approvals=self._approvals,
+            approvals=self.approvals,
         )
         self._life: Background | None = None
         self._has_failed = False
@@ -269,7 +269,7 @@ class Gateway:
         return self._address
 
     def make_console_link(self) -> str | None:
-        """Return an address at which the user of this machine opens the console, once; None where it is off."""
+        """Return the address at which the user of this machine opens the console, once; None if it is off."""
         address = self._browsers_address() or self._listens_at
         return self.console.make_link(address) if address is not None and self.console.is_on else None
 

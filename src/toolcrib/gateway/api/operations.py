@@ -632,7 +632,7 @@ class Operations:
         return ApiStream(produce, is_endless=True)
 
     def changed_calls(self, caller: ApiCaller, after: int) -> tuple[int, list[dict[str, Any]], bool]:
-        """Return the last id, the calls after another that a caller may see, and whether there are too many."""
+        """Return the last id, the calls after another for a caller, and whether there are too many."""
         last, conditions = self._calls.last_id, CallFilter(viewer=caller.viewer)
         if last == after:
             return last, [], False
@@ -640,7 +640,7 @@ class Operations:
         return last, [row.to_json() for row in rows[-_BURST:]], len(rows) > _BURST
 
     def state_of(self, caller: ApiCaller) -> tuple[list[dict[str, Any]], int, tuple[int, int]]:
-        """Return the servers that a caller may see, the version of the catalogue, and of what waits and runs."""
+        """Return the servers of a caller, the version of the catalogue, and what waits and runs."""
         lines = [each.to_json(without={"listed_ago", "next_try_in"}) for each in self._server_lines(caller)]
         waiting = self._approvals.version if caller.is_operator else 0
         return lines, caller.view.index.version, (waiting, len(self._running(caller)))

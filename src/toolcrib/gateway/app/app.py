@@ -86,7 +86,8 @@ class Served(Protocol):
 class HttpApp:
     """Answers requests: `/mcp`, `/mcp/{toolset}`, `/connect/{server}`, `/health`, `/ready`, `/metrics`.
 
-    `/console/` and `/api/` are answered by the gateway's `ConsoleSite`. Below `/mcp` and each toolset are `all` and `meta`, which show the tools themselves and the meta-tools.
+    Below `/mcp` and each toolset are `all` and `meta`, which show the tools themselves and the meta-tools.
+    The console and the API are answered by the `ConsoleSite`.
     Each endpoint has a session manager, which runs in the task group until the endpoint is closed.
     """
 
