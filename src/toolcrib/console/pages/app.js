@@ -105,7 +105,7 @@ function Shell() {
   const counts = { approvals: waiting.value.length };
   return html`<div class=${`shell ${isOpen ? "open" : ""}`}>
     <a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.querySelector("h1")?.focus())}>Skip to the page</a>
-    <div class="side">
+    <header class="side">
       <div class="side-head">
         <a class="brand" href=${link("overview")}><img src="icon.svg" alt="" width="24" height="24" /> toolcrib</a>
         <${Button} kind="quiet menu" icon=${isOpen ? "close" : "menu"} label="Menu" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)} />
@@ -132,7 +132,7 @@ function Shell() {
           <${Button} kind="quiet" icon="out" onClick=${logOut}>Log out<//>
         </p>
       </div>
-    </div>
+    </header>
     <main id="main" class=${`page page-${page}`}><${View} name=${page} key=${page} /></main>
   </div>`;
 }

@@ -120,7 +120,7 @@ export function Panel({ title, close, children }) {
     ref=${panel}
     tabindex="-1"
     aria-label=${plain(title)}
-    onKeyDown=${(event) => event.key === "Escape" && (event.stopPropagation(), close())}
+    onKeyDown=${(event) => event.key === "Escape" && !event.target.closest("dialog") && (event.stopPropagation(), close())}
   >
     <header>
       <h2><${Text} value=${title} /></h2>

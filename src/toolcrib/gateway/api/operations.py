@@ -279,7 +279,7 @@ class Operations:
         return [self._server_line(each) for each in caller.view.status().values()]
 
     def _server_line(self, status: ServerStatus) -> records.ServerLine:
-        name, problem = status.name, status.last_error
+        name, problem = status.name, None if status.paused else status.last_error
         healthy = status.state in _WELL and (status.state != "stopped" or problem is None)
         repair, hint = None, None
         if status.needs_login:

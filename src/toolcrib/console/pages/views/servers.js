@@ -18,8 +18,8 @@ function Actions({ server, act, busy }) {
     ${server.repair === "login" && html`<${Button} kind="primary" disabled=${busy} onClick=${() => act("login")}>Log in<//>`}
     ${isMcp &&
     (server.paused || server.state !== "ready"
-      ? html`<${Button} kind=${server.repair === "start" ? "primary" : ""} icon="play" disabled=${busy} onClick=${() => act("start")}>${server.paused || server.state === "stopped" ? "Start" : "Start again"}<//>`
-      : html`<${Button} icon="stop" disabled=${busy} onClick=${() => act("stop")}>Stop<//>`)}
+      ? html`<${Button} key="start" kind=${server.repair === "start" ? "primary" : ""} icon="play" disabled=${busy} onClick=${() => act("start")}>${server.paused || server.state === "stopped" ? "Start" : "Start again"}<//>`
+      : html`<${Button} key="stop" icon="stop" disabled=${busy} onClick=${() => act("stop")}>Stop<//>`)}
   </div>`;
 }
 
@@ -95,7 +95,7 @@ export default function Servers() {
   useEvents("servers", (news) => setLive(news.items));
   useEvents("back", () => (setLive(null), reload()));
   const base = data?.items;
-  const items = live && base ? live.map((each) => ({ ...base.find((known) => known.name === each.name), ...each })) : base;
+  const items = live && base ? live.map((each) => ({ logins: base.find((known) => known.name === each.name)?.logins, ...each })) : base;
   const changed = (line) => setLive((items ?? []).map((each) => (each.name === line.name ? line : each)));
   const chosen = items?.find((each) => each.name === route.value.id);
   const sorted = items && [...items].sort((a, b) => Number(a.healthy) - Number(b.healthy) || a.name.localeCompare(b.name));
