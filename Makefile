@@ -26,7 +26,7 @@ help:  ## List the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 run: .venv/run-installed  ## Start the gateway with a small built-in catalogue, at PORT=8808, and say what to try.
-	@$(BIN)/toolcrib serve --demo --transport http --port $(PORT) || \
+	@$(BIN)/toolcrib serve --demo --transport http --port $(PORT) --open || \
 	{ status=$$?; test $$status -ne 2 || echo "make run PORT=8809 serves at another port" >&2; exit $$status; }
 
 test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run what every change must pass: about five minutes on two cores.

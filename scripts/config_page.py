@@ -18,6 +18,7 @@ from toolcrib.crib import (
     AuditSettings,
     CacheSettings,
     CodeSettings,
+    ConsoleSettings,
     GatewaySettings,
     LimitSettings,
     OpenApiSettings,
@@ -106,6 +107,7 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("Cache", "[cache]", CacheSettings),
     ("Retries", "[retry]", RetrySettings),
     ("Audit", "[audit]", AuditSettings),
+    ("Console", "[console]", ConsoleSettings),
 )
 WORDS = {
     AwareDatetime: "date and time",

@@ -10,6 +10,7 @@ import pytest
 
 HOW = {
     "bubblewrap": "apt install bubblewrap libseccomp2 (and the right to make namespaces)",
+    "chromium": "apt install chromium",
     "docker": "apt install docker.io runsc, pip install docker, and run the tests as root",
     "npm": "apt install nodejs npm, then make test again",
     "openssl": "apt install openssl",

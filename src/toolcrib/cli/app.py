@@ -33,6 +33,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Serve and hand out": {
         "serve": "Serve all tools to MCP clients, at one endpoint.",
+        "console": "Open the console in the browser, to see, try and decide.",
         "up": "Keep a gateway running in the background, for quick commands.",
         "down": "Stop the gateway in the background.",
         "convert": "Write tools in the format of a model provider.",
@@ -67,6 +68,7 @@ LAZY = {
     "chain": "toolcrib.cli.commands.chaining:chain",
     "code": "toolcrib.cli.commands.code:code",
     "completion": "toolcrib.cli.commands.about:completion",
+    "console": "toolcrib.cli.commands.serving:console",
     "convert": "toolcrib.cli.commands.writing:convert",
     "describe": "toolcrib.cli.commands.describing:describe",
     "doctor": "toolcrib.cli.commands.doctor:doctor",

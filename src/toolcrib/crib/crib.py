@@ -21,7 +21,7 @@ from toolcrib.errors.base import counted
 from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.audit import AuditStatus
 from toolcrib.execution.chains import ChainResult
-from toolcrib.execution.mcp import ServerStatus
+from toolcrib.execution.mcp import McpServers, ServerStatus
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.policy.rules import Approver
 from toolcrib.model import LocalBackend, LocalTool, SchemaValidator, Tool, ToolOptions, tool
@@ -230,6 +230,29 @@ class Crib(View):
         """
         await self._tools.wait_for_all(timeout)
         return self.status()
+
+    def stop_server(self, name: str) -> None:
+        """Stop an MCP server when its calls have ended, and refuse others until `start_server`.
+
+        Raises:
+            ServerUnavailableError: there is none of this name, or it is disabled.
+        """
+        self._servers.pause(name)
+
+    async def start_server(self, name: str) -> None:
+        """Start an MCP server, after stopping it where it runs, and list its tools.
+
+        Raises:
+            ServerUnavailableError: there is none of this name, or it cannot be started.
+        """
+        await self._servers.restart(name)
+
+    @property
+    def _servers(self) -> McpServers:
+        self._check_open()
+        if self._engine.servers is None:
+            raise CribStateError(f"the servers are not running: use them inside '{self._way_in}'")
+        return self._engine.servers
 
     async def reload(self, config: Config, *, on_switched: Callable[[], object] | None = None) -> Reload:
         """Take up another configuration without dropping calls, and return what is different.

@@ -502,6 +502,18 @@ class SyncCrib:
         """Wait until all servers and APIs have listed their tools or failed."""
         return self._run_started(partial(self._crib.ready, timeout))
 
+    def stop_server(self, name: str) -> None:
+        """Stop an MCP server, as `Crib.stop_server` does."""
+
+        async def stop() -> None:
+            self._crib.stop_server(name)
+
+        self._run_started(stop)
+
+    def start_server(self, name: str) -> None:
+        """Start an MCP server, as `Crib.start_server` does."""
+        self._run_started(lambda: self._crib.start_server(name))
+
     def reload(self, config: Config, *, on_switched: Callable[[], object] | None = None) -> Reload:
         """Apply another configuration without dropping calls, and return the differences."""
         return self._run_started(partial(self._crib.reload, config, on_switched=on_switched))

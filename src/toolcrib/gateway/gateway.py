@@ -16,6 +16,9 @@ from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy, Principal
 from toolcrib.execution.audit import AuditStatus
 from toolcrib.gateway.addresses import EndpointAddress, Surface
+from toolcrib.gateway.api.approvals import Approvals
+from toolcrib.gateway.api.calls import CallLog
+from toolcrib.gateway.api.site import ConsoleSite
 from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.app.guard import AccessRules
 from toolcrib.gateway.endpoint import McpEndpoint
@@ -96,12 +99,19 @@ class Gateway:
         self._environ, self._watch = environ, watch
         self._mark = mark_of(config) if isinstance(config, str | PathLike) else None
         self._address: str | None = None
+        self._listens_at: str | None = None
         self.logins = LoginPages(lambda: self.crib.settings, self._browsers_address, environ)
+        calls = CallLog()
+        self.approvals = Approvals(
+            lambda: self.crib.settings.console.approval_timeout,
+            lambda: self.console.is_staffed(),  # noqa: PLW0108 - it is made later
+        )
         self.crib = Crib(
             load(config),
             policy=policy,
+            approve=self.approvals,
             middleware=middleware,
-            observers=(self._metrics, *observers),
+            observers=(self._metrics, calls, *observers),
             environ=environ,
             on_input=relay_input,
             validator=validator,
@@ -121,6 +131,14 @@ class Gateway:
             LoginRequests(self.logins).obtain,
             expose=expose,
             has_surfaces=frontends is None,
+        )
+        self.console = ConsoleSite(
+            self.crib,
+            lambda: self.rules().identities,
+            self.logins,
+            lambda: self.endpoints.sessions,
+            calls=calls,
+            approvals=self.approvals,
         )
         self._life: Background | None = None
         self._has_failed = False
@@ -232,7 +250,9 @@ class Gateway:
         self._make_rules(self.crib.settings, host)
         listener = listen(host, port, self.crib.settings.origin)
         self._bound, self._rules = host, None
-        self._address = address_of(listener) if is_loopback(host) else None
+        self.console.bind(host)
+        self._listens_at = address_of(listener)
+        self._address = self._listens_at if is_loopback(host) else None
         async with stop_signals() as stop:
             await serve(self, listener, stop, on_ready)
 
@@ -244,6 +264,11 @@ class Gateway:
         if settings.auth is not None:
             return settings.auth.audience.rstrip("/").removesuffix("/mcp")
         return self._address
+
+    def make_console_link(self) -> str | None:
+        """Return the address at which the user of this machine opens the console, once; None if it is off."""
+        address = self._browsers_address() or self._listens_at
+        return self.console.make_link(address) if address is not None and self.console.is_on else None
 
     def rules(self) -> AccessRules:
         """Return the access rules of HTTP requests that hold now."""
@@ -284,6 +309,7 @@ class Gateway:
     def end_listening(self) -> None:
         """End the subscription streams."""
         self.endpoints.end_listening()
+        self.console.close()
 
     def _make_rules(self, settings: Settings, host: str | None = None) -> AccessRules:
         """Return who may call, by these settings, at an address, or at the one that it listens on.

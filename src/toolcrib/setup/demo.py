@@ -6,8 +6,8 @@ import operator
 import re
 import statistics
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -16,10 +16,13 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from toolcrib.crib.crib import Crib
+from toolcrib.errors import ToolcribError
+from toolcrib.execution import CallContext, Principal, Request
+from toolcrib.execution.call import Approval, Decision
 from toolcrib.model import LocalTool, ToolExample, tool
 from toolcrib.model.tool import ToolAnnotations
 
-__all__ = ["open_with_demo"]
+__all__ = ["open_with_demo", "play_demo"]
 
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
@@ -248,6 +251,8 @@ _EXAMPLES: dict[str, tuple[str, dict[str, Any], str]] = {
     "notes:delete_all": ("Forget everything", {}, "how many there were"),
 }
 """One call of each, and what it gives."""
+_ROUNDS = 3
+_PATIENCE = 86_400.0
 _NOTES = {
     "notes:add": "Notes last as long as the process that keeps them.",
     "notes:delete_all": "There is no way back; ask before you use it.",
@@ -271,6 +276,39 @@ async def open_with_demo(
             example = ToolExample(title=title, args=args, result_hint=gives)
             crib.discovery.register_doc(tool_id, examples=[example], notes=_NOTES.get(tool_id))
         yield
+
+
+_CALLERS = (
+    Principal(issuer="demo", subject="anna", client="claude-code"),
+    Principal(issuer="demo", subject="ben", client="cursor"),
+    Principal(issuer="demo", subject="nightly", client="ci"),
+)
+"""Who makes the calls of the demonstration."""
+_CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    *((tool_id, args) for tool_id, (_, args, _) in _EXAMPLES.items() if tool_id != "notes:delete_all"),
+    ("math:evaluate", {"expression": "12 / 0"}),
+    ("time:current_time", {"timezone": "Mars/Olympus"}),
+    ("notes:add", {}),
+)
+_WAITS = "notes:delete_all"
+
+
+async def play_demo(crib: Crib, ask: Callable[[Request, Decision], Awaitable[None]]) -> None:
+    """Make some calls as several callers, a few of them wrong, and one that waits for a person.
+
+    Returns when that is answered.
+
+    Args:
+        crib: is open, and has the tools.
+        ask: asks a person about a call.
+    """
+    for turn in range(_ROUNDS):
+        for place, (tool_id, args) in enumerate(_CALLS):
+            with suppress(ToolcribError):  # some are meant to fail
+                await crib.run(tool_id, args, principal=_CALLERS[(turn + place) % len(_CALLERS)])
+    context = CallContext(principal=_CALLERS[0], approval=Approval(ask=ask, confirm_destructive=True))
+    with suppress(ToolcribError):
+        await crib.run(_WAITS, {}, context=context, timeout=_PATIENCE)
 
 
 def _tools() -> tuple[LocalTool[..., Any], ...]:

@@ -1,4 +1,4 @@
-"""What is known of tools and servers that others write: what was approved, what has changed, and what misleads.
+"""Trust in tools and servers that others write: what was approved, what has changed, and what misleads.
 
 Nothing here starts a server or makes a connection.
 """

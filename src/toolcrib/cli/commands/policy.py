@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,11 +16,8 @@ from toolcrib.cli.state import State, common, shared, wait_for
 from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
-    from toolcrib.crib import GatewaySettings, View
-    from toolcrib.execution import Principal, Rule
-    from toolcrib.execution.call import Decision
-    from toolcrib.execution.policy.rules import Rules
-    from toolcrib.execution.principal import Issuers
+    from toolcrib.crib import GatewaySettings
+    from toolcrib.execution import Rule
     from toolcrib.model import Tool
 
 _TOOL = "gen_ai.tool.name"
@@ -143,7 +139,7 @@ def explain(
 
     Example: toolcrib policy explain github:delete_repo --as ann --group staff
     """
-    from toolcrib.execution import CallContext, Request  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.crib.access import explain_access  # noqa: PLC0415 - not needed to ask for help
 
     given = read_args(args)
 
@@ -151,30 +147,7 @@ def explain(
         async with state.view() as view:
             (meant,) = await resolve_ids(view, [tool_id])
             await view.describe(meant, "summary")  # waits for its server
-            tool, rules = view.index.resolve(meant), view.rules
-            if rules is None:
-                return {"toolId": meant, "effect": "allow", "rule": None, "reason": None, "rules": []}
-            who = _make_caller(rules.issuers, view.settings.gateway, subject, client, groups)
-            decision = rules.decide(Request(tool=tool, args=given, context=CallContext(principal=who)))
-            deciding = len(rules.rules) if decision.rule is None else rules.rules.index(decision.rule)
-            rows = [
-                {
-                    "rule": rule.name,
-                    "effect": rule.effect,
-                    "verdict": "decides"
-                    if place == deciding
-                    else _why_not_deciding(rule, rules.issuers, who, tool, is_later=place > deciding),
-                }
-                for place, rule in enumerate(rules.rules)
-            ]
-            return {
-                "toolId": meant,
-                "effect": decision.effect,
-                "rule": None if decision.rule is None else decision.rule.name,
-                "reason": None if decision.rule is None else decision.rule.reason or None,
-                "confirmation": _confirmation(decision, tool, view.settings.gateway),
-                "rules": rows,
-            }
+            return explain_access(view, meant, given, subject=subject, client=client, groups=groups)
 
     decided = wait_for(work)
     if state.json:
@@ -191,46 +164,6 @@ def explain(
         show_text(decided["confirmation"])
 
 
-def _confirmation(decision: "Decision", tool: "Tool", settings: "GatewaySettings") -> str | None:
-    """Return whether a client of the gateway asks its user about a destructive tool that a rule allows."""
-    from toolcrib.execution.policy.rule import is_destructive  # noqa: PLC0415 - not needed to ask for help
-
-    rule = decision.rule
-    if rule is None or decision.effect != "allow" or not is_destructive(tool.annotations):
-        return None
-    if not settings.confirm:
-        return "it is destructive; gateway.confirm = false: nobody is asked"
-    if rule.consents_to(str(tool.id)):
-        how = "has destructiveHint = true" if rule.annotations.get("destructive_hint") else "names it"
-        return f"it is destructive; the rule {rule.name!r} {how}, which counts as consent: nobody is asked"
-    return (
-        f"it is destructive; the rule {rule.name!r} neither names it nor has destructiveHint = true, so that "
-        "a client of the gateway asks its user first (gateway.confirm = true)"
-    )
-
-
-def _make_caller(
-    issuers: "Issuers", settings: "GatewaySettings", subject: str, client: str, groups: tuple[str, ...]
-) -> "Principal":
-    """Return the principal that `--as` names; a named token has the groups of the configuration too."""
-    who = issuers.named(subject)
-    token = (settings.tokens or {}).get(who.subject) if issuers.kind_of(who) == "token" else None
-    if token is None:
-        return replace(who, client=client, groups=frozenset(groups))
-    return replace(who, client=client or who.subject, groups=frozenset((*groups, *token.groups)))
-
-
-def _why_not_deciding(
-    rule: "Rule", issuers: "Issuers", who: "Principal", tool: "Tool", *, is_later: bool
-) -> str:
-    """Return the reason why a rule does not decide."""
-    if not rule.is_about(who, issuers):
-        return "is for other callers"
-    if not rule.covers_tool(tool):
-        return "is for other tools"
-    return "comes after the rule that decides" if is_later else "is for other arguments"
-
-
 @policy.command()
 @click.argument("file", metavar="AUDITFILE")
 @shared
@@ -243,13 +176,15 @@ def simulate(state: State, file: str) -> None:
 
     Example: toolcrib policy simulate audit.jsonl
     """
+    from toolcrib.crib.access import decide_again  # noqa: PLC0415 - not needed to ask for help
+
     lines = list(_read_calls(read_file(file)))
 
     async def work() -> "tuple[Counter[tuple[str, str, str, str]], bool, dict[str, Any]]":
         async with state.view() as view:
             with waiting("asking the servers"):
                 await view.tools(limit=1)
-            decided = Counter(_decide_again(view, view.rules, line) for line in lines)
+            decided = Counter(decide_again(view, view.rules, line) for line in lines)
             return decided, view.rules is not None, tell_absent(view)
 
     decided, has_rules, absent = wait_for(work)
@@ -287,28 +222,3 @@ def _read_calls(text: str) -> Iterator[dict[str, Any]]:
             raise click.UsageError(f"line {number} is not a JSON record of an audit: {error}") from error
         if isinstance(record, dict) and _TOOL in record:
             yield record
-
-
-def _decide_again(view: "View", rules: "Rules | None", record: dict[str, Any]) -> tuple[str, str, str, str]:
-    """Decide a recorded call by today's rules; return effect, rule, tool, and why the effect is unknown."""
-    from toolcrib.errors import ToolcribError  # noqa: PLC0415 - as above
-    from toolcrib.execution import CallContext, Principal, Request  # noqa: PLC0415
-
-    tool_id = str(record[_TOOL])
-    who = Principal(
-        issuer=record.get("toolcrib.issuer") or "",
-        subject=record.get("user.id") or "",
-        client=record.get("toolcrib.client") or "",
-        groups=frozenset(record.get("user.roles") or ()),
-    )
-    try:
-        tool = view.index.resolve(tool_id)
-    except ToolcribError as error:
-        return "unknown", "", tool_id, str(error)
-    if rules is None:
-        return "allow", "", tool_id, ""
-    args = record.get("gen_ai.tool.call.arguments")
-    decision = rules.decide(
-        Request(tool=tool, args=args if isinstance(args, dict) else {}, context=CallContext(principal=who))
-    )
-    return decision.effect, "" if decision.rule is None else decision.rule.name, tool_id, ""

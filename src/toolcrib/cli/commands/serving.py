@@ -9,15 +9,17 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
-from toolcrib.cli.resident.address import Address
+from toolcrib.cli.browser import open_in_browser
+from toolcrib.cli.resident.address import Address, ask
 from toolcrib.cli.screen import clean, note
-from toolcrib.cli.state import State, shared, this_command, wait_for
+from toolcrib.cli.state import State, common, shared, this_command, wait_for
 from toolcrib.errors import ToolcribError
 from toolcrib.errors.base import counted
 
@@ -31,6 +33,8 @@ toolcrib serves MCP on standard input and output, for a client that starts it:
   claude mcp add toolcrib -- {program} serve{more}
 For clients that connect: {here} serve --transport http. Ctrl-C stops it."""
 
+_DEMO = {"console": {"approval_timeout": 86_400.0}}
+"""The configuration of a demonstration without another: a call waits for as long as somebody looks around."""
 _NAMED = 5
 """How many servers are named whose tools are on their way."""
 _FURTHER = "for another name, such as that of a proxy or a container's host, set gateway.allowed_hosts"
@@ -60,10 +64,17 @@ _FURTHER = "for another name, such as that of a proxy or a container's host, set
 @click.option(
     "--log-level", type=click.Choice(_LEVELS), default="warning", show_default=True, help="What is logged."
 )
+@click.option("--open", "opens", is_flag=True, help="Open the console in the browser, where there is one.")
 @shared
 @click.pass_obj
-def serve(
-    state: State, transport: str, host: str | None, port: int | None, expose: str | None, log_level: str
+def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    state: State,
+    transport: str,
+    host: str | None,
+    port: int | None,
+    expose: str | None,
+    log_level: str,
+    opens: bool,  # noqa: FBT001 - click gives it by name
 ) -> None:
     """Serve all tools to MCP clients, at one endpoint.
 
@@ -87,19 +98,52 @@ def serve(
     if not state.debug:
         logging.getLogger().setLevel(log_level.upper())
     source = state.source()
-    wait_for(lambda: _serve(state, source, transport, {"host": host, "port": port}, expose))
+    wait_for(lambda: _serve(state, source, transport, {"host": host, "port": port}, expose, opens=opens))
+
+
+@click.command()
+@click.option("--no-open", is_flag=True, help="Print the address alone.")
+@common
+@click.pass_obj
+def console(state: State, no_open: bool) -> None:  # noqa: FBT001 - click gives it by name
+    """Open the console in the browser, to see, try and decide.
+
+    The gateway that runs with this configuration shows it (`toolcrib serve --transport http`). Where none
+    runs one is started here, which ends with Ctrl-C. The address that is printed logs one browser in, once.
+
+    Example: toolcrib console
+    """
+    source = state.source()
+    known = None
+    if hasattr(socket, "AF_UNIX"):
+        with suppress(ToolcribError):  # a process without a home has no such folder
+            known = ask(Address(source, demo=state.demo), wait=0, console=True)
+    link = None if known is None else known.get("console")
+    if known is not None and link is None and known["startedBy"] == "serve":
+        reason = "other machines can reach it; set enabled = true below [console] in its configuration"
+        raise click.UsageError(f"the gateway that runs (process {known['pid']}) shows no console: {reason}")
+    if link is None:
+        place = {"host": "127.0.0.1", "port": 0}
+        wait_for(lambda: _serve(state, source, "http", place, None, opens=not no_open))
+    elif state.json:
+        click.echo(json.dumps({"console": link}))
+    else:
+        click.echo(link)
+        if not no_open:
+            open_in_browser(link)
 
 
 async def _serve(
-    state: State, source: str | None, transport: str, place: dict[str, Any], expose: Any
+    state: State, source: str | None, transport: str, place: dict[str, Any], expose: Any, *, opens: bool
 ) -> None:
     from toolcrib.cli.memory import memory_upkeep  # noqa: PLC0415 - heavy, and not needed to ask for help
     from toolcrib.gateway import Gateway  # noqa: PLC0415
 
     shared_at = _find_address(state, source) if transport == "http" else None
-    gateway = Gateway(source, expose=expose)
+    gateway = Gateway(source or (_DEMO if state.demo else None), expose=expose)
     async with memory_upkeep():
-        await _serve_with(state, gateway, source, None if transport == "stdio" else place, shared_at)
+        chosen = None if transport == "stdio" else place
+        await _serve_with(state, gateway, source, chosen, shared_at, opens=opens)
 
 
 async def _serve_with(
@@ -108,6 +152,8 @@ async def _serve_with(
     source: str | None,
     place: dict[str, Any] | None,
     shared_at: tuple[Address, str] | None,
+    *,
+    opens: bool,
 ) -> None:
     """Serve over HTTP at a place, or over stdio where there is none."""
     async with state.enter(gateway.crib, gateway):
@@ -124,8 +170,25 @@ async def _serve_with(
                 click.echo(clean(text), err=True)
             await gateway.serve_stdio(state.toolset)
         else:
-            async with _accept_commands(gateway, shared_at):
-                await gateway.serve_http(**place, on_ready=lambda url: _print_addresses(state, gateway, url))
+            async with _accept_commands(gateway, shared_at), _playing(state, gateway):
+                show = partial(_show_addresses, state, gateway, opens=opens)
+                await gateway.serve_http(**place, on_ready=show)
+
+
+@asynccontextmanager
+async def _playing(state: State, gateway: "Gateway") -> AsyncIterator[None]:
+    """Have the demonstration make its calls meanwhile."""
+    if not state.demo:
+        yield
+        return
+    import anyio  # noqa: PLC0415 - heavy, as above
+
+    from toolcrib.setup.demo import play_demo  # noqa: PLC0415 - only where it is asked for
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(play_demo, gateway.crib, gateway.approvals.ask)
+        yield
+        tasks.cancel_scope.cancel()
 
 
 def _find_address(state: State, source: str | None) -> tuple[Address, str] | None:
@@ -158,7 +221,17 @@ def _absolute_options(state: State, source: str | None) -> str:
     return f"{config}{toolset}{' --demo' if state.demo else ''}"
 
 
-def _print_addresses(state: State, gateway: "Gateway", url: str) -> None:
+def _show_addresses(state: State, gateway: "Gateway", url: str, *, opens: bool) -> None:
+    """Print the addresses, and open the console if that is wanted."""
+    link = gateway.make_console_link()
+    _print_addresses(state, gateway, url, link)
+    if (
+        opens and (second := gateway.make_console_link()) is not None
+    ):  # the printed one is for another browser
+        open_in_browser(second)
+
+
+def _print_addresses(state: State, gateway: "Gateway", url: str, console: str | None) -> None:
     """Print the addresses, and commands to try."""
     settings = gateway.crib.settings
     closed = settings.gateway.closed_reason()
@@ -167,6 +240,7 @@ def _print_addresses(state: State, gateway: "Gateway", url: str) -> None:
     if state.json:
         addresses: dict[str, Any] = {} if closed is None else {"closed": closed}
         addresses |= {path: f"{url}/{path}" for path in ("health", "ready", "metrics")}
+        addresses |= {} if console is None else {"console": console}
         toolsets = {name: f"{url}/mcp/{name}" for name in settings.toolsets}
         surfaces = {name: f"{url}/mcp/{name}" for name in ("all", "meta")}
         serving = {"transport": "http", "url": f"{url}/mcp", "surfaces": surfaces, "toolsets": toolsets}
@@ -183,6 +257,7 @@ def _print_addresses(state: State, gateway: "Gateway", url: str) -> None:
         _headline(gateway, f"{url}/mcp"),
         *also,
         *_host_names(url, settings.gateway),
+        *(() if console is None else ("", "The console, at an address that opens it once:", f"  {console}")),
         "",
         "Try next:",
         f"  curl {url}/health",

@@ -113,7 +113,9 @@ class Resident:
         servers = crib.status()
         missing = sorted(each.name for each in crib.absent())
         counts = {"tools": len(crib.index), "servers": len(servers), "missing": missing}
-        return {**self.facts(), **counts, "digest": self._current_digest()}
+        link = self.gateway.make_console_link() if request.get("console") else None
+        more = {} if link is None else {"console": link}
+        return {**self.facts(), **counts, "digest": self._current_digest(), **more}
 
     def accept(self, listener: socket.socket) -> None:
         """Answer processes of this user, each in a thread, until the socket is closed."""

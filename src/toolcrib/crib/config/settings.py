@@ -130,6 +130,21 @@ class AuditSettings(Section):
     """Whether the audit is signed now and then, with a key of the user's."""
 
 
+class ConsoleSettings(Section):
+    """The console in the browser, and the JSON API below `/api/`."""
+
+    enabled: bool | None = None
+    """Whether they are served; by default where only this machine can reach the gateway."""
+    operators: tuple[Text, ...] = ()
+    """Who sees the calls of everybody, answers those that wait, and starts and stops servers, beside the user
+    of this machine: `token:NAME`, `user:SUBJECT`, `group:NAME`, as in rules."""
+    calls: Count = 20_000
+    """Limit for the number of calls that it remembers."""
+    approval_timeout: Seconds = 300.0
+    """For how many seconds a call that a rule asks about waits for an operator, where its client cannot ask
+    and an operator has the console open."""
+
+
 class CodeSettings(Section):
     """How code that calls tools is run."""
 
@@ -210,6 +225,8 @@ class Settings(Section):
     """Parts of the catalogue by name, each served at an address of its own."""
     gateway: GatewaySettings = GatewaySettings.of_checked()
     """How MCP clients reach the tools."""
+    console: ConsoleSettings = ConsoleSettings.of_checked()
+    """The console in the browser."""
     cache: CacheSettings | None = None
     """Keep answers of read-only tools; without this section, nothing is kept."""
     retry: RetrySettings | None = None

@@ -96,6 +96,7 @@ class McpServers:
         self._upstreams: dict[str, Upstream] = {}
         self._persons = PersonalUpstreams(self._make_upstream, self._retire)
         self._retiring: set[Upstream] = set()
+        self._paused: set[str] = set()
         self._tasks: TaskGroup | None = None
         self._closed = False
         self._gateway = gateway or secrets.token_hex(8)
@@ -159,7 +160,31 @@ class McpServers:
         if name not in self._configs:
             raise ServerUnavailableError(name, self._unknown(name))
         del self._configs[name]
+        self._paused.discard(name)
         self._drain(name, "it was removed", within)
+
+    def pause(self, name: str) -> None:
+        """Stop a server when its calls have ended, and refuse others until it is started again.
+
+        Raises:
+            ServerUnavailableError: there is none of this name, or it is disabled.
+        """
+        if (absence := self._absence(name)) is not None and name not in self._paused:
+            raise ServerUnavailableError(name, absence)
+        self._paused.add(name)
+        self._drain(name, "an operator stopped it", DRAIN_TIME)
+
+    async def restart(self, name: str) -> None:
+        """Start a server again, whether it runs, is paused, or is left alone after failures.
+
+        Raises:
+            ServerUnavailableError: there is none of this name, it is disabled, or it cannot be started.
+        """
+        self._paused.discard(name)
+        if (absence := self._absence(name)) is not None:
+            raise ServerUnavailableError(name, absence)
+        self._drain(name, "it is started again", DRAIN_TIME)
+        await self.tools(name)
 
     def _drain(self, name: str, reason: str, within: float) -> None:
         """Stop a server when it is no longer used, and let nobody find it meanwhile."""
@@ -192,9 +217,12 @@ class McpServers:
         upstream = self._upstreams.get(name)
         if upstream is not None:
             return upstream.status()
+        paused = True if name in self._paused else None
         state = "disabled" if config.disabled else "closed" if self._closed else "stopped"
         address = None if config.url is None else host_of(config.url)
-        return ServerStatus(name=name, state=state, transport=config.transport, address=address)
+        return ServerStatus(
+            name=name, state=state, transport=config.transport, address=address, paused=paused
+        )
 
     async def tools(self, name: str) -> tuple[Tool, ...]:
         """Return the tools of a server, from all pages of its listing, after starting it if need be.
@@ -315,6 +343,8 @@ class McpServers:
         config = self._configs.get(name)
         if config is None:
             return self._unknown(name)
+        if name in self._paused:
+            return f"the server {name!r} was stopped at the console, and has to be started there again"
         return f"the server {name!r} is disabled in the configuration" if config.disabled else None
 
     async def call(self, call: Call) -> Answer:

@@ -48,6 +48,8 @@ class ServerStatus(Record):
     """Why it last failed or went away; absent once it answers again."""
     needs_login: bool | None = None
     """True where that is for want of a login, which `toolcrib login` gives."""
+    paused: bool | None = None
+    """True where an operator has stopped it, so that no call starts it."""
     stderr: str = ""
     """The last lines that it wrote to its standard error."""
     in_flight: int = 0

@@ -13,6 +13,7 @@ from toolcrib.crib import GatewaySettings
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.gateways import EXPOSE_ALL, EXPOSE_HEADER
 from toolcrib.gateway.addresses import EndpointAddress
+from toolcrib.gateway.api.site import ConsoleSite
 from toolcrib.gateway.app.asgi import CLOSE, OpenRequest, Receive, Scope, Send, reply, send_bytes
 from toolcrib.gateway.app.connect import CONNECT, LoginPages
 from toolcrib.gateway.app.guard import AccessRules
@@ -37,6 +38,8 @@ class Served(Protocol):
     """The pages on which persons log in to servers."""
     endpoints: Endpoints
     """The MCP endpoints."""
+    console: ConsoleSite
+    """The console and the API."""
 
     @property
     def settings(self) -> GatewaySettings:
@@ -81,9 +84,10 @@ class Served(Protocol):
 
 
 class HttpApp:
-    """Answers requests: `/mcp`, `/mcp/{toolset}`, `/connect/{server}`, `/health`, `/ready` and `/metrics`.
+    """Answers requests: `/mcp`, `/mcp/{toolset}`, `/connect/{server}`, `/health`, `/ready`, `/metrics`.
 
     Below `/mcp` and each toolset are `all` and `meta`, which show the tools themselves and the meta-tools.
+    The console and the API are answered by the `ConsoleSite`.
     Each endpoint has a session manager, which runs in the task group until the endpoint is closed.
     """
 
@@ -118,11 +122,13 @@ class HttpApp:
         else:
             await manager.handle_request(scope, receive, send)
 
-    async def answer_page(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as of ASGI
+    async def answer_page(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request to any other path."""
         path: str = scope["path"]
         request: OpenRequest = scope["toolcrib.request"]
-        if scope["method"] not in {"GET", "HEAD"}:
+        if ConsoleSite.serves(path):
+            await self._gateway.console.answer(scope, receive, send)
+        elif scope["method"] not in {"GET", "HEAD"}:
             await reply(send, 405, "only GET is answered here", [(b"allow", b"GET, HEAD")])
         elif path.startswith(CONNECT):
             await self._gateway.logins.answer(scope, send)
@@ -136,7 +142,9 @@ class HttpApp:
             await self._send_metadata(path.removeprefix(METADATA), send)
         else:
             await reply(
-                send, 404, "there are /mcp, /mcp/all, /mcp/meta, /mcp/{toolset}, /health, /ready and /metrics"
+                send,
+                404,
+                "there are /mcp, /mcp/all, /mcp/meta, /mcp/{toolset}, /console/, /health, /ready, /metrics",
             )
 
     async def wait_answered(self) -> None:
@@ -144,6 +152,7 @@ class HttpApp:
         self._closing = True
         for manager in list(self._running):
             await manager.wait_answered()
+        await self._gateway.console.wait_answered()
 
     async def end(self) -> None:
         """End all sessions with their running requests."""

@@ -14,6 +14,7 @@ from toolcrib.crib.config.gateway import GatewaySettings, own_names
 from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp.gateways import EXPOSE_HEADER
 from toolcrib.gateway.addresses import EndpointAddress
+from toolcrib.gateway.api.site import ConsoleSite
 from toolcrib.gateway.app.asgi import CLOSE, TOO_LARGE, App, Headers, OpenRequest, Receive, Scope, Send, reply
 from toolcrib.gateway.app.connect import CONNECT
 from toolcrib.gateway.identity.identities import METADATA, Identities, Refusal
@@ -104,6 +105,16 @@ class AccessRules:
         authority = None if found is None else _AUTHORITY.fullmatch(found[2])
         return authority is not None and (authority[1] or authority[2]) in _LOCAL
 
+    def is_own_origin(self, header: str, host: str | None) -> bool:
+        """Return whether an `Origin` header is that of the pages of this gateway, at this very port.
+
+        Behind a proxy its pages have another scheme than the request, or the origin of `public_url`.
+        """
+        found = _ORIGIN.fullmatch(header.lower())
+        public = urlsplit(self.settings.public_url or "")
+        own = {(host or "").lower(), public.netloc.lower()} - {""}
+        return found is not None and found[2] in own
+
 
 class Guard:
     """ASGI middleware that serves a request only with an allowed host, origin and token, and a small body."""
@@ -141,19 +152,22 @@ class Guard:
         """Return whether a request may be served; if not, it has been answered."""
         headers = request.headers
         origin, host = headers.get(b"origin"), headers.get(b"host")
+        is_console = ConsoleSite.serves(scope["path"])
         if origin is not None:
-            if not rules.allows_origin(origin):
+            if not (rules.is_own_origin(origin, host) if is_console else rules.allows_origin(origin)):
                 text = f"the origin {origin[:100]!r} is not allowed; see gateway.allowed_origins"
                 await _refuse(request, 403, text)
                 return False
-            request.extra_headers = _cors_headers(origin)
+            request.extra_headers = [] if is_console else _cors_headers(origin)
         if not rules.allows_host(host, (scope.get("server") or (None,))[0]):
             text = f"it is not called {(host or '')[:100]!r} here; see gateway.allowed_hosts"
             await _refuse(request, 421, text)
             return False
-        if scope["method"] == "OPTIONS" and origin is not None:
-            await _send_preflight(request.send)
-            return False
+        scope["toolcrib.known"] = False
+        if is_console or (scope["method"] == "OPTIONS" and origin is not None):
+            if not is_console:  # which has logins of its own, and is for no other pages
+                await _send_preflight(request.send)
+            return is_console
         request.address = EndpointAddress.of_path(scope["path"])
         if rules.identities is not None:
             return await _authenticate(scope, request, rules.identities)

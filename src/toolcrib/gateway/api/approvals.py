@@ -1,0 +1,138 @@
+"""Calls that wait for an operator of the console."""
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from toolcrib.errors import PolicyDeniedError
+from toolcrib.execution import Request, Rule
+from toolcrib.execution.audit.records import json_text
+from toolcrib.execution.call import Decision
+from toolcrib.execution.principal import Principal, slot_owner
+
+_MOST = 1_000
+"""Calls that may wait at once."""
+_SHARE = 100
+"""Calls of one caller that may wait at once."""
+_UNSTAFFED = (
+    "its client cannot ask its user, and no operator has the console open, who could be asked instead; "
+    "`toolcrib console` opens it"
+)
+_RISK = "It may destroy or overwrite something."
+
+
+@dataclass(eq=False)
+class Waiting:
+    """A call that waits for the answer of a person."""
+
+    request: Request
+    rule: str | None
+    """The name of the rule that asks."""
+    reason: str
+    asked: float
+    """Seconds since 1970."""
+    ends: float
+    """When it is refused, where nobody has answered."""
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    answer: bool | None = None
+    by: str = ""
+    """Who answered."""
+    answered: anyio.Event = field(default_factory=anyio.Event)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a person has to know: all arguments, the caller, the rule."""
+        who = self.request.principal or Principal()
+        args = json_text(self.request.args) or b"{}"
+        return {
+            "id": self.id,
+            "toolId": self.request.tool_id,
+            "args": args.decode(),
+            "issuer": who.issuer,
+            "subject": who.subject,
+            "client": who.client,
+            "rule": self.rule,
+            "reason": self.reason,
+            "destructive": self.request.destructive,
+            "asked": self.asked,
+            "ends": self.ends,
+        }
+
+
+class Approvals:
+    """Asks the operators of the console about calls; implements the `approve` hook of a crib."""
+
+    def __init__(
+        self,
+        patience: Callable[[], float],
+        is_staffed: Callable[[], bool | None],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Wait `patience` seconds for an answer.
+
+        `is_staffed` returns whether an operator has the console open; None where there is no console.
+        """
+        self._patience, self._is_staffed, self._clock = patience, is_staffed, clock
+        self._waiting: dict[str, Waiting] = {}
+        self.version = 0
+        """Counts the changes of what waits."""
+
+    async def __call__(self, request: Request, rule: Rule) -> bool | str:
+        """Return whether an operator agrees to a call that a rule asks about, or why nobody does.
+
+        A call waits only while somebody is there to answer.
+        """
+        is_staffed = self._is_staffed()
+        if not is_staffed:
+            return False if is_staffed is None else _UNSTAFFED
+        return await self._wait_for_answer(request, rule.name, rule.reason)
+
+    async def ask(self, request: Request, decision: Decision) -> None:
+        """Ask about a call, whether or not an operator has the console open; for `Approval.ask`.
+
+        Raises:
+            PolicyDeniedError: no operator agreed.
+        """
+        rule = decision.rule if not decision.is_risky else None
+        name, reason = (None, _RISK) if rule is None else (rule.name, rule.reason)
+        verdict = await self._wait_for_answer(request, name, reason)
+        if isinstance(verdict, str):
+            raise PolicyDeniedError(tool_id=request.tool_id, reason=verdict, rule=name)
+
+    async def _wait_for_answer(self, request: Request, rule: str | None, reason: str) -> bool | str:
+        owner = slot_owner(request.principal)
+        own = sum(slot_owner(each.request.principal) == owner for each in self._waiting.values())
+        if own >= _SHARE or len(self._waiting) >= _MOST:
+            return f"{len(self._waiting)} calls wait for an operator, {own} of them yours; try again later"
+        now, patience = self._clock(), self._patience()
+        call = Waiting(request, rule, reason, now, now + patience)
+        self._waiting[call.id] = call
+        self.version += 1
+        try:
+            with anyio.move_on_after(patience):
+                await call.answered.wait()
+        finally:
+            self._waiting.pop(call.id, None)
+            self.version += 1
+        if call.answer is None:
+            return f"no operator of the console answered within {patience:g} s"
+        if call.answer:
+            return True
+        return f"{call.by} declined at the console; do not try again unless the user asks for it"
+
+    def waiting(self) -> list[Waiting]:
+        """Return the calls that wait, the oldest first."""
+        return list(self._waiting.values())
+
+    def answer(self, call_id: str, *, approve: bool, by: str) -> bool:
+        """Answer for a call; return False if it does not wait any more."""
+        call = self._waiting.get(call_id)
+        if call is None or call.answer is not None:
+            return False
+        call.answer, call.by = approve, by
+        call.answered.set()
+        return True

@@ -1,0 +1,232 @@
+"""The latest calls of a gateway, in memory: a row for each, and the payloads of the newest."""
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+from toolcrib.execution.audit import Audit
+from toolcrib.execution.audit.records import AuditRecord, args_of, json_text, result_of
+from toolcrib.execution.call import Outcome
+from toolcrib.execution.principal import Principal
+from toolcrib.redaction import error_text, hide_secrets
+
+_NAMES = tuple(field.alias or name for name, field in AuditRecord.model_fields.items())
+_FIELDS = tuple(AuditRecord.model_fields)
+_ARGS = _FIELDS.index("args")
+_PAYLOAD = 16 * 1024
+"""Bytes that are kept of the arguments of a call, and of its result."""
+_PAYLOADS = 32 * 2**20
+"""Bytes of all payloads together; those of the oldest calls are dropped first."""
+_SCANNED = 2_000
+"""Running calls that are listed at most."""
+
+
+class Running(NamedTuple):
+    """A call that has not ended yet."""
+
+    id: int
+    tool_id: str
+    principal: Principal
+    began: float
+
+
+class CallRow(NamedTuple):
+    """A call that has ended."""
+
+    id: int
+    """Later calls have higher ids."""
+    began: float
+    """Seconds since 1970."""
+    principal: Principal
+    values: tuple[Any, ...]
+    """The fields of its audit record, in their order."""
+
+    def get(self, field: str) -> Any:
+        """Return a field of its audit record."""
+        return self.values[_FIELDS.index(field)]
+
+    @property
+    def outcome(self) -> str:
+        """`ok`, or the code of its error."""
+        return self.get("error") or "ok"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its audit record as `toolcrib audit show --json` does, with its id."""
+        known = zip(_NAMES, self.values, strict=True)
+        return {"id": self.id, **{name: value for name, value in known if value is not None}}
+
+
+class Payload(NamedTuple):
+    """The arguments and the result of a call, as JSON that may be cut, and the message of its error."""
+
+    args: bytes
+    result: bytes
+    message: str
+    sizes: tuple[int, int]
+    """The bytes of the arguments and of the result before they were cut."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the texts, and whether they are cut."""
+        found: dict[str, Any] = {}
+        for name, text, size in zip(("args", "result"), self[:2], self.sizes, strict=True):
+            if text:
+                found[name] = {"text": text.decode(errors="replace"), "bytes": size, "cut": size > len(text)}
+        return found | ({"message": self.message} if self.message else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFilter:
+    """Conditions on calls; those that are None admit all."""
+
+    viewer: Principal | None = None
+    """The account whose calls are shown."""
+    tool: str | None = None
+    """The id of a tool, or the beginning of one that ends with `*`."""
+    who: str | None = None
+    """A subject, or a client."""
+    outcome: str | None = None
+    """`ok`, `failed`, or the code of an error."""
+    since: float | None = None
+    until: float | None = None
+    text: str | None = None
+    """A part of the tool's id, the caller's name or the error's code."""
+
+    def admits(self, row: CallRow) -> bool:
+        """Return whether a call meets all conditions."""
+        who = row.principal
+        return (
+            (self.viewer is None or is_same_account(self.viewer, who))
+            and (self.tool is None or _is_tool(self.tool, row.get("tool_id")))
+            and (self.who is None or self.who in {who.subject, who.client})
+            and (self.outcome is None or _is_outcome(self.outcome, row.outcome))
+            and (self.since is None or row.began >= self.since)
+            and (self.until is None or row.began < self.until)
+            and (self.text is None or self._is_in(row))
+        )
+
+    def _is_in(self, row: CallRow) -> bool:
+        who, text = row.principal, (self.text or "").lower()
+        return any(
+            text in each.lower() for each in (row.get("tool_id"), who.subject, who.client, row.outcome)
+        )
+
+
+def is_same_account(viewer: Principal, caller: Principal) -> bool:
+    """Return whether an issuer vouches that two principals are the same subject."""
+    return bool(viewer.issuer) and (viewer.issuer, viewer.subject) == (caller.issuer, caller.subject)
+
+
+def _is_tool(wanted: str, tool_id: str) -> bool:
+    return tool_id.startswith(wanted[:-1]) if wanted.endswith("*") else tool_id == wanted
+
+
+def _is_outcome(wanted: str, outcome: str) -> bool:
+    return outcome != "ok" if wanted == "failed" else outcome == wanted
+
+
+class CallLog:
+    """Observes calls and keeps the latest; it does nothing until it is opened."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._rows: deque[CallRow] = deque(maxlen=0)
+        self._payloads: OrderedDict[int, Payload] = OrderedDict()
+        self._payload_bytes = 0
+        self._running: dict[int, Running] = {}
+        self._last = 0
+        self._is_open = False
+
+    def open(self, most: int) -> None:
+        """Keep so many calls from now on; those that are kept already stay, as far as they fit."""
+        self._is_open = True
+        if self._rows.maxlen != most:
+            self._rows = deque(self._rows, maxlen=most)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def last_id(self) -> int:
+        """The id of the call that ended last; 0 before the first."""
+        return self._rows[-1].id if self._rows else 0
+
+    def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None] | None:
+        """Note that a call runs, and return what notes its end."""
+        if not self._is_open:
+            return None
+        self._last += 1
+        running = Running(self._last, tool_id, principal or Principal(), self._clock())
+        self._running[running.id] = running
+        return partial(self._end, running)
+
+    def _end(self, running: Running, outcome: Outcome) -> None:
+        self._running.pop(running.id, None)
+        if outcome.is_suspended:
+            return
+        made: list[AuditRecord] = []
+        Audit(made.append, include_args=True, clock=lambda: running.began).begin("", None)(outcome)
+        record = made[0].__dict__
+        values = tuple(None if name == "args" else record[name] for name in _FIELDS)
+        self._last += 1  # rows are in the order in which calls end, and so are their ids
+        row = CallRow(self._last, running.began, outcome.principal or running.principal, values)
+        self._keep_payload(row.id, outcome, record["args"])
+        self._rows.append(row)
+
+    def _keep_payload(self, row_id: int, outcome: Outcome, shown_args: Any) -> None:
+        args = json_text(shown_args) or b"" if args_of(outcome) else b""
+        result = json_text(result_of(outcome)) or b""
+        message = "" if outcome.error is None else error_text(outcome.error)
+        kept = hide_secrets(result[:_PAYLOAD].decode(errors="ignore")).encode()
+        payload = Payload(args[:_PAYLOAD], kept, message[:_PAYLOAD], (len(args), len(result)))
+        self._payloads[row_id] = payload
+        self._payload_bytes += _size(payload)
+        while self._payload_bytes > _PAYLOADS or len(self._payloads) > (self._rows.maxlen or 0):
+            _, dropped = self._payloads.popitem(last=False)
+            self._payload_bytes -= _size(dropped)
+
+    def newest(self, conditions: CallFilter, *, before: int | None = None) -> Iterator[CallRow]:
+        """Yield the calls that meet conditions, the newest first, from the one before an id on."""
+        for row in reversed(self._rows):
+            if before is not None and row.id >= before:
+                continue
+            if conditions.since is not None and row.began + (row.get("duration") or 0) < conditions.since:
+                break
+            if conditions.admits(row):
+                yield row
+
+    def count(self, conditions: CallFilter) -> int:
+        """Return how many calls meet conditions."""
+        return sum(conditions.admits(row) for row in self._rows)
+
+    def since(self, row_id: int) -> list[CallRow]:
+        """Return the calls that have ended after another, in their order."""
+        found = list(self._take_while_after(row_id))
+        found.reverse()
+        return found
+
+    def _take_while_after(self, row_id: int) -> Iterator[CallRow]:
+        for row in reversed(self._rows):
+            if row.id <= row_id:
+                return
+            yield row
+
+    def find(self, row_id: int) -> tuple[CallRow, Payload | None] | None:
+        """Return a call by its id, with its payload while that is kept."""
+        for row in reversed(self._rows):
+            if row.id == row_id:
+                return row, self._payloads.get(row_id)
+            if row.id < row_id:
+                break
+        return None
+
+    def running(self) -> list[Running]:
+        """Return the calls that have not ended, the oldest first."""
+        return list(islice(self._running.values(), _SCANNED))
+
+
+def _size(payload: Payload) -> int:
+    return len(payload.args) + len(payload.result) + len(payload.message)

@@ -1,0 +1,237 @@
+"""The records that requests of the API are read into, and those of its own answers."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from toolcrib.model.record import Record
+
+_Limit = Annotated[int, Field(ge=1, le=1000)]
+_Text = Annotated[str, Field(min_length=1)]
+
+
+class LoginBody(Record):
+    """Logs a browser in: with a code, or with the token in the `Authorization` header."""
+
+    code: str | None = None
+    """The one-time code of the link that `toolcrib console` prints; absent with a token."""
+
+
+class ListQuery(Record):
+    """Which part of a list is wanted."""
+
+    limit: _Limit = 100
+    cursor: str | None = None
+    """The `nextCursor` of the page before."""
+
+
+class ToolsQuery(ListQuery):
+    """Which tools are listed."""
+
+    namespace: str | None = None
+    tags: tuple[str, ...] = ()
+    backend: str | None = None
+
+
+class SearchQuery(Record):
+    """A search for tools."""
+
+    query: _Text
+    """What the tool should do, in plain words."""
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+    namespace: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+class LevelQuery(Record):
+    """How much of the documentation of a tool is wanted."""
+
+    level: Literal["summary", "schema", "full"] = "full"
+
+
+class RunBody(Record):
+    """A call of a tool."""
+
+    tool_id: _Text
+    args: Any = Field(default={})
+    timeout: Annotated[float, Field(gt=0, le=86_400)] | None = None
+    """Seconds."""
+    confirmed: str | None = None
+    """The key of the question that a person has agreed to."""
+
+
+class ConvertBody(Record):
+    """Tools to write in the format of a provider."""
+
+    ids: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=1000)]
+    to: _Text
+    """A format: openai, anthropic, gemini, mcp or a2a."""
+    options: dict[str, Any] = Field(default={})
+    """Options of the format, such as `strict`."""
+
+
+class CallConditions(Record):
+    """Conditions on calls; absent ones admit all."""
+
+    tool: str | None = None
+    """An id, or the beginning of ids with a `*`."""
+    who: str | None = None
+    """A subject, or a client."""
+    outcome: str | None = None
+    """`ok`, `failed`, or the code of an error."""
+    since: float | None = None
+    """Seconds since 1970."""
+    until: float | None = None
+    """Seconds since 1970."""
+    text: str | None = None
+    """A part of the id, the caller or the outcome."""
+
+
+class CallsQuery(CallConditions):
+    """Which calls are listed, the newest first."""
+
+    limit: _Limit = 200
+    cursor: Annotated[int, Field(ge=1)] | None = None
+
+
+class ExportQuery(CallConditions):
+    """Which calls are exported, and how."""
+
+    format: Literal["csv", "json"] = "json"
+
+
+class OverviewQuery(Record):
+    """The time that an overview is about."""
+
+    minutes: Annotated[int, Field(ge=1, le=24 * 60)] = 60
+
+
+class AnswerBody(Record):
+    """The answer to a call that waits."""
+
+    approve: bool
+
+
+class AccessBody(Record):
+    """A question: may somebody call a tool, with these arguments?"""
+
+    tool_id: _Text
+    subject: str = ""
+    """As rules name callers: `token:NAME`, `user:SUBJECT`, `local:USER`."""
+    client: str = ""
+    groups: tuple[_Text, ...] = ()
+    args: dict[str, Any] = Field(default={})
+
+
+class SimulateBody(Record):
+    """Rules to try on the latest calls."""
+
+    rules: tuple[dict[str, Any], ...] | None = None
+    """Rules as `[[policy]]` tables write them; absent: those that hold."""
+
+
+class Me(Record):
+    """Who is logged in, and what there is for them."""
+
+    issuer: str
+    subject: str
+    client: str
+    groups: tuple[str, ...] = ()
+    operator: bool
+    """Whether they see the calls of everybody, answer those that wait, and start and stop servers."""
+    version: str
+    """The version of toolcrib."""
+    config: str | None = None
+    """The file of the configuration, for operators."""
+    toolsets: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+    """The formats that tools can be written in."""
+
+
+class Series(Record):
+    """Calls in each minute of a time, the oldest first."""
+
+    start: float
+    """When the first minute began, in seconds since 1970."""
+    calls: tuple[int, ...]
+    failed: tuple[int, ...]
+    p50: tuple[float | None, ...]
+    """The median of the seconds that calls took."""
+    p95: tuple[float | None, ...]
+
+
+class ToolUse(Record):
+    """How a tool was used in a time."""
+
+    tool_id: str
+    calls: int
+    failed: int
+    seconds: float
+    """All of its calls together."""
+    tokens: int
+    """About how many tokens its results had."""
+
+
+class Overview(Record):
+    """How everything is doing."""
+
+    servers: dict[str, int]
+    """Servers and APIs by state."""
+    unhealthy: tuple[str, ...]
+    tools: int
+    running: int
+    """Calls that have not ended."""
+    waiting: int
+    """Calls that wait for a person."""
+    calls: int
+    failed: int
+    p50: float | None = None
+    p95: float | None = None
+    series: Series
+    top: tuple[ToolUse, ...]
+    """The tools with the most calls."""
+    sessions: int | None = None
+    """Connected clients of the handshake era, for operators."""
+
+
+class ServerLine(Record):
+    """A server or an API, and what is wrong with it."""
+
+    name: str
+    state: str
+    transport: str
+    healthy: bool
+    why: str | None = None
+    """Why it does not serve."""
+    repair: Literal["start", "login", "config"] | None = None
+    """What repairs it: a start, a login, or a change of its settings."""
+    hint: str | None = None
+    """What to do where no button does it."""
+    paused: bool = False
+    """Whether an operator has stopped it."""
+    tools: int | None = None
+    kept: bool | None = None
+    in_flight: int = 0
+    pid: int | None = None
+    starts: int = 0
+    listed_ago: float | None = None
+    next_try_in: float | None = None
+    protocol_version: str | None = None
+    server_info: dict[str, Any] | None = None
+    refused: dict[str, str] = Field(default={})
+    """Definitions that are no tools, and why."""
+    logins: tuple[str, ...] = ()
+    """Who has logged in to it, for operators."""
+
+
+class LogTail(Record):
+    """The last lines that a server has written to its standard error."""
+
+    name: str
+    text: str
+
+
+class LoginPage(Record):
+    """The page on which a person logs in to a server."""
+
+    url: str
