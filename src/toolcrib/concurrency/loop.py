@@ -54,6 +54,20 @@ class LoopThread:
             self._forget(error.portal)
             return work.result_in(self._running())
 
+    async def await_call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Do as `call` from another event loop; cancelling the caller cancels the function.
+
+        Raises:
+            LoopEndedError: as for `call`.
+        """
+        work = _Work(function)
+        try:
+            return await to_thread.run_sync(lambda: work.result_in(self._running()), abandon_on_cancel=True)
+        except anyio.get_cancelled_exc_class():
+            with suppress(LoopEndedError, RuntimeError):  # the loop has ended, and the work with it
+                self._running().start_task_soon(work.give_up)
+            raise
+
     def is_this_thread(self) -> bool:
         """Return whether the caller is in the thread of the loop, where waiting for it would deadlock."""
         return threading.current_thread() is self._thread
@@ -160,7 +174,7 @@ class _Work(Generic[T]):
                 raise _NotRunningError(portal) from error
             if result is None or not result.done():
                 with suppress(RuntimeError):  # the loop has ended, and the work with it
-                    portal.start_task_soon(self._give_up)
+                    portal.start_task_soon(self.give_up)
             raise
 
     async def _run(self) -> T:
@@ -172,7 +186,8 @@ class _Work(Generic[T]):
             return await self._function()
         raise CancelledError  # which nobody waits for
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
+        """Cancel the function, if it has not returned; to be called in the loop."""
         self._is_given_up = True
         if self._scope is not None:
             self._scope.cancel()

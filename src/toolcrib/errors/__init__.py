@@ -30,7 +30,7 @@ own message from them: what was wrong, then what to do.
     │   └── VaultError
     ├── EmbeddingError, CribStateError, RunStateError,
     │   CallUncertainError                                              (RuntimeError)
-    └── MissingExtraError                                               (ImportError)
+    └── MissingExtraError, MissingPackageError                          (ImportError)
         └── UnsupportedPackageError
 """
 
@@ -76,6 +76,7 @@ from toolcrib.errors.running import (
     LoginError,
     LoginRequiredError,
     MissingExtraError,
+    MissingPackageError,
     NoBackendError,
     Op,
     OutputValidationError,
@@ -120,6 +121,7 @@ __all__ = [
     "LoginError",
     "LoginRequiredError",
     "MissingExtraError",
+    "MissingPackageError",
     "NoBackendError",
     "NoCompatibleVersionError",
     "NotStraightLineError",

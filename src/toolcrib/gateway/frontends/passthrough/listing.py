@@ -9,9 +9,9 @@ from toolcrib.crib import View
 from toolcrib.discovery import Change, Summary
 from toolcrib.errors import ToolNotFoundError
 from toolcrib.execution.mcp.tool_watcher import OWN_NAME, own_name
-from toolcrib.gateway.frontends.shared.naming import hashed_name, public_name
 from toolcrib.gateway.resources.addresses import place_meta, sole_source
 from toolcrib.model import McpBackend, Tool, ToolId
+from toolcrib.model.public_names import hashed_name, public_name
 
 _INTERNAL = frozenset({"name", "namespace", "backend"})
 _OURS = _INTERNAL | {"version", "tags"}

@@ -16,7 +16,6 @@ from toolcrib.execution.mcp.tool_watcher import mend_name
 from toolcrib.gateway.frontends.passthrough.listing import PassthroughListing
 from toolcrib.gateway.frontends.shared.failures import describe_error, no_such_tool
 from toolcrib.gateway.frontends.shared.frontend import CallingClient, InputNeeded
-from toolcrib.gateway.frontends.shared.naming import split_name
 from toolcrib.gateway.passing import foreign_meta
 from toolcrib.gateway.request.confirm import ConfirmedCalls
 from toolcrib.gateway.request.input import passed_error
@@ -31,6 +30,7 @@ from toolcrib.gateway.results import (
     truncated,
 )
 from toolcrib.model import RunResult, ToolId
+from toolcrib.model.public_names import split_name
 
 ERROR = "toolcrib/error"
 """The key of `_meta` for the facts of an error: `code`, `retryable` and more."""
