@@ -1,5 +1,7 @@
 """Google's ADK: a crib as a toolset in its runner, with a scripted model."""
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -134,3 +136,18 @@ async def test_cancelling_the_run_cancels_the_tool(crib: Crib, watch: Any) -> No
         tasks.cancel_scope.cancel()
     await to_thread.run_sync(watch.ended.wait)
     assert watch.cancelled == ["wait"]
+
+
+async def test_the_example_gives_an_answer(root: Path) -> None:
+    names = runpy.run_path(str(root / "examples" / "with_adk.py"))
+    assert (
+        await names["main"](
+            script(
+                ("search_tools", {"query": "add up the prices of an order", "limit": 1}),
+                ("shop__order_total", {"prices": [4, 6]}),
+                "It is 10.",
+            ),
+            "Go",
+        )
+        == "It is 10."
+    )

@@ -1,6 +1,8 @@
 """Agno: the tools of a crib in its agents, with a scripted model."""
 
 import json
+import runpy
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -133,3 +135,11 @@ async def test_cancelling_the_call_cancels_the_tool(crib: Crib, watch: Any) -> N
         await to_thread.run_sync(watch.waiting.wait)
         tasks.cancel_scope.cancel()
     assert watch.cancelled == ["wait"]
+
+
+async def test_the_example_gives_an_answer(root: Path) -> None:
+    names = runpy.run_path(str(root / "examples" / "with_agno.py"))
+    assert (
+        await names["main"](Script(("shop__order_total", {"prices": [4, 6]}), "It is 10."), "Go")
+        == "It is 10."
+    )

@@ -1,6 +1,8 @@
 """CrewAI: the tools of a crib in its crews, with a scripted model, and its tools in a crib."""
 
 import json
+import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,3 +121,16 @@ async def test_its_tools_are_tools_of_a_crib() -> None:
     assert (await crib.run(str(added.tool.id), {"name": "Ada"})).structured == "Hello, Ada!"
     with pytest.raises(ToolExecutionError, match="say whom to greet"):
         await crib.run(str(added.tool.id), {"name": ""})
+
+
+def test_the_example_gives_an_answer(root: Path) -> None:
+    names = runpy.run_path(str(root / "examples" / "with_crewai.py"))
+    assert (
+        names["main"](
+            Script(
+                model="script", turns=iter([("shop__order_total", {"prices": [4, 6]}), "It is 10."]), told=[]
+            ),
+            "Go",
+        )
+        == "It is 10."
+    )

@@ -1,5 +1,7 @@
 """LangChain and LangGraph: the tools of a crib with fake chat models, in agents and graphs; and their tools in a crib."""
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -235,3 +237,19 @@ async def test_its_tools_are_tools_of_a_crib() -> None:
         await crib.run("chain:greet", {"name": ""})
     with pytest.raises(InputValidationError):
         await crib.run("chain:greet", {"name": 1})
+
+
+async def test_the_example_gives_an_answer(root: Path) -> None:
+    agents()
+    names = runpy.run_path(str(root / "examples" / "with_langchain.py"))
+    assert (
+        await names["main"](
+            script(
+                [("search_tools", {"query": "add up the prices of an order", "limit": 1})],
+                [("shop__order_total", {"prices": [4, 6]}, "call_2")],
+                "It is 10.",
+            ),
+            "Go",
+        )
+        == "It is 10."
+    )

@@ -1,5 +1,7 @@
 """LlamaIndex: the tools of a crib in a function agent with its mock model, and its tools in a crib."""
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -146,3 +148,18 @@ async def test_its_tools_are_tools_of_a_crib() -> None:
     assert (await crib.run("llama:shout", {"text": "a"})).structured == "A"
     with pytest.raises(ToolExecutionError, match="say whom to greet"):
         await crib.run("llama:greet", {"name": ""})
+
+
+async def test_the_example_gives_an_answer(root: Path) -> None:
+    names = runpy.run_path(str(root / "examples" / "with_llama_index.py"))
+    assert (
+        await names["main"](
+            script(
+                ("search_tools", {"query": "add up the prices of an order", "limit": 1}),
+                ("shop__order_total", {"prices": [4, 6]}),
+                "It is 10.",
+            ),
+            "Go",
+        )
+        == "It is 10."
+    )

@@ -1,6 +1,8 @@
 """The OpenAI Agents SDK: the tools of a crib in its runs, with its scripted model."""
 
 import json
+import runpy
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -149,3 +151,13 @@ async def test_cancelling_the_run_cancels_the_tool(crib: Crib, watch: Any) -> No
         await to_thread.run_sync(watch.waiting.wait)
         tasks.cancel_scope.cancel()
     assert watch.cancelled == ["wait"]
+
+
+async def test_the_example_gives_an_answer(root: Path) -> None:
+    names = runpy.run_path(str(root / "examples" / "with_openai_agents.py"))
+    assert (
+        await names["main"](
+            script(call("shop__order_total", {"prices": [4, 6], "discount": None}), "It is 10."), "Go"
+        )
+        == "It is 10."
+    )

@@ -1,5 +1,7 @@
 """Pydantic AI: a crib as a toolset, over function models; and its tools in a crib."""
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -268,3 +270,18 @@ def test_its_tools_are_tools_of_a_sync_crib() -> None:
     crib = SyncCrib()
     register(crib, [greet])
     assert crib.run("greet", {"name": "Ada"}).structured == "Hello, Ada!"
+
+
+async def test_the_example_gives_an_answer(root: Path) -> None:
+    names = runpy.run_path(str(root / "examples" / "with_pydantic_ai.py"))
+    assert (
+        await names["main"](
+            script(
+                ("search_tools", {"query": "add up the prices of an order", "limit": 1}),
+                ("shop__order_total", {"prices": [4, 6]}),
+                "It is 10.",
+            ),
+            "Go",
+        )
+        == "It is 10."
+    )

@@ -1,5 +1,7 @@
 """smolagents: the tools of a crib in its agents with a scripted model, and its tools in a crib."""
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,3 +135,13 @@ async def test_its_tools_are_tools_of_a_crib() -> None:
     assert (await crib.run("smol:greet", {"name": "Ada", "loud": True})).structured == {"text": "Hello, ADA!"}
     with pytest.raises(ToolExecutionError, match="say whom to greet"):
         await crib.run("smol:greet", {"name": ""})
+
+
+def test_the_example_gives_an_answer(root: Path) -> None:
+    names = runpy.run_path(str(root / "examples" / "with_smolagents.py"))
+    assert (
+        names["main"](
+            Script("<code>\nfinal_answer(f'It is {shop__order_total([4, 6]):.0f}.')\n</code>"), "Go"
+        )
+        == "It is 10."
+    )

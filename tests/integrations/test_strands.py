@@ -1,6 +1,8 @@
 """Strands: the tools of a crib in its agents, with a scripted model."""
 
 import json
+import runpy
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -140,3 +142,18 @@ async def test_cancelling_the_run_cancels_the_tool(crib: Crib, watch: Any) -> No
         tasks.cancel_scope.cancel()
     await to_thread.run_sync(watch.ended.wait)
     assert watch.cancelled == ["wait"]
+
+
+def test_the_example_gives_an_answer(root: Path) -> None:
+    names = runpy.run_path(str(root / "examples" / "with_strands.py"))
+    assert (
+        names["main"](
+            Script(
+                ("search_tools", {"query": "add up the prices of an order", "limit": 1}),
+                ("shop__order_total", {"prices": [4, 6]}),
+                "It is 10.",
+            ),
+            "Go",
+        )
+        == "It is 10."
+    )

@@ -15,7 +15,7 @@ from anyio import from_thread, lowlevel
 
 from toolcrib.adapter.results import read_outcome
 from toolcrib.adapter.rewrite.codec import to_text
-from toolcrib.crib import SyncCrib, View
+from toolcrib.crib import Crib, SyncCrib, View
 from toolcrib.crib.code import Named
 from toolcrib.discovery import Page, Result, doubt
 from toolcrib.errors import (
@@ -179,6 +179,8 @@ class Toolbox:
         seen = crib.seen_by(self.principal)
         if self.chosen is not None:
             return self._offer([seen[each] for each in self.chosen])  # type: ignore[index]  # as above
+        if not self.search and isinstance(crib, Crib) and crib.needs_start:
+            raise CribStateError("the servers are not running: list the tools inside 'async with crib:'")
         return self._offer([] if self.search else _list_all(seen))
 
     def _offer(self, tools: Iterable[Tool]) -> tuple[AgentTool, ...]:
