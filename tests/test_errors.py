@@ -33,6 +33,7 @@ from toolcrib.errors import (
     LoginError,
     LoginRequiredError,
     MissingExtraError,
+    MissingPackageError,
     NoBackendError,
     NoCompatibleVersionError,
     NotStraightLineError,
@@ -117,6 +118,7 @@ BASES: dict[type[ToolcribError], tuple[type[BaseException], ...]] = {
     StoreError: (ToolcribError, OSError),
     VaultError: (StoreError,),
     MissingExtraError: (ToolcribError, ImportError),
+    MissingPackageError: (ToolcribError, ImportError),
     UnsupportedPackageError: (MissingExtraError,),
 }
 
@@ -289,6 +291,10 @@ TEXTS: list[tuple[ToolcribError, str]] = [
     (
         MissingExtraError("embedding search", "semantic"),
         "embedding search needs the 'semantic' extra: pip install 'toolcrib[semantic]'",
+    ),
+    (
+        MissingPackageError("toolcrib.integrations.strands", "strands-agents"),
+        "toolcrib.integrations.strands needs the package 'strands-agents': pip install 'strands-agents'",
     ),
     (
         UnsupportedPackageError("MCP", "mcp", "mcp", "2.4.0", ">=2.3,<2.4"),

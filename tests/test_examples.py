@@ -1,4 +1,4 @@
-"""Every file in examples/ runs, and says what it should."""
+"""Every file in examples/ runs, and says what it should; those with a framework are tested beside it."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("[!w]*.py"))
 SAYS = {
     "tour.py": [
         "shop:order_total:1.2.0, called: 5.0",

@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -270,3 +271,140 @@ def test_a_session_has_the_tools_of_the_servers(little: Any) -> None:
         own, results = session.run(claude(block))
         assert own == {"role": "assistant", "content": [block]}
         assert "A" in json.dumps(results["content"])
+
+
+def events(*payloads: dict[str, Any]) -> str:
+    """Return payloads as server-sent events, as the vendors' servers stream them."""
+    named = (
+        (f"event: {each['type']}\n" if "type" in each else "") + f"data: {json.dumps(each)}\n\n"
+        for each in payloads
+    )
+    return "".join(named)
+
+
+def chat_chunk(**delta: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": None}
+    return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "gpt", "choices": [choice]}
+
+
+def call_delta(place: int, arguments: str, **head: Any) -> dict[str, Any]:
+    return {"index": place, "function": {"arguments": arguments, **head.pop("function", {})}, **head}
+
+
+def streamed_chat(http: Any) -> list[Any]:
+    import openai  # noqa: PLC0415
+
+    first = [
+        call_delta(place, "", id=f"call_{place}", type="function", function={"name": "order_total"})
+        for place in (0, 1)
+    ]
+    body = events(
+        chat_chunk(role="assistant", content="I add"),
+        chat_chunk(content=" it up.", tool_calls=first),
+        chat_chunk(tool_calls=[call_delta(0, '{"prices": [4')]),
+        chat_chunk(tool_calls=[call_delta(1, '{"prices":'), call_delta(0, ", 6]}")]),
+    )
+    with openai.OpenAI(api_key="none", http_client=http(body)) as client:
+        return list(client.chat.completions.create(model="gpt", messages=[], stream=True))
+
+
+def streamed_responses(http: Any) -> list[Any]:
+    import openai  # noqa: PLC0415
+
+    items = [
+        {"type": "function_call", "id": f"fc_{place}", "call_id": f"call_{place}", "name": "order_total"}
+        | {"arguments": arguments}
+        for place, arguments in enumerate(('{"prices": [4, 6]}', '{"prices":'))
+    ]
+    done = {"type": "response.completed", "sequence_number": 2, "response": responses(*items)}
+    body = events({"type": "response.created", "sequence_number": 1, "response": responses()}, done)
+    with openai.OpenAI(api_key="none", http_client=http(body)) as client:
+        return list(client.responses.create(model="gpt", input="", stream=True))
+
+
+def streamed_claude(http: Any) -> list[Any]:
+    import anthropic  # noqa: PLC0415
+
+    parts: list[dict[str, Any]] = [{"type": "message_start", "message": claude()}]
+    for place, arguments in enumerate(('{"prices": [4, 6]}', '{"prices":')):
+        block = {"type": "tool_use", "id": f"call_{place}", "name": "order_total", "input": {}}
+        parts.append({"type": "content_block_start", "index": place, "content_block": block})
+        for piece in (arguments[:5], arguments[5:]):
+            delta = {"type": "input_json_delta", "partial_json": piece}
+            parts.append({"type": "content_block_delta", "index": place, "delta": delta})
+        parts.append({"type": "content_block_stop", "index": place})
+    with anthropic.Anthropic(api_key="none", http_client=http(events(*parts))) as client:
+        return list(client.messages.create(model="claude", max_tokens=9, messages=[], stream=True))
+
+
+def streamed_gemini(http: Any) -> list[Any]:
+    from google import genai  # noqa: PLC0415
+
+    calls = [{"functionCall": {"name": "order_total", "args": args}} for args in ({"prices": [4, 6]}, {})]
+    body = events(*(gemini(call) for call in calls))
+    client = genai.Client(api_key="none", http_options={"httpx_client": http(body)})
+    return list(client.models.generate_content_stream(model="gemini", contents="?"))
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "stream", "http"),
+    [
+        pytest.param("openai", {}, streamed_chat, httpx, id="openai"),
+        pytest.param("openai", {"api": "responses"}, streamed_responses, httpx, id="responses"),
+        pytest.param("anthropic", {}, streamed_claude, httpx2, id="anthropic"),
+        pytest.param("gemini", {}, streamed_gemini, httpx, id="gemini"),
+    ],
+)
+def test_the_calls_of_a_streamed_response_are_answered(
+    target: Any, options: Any, stream: Callable[[Any], list[Any]], http: Any
+) -> None:
+    def client(body: str) -> Any:
+        head = {"content-type": "text/event-stream"}
+        return http.Client(
+            transport=http.MockTransport(lambda _: http.Response(200, text=body, headers=head))
+        )
+
+    crib = SyncCrib()
+    crib.add(order_total)
+    session = crib.session(target, **options)
+    answers = json.dumps(session.run(session.join(stream(client))))
+    assert answers.count("order_total") >= 2
+    assert "10.0" in answers
+    assert "rror" in answers.partition("10.0")[2]  # the call that was cut off, or lacks an argument
+    assert ("I add it up." in answers) == (stream is streamed_chat)
+
+
+def test_a_stream_without_calls_ends_the_loop() -> None:
+    crib = SyncCrib()
+    crib.add(order_total)
+    for target, chunks in (
+        ("openai", [chat_chunk(role="assistant", content="Hello.")]),
+        ("anthropic", []),
+        ("gemini", [gemini({"text": "Hello."})]),
+    ):
+        session = crib.session(target)
+        assert session.run(session.join(chunks)) == []
+
+
+def test_the_example_streams_until_there_is_an_answer(root: Path) -> None:
+    import openai  # noqa: PLC0415
+
+    function = {"name": "order_total", "arguments": '{"prices": [4, 6], "discount": null}'}
+    turns = iter(
+        [
+            chat_chunk(tool_calls=[{"index": 0, "id": "call_1", "type": "function", "function": function}]),
+            chat_chunk(role="assistant", content="It is 10."),
+        ]
+    )
+    sent: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        sent.append(json.loads(request.content))
+        head = {"content-type": "text/event-stream"}
+        return httpx.Response(200, text=events(next(turns)), headers=head)
+
+    names = runpy.run_path(str(root / "examples" / "with_openai.py"))
+    transport = httpx.MockTransport(answer)
+    with openai.OpenAI(api_key="none", http_client=httpx.Client(transport=transport)) as client:
+        assert names["main"](client, "gpt", "What do 4 and 6 cost?") == "It is 10."
+    assert sent[1]["messages"][-1] == {"role": "tool", "tool_call_id": "call_1", "content": "10.0"}

@@ -59,6 +59,20 @@ class LoopThread:
             self._forget_portal(error.portal)
             return work.run_in(self._get_portal())
 
+    async def await_call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Do as `call` from another event loop; cancelling the caller cancels the function.
+
+        Raises:
+            LoopEndedError: as for `call`.
+        """
+        work = _Work(function)
+        try:
+            return await to_thread.run_sync(lambda: work.run_in(self._get_portal()), abandon_on_cancel=True)
+        except anyio.get_cancelled_exc_class():
+            with suppress(LoopEndedError, RuntimeError):  # the loop has ended, and the work with it
+                self._get_portal().start_task_soon(work.cancel)
+            raise
+
     def is_this_thread(self) -> bool:
         """Return whether the caller is in the thread of the loop, where waiting for it would deadlock."""
         return threading.current_thread() is self._thread
@@ -166,7 +180,7 @@ class _Work(Generic[T]):
                 raise _NotRunningError(portal) from error
             if result is None or not result.done():
                 with suppress(RuntimeError):  # the loop has ended, and the work with it
-                    portal.start_task_soon(self._cancel)
+                    portal.start_task_soon(self.cancel)
             raise
 
     async def _run(self) -> T:
@@ -176,9 +190,10 @@ class _Work(Generic[T]):
             if self._is_cancelled:
                 self._scope.cancel()
             return await self._function()
-        raise CancelledError  # the scope was cancelled by `_cancel`, whose thread no longer waits
+        raise CancelledError  # the scope was cancelled by `cancel`, whose thread no longer waits
 
-    def _cancel(self) -> None:
+    def cancel(self) -> None:
+        """Cancel the function, if it has not returned; to be called in the loop."""
         self._is_cancelled = True
         if self._scope is not None:
             self._scope.cancel()

@@ -44,6 +44,14 @@ class ToolSession:
         """Everything that the provider's format has lost or rewritten, with the id of its tool."""
         return self._bundle.warnings
 
+    def join(self, chunks: Iterable[Any]) -> Any:
+        """Return the response that the chunks of a stream make together, for `run`.
+
+        They are what the provider's SDK yields with `stream=True`, or their JSON. A call that was cut off is
+        answered with an error.
+        """
+        return self._format.join(chunks)
+
     async def run(self, response: Any) -> list[Any]:
         """Run every call in a model's response, and return the messages to append; none without a call.
 
@@ -102,6 +110,14 @@ class SyncToolSession:
     def warnings(self) -> "tuple[tuple[str, FeatureLossWarning], ...]":
         """Everything that the provider's format has lost or rewritten, with the id of its tool."""
         return self._session.warnings
+
+    def join(self, chunks: Iterable[Any]) -> Any:
+        """Return the response that the chunks of a stream make together, for `run`.
+
+        They are what the provider's SDK yields with `stream=True`, or their JSON. A call that was cut off is
+        answered with an error.
+        """
+        return self._session.join(chunks)
 
     def run(self, response: Any) -> list[Any]:
         """Run every call in a model's response, as `ToolSession.run` does."""

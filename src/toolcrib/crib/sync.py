@@ -17,6 +17,8 @@ from functools import partial, wraps
 from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
+from anyio import to_thread
+
 from toolcrib.concurrency.loop import LoopEndedError, LoopThread
 from toolcrib.crib.code import Named
 from toolcrib.crib.config.files import Config
@@ -498,6 +500,27 @@ class SyncCrib:
         session = partial(self._crib.session, tools=tools, timeout=timeout, principal=principal)
         return SyncToolSession(self._run_started(partial(session, target, **options)), self._run_started)
 
+    def call_in_loop(self, ask: Callable[[Crib], Awaitable[T]]) -> T:
+        """Run an asynchronous function with the `Crib` in its event loop, such as one that uses a view of it.
+
+        Raises:
+            CribStateError: the crib is closed, or is closed meanwhile.
+        """
+        return self._run_started(lambda: ask(self._crib))
+
+    async def await_in_loop(self, ask: Callable[[Crib], Awaitable[T]]) -> T:
+        """Do as `call_in_loop` from another event loop; cancelling the caller cancels the function.
+
+        Raises:
+            CribStateError: as for `call_in_loop`.
+        """
+        if self._crib.needs_start:
+            await to_thread.run_sync(lambda: self._run_started(_nothing))
+        try:
+            return await self._loop.await_call(lambda: ask(self._crib))
+        except LoopEndedError as error:
+            raise CribStateError(_ENDED_MESSAGES[error.reason]) from error
+
     def ready(self, timeout: float | None = None) -> dict[str, ServerStatus]:
         """Wait until all servers and APIs have listed their tools or failed."""
         return self._run_started(partial(self._crib.ready, timeout))
@@ -541,6 +564,10 @@ class SyncCrib:
 
     def _run_in_loop(self, question: Callable[[], Awaitable[T]]) -> T:
         return _run_in_loop(self._loop, question)
+
+
+async def _nothing() -> None:
+    """Do nothing, in a crib that is started for it."""
 
 
 def _run_in_loop(loop: LoopThread, question: Callable[[], Awaitable[T]]) -> T:

@@ -30,7 +30,7 @@ message from them: the problem first, then the remedy.
     │   └── VaultError
     ├── EmbeddingError, CribStateError, RunStateError,
     │   CallUncertainError                                              (RuntimeError)
-    └── MissingExtraError                                               (ImportError)
+    └── MissingExtraError, MissingPackageError                          (ImportError)
         └── UnsupportedPackageError
 """
 
@@ -77,6 +77,7 @@ from toolcrib.errors.running import (
     LoginError,
     LoginRequiredError,
     MissingExtraError,
+    MissingPackageError,
     NoBackendError,
     Op,
     OutputValidationError,
@@ -122,6 +123,7 @@ __all__ = [
     "LoginError",
     "LoginRequiredError",
     "MissingExtraError",
+    "MissingPackageError",
     "NoBackendError",
     "NoCompatibleVersionError",
     "NotStraightLineError",

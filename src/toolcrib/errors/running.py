@@ -395,6 +395,19 @@ class MissingExtraError(ToolcribError, ImportError):
 
 
 @dataclass(eq=False)
+class MissingPackageError(ToolcribError, ImportError):
+    """A feature whose package, which no extra of toolcrib brings, is not installed."""
+
+    feature: str
+    """What needs the package."""
+    package: str
+    """The package to install, as an index knows it."""
+
+    def __str__(self) -> str:
+        return f"{self.feature} needs the package {self.package!r}: pip install '{self.package}'"
+
+
+@dataclass(eq=False)
 class UnsupportedPackageError(MissingExtraError):
     """A feature whose optional dependency is installed in a version that it does not work with."""
 

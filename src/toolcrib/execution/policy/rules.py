@@ -108,6 +108,11 @@ class Rules:
                 return Decision(rule.effect, rule)
         return Decision("deny")
 
+    @property
+    def has_approver(self) -> bool:
+        """Whether the program has said who is asked."""
+        return self._approve is not None
+
     async def approve(self, request: Request, rule: Rule) -> None:
         """Ask a person about a request, as a rule requires.
 

@@ -14,7 +14,6 @@ from toolcrib.execution import Principal
 from toolcrib.execution.mcp.own_names import OWN_NAME, mend_name, own_name
 from toolcrib.gateway.frontends.shared.failures import describe_error, no_such_tool
 from toolcrib.gateway.frontends.shared.frontend import CallingClient, InputNeeded
-from toolcrib.gateway.frontends.shared.naming import hashed_name, public_name, split_name
 from toolcrib.gateway.passing import foreign_meta
 from toolcrib.gateway.request.confirm import ConfirmedCalls
 from toolcrib.gateway.request.input import passed_error
@@ -29,6 +28,7 @@ from toolcrib.gateway.results import (
     truncated,
 )
 from toolcrib.model import McpBackend, RunResult, Tool, ToolId
+from toolcrib.model.public_names import hashed_name, public_name, split_name
 
 ERROR = "toolcrib/error"
 """The key of `_meta` for the facts of an error: `code`, `retryable` and more."""

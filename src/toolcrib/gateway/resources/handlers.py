@@ -26,7 +26,6 @@ from toolcrib.execution.mcp.config import ContentChange, OnContent
 from toolcrib.execution.mcp.content import ContentKind
 from toolcrib.execution.mcp.own_names import mend_name
 from toolcrib.execution.oauth.persons import login_reason
-from toolcrib.gateway.frontends.shared.naming import public_name, split_name
 from toolcrib.gateway.identity.principals import authenticated_principal
 from toolcrib.gateway.passing import foreign_meta
 from toolcrib.gateway.request.client import RequestClient
@@ -45,6 +44,7 @@ from toolcrib.gateway.resources.addresses import (
 )
 from toolcrib.gateway.resources.lists import page, written
 from toolcrib.gateway.results import PREFIX, KeptResults
+from toolcrib.model.public_names import public_name, split_name
 from toolcrib.redaction import hide_secrets
 
 _TEMPLATE = {

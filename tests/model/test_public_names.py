@@ -6,8 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from toolcrib.crib import Settings
-from toolcrib.gateway.frontends.shared.naming import public_name, split_name
 from toolcrib.gateway.resources.addresses import sole_source
+from toolcrib.model.public_names import public_name, split_name
 from toolcrib.model.toolid import MAX_NAME_LENGTH
 
 NAMES = st.one_of(
