@@ -1,4 +1,4 @@
-"""Measuring search on labelled questions: how often the right tool is found, at what cost, and how surely.
+"""Evaluation of search on labelled questions: ranking, cost, confidence and abstention.
 
 >>> from toolcrib.discovery.evaluation import EvaluationCatalogue, LabelledQuery, LabelledSet, evaluate
 >>> from toolcrib.discovery.protocols import Hit

@@ -1,4 +1,4 @@
-"""Whether confidence tells a question that the catalogue answers from one that nothing fits."""
+"""Evaluation of abstention: does confidence distinguish answerable questions from unanswerable ones?"""
 
 from collections.abc import Sequence
 
@@ -9,24 +9,24 @@ from toolcrib.discovery.evaluation.measure import Progress, percentile, sample_o
 from toolcrib.discovery.evaluation.metrics import auc
 from toolcrib.model.record import Record
 
-_KEPT = 5
-"""The percentage of answerable questions that a threshold may turn away."""
+_LOST_PERCENT = 5
+"""The percentage of answerable questions that are below the threshold."""
 _LIMIT = 10
 
 
 class Separation(Record):
-    """How well the confidence of the first tool tells answerable questions from others."""
+    """Separation of answerable and unanswerable questions by the confidence of the first tool."""
 
     auc: float
-    """How often an answerable question has the higher confidence; 0.5 is chance."""
+    """The probability that an answerable question has the higher confidence; 0.5 is chance."""
     answerable: int
-    """How many questions a tool answers."""
+    """The number of questions that a tool answers."""
     unanswerable: int
-    """How many questions no tool answers."""
+    """The number of questions that no tool answers."""
     threshold: float
     """The confidence that 95 % of the answerable questions reach."""
     turned_away: float
-    """The share of the others that do not reach it."""
+    """The share of the unanswerable questions that do not reach it."""
 
 
 def off_topic_auc(
@@ -38,14 +38,14 @@ def off_topic_auc(
     seed: int = 7,
     progress: Progress | None = None,
 ) -> Separation:
-    """Return how well a set's own questions are distinguished from ones that it should have no tool for.
+    """Measure the separation of a set's own questions from off-topic ones.
 
-    Those are everyday questions where no others are given; the questions of an unrelated set will do too.
+    By default these are everyday questions; the questions of an unrelated set can be used too.
     """
     own = [question.query for question in sample_of(labelled.queries, sample, seed)]
     confidences = []
     for done, query in enumerate([*own, *off_topic], 1):
-        confidences.append(_top(finder, query))
+        confidences.append(_top_confidence(finder, query))
         if progress is not None:
             progress(done, len(own) + len(off_topic))
     return separate(confidences[: len(own)], confidences[len(own) :])
@@ -59,9 +59,9 @@ def missing_auc(
     seed: int = 7,
     progress: Progress | None = None,
 ) -> Separation:
-    """Return how well questions are distinguished from the same ones asked with their right tools taken out.
+    """Measure the separation of questions from the same questions after their right tools were removed.
 
-    This is the hard case: what is left are the siblings of the right tool.
+    This is the hard case, because tools similar to the right one remain.
     """
     groups: dict[frozenset[str], list[LabelledQuery]] = {}
     questions = sample_of(labelled.queries, sample, seed)
@@ -69,21 +69,21 @@ def missing_auc(
         groups.setdefault(frozenset(question.relevant), []).append(question)
     present, absent = [], []
     for relevant, asked in groups.items():
-        present += [_top(finder, question.query) for question in asked]
+        present += [_top_confidence(finder, question.query) for question in asked]
         with finder.without([labelled.catalogue.ids[label] for label in sorted(relevant)]):
-            absent += [_top(finder, question.query) for question in asked]
+            absent += [_top_confidence(finder, question.query) for question in asked]
         if progress is not None:
             progress(len(absent), len(questions))
     return separate(present, absent)
 
 
 def separate(answerable: Sequence[float], unanswerable: Sequence[float]) -> Separation:
-    """Return how well two groups of confidences are separated.
+    """Measure the separation of two groups of confidences.
 
     >>> separate([0.9, 0.8, 0.7], [0.1, 0.75]).auc
     0.8333333333333334
     """
-    threshold = percentile(sorted(answerable), _KEPT)
+    threshold = percentile(sorted(answerable), _LOST_PERCENT)
     below = sum(confidence < threshold for confidence in unanswerable)
     return Separation(
         auc=auc(answerable, unanswerable),
@@ -94,7 +94,7 @@ def separate(answerable: Sequence[float], unanswerable: Sequence[float]) -> Sepa
     )
 
 
-def _top(finder: Finder, query: str) -> float:
-    """Return the confidence of the first tool found, or 0 where there is none."""
+def _top_confidence(finder: Finder, query: str) -> float:
+    """Return the confidence of the first hit; 0 if there is none."""
     hits = finder.search(query, limit=_LIMIT)
     return hits[0].confidence if hits else 0.0

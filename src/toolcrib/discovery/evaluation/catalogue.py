@@ -1,4 +1,4 @@
-"""The tools that labels speak of, as tools that an index takes, and the way back from one to the other."""
+"""Catalogues of labelled sets: conversion of their tools to valid ones, with a mapping between the ids."""
 
 import re
 import unicodedata
@@ -41,79 +41,79 @@ _TYPES = {
     "datetime": "string",
     "none": "null",
 }
-"""What other languages call the types of JSON."""
+"""Names of types in other languages, and the JSON type of each."""
 _JSON_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-_NAMED = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
-"""Keywords whose value holds schemas by name."""
-_DATA = frozenset({"enum", "const", "default", "examples", "example"})
-"""Keywords whose value only looks like a schema."""
+_SCHEMA_MAPS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+"""Keywords with schemas by name."""
+_DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples", "example"})
+"""Keywords with data, which may only look like schemas."""
 _MAX_DEPTH = 16
 
 
 class ToolLine(Record):
-    """A tool as a file of labels writes it: any name will do, and other fields are passed over."""
+    """A tool in a file of a labelled set: any name is allowed, and unknown fields are ignored."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
     id: Text = Field(min_length=1)
-    """What questions call the tool."""
+    """The id of the tool in the labels."""
     name: Text = Field(min_length=1)
     """The name of the tool."""
     namespace: Text | None = None
     """Its namespace."""
     description: Text | None = None
-    """What it does."""
+    """Its description."""
     input_schema: JsonObject | None = None
-    """The JSON Schema of its arguments; an object of anything where there is none."""
+    """The JSON Schema of its arguments; by default any object."""
     tags: tuple[Text, ...] = ()
     """Its tags."""
     category: Text | None = None
-    """The category that it is filed under."""
+    """Its category."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationCatalogue:
-    """Tools to search, and what the labels call them."""
+    """The tools of a labelled set, with their ids in the labels."""
 
     tools: tuple[Tool, ...]
     """The tools."""
     labels: Mapping[str, str] = field(repr=False)
-    """The labels' id of each tool, by ours."""
+    """The id in the labels of each tool, by its tool id."""
     repaired: int = 0
-    """How many schemas were changed so that they compile."""
+    """The number of schemas that were changed so that they compile."""
     ids: Mapping[str, str] = field(init=False, repr=False)
-    """Our id of each tool, by the labels'."""
+    """The tool id of each tool, by its id in the labels."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", {label: ours for ours, label in self.labels.items()})
 
     @classmethod
     def of(cls, tools: Iterable[Tool]) -> "EvaluationCatalogue":
-        """Return a catalogue of tools which the labels call by their own ids."""
+        """Return a catalogue of tools that have the same ids in the labels."""
         held = tuple(tools)
         return cls(held, {str(tool.id): str(tool.id) for tool in held})
 
     @classmethod
     def of_lines(cls, lines: Iterable[ToolLine], *, lenient: bool = False) -> "EvaluationCatalogue":
-        """Return a catalogue of tools as labels write them, under names that tools may have.
+        """Convert the tools of a labelled set to valid ones, with admissible names.
 
-        With `lenient`, schemas that do not compile are repaired as far as they can be, and counted.
+        With `lenient`, schemas that do not compile are repaired as far as possible, and counted.
         """
         given = list(lines)
-        places = _places(given)
+        places = _unique_names(given)
         validator = DefaultValidator()
         tools, repaired = [], 0
         for line, (namespace, name) in zip(given, places, strict=True):
             schema = {"type": "object"} if line.input_schema is None else line.input_schema
             usable = repair_schema(schema, validator) if lenient else schema
             repaired += usable is not schema
-            tools.append(_tool(line, usable, namespace, name))
+            tools.append(_make_tool(line, usable, namespace, name))
         labels = {str(tool.id): line.id for tool, line in zip(tools, given, strict=True)}
         return cls(tuple(tools), labels, repaired)
 
 
-def _places(lines: list[ToolLine]) -> list[tuple[str | None, str]]:
-    """Return a namespace and a name for each tool, no two the same."""
+def _unique_names(lines: list[ToolLine]) -> list[tuple[str | None, str]]:
+    """Return a unique pair of namespace and name for each tool."""
     names = admissible_names(line.name for line in lines)
     namespaces = admissible_names(line.namespace for line in lines if line.namespace)
     taken: set[tuple[str | None, str]] = set()
@@ -127,7 +127,7 @@ def _places(lines: list[ToolLine]) -> list[tuple[str | None, str]]:
     return places
 
 
-def _tool(line: ToolLine, schema: dict[str, Any], namespace: str | None, name: str) -> Tool:
+def _make_tool(line: ToolLine, schema: dict[str, Any], namespace: str | None, name: str) -> Tool:
     tool = {
         "name": name,
         "namespace": namespace,
@@ -141,17 +141,17 @@ def _tool(line: ToolLine, schema: dict[str, Any], namespace: str | None, name: s
 
 
 def admissible_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a name that a tool may have for each of these; different names stay different.
+    """Return an admissible tool name for each name; different names stay different.
 
-    A name that is admissible stays as it is. In the others, what does not belong becomes `_`, so that words
-    stay apart; two that would then be the same get a digest of what they were. The order does not matter.
+    An admissible name is kept. In others, invalid characters become `_`, so that words stay separate; names
+    that would become equal get a digest of the original. The order does not matter.
 
     >>> admissible_names(["nasa/apod", "PDF&URLTool", "add"])
     {'nasa/apod': 'nasa_apod', 'PDF&URLTool': 'PDF_URLTool', 'add': 'add'}
     >>> admissible_names(["a b", "a/b", "a_b"])
     {'a b': 'a_b-7faae47c', 'a/b': 'a_b-82badf67', 'a_b': 'a_b'}
     """
-    wanted = {name: _plain(name) for name in names}
+    wanted = {name: _make_admissible(name) for name in names}
     often = Counter(wanted.values())
     taken = set(wanted.values())
     changed = {}
@@ -162,7 +162,7 @@ def admissible_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def distinct(name: str, original: str, taken: Container[str]) -> str:
-    """Return a name with a digest of what it stands for, which is not among those taken."""
+    """Return a name that ends with a digest of the original, and is not taken."""
     attempt = 0
     while (found := _shorten_id(name, f"{attempt or ''}{original}")) in taken:
         attempt += 1
@@ -170,7 +170,7 @@ def distinct(name: str, original: str, taken: Container[str]) -> str:
 
 
 def loses_words(original: str) -> bool:
-    """Return whether letters or digits of a name have no place in an admissible one."""
+    """Return whether a name has letters or digits that an admissible name cannot have."""
     return any(char.isalnum() and not char.isascii() for char in _without_accents(original))
 
 
@@ -179,7 +179,7 @@ def _shorten_id(name: str, original: str) -> str:
     return f"{name[: MAX_NAME_LENGTH - _DIGEST - 1]}-{digest}"
 
 
-def _plain(name: str) -> str:
+def _make_admissible(name: str) -> str:
     if not name_fault(name):
         return name
     plain = _FOREIGN.sub("_", _without_accents(name))[:MAX_NAME_LENGTH]
@@ -187,12 +187,12 @@ def _plain(name: str) -> str:
 
 
 def _without_accents(text: str) -> str:
-    """Return text with letters in their plain form, where they have one."""
+    """Return a text without accents."""
     return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
 
 
 def compiles(schema: Mapping[str, Any], validator: DefaultValidator) -> bool:
-    """Return whether arguments can be checked against a schema."""
+    """Return whether a schema compiles, so that arguments can be validated."""
     try:
         validator.validate(schema, {})
     except InvalidSchemaError:
@@ -203,7 +203,7 @@ def compiles(schema: Mapping[str, Any], validator: DefaultValidator) -> bool:
 
 
 def repair_schema(schema: dict[str, Any], validator: DefaultValidator) -> dict[str, Any]:
-    """Return the nearest schema that compiles: with JSON's words for types, or else just names and texts.
+    """Return a similar schema that compiles: with translated types, or else only names and descriptions.
 
     >>> repair_schema({"type": "dict", "properties": {"x": {"type": "float"}}}, DefaultValidator())
     {'type': 'object', 'properties': {'x': {'type': 'number'}}}
@@ -220,24 +220,24 @@ def repair_schema(schema: dict[str, Any], validator: DefaultValidator) -> dict[s
 
 
 def _retype(schema: Any) -> Any:
-    """Return a schema with JSON's words for types; what stands for any type is left out."""
+    """Translate the types in a schema to JSON's; unknown types are removed."""
     if isinstance(schema, list):
         return [_retype(member) for member in schema]
     if not isinstance(schema, dict):
         return schema
     changed = {}
     for key, value in schema.items():
-        if key in _NAMED and isinstance(value, dict):
+        if key in _SCHEMA_MAPS and isinstance(value, dict):
             changed[key] = {name: _retype(member) for name, member in value.items()}
         elif key == "type":
-            changed |= _type(value)
+            changed |= _translate_type(value)
         else:
-            changed[key] = value if key in _DATA else _retype(value)
+            changed[key] = value if key in _DATA_KEYWORDS else _retype(value)
     return changed
 
 
-def _type(value: Any) -> dict[str, Any]:
-    """Return the `type` keyword that a word, or a list of words, stands for, if any."""
+def _translate_type(value: Any) -> dict[str, Any]:
+    """Translate the value of `type` to JSON's types; return an empty dict if that is not possible."""
     words = value if isinstance(value, list) else [value]
     known = [_TYPES.get(word.lower(), word.lower()) for word in words if isinstance(word, str)]
     if len(known) < len(words) or not _JSON_TYPES.issuperset(known):
@@ -247,7 +247,7 @@ def _type(value: Any) -> dict[str, Any]:
 
 
 def _reduce(schema: Any, depth: int) -> dict[str, Any]:
-    """Return the properties, descriptions and values that a schema names, and nothing else."""
+    """Reduce a schema to properties, descriptions and enums."""
     if not isinstance(schema, dict) or not depth:
         return {}
     kept: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Questions of everyday talk that no catalogue of tools is normally there to answer."""
+"""Everyday questions that no catalogue of tools normally answers, to measure abstention."""
 
 EVERYDAY: tuple[str, ...] = (
     # greetings and small talk
@@ -171,4 +171,4 @@ EVERYDAY: tuple[str, ...] = (
         "waiters. Do you believe that, or is it just one of those things that old people say?"
     ),
 )
-"""They span small talk, feelings, opinions, riddles, trivia and the household; each stands alone."""
+"""Small talk, feelings, opinions, riddles, trivia and the household; the questions are independent."""

@@ -1,4 +1,4 @@
-"""The finder protocol: anything that answers a question with tool ids, best first."""
+"""Protocol of search systems that can be evaluated, and its implementation by an index."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -13,9 +13,9 @@ from toolcrib.model import Tool, ToolBackend
 
 @runtime_checkable
 class Finder(Protocol):
-    """Finds tools.
+    """A search system to evaluate.
 
-    The confidence of a hit is in [0, 1]; a finder that has none says 0 for all.
+    The confidence of a hit is in [0, 1]; a finder without confidences has 0 for all.
     """
 
     def search(self, query: str, *, limit: int) -> Sequence[Hit]:
@@ -25,10 +25,10 @@ class Finder(Protocol):
 
 @runtime_checkable
 class Removable(Finder, Protocol):
-    """A finder whose tools can be taken out for a while."""
+    """A finder whose tools can be removed temporarily."""
 
     def without(self, ids: Collection[str], /) -> AbstractContextManager[None]:
-        """Search without these tools until the context ends; ids that are not known do not matter."""
+        """Search without these tools until the context ends; unknown ids are ignored."""
         ...
 
 
@@ -36,8 +36,8 @@ class Removable(Finder, Protocol):
 class IndexFinder:
     """An index as a finder.
 
-    Taking a tool out unregisters it, and puts it back with its backends: give an index of its own to what is
-    measured, rather than one that others use.
+    `without` unregisters tools and registers them again, with their backends, so the index should not be used
+    by others at the same time.
     """
 
     index: Index

@@ -1,4 +1,4 @@
-"""Asking a finder every question of a set, and saying how good its answers are and what they cost."""
+"""Evaluation of a finder on a labelled set: ranking metrics, calibration and CPU time."""
 
 import gc
 import random
@@ -23,7 +23,7 @@ from toolcrib.discovery.evaluation.metrics import (
 from toolcrib.model.record import Record
 
 Progress = Callable[[int, int], None]
-"""Called with how many are done, of how many."""
+"""Called with the number of finished questions, and of all."""
 _FEW = 5
 Made = TypeVar("Made")
 _STATUS = Path("/proc/self/status")
@@ -37,9 +37,9 @@ class QueryResult:
     question: LabelledQuery
     """The question."""
     ranked: tuple[str, ...]
-    """Ids as the labels have them, best first."""
+    """Ids as in the labels, best first."""
     confidence: float
-    """That of the first, or 0 where nothing was found."""
+    """The confidence of the first hit; 0 if nothing was found."""
     cpu_ms: float
     """CPU time of the search in the whole process, in milliseconds."""
 
@@ -50,34 +50,34 @@ class QueryResult:
 
 
 class EvaluationReport(Record):
-    """How well a finder does on a labelled set; shares are means over its questions."""
+    """Results of a finder on a labelled set; the metrics are means over its questions."""
 
     name: str
     """The name of the labelled set."""
     tools: int
-    """How many tools were searched."""
+    """The number of tools."""
     queries: int
-    """How many questions were asked."""
+    """The number of questions."""
     k: int
-    """How many results of a search are looked at."""
+    """The number of results that count."""
     ndcg: float
-    """Of the first k."""
+    """NDCG of the first k."""
     recall: float
-    """Of the first k."""
+    """Recall among the first k."""
     recall_at_5: float
     """The share of the right tools among the first five."""
     mrr: float
-    """The mean of one over the place of the first right tool."""
+    """Mean reciprocal rank of the first right tool."""
     hit1: float
-    """How often the first tool is right."""
+    """The share of questions whose first tool is right."""
     found: float
-    """How often there was any answer at all."""
+    """The share of questions with any result."""
     cpu_ms_p50: float
-    """CPU time of one search, in the whole process, whatever the number of threads."""
+    """The median CPU time of a search in milliseconds, over all threads of the process."""
     cpu_ms_p95: float
-    """The same at the 95th percentile."""
+    """The 95th percentile of the CPU time of a search."""
     calibration: Calibration
-    """How far the confidence can be believed."""
+    """The calibration of the confidences."""
 
 
 def evaluate(
@@ -89,9 +89,9 @@ def evaluate(
     seed: int = 7,
     progress: Progress | None = None,
 ) -> EvaluationReport:
-    """Return how well a finder, which holds the tools of a set, answers its questions.
+    """Evaluate a finder that contains the tools of a set on its questions.
 
-    With `sample`, only so many are asked: the same ones for the same seed.
+    With `sample`, only this many questions are asked: the same ones for the same seed.
     """
     questions = sample_of(labelled.queries, sample, seed)
     answers = list(ask(finder, labelled, questions, limit=max(k, _FEW), progress=progress))
@@ -121,7 +121,7 @@ def ask(
     limit: int = 10,
     progress: Progress | None = None,
 ) -> Iterator[QueryResult]:
-    """Yield what a finder says to each question, under the labels' own ids."""
+    """Ask a finder each question, and yield the results with ids as in the labels."""
     label_of = labelled.catalogue.labels
     for done, question in enumerate(questions, 1):
         start = time.process_time()
@@ -134,14 +134,14 @@ def ask(
 
 
 def sample_of(questions: Sequence[LabelledQuery], sample: int | None, seed: int) -> Sequence[LabelledQuery]:
-    """Return so many questions, chosen by the seed, or all of them where there are not more."""
+    """Return a random sample of questions, or all of them if there are not more."""
     if sample is None or sample >= len(questions):
         return questions
     return random.Random(seed).sample(questions, sample)  # noqa: S311 - a sample is no secret
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Return the value that so many percent of sorted values do not exceed; 0 where there are none.
+    """Return a percentile of sorted values (nearest rank); 0 if there are none.
 
     >>> percentile([1, 2, 3, 4], 50), percentile([1, 2, 3, 4], 95)
     (2, 4)
@@ -157,19 +157,19 @@ def _mean(values: Iterable[float]) -> float:
 
 
 class Cost(Record):
-    """What building something took."""
+    """The cost of building an object."""
 
     cpu_seconds: float
-    """In the whole process, whatever the number of threads."""
+    """CPU time over all threads of the process."""
     rss_bytes: int | None = None
-    """By how much the memory of the process grew, or None where the system does not say."""
+    """The growth of the process's resident memory; None if the system does not tell it."""
 
 
 def cost_of(build: Callable[[], Made], *, status: Path = _STATUS) -> tuple[Made, Cost]:
-    """Build something, and return it with what that cost.
+    """Build an object, and return it with the cost.
 
-    Memory is reported by the operating system, so measure in a process of its own: what was freed before is
-    used again, and does not show.
+    Memory is that of the operating system, so measure in a process of its own: memory that was freed before
+    is used again, and does not count.
     """
     gc.collect()
     before = resident_bytes(status)
@@ -183,7 +183,7 @@ def cost_of(build: Callable[[], Made], *, status: Path = _STATUS) -> tuple[Made,
 
 
 def resident_bytes(status: Path = _STATUS) -> int | None:
-    """Return how much memory this process holds, where the system keeps a status file that says so."""
+    """Return the resident memory of this process; None if the system has no status file."""
     try:
         lines = status.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

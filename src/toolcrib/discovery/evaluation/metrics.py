@@ -1,4 +1,4 @@
-"""How good one ranking is, and how well a number tells two groups apart."""
+"""Ranking metrics, AUC and calibration."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
@@ -11,15 +11,15 @@ _BINS = 10
 
 
 def ndcg_at(k: int, ranked: Sequence[str], relevant: Collection[str]) -> float:
-    """Return the discounted gain of the first k, as a share of the best that k could have.
+    """Return the normalised discounted cumulative gain (NDCG) of the first k.
 
-    Every relevant id counts the same, and once. Where nothing is relevant, nothing can be gained: 0.
+    Every relevant id has the same gain, and counts once. Without relevant ids, the result is 0.
 
     >>> round(ndcg_at(10, ["b", "a"], {"a"}), 3)
     0.631
     """
     best = sum(1 / log2(place + 1) for place in range(1, min(k, len(set(relevant))) + 1))
-    return sum(1 / log2(place + 1) for place in _places(ranked[:k], relevant)) / best if best else 0.0
+    return sum(1 / log2(place + 1) for place in _first_places(ranked[:k], relevant)) / best if best else 0.0
 
 
 def recall_at(k: int, ranked: Sequence[str], relevant: Collection[str]) -> float:
@@ -33,23 +33,23 @@ def recall_at(k: int, ranked: Sequence[str], relevant: Collection[str]) -> float
 
 
 def reciprocal_rank(ranked: Sequence[str], relevant: Collection[str]) -> float:
-    """Return 1 over the place of the first relevant id, or 0.
+    """Return 1 / rank of the first relevant id; 0 if there is none.
 
     >>> reciprocal_rank(["x", "a"], {"a"})
     0.5
     """
-    return next((1 / place for place in _places(ranked, relevant)), 0.0)
+    return next((1 / place for place in _first_places(ranked, relevant)), 0.0)
 
 
 def hit_at_1(ranked: Sequence[str], relevant: Collection[str]) -> float:
-    """Return 1 where the first id is relevant, else 0."""
+    """Return 1 if the first id is relevant, else 0."""
     return float(bool(ranked) and ranked[0] in relevant)
 
 
 def auc(positives: Iterable[float], negatives: Iterable[float]) -> float:
-    """Return how often a positive is above a negative, over all pairs; a tie counts half.
+    """Return the area under the ROC curve: the share of pairs with the positive above the negative.
 
-    1 separates them, 0.5 is chance; and so it is where either group is empty.
+    A tie counts half. 1 is perfect separation, 0.5 chance, also if either group is empty.
 
     >>> auc([0.9, 0.4], [0.4, 0.1])
     0.875
@@ -61,8 +61,8 @@ def auc(positives: Iterable[float], negatives: Iterable[float]) -> float:
     return halves / (2 * len(above) * len(below))
 
 
-def _places(ranked: Sequence[str], relevant: Collection[str]) -> list[int]:
-    """Return the places, from 1, where a relevant id stands for the first time."""
+def _first_places(ranked: Sequence[str], relevant: Collection[str]) -> list[int]:
+    """Return the ranks, from 1, at which each relevant id occurs first."""
     left = set(relevant)
     places = []
     for place, found in enumerate(ranked, 1):
@@ -73,31 +73,31 @@ def _places(ranked: Sequence[str], relevant: Collection[str]) -> list[int]:
 
 
 class Bin(Record):
-    """The answers whose confidence lies in one tenth of the scale."""
+    """The answers with a confidence in one tenth of the scale."""
 
     low: float
-    """Where the tenth begins."""
+    """The lower bound of the tenth."""
     high: float
-    """Where it ends."""
+    """The upper bound of the tenth."""
     count: int
-    """How many answers lie in it."""
+    """The number of answers in it."""
     confidence: float
-    """The mean of the predictions."""
+    """Their mean confidence."""
     precision: float
-    """The share that was right."""
+    """The share of right answers."""
 
 
 class Calibration(Record):
-    """How far confidence is from the truth."""
+    """Calibration of confidences: comparison with the shares of right answers."""
 
     bins: tuple[Bin, ...]
-    """Tenths of the scale that hold an answer, lowest first."""
+    """The tenths of the scale with answers, lowest first."""
     error: float
-    """The expected calibration error: the mean distance of a bin's confidence from its precision."""
+    """The expected calibration error: the weighted mean distance of confidence and precision."""
 
 
 def calibrate(answers: Iterable[tuple[float, bool]]) -> Calibration:
-    """Return how confidences compare with whether the answers were right.
+    """Compute the calibration of confidences, given whether each answer was right.
 
     >>> calibrate([(0.95, True), (0.85, True), (0.85, False)]).error
     0.25
@@ -105,13 +105,13 @@ def calibrate(answers: Iterable[tuple[float, bool]]) -> Calibration:
     tenths: list[list[tuple[float, bool]]] = [[] for _ in range(_BINS)]
     for confidence, is_right in answers:
         tenths[min(int(confidence * _BINS), _BINS - 1)].append((confidence, is_right))
-    bins = tuple(_bin(place, held) for place, held in enumerate(tenths) if held)
+    bins = tuple(_make_bin(place, held) for place, held in enumerate(tenths) if held)
     total = sum(held.count for held in bins)
     error = sum(held.count * abs(held.confidence - held.precision) for held in bins) / total if total else 0.0
     return Calibration(bins=bins, error=round(error, 12))
 
 
-def _bin(place: int, held: list[tuple[float, bool]]) -> Bin:
+def _make_bin(place: int, held: list[tuple[float, bool]]) -> Bin:
     return Bin(
         low=place / _BINS,
         high=(place + 1) / _BINS,
