@@ -18,6 +18,8 @@ GUEST_UID = 65534
 """The user that guests run as where we are root: nobody."""
 TRY_TIMEOUT = 20.0
 """Time limit in seconds of `try_command`."""
+LISTENING = ("CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_SETPCAP")
+"""What a program needs to add addresses to its loopback, to listen there at any port, and to give that up."""
 _KERNEL = tuple(f"/proc/{name}" for name in ("bus", "fs", "irq", "sys", "sysrq-trigger"))
 """Where root writes to the kernel, without any capability."""
 _DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
@@ -96,14 +98,13 @@ def server_options(
         folder: Where it starts.
         network: Whether it shares the network of this machine; else it has a loopback of its own.
         filter_fd: The descriptor that the filter of system calls is read from.
-        listens: Whether it begins with the capability to listen at any port of its network, and to give that
-            up for good. Then it has no pseudoterminals: for them bubblewrap would put it into a second user
-            namespace, which does not own the network.
+        listens: Whether it begins with the capabilities `LISTENING`. Then it has no pseudoterminals: for them
+            bubblewrap would put it into a second user namespace, which does not own the network.
     """
     user = ["--unshare-user", "--uid", str(os.getuid()), "--gid", str(os.getgid())]
     devices = ["--dev", "/dev"]
     if listens:
-        user += ["--cap-add", "CAP_NET_BIND_SERVICE", "--cap-add", "CAP_SETPCAP"]
+        user += [word for name in LISTENING for word in ("--cap-add", name)]
         devices = [
             *("--dir", "/dev", *(word for path in _DEVICES for word in ("--dev-bind-try", path, path))),
             *(word for link, target in _DEVICE_LINKS.items() for word in ("--symlink", target, link)),

@@ -90,10 +90,10 @@ def test_a_name_has_an_address_of_its_own_for_each_of_its_ports() -> None:
         "::1",
     ]
     assert [(each.address, each.port, each.name) for each in forwards_of([*map(parse_host, written)])] == [
-        ("127.77.0.1", 80, "a.example"),
-        ("127.77.0.1", 443, "a.example"),
-        ("127.77.0.2", 5432, "b.example"),
-        ("127.77.0.2", 22, "b.example"),
+        ("11.77.0.1", 80, "a.example"),
+        ("11.77.0.1", 443, "a.example"),
+        ("11.77.0.2", 5432, "b.example"),
+        ("11.77.0.2", 22, "b.example"),
         ("127.0.0.1", 8000, "127.0.0.1"),
     ]
 

@@ -181,10 +181,12 @@ def test_a_name_is_reached_without_a_proxy_at_its_ports_alone(
         except OSError as error:
             got.append(error.strerror)
         got.append([line.split()[1].strip("0") for line in open("/proc/self/status") if line.startswith("Cap")])
+        got.append([*os.getresuid(), *os.getresgid()])
     """
+    ids = [os.getuid()] * 3 + [os.getgid()] * 3
     with SyncCrib({"mcpServers": {"it": intruder(kind, network=network)}}) as crib:
         found = attempt(crib, dedent(code))
-    assert found == {"got": ["hello from outside", "", "", "Connection refused", [""] * 5]}
+    assert found == {"got": ["hello from outside", "", "", "Connection refused", [""] * 5, ids]}
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")

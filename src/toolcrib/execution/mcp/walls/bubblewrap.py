@@ -50,6 +50,11 @@ class BubblewrapWall:
             limits["NPROC"] = TASKS
         return limits
 
+    @staticmethod
+    def user(_: Reach) -> None:
+        """Return the user that the launcher has to become: it is that user from the beginning."""
+        return
+
     @asynccontextmanager
     async def launch(
         self, view: ServerView, command: Sequence[str], *, network: Reach, line: tuple[Path, str]

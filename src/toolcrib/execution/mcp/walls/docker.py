@@ -29,6 +29,7 @@ from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.execution.mcp.transport.process import Launch
 from toolcrib.execution.mcp.walls.programs import SYSTEM
 from toolcrib.execution.mcp.walls.view import MEMORY, SCRATCH, TASKS, Reach, ServerView
+from toolcrib.isolation.bubblewrap import LISTENING
 from toolcrib.isolation.owner import is_gone, own_mark
 from toolcrib.isolation.seccomp import SERVER, docker_profile
 
@@ -65,6 +66,14 @@ class DockerWall:
         """The rlimits of a server: a container has the others."""
         return {"CORE": 0}
 
+    def user(self, network: Reach) -> list[int] | None:
+        """Return the user that the launcher has to become, where it begins as root; None where it does not.
+
+        The root of a container has its capabilities, and others have none. With them the launcher prepares
+        the network of the container, in which there is nothing but a loopback.
+        """
+        return [os.getuid(), os.getgid()] if network == "hosts" and not self.is_rootless else None
+
     @asynccontextmanager
     async def launch(
         self, view: ServerView, command: Sequence[str], *, network: Reach, line: tuple[Path, str]
@@ -78,16 +87,18 @@ class DockerWall:
             line: A folder of this machine with a socket, and where it is inside.
         """
         name = f"{_IMAGE}-{own_mark() or os.getpid()}-{next(_NUMBERS)}"
-        ids = "0:0" if self.is_rootless else f"{os.getuid()}:{os.getgid()}"
+        is_root = self.is_rootless or network == "hosts"
+        ids = "0:0" if is_root else f"{os.getuid()}:{os.getgid()}"
+        capabilities = (*LISTENING, "CAP_SETUID", "CAP_SETGID") if network == "hosts" else ()
         client, passed = _share_variables(view.environment)
         options = [
             *("run", "--rm", "--interactive", "--pull=never", f"--name={name}", f"--user={ids}"),
             *(f"--label={OWNER}={own_mark() or ''}", "--hostname=guest", "--log-driver=none", "--read-only"),
+            *(f"--cap-add={each}" for each in capabilities),
             *("--cap-drop=ALL", "--security-opt=no-new-privileges", f"--pids-limit={TASKS}"),
             f"--security-opt=seccomp={_write_profile(line[0])}",
             *(f"--memory={MEMORY}", f"--memory-swap={MEMORY}", f"--workdir={view.folder}"),
             f"--network={'bridge' if network == 'all' else 'none'}",
-            *(["--sysctl=net.ipv4.ip_unprivileged_port_start=0"] if network == "hosts" else []),
             *(f"--add-host={host}:{address}" for host, address in view.hosts.items()),
             f"--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777,size={SCRATCH}",
             *(f"--mount={each}" for each in self._mounts(view, line)),

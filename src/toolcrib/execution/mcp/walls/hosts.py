@@ -81,10 +81,12 @@ class Forward:
 def forwards_of(hosts: Sequence[AllowedHost]) -> list[Forward]:
     """Return what is forwarded to hosts: a name has an address of its own, for programs that use no proxy.
 
-    Names below a name, and addresses of others than this machine, have none: they are reached by the proxy.
+    It is one that looks public, since programs that fetch what they are told to refuse others; it is known in
+    the network of the server alone. Names below a name, and addresses of others than this machine, have none:
+    they are reached by the proxy.
 
     >>> forwards_of([parse_host("db.example.com:5432")])
-    [Forward(address='127.77.0.1', port=5432, name='db.example.com')]
+    [Forward(address='11.77.0.1', port=5432, name='db.example.com')]
     """
     found: dict[tuple[str, int], Forward] = {}
     addresses: dict[str, str] = {}
@@ -95,7 +97,7 @@ def forwards_of(hosts: Sequence[AllowedHost]) -> list[Forward]:
         if host.name.startswith("*"):
             continue
         number = len(addresses)
-        own = host.name if host.is_address else f"127.77.{number // 250}.{number % 250 + 1}"
+        own = host.name if host.is_address else f"11.77.{number // 250}.{number % 250 + 1}"
         address = addresses.setdefault(host.name, own)
         found |= {(address, port): Forward(address, port, host.name) for port in ports}
     free = [each for each in found.values() if (each.address, each.port) != ("127.0.0.1", PORT)]

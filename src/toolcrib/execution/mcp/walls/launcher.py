@@ -7,13 +7,16 @@ argument, as JSON; the command of the server follows.
 - `line`: a socket of toolcrib's.
 - `listen`: addresses and ports at which the server finds its proxy and named hosts. A socket belongs to the
   network in which it is made: so listeners are made here and sent to toolcrib, and nothing inside takes part
-  in what passes. For ports below 1024 the launcher has a capability, which it gives up then.
+  in what passes. `addresses` are those that the loopback has to be given first. For both the launcher has
+  capabilities, in a network that has nothing but this loopback.
+- `user`: whose rights it has from then on, and no capability; None where it has been that user before.
 - `apart`: on the network of the machine, abstract sockets of others are out of reach (from Linux 6.12 on).
 - `stays`: it does not become the server but starts it, and ends all when the line is closed: then toolcrib is
   gone. It is the first process of a container, which ends with it, and which nothing inside can kill.
 """
 
 import ctypes
+import fcntl
 import json
 import os
 import resource
@@ -32,8 +35,9 @@ _NO_DUMP = 4
 _DROP_BOUNDING = 24
 _AMBIENT = 47
 _CLEAR_ALL = 4
-_BIND_SERVICE = 10
-_SET_CAPABILITIES = 8
+_CAPABILITIES = (6, 7, 10, 12, 8)
+"""CAP_SETGID, CAP_SETUID, CAP_NET_BIND_SERVICE, CAP_NET_ADMIN and last, since it drops them, CAP_SETPCAP."""
+_SET_ADDRESS = 0x8916
 _CAPABILITY_VERSION = 0x20080522
 _NO_NEW_PRIVILEGES = 38
 _NOT_FOUND = 127
@@ -48,26 +52,40 @@ def _set_limits(limits: dict[str, int]) -> None:
         resource.setrlimit(kind, (most, most))
 
 
-def _open_line(settings: dict[str, Any]) -> socket.socket:
-    """Connect to toolcrib, and send it the listeners at which the server finds named hosts."""
+def _listen(settings: dict[str, Any]) -> list[socket.socket]:
+    """Give the loopback more addresses, and return the listeners at which the server finds named hosts."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        for number, address in enumerate(settings["addresses"]):
+            family = struct.pack("=H2x", socket.AF_INET)
+            request = struct.pack("16s4s4s16x", f"lo:{number}".encode(), family, socket.inet_aton(address))
+            fcntl.ioctl(control, _SET_ADDRESS, request)
+    return [socket.create_server((address, port)) for address, port in settings["listen"]]
+
+
+def _drop_rights(user: list[int] | None) -> None:
+    """Become the user, and give up every capability for good."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if user is not None:
+        os.setgroups([])
+        os.setresgid(user[1], user[1], user[1])
+    for number in _CAPABILITIES:
+        libc.prctl(_DROP_BOUNDING, number, 0, 0, 0)
+    libc.prctl(_AMBIENT, _CLEAR_ALL, 0, 0, 0)
+    if user is not None:
+        os.setresuid(user[0], user[0], user[0])
+    if libc.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)):
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+def _open_line(path: str, listeners: list[socket.socket]) -> socket.socket:
+    """Connect to toolcrib, and send it the listeners."""
     line = socket.socket(socket.AF_UNIX)
-    line.connect(settings["line"])
-    listeners = [socket.create_server((address, port)) for address, port in settings["listen"]]
+    line.connect(path)
     if listeners:
         socket.send_fds(line, [b"+"], [listener.fileno() for listener in listeners])
     for listener in listeners:
         listener.close()
     return line
-
-
-def _drop_capabilities() -> None:
-    """Give up the capability to listen, and that to give up one for good."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    for number in (_BIND_SERVICE, _SET_CAPABILITIES):
-        libc.prctl(_DROP_BOUNDING, number, 0, 0, 0)
-    libc.prctl(_AMBIENT, _CLEAR_ALL, 0, 0, 0)
-    if libc.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)):
-        raise OSError(ctypes.get_errno(), "capset")
 
 
 def _set_apart() -> None:
@@ -103,10 +121,9 @@ def _stay(command: list[str], line: socket.socket) -> None:
             os.dup2(nothing.fileno(), number)
 
     def follow() -> None:
-        if line is not None:
-            with suppress(OSError):
-                line.recv(1)
-            os._exit(0)
+        with suppress(OSError):
+            line.recv(1)
+        os._exit(0)
 
     def pass_on(number: int, _: object) -> None:
         with suppress(ProcessLookupError):
@@ -124,8 +141,9 @@ def _stay(command: list[str], line: socket.socket) -> None:
 def _main() -> None:
     settings, command = json.loads(sys.argv[1]), sys.argv[2:]
     _set_limits(settings["limits"])
-    line = _open_line(settings)
-    _drop_capabilities()
+    listeners = _listen(settings)
+    _drop_rights(settings["user"])
+    line = _open_line(settings["line"], listeners)
     if settings["apart"]:
         _set_apart()
     if settings["stays"]:

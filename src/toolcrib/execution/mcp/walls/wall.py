@@ -72,6 +72,11 @@ class _HostAccess:
         return {each.name: each.address for each in self.forwards if each.name != each.address}
 
     @property
+    def addresses(self) -> list[str]:
+        """The addresses that the loopback inside has to be given."""
+        return list(self.names.values())
+
+    @property
     def listened(self) -> list[tuple[str, int]]:
         """The addresses and ports inside, that of the proxy first."""
         return [("127.0.0.1", PORT), *((each.address, each.port) for each in self.forwards)]
@@ -181,7 +186,9 @@ async def _build(
         settings = {
             "limits": kind.limits,
             "line": f"{_LINE}/{_SOCKET}",
+            "addresses": access.addresses if access else [],
             "listen": access.listened if access else [],
+            "user": kind.user(reach),
             "apart": reach == "all",
             "stays": kind.stays,
         }
