@@ -388,7 +388,7 @@ def test_a_lock_that_cannot_be_read_is_no_empty_one(tmp_path: Path) -> None:
         "formula = 1\n" + "\n".join(f"[tools.'t{n}']\ninput = '{{}}'" for n in range(10_000)),
         "formula = 1\n[tools.x]\ninput_digest = 'x'\ninput = '" + '{"a":' * 5_000 + "1" + "}" * 5_000 + "'\n",
         "formula = 1\n[tools.x]\ninput_digest = 'x'\ninput = '" + "[" * 200_000 + "'\n",
-        "#" * (33 << 20),
+        "#" * (49 << 20),
         "formula = 1" + "\n" * (8 << 20),
     ],
     ids=range(7),
@@ -404,8 +404,8 @@ def test_hostile_locks_are_refused_in_bounded_time(tmp_path: Path, text: str) ->
 
 
 def test_a_lock_too_large_to_be_read_is_not_written(tmp_path: Path) -> None:
-    lock = Lock.of([make_tool(f"t{n}", description="x" * (4 << 20)) for n in range(9)])
-    with pytest.raises(LockError, match="larger than 32 MiB"):
+    lock = Lock.of([make_tool(f"t{n}", description="x" * (4 << 20)) for n in range(13)])
+    with pytest.raises(LockError, match="larger than 48 MiB"):
         lock.save(tmp_path / "tools.lock")
     assert [*tmp_path.iterdir()] == []
 

@@ -25,7 +25,7 @@ from toolcrib.trust.parts import ServerParts, ToolParts
 from toolcrib.trust.subset import MAX_STEPS, Allowance
 from toolcrib.version import Version
 
-MAX_BYTES = 32 << 20
+MAX_BYTES = 48 << 20
 """Size limit of a lock, which is enough for 10,000 tools and more."""
 _STEPS = 20 * MAX_STEPS
 """The steps that comparing all schemas of a catalogue may take; of the rest it is unknown what changed."""

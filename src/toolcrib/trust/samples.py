@@ -138,7 +138,8 @@ def sample_strings(
     least: int, most: int | None, wanted: list[str], known: list[str], patterns: Patterns
 ) -> list[str]:
     """Return texts of a length, some of them made for the patterns that they should match."""
-    lengths = [least + 1, least, least + 8] if most is None else [min(least + 1, most), least, most]
+    usual = [max(least, 1), least, least + 1, least + 8]
+    lengths = usual if most is None else [min(each, most) for each in (*usual, most)]
     made = [each for pattern in wanted for each in patterns.sample(pattern)]
     padded = [text + text[-1:] * (least - len(text)) for text in made if len(text) < least]
     plain = [letter * length for length in lengths if length <= _MAX_LENGTH for letter in "xa0 A-é"]

@@ -105,7 +105,7 @@ def check_subset(
     >>> check_subset({"type": "integer"}, {"type": "number"}).holds
     'yes'
     >>> check_subset({"type": "string"}, {"type": "string", "maxLength": 3}).counterexample
-    'aaaa'
+    'xxxx'
     """
     allowed = Allowance(MAX_STEPS) if allowance is None else allowance
     try:

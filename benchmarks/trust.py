@@ -1,0 +1,99 @@
+"""Measures what verifying a large catalogue against its lock costs, on copies of real tools.
+
+Three cases: nothing has changed, one description in a hundred has, and one schema in a hundred has. The lock
+is read from its file once, when a process starts. CPU time; how slow the machine is stands beside it.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from turns import QUICK
+
+from toolcrib.errors import InvalidToolError
+from toolcrib.model import Tool
+from toolcrib.trust import Lock
+
+ROOT = Path(__file__).parents[1]
+TOOLS = ROOT.parent / "shared" / "data" / "real-tools" / "mcp_tools.jsonl"
+COUNT = 500 if QUICK else 10_000
+PROMISED = 2.0
+"""CPU seconds within which 10,000 tools are verified."""
+EVERY = 100
+
+
+def real_tools() -> Iterator[Tool]:
+    """Yield copies of real tools without end, each copy of a server of its own."""
+    rows = [json.loads(line) for line in TOOLS.read_text(encoding="utf-8").splitlines()]
+    turn = 0
+    while True:
+        for place, row in enumerate(rows):
+            fields = {name: row[name] for name in row if name not in {"source", "server"}}
+            try:
+                yield Tool.from_json(fields | {"namespace": f"server-{turn}-{place}"})
+            except InvalidToolError:
+                continue
+        turn += 1
+
+
+def changed(tools: list[Tool], change: Callable[[Tool], Tool]) -> list[Tool]:
+    """Return the tools, one in a hundred of them changed."""
+    return [change(tool) if place % EVERY == 0 else tool for place, tool in enumerate(tools)]
+
+
+def more_words(tool: Tool) -> Tool:
+    """Return a tool with a longer description."""
+    return tool.replace(description=f"{tool.description} Read this first.")
+
+
+def one_more_argument(tool: Tool) -> Tool:
+    """Return a tool with another argument, which is required."""
+    schema = tool.input_schema
+    properties = schema.get("properties", {}) | {"confirm": {"type": "boolean"}}
+    required = [*schema.get("required", ()), "confirm"]
+    return tool.replace(input_schema=schema | {"properties": properties, "required": required})
+
+
+def spent(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the CPU seconds that some work takes, and its result."""
+    start = time.process_time()
+    result = work()
+    return time.process_time() - start, result
+
+
+def slowness() -> float:
+    """Return how many times as long as on the machine of the promise everything takes here."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import effort  # noqa: PLC0415 - the measure that the tests have
+
+    return effort.slowness()
+
+
+def main() -> None:
+    """Print a line for each case."""
+    if not TOOLS.exists():
+        raise SystemExit(f"the benchmark needs {TOOLS}, which is not part of the repository")
+    source = real_tools()
+    tools = [next(source) for _ in range(COUNT)]
+    lock = Lock.of(tools)
+    print(f"toolcrib.trust, CPU seconds for {COUNT:,} tools on a machine of {slowness():.1f} times the time")
+    for name, current in (
+        ("verify, nothing changed", tools),
+        (f"verify, words of 1 in {EVERY} changed", changed(tools, more_words)),
+        (f"verify, arguments of 1 in {EVERY} changed", changed(tools, one_more_argument)),
+    ):
+        seconds, drifts = spent(lambda current=current: lock.compare(current))
+        print(f"  {name:42} {seconds:6.2f}   {len(drifts):4} found (promised: {PROMISED * COUNT / 10_000:g})")
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "tools.lock"
+        print(f"  {'write the lock':42} {spent(lambda: lock.save(path))[0]:6.2f}")
+        size = path.stat().st_size / 2**20
+        print(f"  {'read it':42} {spent(lambda: Lock.load(path))[0]:6.2f}   {size:.1f} MiB")
+
+
+if __name__ == "__main__":
+    main()
