@@ -1,4 +1,4 @@
-"""Runs the reference servers behind both walls, then writes the table of docs/server-walls.md; `--check` only compares.
+"""Runs the reference servers behind both walls, and writes the table of docs/server-walls.md; `--check` compares it.
 
 It needs npm, uv, bubblewrap, docker and dockerd, and fetches packages from npm and PyPI.
 """
