@@ -1,4 +1,6 @@
-"""Runs the reference servers behind both walls, and writes the table of docs/server-walls.md; `--check` compares it.
+"""Runs the reference servers behind both walls, and writes the table of docs/server-walls.md.
+
+With `--check` it only compares the table.
 
 It needs npm, uv, bubblewrap, docker and dockerd, and fetches packages from npm and PyPI.
 """
@@ -50,7 +52,8 @@ def run(reference: Reference, kind: str) -> str:
                 result = crib.run(f"{reference.name}:{tool}", fill(arguments, data))
                 if expected not in str(result.structured) + str(result.mcp_result):
                     raise AssertionError(f"{reference.name}:{tool} gave {result}")
-            return f"{tools} tools; called: {', '.join(dict.fromkeys(f'`{each[0]}`' for each in reference.calls))}"
+            called = ", ".join(dict.fromkeys(f"`{each[0]}`" for each in reference.calls))
+            return f"{tools} tools; called: {called}"
 
 
 def needs(reference: Reference) -> str:
@@ -71,6 +74,7 @@ def rows() -> list[str]:
 
 
 def main() -> None:
+    """Run the servers, and write the table."""
     before = PAGE.read_text(encoding="utf-8")
     head, _, rest = before.partition(START)
     made = head + START + "\n".join(rows()) + "\n" + END + rest.partition(END)[2]
