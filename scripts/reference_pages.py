@@ -52,7 +52,7 @@ PACKAGES = (
     "toolcrib",
 )
 """Where public names are imported from; a name of several of them is described on the page of the first."""
-INNER = ("toolcrib.cli", "toolcrib.paths")
+INNER = ("toolcrib.cli", "toolcrib.console", "toolcrib.paths")
 """Packages whose names are not for programs."""
 NOTICE = "<!-- Made by scripts/reference_pages.py; do not edit it by hand. -->"
 INDEX = """\
