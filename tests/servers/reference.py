@@ -120,8 +120,8 @@ REFERENCES = (
     Reference(
         "fetch",
         "uvx mcp-server-fetch",
-        [("fetch", {"url": "https://pypi.org/simple/pip/"}, "pip-")],
-        network=["pypi.org", "registry.npmjs.org"],
+        [("fetch", {"url": "https://example.com/"}, "Example Domain")],
+        network=["example.com"],
         note="the hosts that it is to fetch, or `all`; where Node.js is on the PATH it installs a package of npm "
         "with the first page",
     ),

@@ -62,6 +62,7 @@ class Gateway:
         tools: Iterable[Tool | LocalTool[..., Any] | Callable[..., Any]] = (),
         watch: bool | None = None,
         expose: Literal["meta", "auto", "all"] | None = None,
+        console: bool | None = None,
         environ: Mapping[str, str] | None = None,
         frontends: Frontends | None = None,
         policy: Policy | None = None,
@@ -80,6 +81,7 @@ class Gateway:
             tools: functions and tools of this process to serve as well.
             watch: whether the configuration is read again when its file changes; None: as it says itself.
             expose: what clients see where the address does not say, instead of what the settings say.
+            console: whether to serve the console in the browser; None: as the configuration says.
             environ: where variables in the configuration are looked up, instead of the process's environment.
             frontends: makes what clients see, instead of what `expose` or an address says.
             policy: says whether a call may run, beside the confirmation of destructive tools.
@@ -106,12 +108,15 @@ class Gateway:
             lambda: self.crib.settings.console.approval_timeout,
             lambda: self.console.is_staffed(),  # noqa: PLW0108 - it is made later
         )
+        settings = load(config)
+        has_console = settings.console.enabled if console is None else console
         self.crib = Crib(
-            load(config),
+            settings,
             policy=policy,
-            approve=self.approvals,
+            approve=self.approvals if has_console else None,
             middleware=middleware,
-            observers=(self._metrics, calls, *observers),
+            # Remembering calls takes time from each of them.
+            observers=(self._metrics, *((calls,) if has_console else ()), *observers),
             environ=environ,
             on_input=relay_input,
             validator=validator,
@@ -137,6 +142,7 @@ class Gateway:
             lambda: self.rules().identities,
             self.logins,
             lambda: self.endpoints.sessions,
+            enabled=has_console,
             calls=calls,
             approvals=self.approvals,
         )

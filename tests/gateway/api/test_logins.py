@@ -173,11 +173,8 @@ async def test_the_console_can_be_switched_off() -> None:
     assert gateway.make_console_link() is None
 
 
-async def test_it_is_off_where_other_machines_come() -> None:
-    async with console(gateway={"public_url": "https://crib.example.com"}) as (gateway, _):
-        assert gateway.make_console_link() is None
-    settings = {"gateway": {"public_url": "https://crib.example.com"}, "console": {"enabled": True}}
-    async with console(**settings) as (gateway, browser):
+async def test_the_link_has_the_public_address() -> None:
+    async with console(gateway={"public_url": "https://crib.example.com"}) as (gateway, browser):
         assert str(gateway.make_console_link()).startswith("https://crib.example.com/console/#login=")
         proxied = {"origin": "https://crib.example.com", "host": "crib.example.com"}
         assert (

@@ -120,11 +120,11 @@ def console(state: State, no_open: bool) -> None:  # noqa: FBT001 - click gives 
             known = ask(Address(source, demo=state.demo), wait=0, console=True)
     link = None if known is None else known.get("console")
     if known is not None and link is None and known["startedBy"] == "serve":
-        reason = "other machines can reach it; set enabled = true below [console] in its configuration"
+        reason = "set enabled = true below [console] in its configuration, or serve with --open"
         raise click.UsageError(f"the gateway that runs (process {known['pid']}) shows no console: {reason}")
     if link is None:
         place = {"host": "127.0.0.1", "port": 0}
-        wait_for(lambda: _serve(state, source, "http", place, None, opens=not no_open))
+        wait_for(lambda: _serve(state, source, "http", place, None, opens=not no_open, console=True))
     elif state.json:
         click.echo(json.dumps({"console": link}))
     else:
@@ -133,14 +133,22 @@ def console(state: State, no_open: bool) -> None:  # noqa: FBT001 - click gives 
             open_in_browser(link)
 
 
-async def _serve(
-    state: State, source: str | None, transport: str, place: dict[str, Any], expose: Any, *, opens: bool
+async def _serve(  # noqa: PLR0913 - the options of a command
+    state: State,
+    source: str | None,
+    transport: str,
+    place: dict[str, Any],
+    expose: Any,
+    *,
+    opens: bool,
+    console: bool = False,
 ) -> None:
     from toolcrib.cli.memory import memory_upkeep  # noqa: PLC0415 - heavy, and not needed to ask for help
     from toolcrib.gateway import Gateway  # noqa: PLC0415
 
     shared_at = _find_address(state, source) if transport == "http" else None
-    gateway = Gateway(source or (_DEMO if state.demo else None), expose=expose)
+    wanted = True if console or opens or state.demo else None  # else the configuration says it
+    gateway = Gateway(source or (_DEMO if state.demo else None), expose=expose, console=wanted)
     async with memory_upkeep():
         chosen = None if transport == "stdio" else place
         await _serve_with(state, gateway, source, chosen, shared_at, opens=opens)

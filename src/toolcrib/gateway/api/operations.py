@@ -45,7 +45,7 @@ from toolcrib.gateway.api.caller import (
 )
 from toolcrib.gateway.api.calls import CallFilter, CallLog, Running, is_same_account
 from toolcrib.gateway.api.measures import count_by_minute, count_by_tool, find_shared_words, quantile
-from toolcrib.gateway.api.routes import Handle, Operation
+from toolcrib.gateway.api.routes import ApiOperation, Handle
 from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.frontends.meta import MetaTools
 from toolcrib.gateway.frontends.meta.token_usage import TokenUsage, tool_tokens
@@ -71,7 +71,7 @@ _APART = frozenset({"servers", "openapi", "toolsets", "others", "policy", "sourc
 """Settings that are sections of their own, or are shown elsewhere."""
 
 
-class Operations:
+class ApiOperations:
     """The operations, for the crib of one gateway."""
 
     def __init__(
@@ -87,14 +87,14 @@ class Operations:
         self._pages, self._sessions = pages, sessions
         self._usage: tuple[tuple[object, ...], TokenUsage, list[dict[str, Any]]] | None = None
 
-    def all(self) -> tuple[Operation, ...]:
+    def all(self) -> tuple[ApiOperation, ...]:
         """Return the operations, as the document lists them."""
 
-        def get(path: str, summary: str, handle: Handle, **more: Any) -> Operation:
-            return Operation(method="GET", path=path, summary=summary, handle=handle, **more)
+        def get(path: str, summary: str, handle: Handle, **more: Any) -> ApiOperation:
+            return ApiOperation(method="GET", path=path, summary=summary, handle=handle, **more)
 
-        def post(path: str, summary: str, handle: Handle, **more: Any) -> Operation:
-            return Operation(method="POST", path=path, summary=summary, handle=handle, **more)
+        def post(path: str, summary: str, handle: Handle, **more: Any) -> ApiOperation:
+            return ApiOperation(method="POST", path=path, summary=summary, handle=handle, **more)
 
         return (
             get("/me", "Who is logged in.", self.me, answer=records.Me),
@@ -653,7 +653,7 @@ class Operations:
 class _Known:
     """What a console that listens has been told."""
 
-    def __init__(self, operations: Operations, caller: ApiCaller) -> None:
+    def __init__(self, operations: ApiOperations, caller: ApiCaller) -> None:
         self._operations, self._caller = operations, caller
         self._last, _, _ = operations.changed_calls(caller, 0)
         self._servers, self._catalogue, self._counts = operations.state_of(caller)

@@ -23,7 +23,7 @@ Handle = Callable[["ApiCaller"], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class ApiOperation:
     """One operation: where it is, what it takes, and what answers it."""
 
     method: Literal["GET", "POST"]
@@ -66,8 +66,8 @@ class Operation:
 
 
 def find_operation(
-    operations: tuple[Operation, ...], method: str, path: str
-) -> tuple[Operation, dict[str, str]] | set[str]:
+    operations: tuple[ApiOperation, ...], method: str, path: str
+) -> tuple[ApiOperation, dict[str, str]] | set[str]:
     """Return the operation of a request and the parameters in its path, else the methods that are there."""
     allowed: set[str] = set()
     for each in operations:
@@ -79,7 +79,7 @@ def find_operation(
     return allowed
 
 
-def openapi_document(operations: tuple[Operation, ...]) -> dict[str, Any]:
+def openapi_document(operations: tuple[ApiOperation, ...]) -> dict[str, Any]:
     """Return the OpenAPI document of operations."""
     models = {
         model: None
@@ -108,7 +108,7 @@ def openapi_document(operations: tuple[Operation, ...]) -> dict[str, Any]:
 
 
 def _describe(
-    operation: Operation, references: Mapping[type[Record], Any], schemas: Mapping[str, Any]
+    operation: ApiOperation, references: Mapping[type[Record], Any], schemas: Mapping[str, Any]
 ) -> dict[str, Any]:
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -142,7 +142,7 @@ def _describe(
     return described
 
 
-def _content(operation: Operation, references: Mapping[type[Record], Any]) -> dict[str, Any]:
+def _content(operation: ApiOperation, references: Mapping[type[Record], Any]) -> dict[str, Any]:
     if operation.streams:
         return {"text/event-stream": {"schema": {"type": "string"}}}
     schema: dict[str, Any] = {"type": "object"}

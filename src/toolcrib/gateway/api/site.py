@@ -17,7 +17,6 @@ from pydantic_core import from_json
 
 from toolcrib.console import ConsolePages
 from toolcrib.crib import Crib
-from toolcrib.crib.config.gateway import is_loopback
 from toolcrib.errors import Problem, ToolcribError, ValidationError, explain
 from toolcrib.execution import Principal
 from toolcrib.execution.principal import LOCAL, Issuers, local_user
@@ -25,9 +24,9 @@ from toolcrib.gateway.api.approvals import Approvals
 from toolcrib.gateway.api.caller import ApiCaller, ApiFile, ApiStream, to_json
 from toolcrib.gateway.api.calls import CallLog
 from toolcrib.gateway.api.logins import LOGIN_SECONDS, ConsoleLogins, Login, read_cookie
-from toolcrib.gateway.api.operations import Operations
+from toolcrib.gateway.api.operations import ApiOperations
 from toolcrib.gateway.api.records import LoginBody
-from toolcrib.gateway.api.routes import DOCUMENT, ROOT, Operation, find_operation, openapi_document
+from toolcrib.gateway.api.routes import DOCUMENT, ROOT, ApiOperation, find_operation, openapi_document
 from toolcrib.gateway.app.asgi import STREAM, Headers, OpenRequest, Receive, Scope, Send, send_bytes
 from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.identity.identities import Identities, Refusal
@@ -81,20 +80,21 @@ class ApiRefusal(Exception):  # noqa: N818 - it is an answer to a client, not an
 class ConsoleSite:
     """The console of a gateway: its pages, the API, the logins, and the calls that it remembers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - made in one place, each by its name
         self,
         crib: Crib,
         identities: Callable[[], Identities | None],
         logins: LoginPages,
         sessions: Callable[[], int],
         *,
+        enabled: bool,
         calls: CallLog,
         approvals: Approvals,
     ) -> None:
-        """Serve a crib; `calls` observes it, and `approvals` asks for its consent."""
-        self._crib, self._identities = crib, identities
+        """Serve a crib, if that is enabled; `calls` observes it, and `approvals` asks for its consent."""
+        self._crib, self._identities, self._is_enabled = crib, identities, enabled
         self._calls, self.approvals, self._browsers = calls, approvals, ConsoleLogins()
-        self._operations = Operations(crib, calls, approvals, logins, sessions)
+        self._operations = ApiOperations(crib, calls, approvals, logins, sessions)
         self._routes = (*self._session_operations(), *self._operations.all())
         self._pages = ConsolePages()
         self._document: bytes | None = None
@@ -111,13 +111,8 @@ class ConsoleSite:
 
     @property
     def is_on(self) -> bool:
-        """Whether the console is served: as the settings say, else where only this machine reaches it."""
-        settings = self._crib.settings
-        if self._bound is None:
-            return False
-        if settings.console.enabled is not None:
-            return settings.console.enabled
-        return is_loopback(self._bound) and settings.gateway.public_url is None
+        """Whether the console is served."""
+        return self._bound is not None and self._is_enabled
 
     def make_link(self, address: str) -> str:
         """Return the address at which the user of this machine logs in, once."""
@@ -239,7 +234,7 @@ class ConsoleSite:
             await _send_json(send, 200, to_json(answer), caller.headers)
 
     async def _identify(
-        self, operation: Operation, scope: Scope, receive: Receive, request: OpenRequest
+        self, operation: ApiOperation, scope: Scope, receive: Receive, request: OpenRequest
     ) -> ApiCaller:
         """Return the caller of a request.
 
@@ -326,9 +321,9 @@ class ConsoleSite:
 
     # -- logins ----------------------------------------------------------------------------------
 
-    def _session_operations(self) -> tuple[Operation, ...]:
+    def _session_operations(self) -> tuple[ApiOperation, ...]:
         return (
-            Operation(
+            ApiOperation(
                 method="POST",
                 path="/login",
                 summary="Log a browser in, with a code or a token; the answer has the key of the browser.",
@@ -336,7 +331,7 @@ class ConsoleSite:
                 body=LoginBody,
                 is_open=True,
             ),
-            Operation(method="POST", path="/logout", summary="Log the browser out.", handle=self.logout),
+            ApiOperation(method="POST", path="/logout", summary="Log the browser out.", handle=self.logout),
         )
 
     async def login(self, caller: ApiCaller) -> dict[str, Any]:

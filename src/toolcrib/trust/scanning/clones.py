@@ -8,7 +8,7 @@ from typing import NamedTuple
 from toolcrib.model import Tool
 from toolcrib.trust.scanning.concepts import excerpt_of, mark_forms, read_sentence, split_sentences, words_of
 from toolcrib.trust.scanning.definition import names_in, texts_of
-from toolcrib.trust.scanning.report import Finding
+from toolcrib.trust.scanning.report import ScanFinding
 
 _WORD = re.compile(r"\w+")
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
@@ -54,14 +54,14 @@ class KnownTools:
             if len(name) >= _LEAST_NAME and ("_" in name or "-" in name or name.lower() != name):
                 self._spaces[name.lower()].add(known.tool.namespace)
 
-    def compare(self, tool: Tool) -> Iterator[Finding]:
+    def compare(self, tool: Tool) -> Iterator[ScanFinding]:
         """Yield what in a tool is made to look like one of another server, or gives orders about one."""
         if not self._tools:
             return
         clone = self._original(tool)
         if clone:
             message = f"it has the name and the words of {str(clone.id)!r}"
-            yield Finding("clone", "hard", "/name", message, (tool.description or "")[:_MAX_EXCERPT])
+            yield ScanFinding("clone", "hard", "/name", message, (tool.description or "")[:_MAX_EXCERPT])
         yield from self._orders(tool)
 
     def _original(self, tool: Tool) -> Tool | None:
@@ -85,7 +85,7 @@ class KnownTools:
                     return known.tool
         return None
 
-    def _orders(self, tool: Tool) -> Iterator[Finding]:
+    def _orders(self, tool: Tool) -> Iterator[ScanFinding]:
         definition = tool.to_json(without={"backend", "icons", "name"})
         own: frozenset[str] | None = None
         for text in texts_of(definition):
@@ -99,7 +99,7 @@ class KnownTools:
                 if named and read_sentence(words[first:last]) & _ORDERS:
                     message = f"it gives orders about {min(named)!r}, a tool of another server"
                     excerpt = excerpt_of(text.text, first, last)[:_MAX_EXCERPT]
-                    yield Finding("other-tool", "hard", text.pointer, message, excerpt)
+                    yield ScanFinding("other-tool", "hard", text.pointer, message, excerpt)
                     return
 
     def _is_foreign(self, word: str, tool: Tool) -> bool:

@@ -9,7 +9,7 @@ Verdict = Literal["clean", "suspicious", "poisoned"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ScanFinding:
     """One thing in a definition that may mislead a model."""
 
     rule: str
@@ -40,13 +40,13 @@ class ScanReport:
 
     verdict: Verdict
     """The decision; clean is what has no findings."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ScanFinding, ...] = ()
     """What it rests on, hard ones first."""
 
     def without(self, rules: Iterable[str]) -> "ScanReport":
         """Return the report without the findings of some rules, which somebody has accepted.
 
-        >>> report = ScanReport("poisoned", (Finding("hush", "hard", "/description", "", ""),))
+        >>> report = ScanReport("poisoned", (ScanFinding("hush", "hard", "/description", "", ""),))
         >>> report.without(["hush"]).verdict
         'clean'
         """

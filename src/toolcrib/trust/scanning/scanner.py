@@ -21,7 +21,7 @@ from toolcrib.trust.scanning.definition import Text, names_in, texts_of
 from toolcrib.trust.scanning.hidden import hidden_characters, hidden_message, without_hidden
 from toolcrib.trust.scanning.homoglyphs import fold_homoglyphs, mixed_word
 from toolcrib.trust.scanning.judge import judge
-from toolcrib.trust.scanning.report import Finding, ScanReport, Verdict
+from toolcrib.trust.scanning.report import ScanFinding, ScanReport, Verdict
 
 _MAX_CHARS = 500_000
 """Characters of a definition that are read; more is suspicious by itself."""
@@ -69,7 +69,9 @@ def scan_text(text: str) -> ScanReport:
     return _scan({}, text, ())
 
 
-def _scan(definition: Mapping[str, Any], instructions: str | None, known: Iterable[Finding]) -> ScanReport:
+def _scan(
+    definition: Mapping[str, Any], instructions: str | None, known: Iterable[ScanFinding]
+) -> ScanReport:
     texts = texts_of(definition)
     if instructions:
         texts = iter((*texts, Text(instructions, (None, "instructions"), is_parameter=False)))
@@ -82,7 +84,7 @@ def _scan(definition: Mapping[str, Any], instructions: str | None, known: Iterab
         verdict = "poisoned"
     if not is_whole:
         message = f"it has more than {_MAX_CHARS:,} characters, and the rest was not looked at"
-        findings.append(Finding("too-long", "soft", "", message, ""))
+        findings.append(ScanFinding("too-long", "soft", "", message, ""))
         verdict = "suspicious" if verdict == "clean" else verdict
     findings.sort(key=lambda each: each.severity == "soft")
     return ScanReport(verdict, tuple(dict.fromkeys(findings[:_MAX_FINDINGS])))
@@ -99,7 +101,7 @@ def _read_limited(texts: Iterable[Text]) -> tuple[list[Text], bool]:
     return read, True
 
 
-def _find_hidden(texts: list[Text]) -> Iterator[Finding]:
+def _find_hidden(texts: list[Text]) -> Iterator[ScanFinding]:
     if next(hidden_characters("\n".join(each.text for each in texts)), None) is None:
         return
     for text in texts:
@@ -110,10 +112,10 @@ def _find_hidden(texts: list[Text]) -> Iterator[Finding]:
             also = f", and says {visible(said[:_MAX_SAID])!r}" if said else ""
             near = text.text[max(0, place - _NEAR) : place + _NEAR]
             message = f"{what} hides at character {place}{also}"
-            yield Finding("hidden-characters", "hard", text.pointer, message, visible(near))
+            yield ScanFinding("hidden-characters", "hard", text.pointer, message, visible(near))
 
 
-def _find_homoglyphs(texts: list[Text], names: Callable[[], frozenset[str]]) -> Iterator[Finding]:
+def _find_homoglyphs(texts: list[Text], names: Callable[[], frozenset[str]]) -> Iterator[ScanFinding]:
     for text in texts:
         if text.text.isascii():
             continue
@@ -121,27 +123,29 @@ def _find_homoglyphs(texts: list[Text], names: Callable[[], frozenset[str]]) -> 
         word = mixed_word(plain)
         if word:
             message = f"{word[:_MAX_SAID]!r} mixes letters of several alphabets that look alike"
-            yield Finding("homoglyphs", "hard", text.pointer, message, _cut(plain))
+            yield ScanFinding("homoglyphs", "hard", text.pointer, message, _cut(plain))
             continue
         folded = fold_homoglyphs(plain)
         if folded != plain:
             judged, verdict = _judge([text._replace(text=folded)], names)
             if verdict != "clean":
                 message = f"letters of another alphabet pose as Latin ones; read so, {judged[0].message}"
-                yield Finding("homoglyphs", "hard", text.pointer, message, judged[0].excerpt)
+                yield ScanFinding("homoglyphs", "hard", text.pointer, message, judged[0].excerpt)
 
 
-def _find_encoded(texts: list[Text]) -> Iterator[Finding]:
+def _find_encoded(texts: list[Text]) -> Iterator[ScanFinding]:
     for text in texts:
         for how, plain in decoded_parts(text.text):
             found = _judge_decoded(plain)
             if found:
-                yield Finding("encoded", "hard", text.pointer, f"{how} hides a text: {found}", _cut(plain))
+                yield ScanFinding(
+                    "encoded", "hard", text.pointer, f"{how} hides a text: {found}", _cut(plain)
+                )
                 break
         run = letters_apart(text.text)
         if run:
             message = "its letters are written one by one, so that words are not found"
-            yield Finding("letters-apart", "hard", text.pointer, message, _cut(run))
+            yield ScanFinding("letters-apart", "hard", text.pointer, message, _cut(run))
 
 
 def _judge_decoded(plain: str) -> str | None:
@@ -149,11 +153,11 @@ def _judge_decoded(plain: str) -> str | None:
     return judge().judge_decoded(words_of(mark_forms(_fold(plain))))
 
 
-def _judge(texts: list[Text], names: Callable[[], frozenset[str]]) -> tuple[list[Finding], Verdict]:
+def _judge(texts: list[Text], names: Callable[[], frozenset[str]]) -> tuple[list[ScanFinding], Verdict]:
     """Return what the judge finds in texts."""
     fitted = judge()
     plain = _SEPARATOR.join(_fold(each.text) for each in texts)
-    findings: list[Finding] = []
+    findings: list[ScanFinding] = []
     best = fitted.suspicious
     # All texts at once: most of the time would go into looking for forms in short ones.
     for text, marked in zip(texts, mark_forms(plain).split(_SEPARATOR), strict=True):
@@ -162,7 +166,7 @@ def _judge(texts: list[Text], names: Callable[[], frozenset[str]]) -> tuple[list
             best = max(best, judged.score)
             excerpt = _cut(excerpt_of(_fold(text.text), judged.first, judged.last))
             findings += (
-                Finding(each.rule, each.severity, text.pointer, each.message, excerpt)
+                ScanFinding(each.rule, each.severity, text.pointer, each.message, excerpt)
                 for each in judged.signals
             )
     if not findings:

@@ -66,11 +66,11 @@ def test_the_registries_of_the_settings_can_be_reached() -> None:
     assert _plan("npx", {"npm_config_registry": "https://npm.corp.example:4873/"}).hosts == (
         "npm.corp.example",
     )
-    assert _plan("uvx", {"UV_INDEX": "a=https://u:p@one.example/simple http://10.0.0.7/two"}).hosts == (
+    assert _plan("uvx", {"UV_INDEX": "a=https://u:p@one.example/one http://10.0.0.7/two"}).hosts == (
         "one.example",
         "10.0.0.7",
     )
-    assert _plan("uvx", {}, "--index-url", "https://two.example/simple").hosts == ("two.example",)
+    assert _plan("uvx", {}, "--default-index", "https://two.example/two").hosts == ("two.example",)
     assert (
         _plan("npx", {"npm_config_https_proxy": "http://proxy.example:8080", "HTTPS_PROXY": "x"}).hosts == ()
     )
