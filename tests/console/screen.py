@@ -141,6 +141,7 @@ class Chromium:
 @asynccontextmanager
 async def console(tools: Any = None, **config: Any) -> AsyncIterator[Gateway]:
     """Serve a gateway with the tools of the demonstration."""
-    gateway = Gateway({"console": {"enabled": True}} | config, tools=_tools() if tools is None else tools)
+    config["console"] = {"enabled": True, **config.get("console", {})}
+    gateway = Gateway(config, tools=_tools() if tools is None else tools)
     async with gateway, serving(gateway):
         yield gateway

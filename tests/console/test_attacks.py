@@ -13,7 +13,7 @@ from toolcrib.execution import Principal
 from toolcrib.gateway import Gateway
 from toolcrib.model import LocalBackend, LocalTool, Tool
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.proof]
 
 PAYLOADS = (
     "<script>alert(1)</script>",

@@ -17,7 +17,7 @@ from toolcrib.execution import Principal
 from toolcrib.gateway import Gateway
 from toolcrib.setup.demo import _CALLERS, _CALLS, _tools
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.proof]
 ASK = {
     "name": "ask before deleting",
     "tools": ["*:delete_*"],
@@ -330,7 +330,7 @@ async def test_calls_appear_as_they_happen_and_are_filtered(chromium: Chromium) 
 async def test_long_lists_hold_few_rows(chromium: Chromium) -> None:
     from toolcrib.model import LocalBackend, Tool  # noqa: PLC0415 - for this alone
 
-    async with console(console={"enabled": True, "calls": 100_000}) as gateway:
+    async with console(console={"calls": 100_000}) as gateway:
         log = gateway.console._calls
         await gateway.crib.run("math:evaluate", {"expression": "1"}, principal=_CALLERS[0])
         row = log._rows[-1]

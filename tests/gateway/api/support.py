@@ -92,7 +92,8 @@ def read_event(text: str) -> tuple[str, Any]:
 @asynccontextmanager
 async def console(tools: Any = None, **config: Any) -> AsyncIterator[tuple[Gateway, Browser]]:
     """Serve a gateway with the tools of the demonstration, and yield it with a browser that is logged in."""
-    gateway = Gateway({"console": {"enabled": True}} | config, tools=_tools() if tools is None else tools)
+    config["console"] = {"enabled": True, **config.get("console", {})}
+    gateway = Gateway(config, tools=_tools() if tools is None else tools)
     async with gateway, serving(gateway) as url:
         browser = Browser(url)
         async with browser.http:
