@@ -93,7 +93,8 @@ def test_no_verb_at_all_shows_the_help(toolcrib: Any) -> None:
 def test_examples_are_shown_a_line_to_a_line(toolcrib: Any) -> None:
     told = toolcrib("add", "--help").stdout
     assert (
-        "\n  Examples:\n    toolcrib add time -- uvx mcp-server-time\n    toolcrib add github --url" in told
+        "\n  Examples:\n    toolcrib add time -- uvx mcp-server-time\n    toolcrib add notes --sandbox"
+        in told
     )
     assert not {"\b", "\\b"} & {told[at : at + size] for size in (1, 2) for at in range(len(told))}
 

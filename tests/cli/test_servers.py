@@ -95,7 +95,10 @@ def test_a_server_that_is_reached_has_headers(toolcrib: Any, tmp_path: Path) -> 
     [
         (["a"], "neither a command after `--` nor --url"),
         (["a", "--url", "http://x/mcp", "--", "x"], "both a command and --url"),
-        (["a", "--url", "http://x/mcp", "--cwd", "."], "--env, --inherit and --cwd are for a command"),
+        (
+            ["a", "--url", "http://x/mcp", "--cwd", "."],
+            "--env, --inherit, --cwd and --sandbox are for a command",
+        ),
         (["a", "--header", "A: b", "--", "x"], "--header is for a --url"),
         (["a", "-e", "A", "--", "x"], "--env takes NAME=VALUE"),
         (["a", "--url", "nowhere"], "must begin with http:// or https://"),
