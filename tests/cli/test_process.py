@@ -351,6 +351,7 @@ def test_serving_with_json_says_the_addresses_in_one_line() -> None:
     assert told["url"] == told["health"].replace("/health", "/mcp")
     assert told["pending"] == []
     assert sorted(told) == [
+        "console",
         "health",
         "metrics",
         "pending",
