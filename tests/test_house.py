@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from promises import read_rows
 from servers.launch import python
 
 import toolcrib
@@ -266,3 +267,14 @@ def test_the_architecture_page_names_files_that_exist(root: Path) -> None:
         for name in sorted(named)
         if not (root / ("" if name.startswith("tests/") else "src/toolcrib") / name).exists()
     ] == []
+
+
+def test_each_promise_names_a_test_that_exists(root: Path) -> None:
+    """`tests/promises.py` decides it after a run of all tests; a test that was renamed is found here at once."""
+    lost = []
+    for row in read_rows(root):
+        file, *_, name = row["test"].split("::")
+        source = root / file
+        if not source.is_file() or not re.search(rf"\bdef {re.escape(name)}\b", source.read_text()):
+            lost.append((row["id"], row["test"]))
+    assert lost == []
