@@ -33,7 +33,7 @@ from toolcrib.errors import (
     ToolExecutionError,
     ValidationError,
 )
-from toolcrib.errors.base import either
+from toolcrib.errors.base import join_options
 from toolcrib.execution.call import NESTED_APPROVAL, Answer, Call, CallContext, Update
 from toolcrib.model.backend import LocalBackend, ToolBackend
 from toolcrib.model.context import Context, LogLevel, is_context
@@ -302,7 +302,7 @@ class RunningCall(Context):
         """
         if level not in _LEVELS:
             raise ValueError(
-                f"there is no level {level!r}; write log(message, level), with {either(_LEVELS)}"
+                f"there is no level {level!r}; write log(message, level), with {join_options(_LEVELS)}"
             )
         return self.report(Update(kind="progress", data={"message": message, "level": level}))
 

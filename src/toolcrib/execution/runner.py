@@ -338,7 +338,7 @@ class Runner:
         try:
             answer = await self._run_stages(state, ref, timeout, emit, defaults=defaults)
             assert state.request is not None  # noqa: S101 - set before a backend is called
-            return RunResult.of_checked(
+            return RunResult.from_valid(
                 tool=state.request.tool,
                 backend=state.backend,
                 structured=answer.structured,

@@ -370,8 +370,8 @@ def _parse_result(outcome: Mapping[str, Any], reference: str, duration: float) -
         named = ToolId.parse(reference.rpartition(":")[0])
     version = None if named.version is None else str(named.version)
     backend = outcome.get("backend")
-    return RunResult.of_checked(
-        tool=Tool.of_checked(
+    return RunResult.from_valid(
+        tool=Tool.from_valid(
             name=named.name, namespace=named.namespace, version=version, input_schema=_ANY_OBJECT
         ),
         backend=None if backend is None else _BACKEND.validate_python(backend),

@@ -132,7 +132,7 @@ class Audit:
         transport, protocol, tool = levels_of(outcome)
         error = outcome.error
         who = outcome.principal or Principal()
-        record = AuditRecord.of_checked(
+        record = AuditRecord.from_valid(
             time=_format_utc(began),
             issuer=who.issuer or None,
             subject=who.subject or None,

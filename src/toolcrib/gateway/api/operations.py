@@ -702,7 +702,7 @@ def _measure_tokens(caller: ApiCaller) -> tuple[TokenUsage, list[dict[str, Any]]
     view = caller.view
     usage = MetaTools(view, view.settings.gateway).measure_tokens()
     rows = []
-    for summary in view.index.every():
+    for summary in view.index.list_all():
         with suppress(ToolcribError):  # removed while the others are counted
             rows.append({"toolId": summary.id, "tokens": tool_tokens(view.index.get(summary.id))})
     return usage, sorted(rows, key=lambda row: -row["tokens"])

@@ -23,7 +23,7 @@ from toolcrib.errors import (
     ToolExecutionError,
     ToolLoginRequiredError,
 )
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 from toolcrib.execution.call import Approval, Call, CallContext, PageNotifier
 from toolcrib.execution.mcp.client_relay import APPS, LOG_LEVELS, TASKS
 from toolcrib.gateway.app.asgi import open_request
@@ -320,7 +320,7 @@ class RequestClient:
             try:
                 answer = await self._session.elicit_form(question.text, _FORM, self._context.request_id)
             except (MCPError, PydanticError) as error:
-                _LOG.warning("a client could not ask its user: %s", shown(str(error)))
+                _LOG.warning("a client could not ask its user: %s", short_repr(str(error)))
                 return ConfirmationResult.UNANSWERED
             return _read_verdict(answer)
         _LOG.warning("a client did not answer a question within %g s", self._patience)

@@ -231,7 +231,7 @@ class TaskHandlers:
 
         def finish() -> RunResult:
             answer = servers.read_result(call, result)
-            return RunResult.of_checked(
+            return RunResult.from_valid(
                 tool=call.tool,
                 backend=call.backend,
                 structured=answer.structured,

@@ -106,7 +106,7 @@ class CatalogSummary:
 
     def _found(self) -> tuple[Tool, ...]:
         found = []
-        for summary in self.index.every(annotations=_DESTRUCTIVE):
+        for summary in self.index.list_all(annotations=_DESTRUCTIVE):
             try:
                 tool = self.index.get(summary.id)
             except ToolNotFoundError:  # it has gone meanwhile
