@@ -26,7 +26,7 @@ from toolcrib.errors import (
 from toolcrib.errors.base import short_repr
 from toolcrib.execution.call import Approval, Call, CallContext, PageNotifier
 from toolcrib.execution.mcp.client_relay import APPS, LOG_LEVELS, TASKS
-from toolcrib.gateway.app.asgi import open_request
+from toolcrib.gateway.app.asgi import http_request_of
 from toolcrib.gateway.frontends.shared.frontend import (
     Confirmation,
     ConfirmationResult,
@@ -146,7 +146,7 @@ class RequestClient:
     def come_back(self, context: ServerRequestContext[Any, Any]) -> None:
         """Continue on a request, the first or a repeated one, which carries notifications from then on."""
         self._context, self._session, self._is_away = context, context.session, False
-        self.request = open_request(context)
+        self.request = http_request_of(context)
         """The HTTP request; None on a pipe."""
         self.principal = principal_of(context)
         """The caller: the subject of the token, else the client by its self-declared name."""

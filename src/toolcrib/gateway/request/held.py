@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 from toolcrib.concurrency.background import Background
 from toolcrib.errors import LimitExceededError
-from toolcrib.gateway.app.asgi import OpenRequest
+from toolcrib.gateway.app.asgi import HttpRequest
 from toolcrib.gateway.frontends.shared.frontend import InputNeeded
 from toolcrib.gateway.identity.principals import account_of
 from toolcrib.gateway.limits import share_of
@@ -210,7 +210,7 @@ class HeldCall:
         self.failure: BaseException | None = None
         """The error of the work, once it is over."""
         self.on_end: Callable[[], None] = lambda: None
-        self._request: OpenRequest | None = None
+        self._request: HttpRequest | None = None
         """The request whose token the call runs under."""
         self._work, self._patience, self._check = work, patience, check
         self._responses: dict[str, dict[str, Any]] = {}
@@ -220,16 +220,16 @@ class HeldCall:
         client.ask_later = self.ask
         self._task = Background(self._run)
 
-    def follow_request(self, request: OpenRequest | None) -> None:
+    def follow_request(self, request: HttpRequest | None) -> None:
         """Run under the token of a request, the latest of the client: the call ends when it is revoked."""
         self._leave_request()
         self._request = None if self.is_over else request
         if self._request is not None:
-            self._request.scopes.add(self.scope)
+            self._request.background_scopes.add(self.scope)
 
     def _leave_request(self) -> None:
         if self._request is not None:
-            self._request.scopes.discard(self.scope)
+            self._request.background_scopes.discard(self.scope)
 
     async def _run(self) -> None:
         try:

@@ -18,7 +18,7 @@ from toolcrib.execution import Principal
 from toolcrib.execution.call import Call
 from toolcrib.execution.mcp.client_relay import TASKS
 from toolcrib.execution.mcp.results import task_ttl_ms
-from toolcrib.gateway.app.asgi import open_request
+from toolcrib.gateway.app.asgi import http_request_of
 from toolcrib.gateway.frontends.shared.frontend import Frontend, StartedTask, TaskFrontend
 from toolcrib.gateway.identity.principals import authenticated_principal, principal_of
 from toolcrib.gateway.passing import wire
@@ -186,7 +186,7 @@ class TaskHandlers:
         if task is None:
             raise _no_such_task()
         if isinstance(task, OwnTask):
-            task.follow_request(open_request(context))
+            task.follow_request(http_request_of(context))
         return task
 
     async def _request(
