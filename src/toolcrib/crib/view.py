@@ -127,6 +127,7 @@ class View:
         if self._scope is None and self._principal is None:
             return given
         engine = self._shared.engine
+        # Without rules all callers see the same, and each would get a `VisibleTools` of its own by its name.
         who = self._principal if engine.rules is None else given.principal
         return replace(given, tools=engine.visible(self._scope, who))
 

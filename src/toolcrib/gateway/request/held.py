@@ -77,7 +77,7 @@ class HeldCalls:
         context: _Context,
         client: RequestClient,
         params: mcp_types.InputResponseRequestParams,
-        work: Callable[[RequestClient], Awaitable[T]],
+        work: Callable[[], Awaitable[T]],
         *,
         within: float | None = None,
     ) -> T | mcp_types.InputRequiredResult:
@@ -139,7 +139,7 @@ class HeldCalls:
             )
             raise MCPError(mcp_types.INVALID_PARAMS, message, {"reason": "invalid_request_state"})
         held.key = None
-        held.client.come_back(context)
+        held.client.attach(context)
         held.follow_request(held.client.request)
         held.take_responses({key: wire(response) for key, response in (params.input_responses or {}).items()})
         return held
@@ -157,12 +157,12 @@ class HeldCalls:
             self._calls.discard(held)
             return held.result()
         if not held.asked:
-            held.client.leave()
+            held.client.detach()
             held.on_end = lambda: self._calls.discard(held)
             return held
         held.key = key = secrets.token_hex(16)
         self._held[key] = held
-        held.client.leave()
+        held.client.detach()
         held.on_end = lambda: self._forget(held)
         return mcp_types.InputRequiredResult(
             input_requests=dict(held.asked), request_state=self._tokens.issue({}, {}, held=key)
@@ -328,10 +328,10 @@ def _without_id(request: mcp_types.InputRequest) -> mcp_types.InputRequest:
     return mcp_types.ElicitRequest(params=params.model_copy(update={"elicitation_id": None}))
 
 
-async def _run_for_client(client: RequestClient, work: Callable[[RequestClient], Awaitable[T]]) -> Any:
+async def _run_for_client(client: RequestClient, work: Callable[[], Awaitable[T]]) -> Any:
     """Return the result of the work, or a server's question, task or refusal that replaces it."""
     try:
-        given = await work(client)
+        given = await work()
     except InputNeeded as needed:
         return needed.result
     except Exception as error:

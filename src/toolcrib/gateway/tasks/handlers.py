@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import mcp_types
@@ -198,7 +197,7 @@ class TaskHandlers:
             MCPError: it answered with an error, does not answer, or is not there any more.
         """
 
-        async def ask(client: RequestClient) -> dict[str, Any]:
+        async def request_task() -> dict[str, Any]:
             content = self._content.content_of(client)
             if content is None:
                 raise _no_such_task()
@@ -212,7 +211,7 @@ class TaskHandlers:
                 context,
                 client,
                 mcp_types.InputResponseRequestParams(),
-                lambda client: translate_errors(partial(ask, client), client.principal),
+                lambda: translate_errors(request_task, client.principal),
             )
         except MCPError as error:
             if method == "tasks/get" and error.code == mcp_types.INVALID_PARAMS:
