@@ -33,6 +33,7 @@ from toolcrib.crib.config.section import INTERNAL
 from toolcrib.execution import Rule
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.oauth.settings import AuthConfig
+from toolcrib.model.findings import ResultActions
 from toolcrib.model.record import Record
 from toolcrib.runtime import Limits
 
@@ -106,6 +107,7 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("Limits of code", "[code.limits]", Limits),
     ("Cache", "[cache]", CacheSettings),
     ("Retries", "[retry]", RetrySettings),
+    ("Results", "[results]", ResultActions),
     ("Audit", "[audit]", AuditSettings),
     ("Console", "[console]", ConsoleSettings),
 )

@@ -43,6 +43,7 @@ from toolcrib.errors import (
     PromptNotFoundError,
     RequestRefusedError,
     ResourceNotFoundError,
+    ResultBlockedError,
     RunNotFoundError,
     RunStateError,
     RuntimeUnavailableError,
@@ -97,6 +98,7 @@ BASES: dict[type[ToolcribError], tuple[type[BaseException], ...]] = {
     ToolLoginRequiredError: (BackendUnavailableError,),
     StreamNotSupportedError: (ToolError,),
     PolicyDeniedError: (ToolError, PermissionError),
+    ResultBlockedError: (ToolError, PermissionError),
     ChainError: (ToolcribError,),
     InvalidChainError: (ChainError, ValidationError),
     ServerUnavailableError: (ToolcribError, ConnectionError),
@@ -222,6 +224,10 @@ TEXTS: list[tuple[ToolcribError, str]] = [
     (
         StreamNotSupportedError(tool_id="a:b", backend="local:x"),
         "a:b cannot stream on local:x; run it instead",
+    ),
+    (
+        ResultBlockedError(tool_id="a:b", reason="1 secret (secret)"),
+        "a:b has run, and its result is withheld: it holds 1 secret (secret)",
     ),
     (PolicyDeniedError(tool_id="a:b", reason="it deletes"), "a:b was refused by the policy: it deletes"),
     (
@@ -368,6 +374,7 @@ def test_the_message_says_what_was_wrong_and_what_to_do(error: ToolcribError, te
         (ToolTimeoutError(tool_id="a:b", timeout=2), {"op": "execute", "timeout": 2}),
         (StreamNotSupportedError(tool_id="a:b"), {"op": "stream"}),
         (PolicyDeniedError(tool_id="a:b"), {"op": "policy"}),
+        (ResultBlockedError(tool_id="a:b"), {"op": "execute"}),
         (ChainError(0, (), "x"), {"step_index": 0, "results": ()}),
         (LimitExceededError("timeout", "x"), {"limit": "timeout"}),
         (CodeError("x", 1, 2, "trace"), {"line": 1, "column": 2, "traceback": "trace"}),

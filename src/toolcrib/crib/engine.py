@@ -14,6 +14,7 @@ from toolcrib.concurrency.lru import LruCache
 from toolcrib.crib.compose import (
     Hooks,
     issuers_of,
+    make_checks,
     make_index,
     make_middleware,
     make_observers,
@@ -44,9 +45,11 @@ from toolcrib.discovery.store.connection import is_damage, set_aside
 from toolcrib.discovery.store.queued import QueuedStore
 from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
 from toolcrib.execution import LocalHandlers, Observer, Principal, Runner
+from toolcrib.execution.audit.records import content_record
 from toolcrib.execution.mcp import McpServers, ServerStatus
 from toolcrib.execution.mcp.content import ServerContent
 from toolcrib.model import DefaultValidator, SchemaValidator, Tool, ToolBackend
+from toolcrib.model.findings import ResultFinding
 
 _LOG = logging.getLogger("toolcrib.crib")
 _CATALOGUE_LOG = logging.getLogger("toolcrib.crib.catalogue")
@@ -225,6 +228,7 @@ class Engine:
         ):  # the cache may have results of other servers
             self._middleware = make_middleware(settings)
         servers.max_result_bytes = settings.limits.result_bytes
+        servers.checks = make_checks(settings)
         for name in before.servers.keys() - settings.servers.keys():
             servers.retire(name)
         for name, config in nest_servers(settings, self._depth, self._gateway).items():
@@ -281,6 +285,7 @@ class Engine:
             on_tools=self._note_tools,
             on_input=self.hooks.on_input,
         )
+        servers.checks, servers.on_findings = make_checks(self.settings), self._note_findings
         origins = self._origins(servers).values()
         catalogue, kept = await to_thread.run_sync(self._open_catalogue, origins)
         self._catalogue = catalogue
@@ -414,6 +419,13 @@ class Engine:
     def absent(self) -> tuple[Absence, ...]:
         """Return the servers and APIs whose tools may be missing from lists and searches."""
         return () if self.listing is None else self.listing.absent()
+
+    def _note_findings(
+        self, subject: str, method: str, findings: tuple[ResultFinding, ...], principal: Principal | None
+    ) -> None:
+        """Write down what was found in a resource or a prompt."""
+        if self.audit is not None:
+            self.audit.write(content_record(subject, method, findings, principal))
 
     def _note_tools(self, name: str, tools: Tools) -> None:
         if self.listing is not None:

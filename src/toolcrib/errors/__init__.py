@@ -17,7 +17,7 @@ message from them: the problem first, then the remedy.
     │   ├── NoBackendError, ToolExecutionError, ToolCancelledError, StreamNotSupportedError
     │   ├── InputValidationError, OutputValidationError                 (ValidationError)
     │   ├── ToolTimeoutError (TimeoutError), BackendUnavailableError (ConnectionError)
-    │   └── PolicyDeniedError (PermissionError)
+    │   └── PolicyDeniedError, ResultBlockedError (PermissionError)
     ├── ChainError
     │   └── InvalidChainError                                           (ValidationError)
     ├── ServerUnavailableError                                          (ConnectionError)
@@ -83,6 +83,7 @@ from toolcrib.errors.running import (
     OutputValidationError,
     PolicyDeniedError,
     RequestRefusedError,
+    ResultBlockedError,
     RuntimeUnavailableError,
     SandboxViolationError,
     ServerUnavailableError,
@@ -134,6 +135,7 @@ __all__ = [
     "PromptNotFoundError",
     "RequestRefusedError",
     "ResourceNotFoundError",
+    "ResultBlockedError",
     "RunNotFoundError",
     "RunStateError",
     "RuntimeUnavailableError",

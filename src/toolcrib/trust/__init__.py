@@ -8,6 +8,7 @@ from toolcrib.trust.drift import DriftChange as Change
 from toolcrib.trust.entries import Block, LockedServer, LockedTool, Review, Suppression
 from toolcrib.trust.lock import Lock
 from toolcrib.trust.parts import ServerParts, ToolParts
+from toolcrib.trust.results import ResultScan
 from toolcrib.trust.scanning import KnownTools, ScanReport, scan, scan_definition, scan_text
 from toolcrib.trust.scanning import ScanFinding as Finding
 from toolcrib.trust.subset import Allowance, SubsetVerdict, check_subset
@@ -23,6 +24,7 @@ __all__ = [
     "Lock",
     "LockedServer",
     "LockedTool",
+    "ResultScan",
     "Review",
     "ScanReport",
     "ServerParts",

@@ -14,6 +14,7 @@ from toolcrib.crib.config.section import Count, FilePath, Seconds, Section, Text
 from toolcrib.discovery.search.semantic.named import BUILT_IN
 from toolcrib.execution import Rule
 from toolcrib.execution.mcp.config import Patterns, ServerConfig
+from toolcrib.model.findings import GuardedResults, ResultActions
 from toolcrib.model.record import JsonObject
 from toolcrib.model.toolid import name_fault
 from toolcrib.redaction import host_of
@@ -57,6 +58,8 @@ class OpenApiSettings(Section):
     """To which private addresses requests may go: none, all, or these hosts and networks."""
     required: bool = False
     """Whether nothing is well without it."""
+    results: GuardedResults | None = None
+    """What is done about what it sends, instead of the general `results`."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -234,6 +237,9 @@ class Settings(Section):
     policy: tuple[Rule, ...] = ()
     """Who may run what: the first rule that fits decides, and what no rule allows is refused. Without rules
     everybody may run everything."""
+    results: GuardedResults = ResultActions.of_checked()
+    """What is done about secrets, personal data and instructions to the model in what tools send: `log`,
+    `redact`, `block`, or a table with one of them for each. Without it nothing is looked for."""
     audit: AuditSettings | None = None
     """Write down each call; without this section, nothing is written."""
     source: str | None = None

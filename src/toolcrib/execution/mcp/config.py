@@ -28,6 +28,7 @@ from toolcrib.execution.call import Call
 from toolcrib.execution.mcp.walls.hosts import parse_host
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.variables import Expansion, has_variables
+from toolcrib.model.findings import GuardedResults
 from toolcrib.model.plain import pointer
 from toolcrib.model.record import Record
 from toolcrib.model.suggest import did_you_mean
@@ -221,6 +222,9 @@ class ServerConfig(Record):
     """Those that it may write too."""
     network: Annotated[Literal["none", "all"] | tuple[str, ...], BeforeValidator(_network)] = "none"
     """What it may reach behind the wall: hosts as `api.example.com`, `*.example.com` or `10.0.0.7:8080`."""
+    results: GuardedResults | None = None
+    """What is done about secrets, personal data and instructions in what it sends, instead of the general
+    `results`: `log`, `redact`, `block` or `off`, or an object with `secrets`, `personal`, `instructions`."""
     url: Annotated[Word, AfterValidator(_url)] | None = None
     """The address to reach, instead of a program."""
     headers: dict[

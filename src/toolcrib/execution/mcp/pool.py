@@ -39,6 +39,7 @@ from toolcrib.execution.mcp.server_health import Breaker, ServerStatus
 from toolcrib.execution.oauth.persons import Person
 from toolcrib.execution.principal import Principal
 from toolcrib.model.backend import McpBackend, ToolBackend
+from toolcrib.model.findings import ResultCheck, ResultFinding
 from toolcrib.model.plain import is_large, measure
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
@@ -54,6 +55,8 @@ _CLOSING = "toolcrib is closing"
 _NOBODY = CallContext()
 _UNWATCH_SECONDS = 5.0
 """Seconds that it may take to tell a server that a resource is watched no more."""
+OnFindings = Callable[[str, str, tuple[ResultFinding, ...], Principal | None], None]
+"""Takes what was asked for, as `server:address`, the method of MCP, what was found, and who asked."""
 DRAIN_TIME = 30.0
 """For how many seconds the calls of a server that is replaced or removed may go on."""
 
@@ -87,6 +90,10 @@ class McpServers:
         self._environ = os.environ if environ is None else environ
         self.max_result_bytes = max_result_bytes
         """How large the value of one result may be; it may be set at any time."""
+        self.checks: Mapping[str, ResultCheck | None] = {}
+        """The checks of results of servers, by the labels of their backends; they may be set at any time."""
+        self.on_findings: OnFindings | None = None
+        """Called with what is found in what is not the result of a tool; it may be set at any time."""
         self._on_tools = on_tools
         self._on_input = on_input
         self._on_content: dict[object, OnContent] = {}
