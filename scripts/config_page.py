@@ -27,6 +27,7 @@ from toolcrib.crib import (
     SearchSettings,
     Settings,
     ToolsetSettings,
+    TrustSettings,
 )
 from toolcrib.crib.config.gateway import AuthSettings, TokenSettings
 from toolcrib.crib.config.section import INTERNAL
@@ -106,6 +107,8 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("Limits of code", "[code.limits]", Limits),
     ("Cache", "[cache]", CacheSettings),
     ("Retries", "[retry]", RetrySettings),
+    ("Trust", "[trust]", TrustSettings),
+    ("Trust", "[trust]", TrustSettings),
     ("Audit", "[audit]", AuditSettings),
     ("Console", "[console]", ConsoleSettings),
 )

@@ -18,6 +18,7 @@ message from them: the problem first, then the remedy.
     │   ├── InputValidationError, OutputValidationError                 (ValidationError)
     │   ├── ToolTimeoutError (TimeoutError), BackendUnavailableError (ConnectionError)
     │   └── PolicyDeniedError (PermissionError)
+    │       └── ToolWithheldError
     ├── ChainError
     │   └── InvalidChainError                                           (ValidationError)
     ├── ServerUnavailableError                                          (ConnectionError)
@@ -93,6 +94,7 @@ from toolcrib.errors.running import (
     ToolExecutionError,
     ToolLoginRequiredError,
     ToolTimeoutError,
+    ToolWithheldError,
     Unconfirmed,
     UnsupportedPackageError,
     VaultError,
@@ -149,6 +151,7 @@ __all__ = [
     "ToolLoginRequiredError",
     "ToolNotFoundError",
     "ToolTimeoutError",
+    "ToolWithheldError",
     "ToolcribError",
     "Unconfirmed",
     "UnknownMetaSchemaError",
