@@ -223,6 +223,7 @@ class ViewContent:
         found, listed, failed = await self._find_server(uri, "fresh")
         if found is not None:
             return found
+        self._raise_if_withheld("templates", lambda template: _may_match(uri, template))
         if failed:
             raise failed[0]
         close = nearest(uri, [each.uri for each in listed])
@@ -278,6 +279,7 @@ class ViewContent:
             server: str | None = next(found, None)
             if server is not None:
                 return server
+        self._raise_if_withheld("templates", lambda known: known == template)
         raise failed[0] if failed else ResourceNotFoundError(template)
 
     async def _resolve_prompt(self, ref: str) -> tuple[str, str]:
@@ -292,10 +294,18 @@ class ViewContent:
         if found:
             ids = tuple(each.id for each in found)
             raise PromptNotFoundError(ref, ids, "several servers have one")
+        self._raise_if_withheld("prompts", lambda name: name == ref)
         if failed:
             raise failed[0]
         close = nearest(ref, [name for each in prompts for name in (each.id, each.name)])
         raise PromptNotFoundError(ref, (close,) if close else ())
+
+    def _raise_if_withheld(self, kind: ContentKind, is_meant: Callable[[str], bool]) -> None:
+        """Raise if what was not found is there, and may not be used."""
+        for server in self.names if self._gate is not None else ():
+            for name, each in self.lists.withheld(self._source(server), kind).items():
+                if self._gate is not None and is_meant(name) and self.admits(server, name):
+                    raise self._gate.error(each, f"{server}:{name}")
 
     def _may_find(self, item: Any) -> bool:
         return self.admits(item.server, _name_of(item))

@@ -506,12 +506,15 @@ class _Approval:
             raise ToolNotFoundError(subject, reason="no server of this name answers")
         if parts is None:
             return lock.forget(name)
-        if known is None or kind == "server":
+        if kind == "server":
             return self._take_server(lock, name, parts)
-        prompts, templates = dict(known.parts.prompts), dict(known.parts.templates)
+        prompts, templates = ({}, {}) if known is None else (known.parts.prompts, known.parts.templates)
+        prompts, templates = dict(prompts), dict(templates)
         locked, offered = (prompts, parts.prompts) if kind == "prompt" else (templates, parts.templates)
         if key not in locked and key not in offered:
             raise ToolNotFoundError(subject, reason="its server does not list it, and the lock has none")
+        if known is None:
+            return self._take_server(lock, name, parts)
         locked.pop(key, None)
         locked.update({key: dict(offered[key])} if key in offered else {})
         return self._take_server(lock, name, replace(known.parts, prompts=prompts, templates=templates))

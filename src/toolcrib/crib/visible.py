@@ -397,6 +397,7 @@ class VisibleTools:
             BackendUnavailableError: a lock governs its server, which does not list its tools again.
             CribStateError: it could only be a tool of a server, and the servers are not started.
         """
+        await self._wait_until_current(ref)
         known = None
         while self._is_absent(ref):
             namespace, listing = namespace_of(ref), self._started_lister()
@@ -407,7 +408,6 @@ class VisibleTools:
             await listing.wait([namespace], first=True)
             if self._is_absent(ref):
                 await listing.wait_again(namespace)
-        await self._wait_until_current(ref)
 
     async def _wait_until_current(self, ref: str | ToolId) -> None:
         """Wait until a server that a lock governs has listed its tools as they are now.
