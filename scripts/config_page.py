@@ -27,6 +27,7 @@ from toolcrib.crib import (
     SearchSettings,
     Settings,
     ToolsetSettings,
+    TrustSettings,
 )
 from toolcrib.crib.config.gateway import AuthSettings, TokenSettings
 from toolcrib.crib.config.section import INTERNAL
@@ -108,6 +109,7 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("Cache", "[cache]", CacheSettings),
     ("Retries", "[retry]", RetrySettings),
     ("Results", "[results]", ResultActions),
+    ("Trust", "[trust]", TrustSettings),
     ("Audit", "[audit]", AuditSettings),
     ("Console", "[console]", ConsoleSettings),
 )

@@ -109,7 +109,7 @@ def content_record(
 ) -> AuditRecord:
     """Return the record of a resource or a prompt in which something was found."""
     who = principal or Principal()
-    return AuditRecord.of_checked(
+    return AuditRecord.from_valid(
         time=_format_utc(time.time()),
         operation=_OPERATIONS.get(method, "request"),
         issuer=who.issuer or None,

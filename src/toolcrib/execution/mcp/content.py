@@ -278,6 +278,10 @@ class ServerContent:
         part = (self.capabilities(server) or {}).get("resources" if kind == "templates" else kind)
         return isinstance(part, dict) and part.get("listChanged") is True
 
+    def is_listed(self, server: str) -> bool:
+        """Return whether a server runs and has listed its tools since; True if each person has one apart."""
+        return self.person_key(server) is not None or self._servers.is_listed(server)
+
     async def list_tools(self, server: str) -> None:
         """Have a server list its tools again.
 

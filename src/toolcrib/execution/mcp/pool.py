@@ -287,10 +287,20 @@ class McpServers:
         upstream = self._upstreams.get(name)
         return UNKNOWN if upstream is None else upstream.watcher.freshness
 
+    def is_listed(self, name: str) -> bool:
+        """Return whether a server runs, and its tools are known as they are now, as far as it says."""
+        upstream = self._upstreams.get(name)
+        return upstream is not None and upstream.is_listed
+
     def instructions(self, name: str) -> str:
         """Return what a server said of how to use it when it was last started."""
         upstream = self._upstreams.get(name)
         return "" if upstream is None else upstream.instructions
+
+    def server_info(self, name: str) -> dict[str, Any]:
+        """Return what a server said of itself when it was last started: its name, its version, and so on."""
+        upstream = self._upstreams.get(name)
+        return {} if upstream is None else upstream.server_info
 
     def declared_gateways(self) -> dict[str, dict[str, Any]]:
         """Return what a gateway of these servers declares: its own id, and those of gateways behind it."""

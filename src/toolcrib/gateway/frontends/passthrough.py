@@ -165,7 +165,7 @@ class PassthroughTools:
         content = self._view.content
         namespaces = [name for name in self._index.namespaces() if name]
         instructions = {
-            name: content.servers.instructions(name).strip()
+            name: content.instructions(name).strip()
             for name in content.names
             if mend_name(name) in namespaces or content.admits_all(name)
         }

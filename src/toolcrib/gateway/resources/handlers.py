@@ -354,7 +354,7 @@ class ContentHandlers:
 
         async def ask() -> dict[str, Any]:
             if is_prompt:
-                admitted = content.admit(server, subject)
+                admitted = await content.admit_prompt(server, subject)
             else:
                 admitted = await content.admit_address(server, subject)
             return await content.servers.request(admitted, method, payload, subject)
