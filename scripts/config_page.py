@@ -27,6 +27,7 @@ from toolcrib.crib import (
     SearchSettings,
     Settings,
     ToolsetSettings,
+    ToolShape,
 )
 from toolcrib.crib.config.gateway import AuthSettings, TokenSettings
 from toolcrib.crib.config.section import INTERNAL
@@ -95,6 +96,7 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("The login of a server", "[servers.NAME.auth]", AuthConfig),
     ("An HTTP API", "[openapi.NAME]", OpenApiSettings),
     ("A toolset", "[toolsets.NAME]", ToolsetSettings),
+    ("The shape of a tool", '[toolsets.NAME.tools."ID"]', ToolShape),
     ("The gateway", "[gateway]", GatewaySettings),
     ("A token", "[gateway.tokens.NAME]", TokenSettings),
     ("Logins", "[gateway.auth]", AuthSettings),
@@ -111,6 +113,7 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
 )
 WORDS = {
     AwareDatetime: "date and time",
+    Any: "value",
     str: "text",
     int: "whole number",
     float: "number",

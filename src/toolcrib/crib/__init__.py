@@ -19,6 +19,7 @@ from toolcrib.crib.reload import Reload
 from toolcrib.crib.session import SyncToolSession, ToolSession
 from toolcrib.crib.sync import SyncCrib
 from toolcrib.crib.view import View
+from toolcrib.model.shape import ToolShape
 from toolcrib.paths import find_config
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "SyncCrib",
     "SyncToolSession",
     "ToolSession",
+    "ToolShape",
     "ToolsetSettings",
     "View",
     "find_config",

@@ -15,6 +15,7 @@ from toolcrib.execution.principal import Principal, SubjectToken
 from toolcrib.model.backend import AnyBackend, ToolBackend
 from toolcrib.model.protocols import ToolSource
 from toolcrib.model.record import Record
+from toolcrib.model.shape import ShapedTool
 from toolcrib.model.tool import Tool
 
 if TYPE_CHECKING:
@@ -183,6 +184,8 @@ class Request:
     """Read-only: it may contain objects of the caller."""
     context: CallContext = CallContext()
     """The facts of the call."""
+    shaped: ShapedTool | None = None
+    """The tool as the caller sees it, where a toolset gives it another shape."""
 
     @property
     def principal(self) -> Principal | None:

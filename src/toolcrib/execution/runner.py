@@ -45,7 +45,13 @@ from toolcrib.errors import (
     ToolTimeoutError,
     ValidationError,
 )
-from toolcrib.execution.arguments import check_value, fill_defaults, read_arguments, validate_arguments
+from toolcrib.execution.arguments import (
+    check_value,
+    fill_defaults,
+    read_arguments,
+    validate_arguments,
+    validate_shaped_arguments,
+)
 from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, StreamEvent
 from toolcrib.execution.chains import (
     Around,
@@ -82,6 +88,7 @@ from toolcrib.model.plain import is_large
 from toolcrib.model.protocols import ResolvedTool, Resolver, ToolSource
 from toolcrib.model.results import RunResult
 from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
+from toolcrib.model.shape import ShapedTool
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.toolid import ToolId
 from toolcrib.redaction import error_text
@@ -105,6 +112,8 @@ class _CallState:
     streamed: bool = False
     op: Op = "resolve"
     """The current stage, as errors name it."""
+    shaped: ShapedTool | None = None
+    """The tool as the caller sees it, where a toolset gives it another shape."""
     request: Request | None = None
     is_allowed: bool = False
     rule: str | None = None
@@ -234,7 +243,10 @@ class Runner:
         async def run(emit: Emit) -> RunResult:
             return await self._run_observed(state, tool_id, timeout, emit, defaults=defaults)
 
-        async with aclosing(stream_events(state.tool_id, lambda: state.tool_id, run)) as events:
+        def seen_id() -> str:
+            return state.tool_id if state.shaped is None else str(state.shaped.id)
+
+        async with aclosing(stream_events(state.tool_id, seen_id, run)) as events:
             async for event in events:
                 yield event
 
@@ -339,7 +351,7 @@ class Runner:
             answer = await self._run_stages(state, ref, timeout, emit, defaults=defaults)
             assert state.request is not None  # noqa: S101 - set before a backend is called
             return RunResult.of_checked(
-                tool=state.request.tool,
+                tool=state.shaped or state.request.tool,
                 backend=state.backend,
                 structured=answer.structured,
                 mcp_result=answer.mcp_result,
@@ -348,6 +360,8 @@ class Runner:
             )
         except BaseException as error:
             failure = error
+            if state.shaped is not None and isinstance(error, ToolError):
+                raise state.shaped.retell(error) from error.__cause__
             raise
         finally:
             if finishers:
@@ -373,7 +387,7 @@ class Runner:
             clock = PausableDeadline(scope)
             try:
                 found, waited = await self._resolve(state, ref)
-                tool = found.tool
+                tool, shaped = found.tool, state.shaped
                 if timeout is None and waited > _NEGLIGIBLE_WAIT:
                     scope.deadline += waited
 
@@ -381,14 +395,24 @@ class Runner:
                 args, notes = read_arguments(state.args, state.tool_id)
                 state.notes += notes
                 filled = fill_defaults(tool, args) if defaults else args
-                request = state.request = Request(tool=tool, args=filled, context=state.context)
+                if shaped is None:
+                    request = Request(tool=tool, args=filled, context=state.context)
+                else:
+                    tool, mapped = shaped.origin, shaped.original_args(filled)
+                    request = Request(tool=tool, args=mapped, context=state.context, shaped=shaped)
+                state.request = request
                 decision = await self._authorizer.authorize(request)
                 needs_person = decision.effect == "ask"
                 if not needs_person:
                     state.is_allowed, state.rule = True, decision.allowed_by
 
-                checked = await validate_arguments(self._validator, tool, filled)
-                request = state.request = Request(tool=tool, args=checked, context=state.context)
+                checked = await (
+                    validate_arguments(self._validator, tool, filled)
+                    if shaped is None
+                    else validate_shaped_arguments(self._validator, shaped, filled)
+                )
+                request = Request(tool=tool, args=checked, context=state.context, shaped=shaped)
+                state.request = request
                 if needs_person:  # after the validation: see the top of this module
                     with clock.pause():
                         await self._authorizer.obtain_consent(request, decision)
@@ -405,6 +429,7 @@ class Runner:
                     tool=tool,
                     args=checked,
                     context=state.context,
+                    shaped=shaped,
                     backend=backends[0],
                     emit=emit,
                     streamed=state.streamed,
@@ -434,7 +459,9 @@ class Runner:
             await tools.wait_for(ref)
             waited = anyio.current_time() - began
             found = tools.find(ref)
-        state.tool_id = found.id
+        state.tool_id, tool = found.id, found.tool
+        if isinstance(tool, ShapedTool):
+            state.shaped, state.tool_id = tool, str(tool.origin.id)
         return found, waited
 
     async def _dispatch(self, state: _CallState, call: Call, backends: Sequence[ToolBackend]) -> Answer:

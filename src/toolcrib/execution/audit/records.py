@@ -61,6 +61,8 @@ class AuditRecord(Record):
     """The program that acts for the caller."""
     tool_id: str = Field(alias="gen_ai.tool.name")
     """The id of the tool, or the reference if it is unknown."""
+    seen_as: str | None = Field(default=None, alias="toolcrib.seen_as")
+    """The id by which the caller knows the tool, if a toolset gives it another."""
     effect: Literal["allow", "deny"] | None = Field(default=None, alias="toolcrib.policy.effect")
     """The decision of the policy, if the call came that far."""
     rule: str | None = Field(default=None, alias="toolcrib.policy.rule")
@@ -142,6 +144,7 @@ class Audit:
             rule=outcome.rule or getattr(error, "rule", None),
             answer=error.answer if isinstance(error, PolicyDeniedError) else None,
             tool_id=outcome.tool_id,
+            seen_as=_seen_id(outcome),
             backend=None if outcome.backend is None else label(outcome.backend),
             transport=transport,
             protocol=protocol,
@@ -173,6 +176,13 @@ class Audit:
         except Exception:  # noqa: BLE001 - a function of the program; without it nothing may be recorded
             return "(redaction failed)"
         return shown
+
+
+def _seen_id(outcome: Outcome) -> str | None:
+    """Return the id by which the caller knows the tool, where a toolset gives it another."""
+    shaped = None if outcome.request is None else outcome.request.shaped
+    seen = None if shaped is None else str(shaped.id)
+    return None if seen == outcome.tool_id else seen
 
 
 def _decided_effect(outcome: Outcome) -> Literal["allow", "deny"] | None:

@@ -21,6 +21,7 @@ from toolcrib.execution.progress import Progress, notify
 from toolcrib.gateway.frontends.shared.frontend import CallingClient, Confirmation, ConfirmationResult
 from toolcrib.model import RunResult, Tool
 from toolcrib.model.display import visible
+from toolcrib.model.shape import original_of
 
 MAX_QUESTION = 32_000
 """Longest question, in characters; a longer one is refused, since nothing of it may be left out."""
@@ -110,7 +111,7 @@ class ConfirmedCalls:
 
         Other destructive tools need consent still, if the client can ask its user.
         """
-        ids = frozenset(str(tool.id) for tool in granted)
+        ids = frozenset(str(original_of(tool).id) for tool in granted)
         return client.context(Approval(granted=ids, confirm_destructive=self._confirm and client.can_ask))
 
     async def obtain_consent(
@@ -150,7 +151,7 @@ class ConfirmedCalls:
         return [
             tool
             for tool in tools
-            if self._needs_consent(client, tool) or (grants is not None and grants.may_ask(tool))
+            if self._needs_consent(client, tool) or (grants is not None and grants.may_ask(original_of(tool)))
         ]
 
     def _needs_consent(self, client: CallingClient, tool: Tool) -> bool:
@@ -158,7 +159,7 @@ class ConfirmedCalls:
         if not (self._confirm and is_destructive(tool.annotations)):
             return False
         rules = self._view.rules
-        return rules is None or not rules.grants(client.principal).always_consents(tool)
+        return rules is None or not rules.grants(client.principal).always_consents(original_of(tool))
 
     async def _ask_about_call(self, client: CallingClient, request: Request, decision: Decision) -> None:
         """Ask a person about one call.
@@ -172,7 +173,11 @@ class ConfirmedCalls:
         else:
             rule = decision.rule
             why = _Why(rule.reason or _RULED, is_risk=False, rule=rule.name)
-        await self._ask(client, [request.tool], request.args, why)
+        shaped = request.shaped
+        if shaped is None:
+            await self._ask(client, [request.tool], request.args, why)
+        else:
+            await self._ask(client, [shaped], shaped.seen_args(request.args), why)
 
     async def _ask(
         self,
