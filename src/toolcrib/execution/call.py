@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from pydantic import Field
 
 from toolcrib.errors import LoginRequiredError, PolicyDeniedError, ToolcribError, ToolLoginRequiredError
+from toolcrib.execution.kept import ReadKept
 from toolcrib.execution.policy.rule import Effect, Rule
 from toolcrib.execution.principal import Principal, SubjectToken
 from toolcrib.model.backend import AnyBackend, ToolBackend
@@ -150,6 +151,8 @@ class CallContext:
     """The token of the request, for servers whose tokens are obtained by token exchange."""
     tools: ToolSource | None = None
     """The tools that the call may reach; None for all tools of the runner."""
+    read_kept: ReadKept | None = None
+    """Reads the kept results that handles in the arguments stand for; None where there are none."""
 
     def nested(self) -> "CallContext":
         """Return the context of calls that the tool makes itself, in the name of its caller.
@@ -160,7 +163,7 @@ class CallContext:
         approval = self.approval
         if approval.ask is not None and approval.may_suspend:
             approval = replace(approval, ask=None)
-        return replace(self, approval=approval, tools=None)
+        return replace(self, approval=approval, tools=None, read_kept=None)
 
 
 NESTED_APPROVAL: ContextVar[Approval] = ContextVar("toolcrib_nested_approval", default=Approval())  # noqa: B039 - it is frozen
@@ -184,6 +187,8 @@ class Request:
     """Read-only: it may contain objects of the caller."""
     context: CallContext = CallContext()
     """The facts of the call."""
+    with_handles: dict[str, Any] | None = None
+    """The arguments with handles in place of kept results, for the audit; None if there were no handles."""
     shaped: ShapedTool | None = None
     """The tool as the caller sees it, where a toolset gives it another shape."""
 

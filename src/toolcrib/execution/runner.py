@@ -66,6 +66,7 @@ from toolcrib.execution.chains import (
     run_chain,
 )
 from toolcrib.execution.chains.parse import read_chain, run_in_thread_if_large
+from toolcrib.execution.kept import fill_handles, may_have_handles, unmark_handles
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
 from toolcrib.execution.policy.authorizer import Authorizer
@@ -300,6 +301,10 @@ class Runner:
         limit = None if timeout is None else check_timeout(timeout)
         context = context or CallContext(principal=principal)
         tools = context.tools or self._tools
+        if may_have_handles(steps):
+            context = replace(context, read_kept=context.read_kept or (lambda _: None))
+        elif context.read_kept is not None:
+            context = replace(context, read_kept=None)
         if not isinstance(tools, _KnownTools):
             steps = await self._wait_for_steps(
                 steps, tools, self._timeout if limit is None else limit, limits
@@ -367,7 +372,7 @@ class Runner:
             if finishers:
                 _report(finishers, state, answer, failure, perf_counter() - started)
 
-    async def _run_stages(
+    async def _run_stages(  # noqa: C901 - the stages, in their order
         self,
         state: _CallState,
         ref: str | ToolId,
@@ -395,11 +400,24 @@ class Runner:
                 args, notes = read_arguments(state.args, state.tool_id)
                 state.notes += notes
                 filled = fill_defaults(tool, args) if defaults else args
+                with_handles = None
+                if state.context.read_kept is not None:
+                    plain = unmark_handles(filled)
+                    with_handles = plain if shaped is None else shaped.original_args(plain)
+                    filled = await fill_handles(filled, tool, state.context.read_kept)
                 if shaped is None:
-                    request = Request(tool=tool, args=filled, context=state.context)
+                    request = Request(
+                        tool=tool, args=filled, context=state.context, with_handles=with_handles
+                    )
                 else:
                     tool, mapped = shaped.origin, shaped.original_args(filled)
-                    request = Request(tool=tool, args=mapped, context=state.context, shaped=shaped)
+                    request = Request(
+                        tool=tool,
+                        args=mapped,
+                        context=state.context,
+                        with_handles=with_handles,
+                        shaped=shaped,
+                    )
                 state.request = request
                 decision = await self._authorizer.authorize(request)
                 needs_person = decision.effect == "ask"
@@ -411,7 +429,13 @@ class Runner:
                     if shaped is None
                     else validate_shaped_arguments(self._validator, shaped, filled)
                 )
-                request = Request(tool=tool, args=checked, context=state.context, shaped=shaped)
+                request = Request(
+                    tool=tool,
+                    args=checked,
+                    context=state.context,
+                    with_handles=with_handles,
+                    shaped=shaped,
+                )
                 state.request = request
                 if needs_person:  # after the validation: see the top of this module
                     with clock.pause():
@@ -429,6 +453,7 @@ class Runner:
                     tool=tool,
                     args=checked,
                     context=state.context,
+                    with_handles=with_handles,
                     shaped=shaped,
                     backend=backends[0],
                     emit=emit,

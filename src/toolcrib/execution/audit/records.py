@@ -267,7 +267,10 @@ def json_size(value: Any) -> int | None:
 
 def args_of(outcome: Outcome) -> Any:
     """Return the arguments of a call: parsed, or else as the caller passed them."""
-    return outcome.raw_args if outcome.request is None else outcome.request.args
+    request = outcome.request
+    if request is None:
+        return outcome.raw_args
+    return request.args if request.with_handles is None else request.with_handles
 
 
 def result_of(outcome: Outcome) -> Any:
