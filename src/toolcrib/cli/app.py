@@ -54,6 +54,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Check": {
         "status": "Show the servers, the catalogue, and the tokens saved.",
+        "inventory": "List the MCP servers that the clients on this machine use.",
         "doctor": "Find what is broken, and say how to mend it.",
         "audit": "Verify and show the audit of calls.",
         "policy": "Check, explain and simulate the rules of who may run what.",
@@ -78,6 +79,7 @@ LAZY = {
     "export": "toolcrib.cli.commands.clients:export",
     "import": "toolcrib.cli.commands.clients:import_",
     "install": "toolcrib.cli.commands.clients:install",
+    "inventory": "toolcrib.cli.commands.inventory:inventory",
     "lint": "toolcrib.cli.commands.lint:lint",
     "list": "toolcrib.cli.commands.finding:list_",
     "login": "toolcrib.cli.commands.servers:login",
