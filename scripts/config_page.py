@@ -27,6 +27,7 @@ from toolcrib.crib import (
     SearchSettings,
     Settings,
     ToolsetSettings,
+    ToolShape,
     TrustSettings,
 )
 from toolcrib.crib.config.gateway import AuthSettings, TokenSettings
@@ -97,6 +98,7 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("The login of a server", "[servers.NAME.auth]", AuthConfig),
     ("An HTTP API", "[openapi.NAME]", OpenApiSettings),
     ("A toolset", "[toolsets.NAME]", ToolsetSettings),
+    ("The shape of a tool", '[toolsets.NAME.tools."ID"]', ToolShape),
     ("The gateway", "[gateway]", GatewaySettings),
     ("A token", "[gateway.tokens.NAME]", TokenSettings),
     ("Logins", "[gateway.auth]", AuthSettings),
@@ -115,6 +117,7 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
 )
 WORDS = {
     AwareDatetime: "date and time",
+    Any: "value",
     str: "text",
     int: "whole number",
     float: "number",

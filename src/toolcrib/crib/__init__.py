@@ -30,6 +30,7 @@ from toolcrib.crib.trust import (
     TrustWithheld,
 )
 from toolcrib.crib.view import View
+from toolcrib.model.shape import ToolShape
 from toolcrib.paths import find_config
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "SyncCrib",
     "SyncToolSession",
     "ToolSession",
+    "ToolShape",
     "ToolsetSettings",
     "Trust",
     "TrustChange",

@@ -27,6 +27,7 @@ from toolcrib.crib.compose import (
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.learning import Learning
 from toolcrib.crib.reload import Reload, differences, layers, left_for_later, replaced
+from toolcrib.crib.shaped import ShapedScope, ShapedTools
 from toolcrib.crib.sources.apis import Apis
 from toolcrib.crib.sources.catalogue import CatalogueWriter, StoredSource, keep_only, missed_before
 from toolcrib.crib.sources.content import ContentLists, KeptLists, Source, drop_lists, load_lists
@@ -63,6 +64,8 @@ _CLOSING_TIME = 15.0
 """Seconds that the whole engine may take to stop."""
 _WRITING_TIME, _FLUSHING_TIME = 10.0, 2.0
 """Seconds, of these, for writing the catalogue and for flushing the audit."""
+_MAX_SHAPED = 64
+"""Indexes of toolsets with shapes of their own."""
 _MAX_VISIBLE = 256
 """Cached `VisibleTools`, one for each scope and set of rules."""
 
@@ -111,6 +114,7 @@ class Engine:
         self._life: Background | None = None
         self._failure: BaseException | None = None
         self._visible: LruCache[Hashable, VisibleTools] = LruCache(_MAX_VISIBLE)
+        self._shaped: LruCache[str, ShapedTools] = LruCache(_MAX_SHAPED)
         self.tools = VisibleTools(self)
         """All tools."""
         self._set_catalogue(hooks.store)
@@ -140,6 +144,18 @@ class Engine:
         if found is None:
             found = VisibleTools(self, scope, principal)
             self._visible.put(key, found)
+        return found
+
+    def shaped(self, scope: ShapedScope) -> ShapedTools:
+        """Return the index of the tools of a scope in their shapes; equal scopes share one."""
+        found = self._shaped.get(scope.key)
+        if found is None or found.whole is not self.discovery.index:
+            if found is not None:
+                found.close()
+            index = make_index(self.settings, None, None, self.hooks.embedder, self.validator)
+            found = ShapedTools(self.discovery.index, scope, index, self.validator)
+            for dropped in self._shaped.put(scope.key, found):
+                dropped.close()
         return found
 
     def _make_runner(self) -> Runner:

@@ -34,6 +34,7 @@ from toolcrib.execution.arguments import check_value
 from toolcrib.execution.call import NESTED_APPROVAL
 from toolcrib.execution.chains import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.chains.parse import invalid_chain_error, read_chain
+from toolcrib.execution.kept import mark_handles, may_have_handles
 from toolcrib.execution.mcp import (
     Completion,
     OnContent,
@@ -734,7 +735,13 @@ class CodeGateway:
 
     async def run(self, tool_id: str, args: dict[str, Any]) -> Any:
         """Run a tool."""
-        return await self._view.run(tool_id, args, context=self._context)
+        context = self._context
+        if context.read_kept is not None:
+            if may_have_handles(args):
+                args = mark_handles(args)
+            else:
+                context = replace(context, read_kept=None)
+        return await self._view.run(tool_id, args, context=context)
 
     async def run_chain(self, steps: Sequence[Any], **options: Any) -> Any:
         """Run tools one after another."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.config.settings import Settings
+from toolcrib.crib.shaped import ShapedScope, ShapedTools
 from toolcrib.crib.shapes import ShapeLearning
 from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.origins import Absence
@@ -65,6 +66,7 @@ _FOREIGN = frozenset({"backend=mcp", "backend=provider"})
 """Facets of tools whose tags were not written by the program, and so are not trusted."""
 _MAX_FOUND = 4_096
 """References whose tools a snapshot keeps; by their constraints, many can mean one tool."""
+_SHAPE_FAULT = "its shape in this toolset does not fit it; its operator finds why with 'toolcrib doctor'"
 _NO_FILE = "settings"
 """Name in errors for settings that were not read from a file."""
 
@@ -82,6 +84,10 @@ class ToolState(Protocol):
     """Lists the tools of servers and APIs; None until they are started."""
     way_in: str
     """The code that a user writes to start them, for errors."""
+
+    def shaped(self, scope: ShapedScope) -> ShapedTools:
+        """Return the index of the tools of a scope in their shapes."""
+        ...
 
     def status(self) -> dict[str, ServerStatus]:
         """Return the status of the servers and APIs, by name."""
@@ -121,6 +127,8 @@ class _Part:
     index: IndexView
     docs: DocStore
     shapes: ShapeLearning
+    shaped: ShapedTools | None = None
+    """The tools in their shapes; None if the scope gives them none."""
 
 
 @dataclass(slots=True)
@@ -148,6 +156,7 @@ class VisibleTools:
     ) -> None:
         self._engine = engine
         self._scope = scope or Scope()
+        self._shapes = scope if isinstance(scope, ShapedScope) else None
         self._is_whole = scope is None and principal is None
         self._grants: Grants | None = None
         if not self._is_whole and engine.rules is not None:
@@ -163,8 +172,15 @@ class VisibleTools:
         whole = self._engine.discovery.index
         if self._cached_part is None or self._cached_part.whole is not whole:
             docs = self._engine.discovery.docs.with_own_observations(DocumentedTools(self))
-            index = whole.view(self._scope, self._admission)
-            self._cached_part = _Part(whole, index, docs, ShapeLearning(docs))
+            if self._shapes is None:
+                shaped, index = None, whole.view(self._scope, self._admission)
+            else:
+                shaped = self._engine.shaped(self._shapes)
+                admission = None if self._grants is None else _admission(self._grants, shaped.original_id)
+                index = shaped.index.view(Scope(), admission)
+            self._cached_part = _Part(whole, index, docs, ShapeLearning(docs), shaped)
+        if self._cached_part.shaped is not None:
+            self._cached_part.shaped.refresh()
         return self._cached_part
 
     @property
@@ -227,13 +243,14 @@ class VisibleTools:
         if found is not None:
             return found
         try:
-            tool, backends = snapshot.index.find(ref)
+            tool, backends = self._find_in(snapshot.index, ref)
         except ToolNotFoundError as error:
             self._raise_if_withheld(str(ref))
             self._raise_if_unavailable(ref)
-            refusal = None if self._grants is None else self._grants.refusal(str(ref))
+            refusal = None if self._grants is None else self._grants.refusal(self._own_ref(ref))
             if refusal is None:
                 raise
+            refusal.tool_id = str(ref)
             if refusal.rule is None and error.suggestions:
                 refusal.reason += f"; did you mean {error.suggestions[0]!r}?"
             raise refusal from None
@@ -241,6 +258,37 @@ class VisibleTools:
         if isinstance(ref, str) and len(snapshot.found) < _MAX_FOUND:
             snapshot.found[ref] = found
         return found
+
+    def _find_in(self, index: Index | IndexView, ref: str | ToolId) -> tuple[Tool, tuple[ToolBackend, ...]]:
+        """Return the tool of a reference, and its backends; a tool with another name has its own one too.
+
+        Raises:
+            ToolNotFoundError: there is none, or its shape does not fit it.
+        """
+        if self._shapes is None:
+            return index.find(ref)
+        shaped = self._part.shaped
+        try:
+            tool, backends = index.find(ref)
+        except ToolNotFoundError as error:
+            seen = self._shapes.seen(str(ref))
+            if seen == str(ref):
+                raise self._explain_missing(error, shaped) from None
+            try:
+                tool, backends = index.find(seen)
+            except ToolNotFoundError as missing:
+                raise self._explain_missing(missing, shaped) from None
+        return tool if shaped is None else shaped.current(tool), backends
+
+    def _explain_missing(self, error: ToolNotFoundError, shaped: ShapedTools | None) -> ToolNotFoundError:
+        """Return the error for a missing tool; the reason does not tell what the shape hides."""
+        if shaped is None or shaped.fault_of(error.ref) is None:
+            return error
+        return ToolNotFoundError(error.ref, error.suggestions, _SHAPE_FAULT)
+
+    def _own_ref(self, ref: str | ToolId) -> str:
+        """Return a reference as one by the id that the tool itself has, which scopes and rules name."""
+        return str(ref) if self._shapes is None else self._shapes.original(str(ref))
 
     def resolve(self, ref: str | ToolId) -> Tool:
         """Return the tool of a reference in a call, as `find` does."""
@@ -255,7 +303,7 @@ class VisibleTools:
             BackendUnavailableError: its server has not listed its tools.
         """
         try:
-            return self.index.resolve(ref)
+            return self._find_in(self.index, ref)[0]
         except ToolNotFoundError:
             self._raise_if_withheld(str(ref))
             self._raise_if_unavailable(ref)
@@ -372,7 +420,7 @@ class VisibleTools:
         namespace = namespace_of(ref)
         if namespace not in self._engine.names:
             return False
-        return self._is_whole or (self._scope.may_admit(ref) and self._may_reveal(namespace))
+        return self._is_whole or (self._scope.may_admit(self._own_ref(ref)) and self._may_reveal(namespace))
 
     def _may_be_told(self, ref: str) -> bool:
         """Return whether the caller may learn that the server of a reference is unavailable.
@@ -382,7 +430,8 @@ class VisibleTools:
         if self._is_whole:
             return True
         is_known = namespace_of(ref) in self._engine.discovery.index.namespaces()
-        return not is_known and self._scope.may_admit(ref) and self._may_reveal(namespace_of(ref))
+        may_admit = self._scope.may_admit(self._own_ref(ref))
+        return not is_known and may_admit and self._may_reveal(namespace_of(ref))
 
     # Waiting for them
 
@@ -448,7 +497,7 @@ class VisibleTools:
         if not self._may_have(str(ref)):
             return False
         try:
-            self.index.resolve(ref)
+            self._find_in(self.index, ref)
         except ToolcribError:
             return True
         return False
@@ -560,10 +609,13 @@ def _allow_more(schema: Any) -> Any:
     return {"additionalProperties": True, **opened} if "properties" in opened else opened
 
 
-def _admission(grants: Grants) -> Admission:
+def _admission(grants: Grants, original_id: Callable[[str], str] = str) -> Admission:
+    """Return the admission by rules, which name tools by the ids that `original_id` returns."""
+
     def admits(tool_id: str, facets: Collection[str]) -> bool:
         vouched = _FOREIGN.isdisjoint(facets)
-        return grants.may_find(tool_id, tags_of(facets), hints_among(facets), vouched=vouched)
+        own_id, tags, hints = original_id(tool_id), tags_of(facets), hints_among(facets)
+        return grants.may_find(own_id, tags, hints, vouched=vouched)
 
     return Admission(grants.key, admits)
 
@@ -588,7 +640,9 @@ def scope_of(toolset: str | ToolsetSettings | Scope, settings: Settings) -> Scop
 
 
 def _scope_of_settings(toolset: ToolsetSettings) -> Scope:
+    conditions = {name: getattr(toolset, name) for name in Scope.model_fields if name != "annotations"}
     annotations = {str(hint): value for hint, value in toolset.annotations.items()}
-    return Scope(
-        **toolset.model_dump(exclude={"description", "annotations", "expose"}), annotations=annotations
-    )
+    shapes = {key: shape for key, shape in toolset.tools.items() if shape.changes_tool}
+    if not shapes:
+        return Scope(**conditions, annotations=annotations)
+    return ShapedScope(**conditions, annotations=annotations, shapes=shapes)

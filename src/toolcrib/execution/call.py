@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from pydantic import Field
 
 from toolcrib.errors import LoginRequiredError, PolicyDeniedError, ToolcribError, ToolLoginRequiredError
+from toolcrib.execution.kept import ReadKept
 from toolcrib.execution.policy.rule import Effect, Rule
 from toolcrib.execution.principal import Principal, SubjectToken
 from toolcrib.model.backend import AnyBackend, ToolBackend
 from toolcrib.model.findings import ResultFinding
 from toolcrib.model.protocols import ToolSource
 from toolcrib.model.record import Record
+from toolcrib.model.shape import ShapedTool
 from toolcrib.model.tool import Tool
 
 if TYPE_CHECKING:
@@ -150,6 +152,8 @@ class CallContext:
     """The token of the request, for servers whose tokens are obtained by token exchange."""
     tools: ToolSource | None = None
     """The tools that the call may reach; None for all tools of the runner."""
+    read_kept: ReadKept | None = None
+    """Reads the kept results that handles in the arguments stand for; None where there are none."""
 
     def nested(self) -> "CallContext":
         """Return the context of calls that the tool makes itself, in the name of its caller.
@@ -162,7 +166,7 @@ class CallContext:
             approval = replace(approval, ask=None)
         # The function is code of the program: its calls may reach every tool of the crib that the rules allow
         # its caller, and not only those that the caller's view lists.
-        return replace(self, approval=approval, tools=None)
+        return replace(self, approval=approval, tools=None, read_kept=None)
 
 
 NESTED_APPROVAL: ContextVar[Approval] = ContextVar("toolcrib_nested_approval", default=Approval())  # noqa: B039 - it is frozen
@@ -186,6 +190,10 @@ class Request:
     """Read-only: it may contain objects of the caller."""
     context: CallContext = CallContext()
     """The facts of the call."""
+    with_handles: dict[str, Any] | None = None
+    """The arguments with handles in place of kept results, for the audit; None if there were no handles."""
+    shaped: ShapedTool | None = None
+    """The tool as the caller sees it, where a toolset gives it another shape."""
 
     @property
     def principal(self) -> Principal | None:

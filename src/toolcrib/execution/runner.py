@@ -45,7 +45,13 @@ from toolcrib.errors import (
     ToolTimeoutError,
     ValidationError,
 )
-from toolcrib.execution.arguments import check_value, fill_defaults, read_arguments, validate_arguments
+from toolcrib.execution.arguments import (
+    check_value,
+    fill_defaults,
+    read_arguments,
+    validate_arguments,
+    validate_shaped_arguments,
+)
 from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, StreamEvent
 from toolcrib.execution.chains import (
     Around,
@@ -60,6 +66,7 @@ from toolcrib.execution.chains import (
     run_chain,
 )
 from toolcrib.execution.chains.parse import read_chain, run_in_thread_if_large
+from toolcrib.execution.kept import fill_handles, may_have_handles, unmark_handles
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
 from toolcrib.execution.policy.authorizer import Authorizer
@@ -82,6 +89,7 @@ from toolcrib.model.plain import is_large
 from toolcrib.model.protocols import ResolvedTool, Resolver, ToolSource
 from toolcrib.model.results import RunResult
 from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
+from toolcrib.model.shape import ShapedTool
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.toolid import ToolId
 from toolcrib.redaction import error_text
@@ -105,6 +113,8 @@ class _CallState:
     streamed: bool = False
     op: Op = "resolve"
     """The current stage, as errors name it."""
+    shaped: ShapedTool | None = None
+    """The tool as the caller sees it, where a toolset gives it another shape."""
     request: Request | None = None
     is_allowed: bool = False
     rule: str | None = None
@@ -234,7 +244,10 @@ class Runner:
         async def run(emit: Emit) -> RunResult:
             return await self._run_observed(state, tool_id, timeout, emit, defaults=defaults)
 
-        async with aclosing(stream_events(state.tool_id, lambda: state.tool_id, run)) as events:
+        def seen_id() -> str:
+            return state.tool_id if state.shaped is None else str(state.shaped.id)
+
+        async with aclosing(stream_events(state.tool_id, seen_id, run)) as events:
             async for event in events:
                 yield event
 
@@ -288,6 +301,10 @@ class Runner:
         limit = None if timeout is None else check_timeout(timeout)
         context = context or CallContext(principal=principal)
         tools = context.tools or self._tools
+        if may_have_handles(steps):
+            context = replace(context, read_kept=context.read_kept or (lambda _: None))
+        elif context.read_kept is not None:
+            context = replace(context, read_kept=None)
         if not isinstance(tools, _KnownTools):
             steps = await self._wait_for_steps(
                 steps, tools, self._timeout if limit is None else limit, limits
@@ -339,7 +356,7 @@ class Runner:
             answer = await self._run_stages(state, ref, timeout, emit, defaults=defaults)
             assert state.request is not None  # noqa: S101 - set before a backend is called
             return RunResult.from_valid(
-                tool=state.request.tool,
+                tool=state.shaped or state.request.tool,
                 backend=state.backend,
                 structured=answer.structured,
                 mcp_result=answer.mcp_result,
@@ -349,12 +366,14 @@ class Runner:
             )
         except BaseException as error:
             failure = error
+            if state.shaped is not None and isinstance(error, ToolError):
+                raise state.shaped.retell(error) from error.__cause__
             raise
         finally:
             if finishers:
                 _report(finishers, state, answer, failure, perf_counter() - started)
 
-    async def _run_stages(
+    async def _run_stages(  # noqa: C901 - the stages, in their order
         self,
         state: _CallState,
         ref: str | ToolId,
@@ -374,7 +393,7 @@ class Runner:
             clock = PausableDeadline(scope)
             try:
                 found, waited = await self._resolve(state, ref)
-                tool = found.tool
+                tool, shaped = found.tool, state.shaped
                 if timeout is None and waited > _NEGLIGIBLE_WAIT:
                     scope.deadline += waited
 
@@ -382,14 +401,43 @@ class Runner:
                 args, notes = read_arguments(state.args, state.tool_id)
                 state.notes += notes
                 filled = fill_defaults(tool, args) if defaults else args
-                request = state.request = Request(tool=tool, args=filled, context=state.context)
+                with_handles = None
+                if state.context.read_kept is not None:
+                    plain = unmark_handles(filled)
+                    with_handles = plain if shaped is None else shaped.original_args(plain)
+                    filled = await fill_handles(filled, tool, state.context.read_kept)
+                if shaped is None:
+                    request = Request(
+                        tool=tool, args=filled, context=state.context, with_handles=with_handles
+                    )
+                else:
+                    tool, mapped = shaped.origin, shaped.original_args(filled)
+                    request = Request(
+                        tool=tool,
+                        args=mapped,
+                        context=state.context,
+                        with_handles=with_handles,
+                        shaped=shaped,
+                    )
+                state.request = request
                 decision = await self._authorizer.authorize(request)
                 needs_person = decision.effect == "ask"
                 if not needs_person:
                     state.is_allowed, state.rule = True, decision.allowed_by
 
-                checked = await validate_arguments(self._validator, tool, filled)
-                request = state.request = Request(tool=tool, args=checked, context=state.context)
+                checked = await (
+                    validate_arguments(self._validator, tool, filled)
+                    if shaped is None
+                    else validate_shaped_arguments(self._validator, shaped, filled)
+                )
+                request = Request(
+                    tool=tool,
+                    args=checked,
+                    context=state.context,
+                    with_handles=with_handles,
+                    shaped=shaped,
+                )
+                state.request = request
                 if needs_person:  # after the validation: see the top of this module
                     with clock.pause():
                         await self._authorizer.obtain_consent(request, decision)
@@ -407,6 +455,8 @@ class Runner:
                     tool=tool,
                     args=checked,
                     context=state.context,
+                    with_handles=with_handles,
+                    shaped=shaped,
                     backend=backends[0],
                     emit=emit,
                     streamed=state.streamed,
@@ -436,7 +486,9 @@ class Runner:
             await tools.wait_for(ref)
             waited = anyio.current_time() - began
             found = tools.find(ref)
-        state.tool_id = found.id
+        state.tool_id, tool = found.id, found.tool
+        if isinstance(tool, ShapedTool):
+            state.shaped, state.tool_id = tool, str(tool.origin.id)
         return found, waited
 
     async def _dispatch(self, state: _CallState, call: Call, backends: Sequence[ToolBackend]) -> Answer:

@@ -228,6 +228,8 @@ class Settings(Section):
     `toolcrib.toml` it is under `[servers]`."""
     openapi: dict[str, OpenApiSettings] = Field(default={})
     """HTTP APIs by name; the name is the namespace of their tools."""
+    registry: Text | None = None
+    """The registry of MCP servers that `toolcrib add --from` asks: a file, or the address of an API."""
     store: Annotated[FilePath, AfterValidator(_store)] | None = None
     """The file of the catalogue, or `memory`; else a configuration file has one in the user's data."""
     timeout: Seconds = 60.0

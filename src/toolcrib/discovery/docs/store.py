@@ -19,6 +19,7 @@ from toolcrib.errors.base import join_options, short_repr
 from toolcrib.model.docs import ObservedOutput, SchemaInfo, ToolDoc, ToolExample
 from toolcrib.model.plain import copy_json
 from toolcrib.model.protocols import Resolver
+from toolcrib.model.shape import ShapedTool
 from toolcrib.model.suggest import did_you_mean, nearest
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
@@ -68,6 +69,8 @@ class _Resolved:
     def doc_keys(self) -> list[str]:
         """Return the keys of documentation that applies, the most exact one first."""
         exact = [key_of(self.tool.id)] if self.tool else []
+        if isinstance(self.tool, ShapedTool):  # documentation is registered for the tool itself
+            exact.append(key_of(self.tool.origin.id))
         asked = [self.key] if self.key else []
         is_any_version_meant = self.tool is not None or self.error is None
         general = [without_version(key) for key in (*exact, *asked)] if is_any_version_meant else []
@@ -262,7 +265,7 @@ class DocStore:
         first, *others = parts
         for other in others:
             first = first.over(other)
-        return first
+        return _shape_entry(first, found.tool) if isinstance(found.tool, ShapedTool) else first
 
     def _describe_without_tool(self, found: _Resolved, entry: DocEntry | None, level: DetailLevel) -> ToolDoc:
         """Return the description of a tool that is documented but not registered."""
@@ -294,6 +297,37 @@ class DocStore:
             info = schema_info(tool.shared("input_schema"))
             self._schema_infos.put(key, (tool, info))
         return info
+
+
+def _shape_entry(entry: DocEntry, tool: ShapedTool) -> DocEntry:
+    """Return documentation of a tool for those who see it in another shape.
+
+    Texts that name a parameter that they do not see, or see under another name, are left out.
+    """
+
+    def is_fit(text: str | None) -> bool:
+        return text is not None and not tool.hides_word_in(text)
+
+    is_described = tool.description != tool.origin.description
+    examples = tuple(
+        example.model_copy(
+            update={
+                "args": tool.seen_args(example.args or {}),
+                **{
+                    name: text if is_fit(text := getattr(example, name)) else None
+                    for name in ("title", "description", "result_hint")
+                },
+            }
+        )
+        for example in entry.examples
+    )
+    return entry.model_copy(
+        update={
+            "summary": entry.summary if is_fit(entry.summary) and not is_described else None,
+            "notes": entry.notes if is_fit(entry.notes) else None,
+            "examples": examples,
+        }
+    )
 
 
 def _tool_facts(tool: Tool) -> dict[str, Any]:

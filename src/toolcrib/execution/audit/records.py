@@ -70,6 +70,8 @@ class AuditRecord(Record):
     """The program that acts for the caller."""
     tool_id: str = Field(alias="gen_ai.tool.name")
     """The id of the tool, or the reference if it is unknown."""
+    seen_as: str | None = Field(default=None, alias="toolcrib.seen_as")
+    """The id by which the caller knows the tool, if a toolset gives it another."""
     effect: Literal["allow", "deny"] | None = Field(default=None, alias="toolcrib.policy.effect")
     """The decision of the policy, if the call came that far."""
     rule: str | None = Field(default=None, alias="toolcrib.policy.rule")
@@ -175,6 +177,7 @@ class Audit:
             rule=outcome.rule or getattr(error, "rule", None),
             answer=error.answer if isinstance(error, PolicyDeniedError) else None,
             tool_id=outcome.tool_id,
+            seen_as=_seen_id(outcome),
             backend=None if outcome.backend is None else label(outcome.backend),
             transport=transport,
             protocol=protocol,
@@ -213,6 +216,13 @@ def _findings_of(outcome: Outcome) -> tuple[ResultFinding, ...]:
     if outcome.answer is not None:
         return outcome.answer.findings
     return outcome.error.findings if isinstance(outcome.error, ToolError) else ()
+
+
+def _seen_id(outcome: Outcome) -> str | None:
+    """Return the id by which the caller knows the tool, where a toolset gives it another."""
+    shaped = None if outcome.request is None else outcome.request.shaped
+    seen = None if shaped is None else str(shaped.id)
+    return None if seen == outcome.tool_id else seen
 
 
 def _decided_effect(outcome: Outcome) -> Literal["allow", "deny"] | None:
@@ -297,7 +307,10 @@ def json_size(value: Any) -> int | None:
 
 def args_of(outcome: Outcome) -> Any:
     """Return the arguments of a call: parsed, or else as the caller passed them."""
-    return outcome.raw_args if outcome.request is None else outcome.request.args
+    request = outcome.request
+    if request is None:
+        return outcome.raw_args
+    return request.args if request.with_handles is None else request.with_handles
 
 
 def result_of(outcome: Outcome) -> Any:

@@ -40,6 +40,7 @@ from toolcrib.execution.chains.shapes import (
 )
 from toolcrib.execution.chains.steps import ChainLimits
 from toolcrib.execution.chains.templates import ArrayTemplate, ObjectTemplate, Template
+from toolcrib.execution.kept import KeptHandle
 from toolcrib.model.plain import pointer
 from toolcrib.model.protocols import Resolver
 from toolcrib.model.schema.validator import SchemaValidator
@@ -102,6 +103,8 @@ class TemplateChecker:
         if isinstance(template, Reference):
             if reason := self.find_conflict(template, part):
                 yield Problem(path, "$ref", f"{short_repr(template.text)} {reason}"[:500])
+        elif isinstance(template, KeptHandle):
+            return  # its value is known when the step runs
         elif not isinstance(template, ObjectTemplate | ArrayTemplate):
             for each in self._literals.find_problems(template, part):
                 yield Problem(path + each.path, each.keyword, each.message)

@@ -189,6 +189,10 @@ class PassthroughTools:
         """Return whether a tool is listed under a name."""
         return name in self._listing.current().ids
 
+    def listed_ids(self) -> Mapping[str, str]:
+        """Return the ids of the tools by the names that they are listed under."""
+        return self._listing.current().ids
+
     async def settled(self) -> dict[str, Any]:
         """Wait a moment for servers that have not listed their tools yet, or whose list is no longer fresh.
 

@@ -16,12 +16,13 @@ from anyio import to_thread
 
 from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.settings import MEMORY, Settings
+from toolcrib.crib.shaped import ShapedScope, ShapedTools
 from toolcrib.crib.visible import scope_of
-from toolcrib.discovery import Index
+from toolcrib.discovery import Bm25Searcher, Index
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
 from toolcrib.errors.base import count_noun
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.model import Tool
+from toolcrib.model import DefaultValidator, Tool
 from toolcrib.paths import catalogue_file, data_folder
 from toolcrib.runtime.registry import backends
 from toolcrib.setup.doctor.config import (
@@ -213,7 +214,13 @@ def _check_tools(settings: Settings, probes: Iterable[Probe]) -> Iterator[Findin
     if not complete:
         return  # what is missing may be in what did not answer
     for name in settings.toolsets:
-        if not len(index.view(scope_of(name, settings))):
+        scope = scope_of(name, settings)
+        if isinstance(scope, ShapedScope):
+            shaped = ShapedTools(index, scope, Index(Bm25Searcher()), DefaultValidator())
+            for tool_id, reason in shaped.faults().items():
+                what = f"the shape of {tool_id} does not fit it, so that it is left out"
+                yield warning(f"toolset {name!r}", what, reason, "mend it with 'toolcrib shape'")
+        if not len(index.view(scope)):
             why = "all its conditions must hold for a tool at once"
             yield warning(f"toolset {name!r}", "no tool is in it", why, "say less, or mend the names")
 

@@ -81,7 +81,7 @@ class MetaTools:
         self._follow_index(view.index)
         no_code = why_no_code(settings, view.settings.code, sandbox=sandbox)
         limiter = ResultLimiter(self.kept, settings.result_bytes)
-        self._running = RunHandlers(view, settings, self._catalog, limiter, no_code)
+        self._running = RunHandlers(view, settings, self._catalog, limiter, no_code, self.kept)
         self._handlers = _handlers(FindHandlers(view, self._catalog, limiter), self._running)
         self._arguments = Arguments()
         self._names = [name for name in DEFINITIONS if name != "execute_code" or not no_code]
