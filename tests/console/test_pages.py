@@ -147,7 +147,6 @@ async def test_a_tool_is_found_and_run(chromium: Chromium) -> None:
         await screen.picture("tools-run-light")
         assert await screen.find_barriers() == []
         await page.reload()
-        await page.get_by_role("tab", name="Run").click()
         await page.get_by_role("list", name="Saved requests").get_by_role("button").first.click()
         await expect(page.get_by_label("value")).to_have_value("26.2")
         await page.get_by_role("button", name="Run", exact=True).click()

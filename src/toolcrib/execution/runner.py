@@ -46,7 +46,7 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.execution.arguments import check_value, fill_defaults, read_arguments, validate_arguments
-from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, StreamEvent
+from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, Stage, StreamEvent
 from toolcrib.execution.chains import (
     Around,
     ChainLimits,
@@ -111,6 +111,19 @@ class _CallState:
     """Name of the rule that allows the call."""
     backend: ToolBackend | None = None
     notes: list[str] = field(default_factory=list)
+    marks: list[tuple[str, float]] = field(default_factory=list)
+    """The names of the stages and when each began, by `perf_counter`."""
+
+    def enter(self, stage: str) -> None:
+        """Note that a stage begins, and that the one before has ended."""
+        self.marks.append((stage, perf_counter()))
+
+    def stages(self, began: float, ended: float) -> tuple[Stage, ...]:
+        """Return the stages of a call that began and ended at a time."""
+        ends = (*(at for _, at in self.marks[1:]), ended)
+        return tuple(
+            Stage(name, at - began, end - began) for (name, at), end in zip(self.marks, ends, strict=False)
+        )
 
     @property
     def place(self) -> str | None:
@@ -351,7 +364,7 @@ class Runner:
             raise
         finally:
             if finishers:
-                _report(finishers, state, answer, failure, perf_counter() - started)
+                _report(finishers, state, answer, failure, started)
 
     async def _run_stages(
         self,
@@ -372,12 +385,14 @@ class Runner:
         with anyio.move_on_after(limit) as scope:
             clock = PausableDeadline(scope)
             try:
+                state.enter("resolve")
                 found, waited = await self._resolve(state, ref)
                 tool = found.tool
                 if timeout is None and waited > _NEGLIGIBLE_WAIT:
                     scope.deadline += waited
 
                 state.op = "policy"
+                state.enter("check")
                 args, notes = read_arguments(state.args, state.tool_id)
                 state.notes += notes
                 filled = fill_defaults(tool, args) if defaults else args
@@ -390,6 +405,7 @@ class Runner:
                 checked = await validate_arguments(self._validator, tool, filled)
                 request = state.request = Request(tool=tool, args=checked, context=state.context)
                 if needs_person:  # after the validation: see the top of this module
+                    state.enter("consent")
                     with clock.pause():
                         await self._authorizer.obtain_consent(request, decision)
                     state.is_allowed, state.rule = True, decision.allowed_by
@@ -441,6 +457,7 @@ class Runner:
         """Call the backends in order until one is available, and return its answer."""
         for place, backend in enumerate(backends, 1):
             state.backend, state.op = backend, "execute"
+            state.enter(label(backend))
             try:
                 return await self._call_through_middleware(call)
             except BackendUnavailableError as error:
@@ -501,20 +518,23 @@ def _report(
     state: _CallState,
     answer: Answer | None,
     error: BaseException | None,
-    duration: float,
+    began: float,
 ) -> None:
     """Notify the observers of the end of a call, the last first, as contexts are left."""
+    ended = perf_counter()
     outcome = Outcome(
         tool_id=state.tool_id,
         request=state.request,
         backend=state.backend,
         answer=answer if error is None else None,
         error=error,
-        duration=duration,
+        duration=ended - began,
         principal=state.context.principal,
         raw_args=state.args,
         is_allowed=state.is_allowed,
         rule=state.rule,
+        trace=state.context.trace,
+        stages=state.stages(began, ended),
     )
     for finish in reversed(finishers):
         try:

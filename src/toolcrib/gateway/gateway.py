@@ -81,7 +81,8 @@ class Gateway:
             tools: functions and tools of this process to serve as well.
             watch: whether the configuration is read again when its file changes; None: as it says itself.
             expose: what clients see where the address does not say, instead of what the settings say.
-            console: whether to serve the console in the browser; None: as the configuration says.
+            console: whether to serve the console in the browser; None: as the configuration says, else on a
+                loopback address.
             environ: where variables in the configuration are looked up, instead of the process's environment.
             frontends: makes what clients see, instead of what `expose` or an address says.
             policy: says whether a call may run, beside the confirmation of destructive tools.
@@ -109,14 +110,13 @@ class Gateway:
             lambda: self.console.is_staffed(),  # noqa: PLW0108 - it is made later
         )
         settings = load(config)
-        has_console = settings.console.enabled if console is None else console
+        wanted = settings.console.enabled if console is None else console  # None: it depends on the address
         self.crib = Crib(
             settings,
             policy=policy,
-            approve=self.approvals if has_console else None,
+            approve=None if wanted is False else self.approvals,
             middleware=middleware,
-            # Remembering calls takes time from each of them.
-            observers=(self._metrics, *((calls,) if has_console else ()), *observers),
+            observers=(self._metrics, *(() if wanted is False else (calls,)), *observers),
             environ=environ,
             on_input=relay_input,
             validator=validator,
@@ -142,7 +142,7 @@ class Gateway:
             lambda: self.rules().identities,
             self.logins,
             lambda: self.endpoints.sessions,
-            enabled=has_console,
+            enabled=wanted,
             calls=calls,
             approvals=self.approvals,
         )

@@ -6,8 +6,11 @@ from typing import Any
 import httpx
 import pytest
 from gateway.api.support import ROOT, Browser, console, next_event
+from gateway.little_face import serving
 
+from toolcrib.console import ConsolePages
 from toolcrib.execution import Principal
+from toolcrib.gateway import Gateway
 from toolcrib.gateway.api.logins import CODE_SECONDS, LOGIN_SECONDS, ConsoleLogins
 
 pytestmark = pytest.mark.anyio
@@ -134,10 +137,9 @@ async def test_the_pages_own_origin_may_call() -> None:
 
 
 async def test_pages_are_sent_so_that_nothing_foreign_runs_or_frames_them() -> None:
+    (script,) = [f"/console/{name}" for name in ConsolePages().all() if name.endswith("/app.js")]
     async with console() as (_, browser):
-        pages = [
-            await browser.http.get(path) for path in ("/console/", "/console/app.js", "/console/nothing")
-        ]
+        pages = [await browser.http.get(path) for path in ("/console/", script, "/console/nothing")]
         operation, refused = await browser.send("GET", "/me"), await browser.http.get(f"{ROOT}/me")
     for answer in (*pages, operation, refused):
         policy = answer.headers["content-security-policy"]
@@ -148,6 +150,11 @@ async def test_pages_are_sent_so_that_nothing_foreign_runs_or_frames_them() -> N
         assert answer.headers["x-content-type-options"] == "nosniff"
     assert operation.headers["cache-control"] == "no-store"
     assert [page.status_code for page in pages] == [200, 200, 404]
+    assert [page.headers["cache-control"].rpartition(" ")[2] for page in pages] == [
+        "no-cache",
+        "immutable",
+        "no-store",
+    ]
 
 
 async def test_a_browser_is_led_to_the_console() -> None:
@@ -171,6 +178,24 @@ async def test_the_console_can_be_switched_off() -> None:
     assert [each.status_code for each in (root, operation, document)] == [404, 404, 404]
     assert "[console]" in root.text
     assert gateway.make_console_link() is None
+
+
+async def test_the_console_is_on_where_only_this_machine_reaches_the_gateway() -> None:
+    async def look(**config: Any) -> int:
+        gateway = Gateway(config)
+        async with gateway, serving(gateway) as url, httpx.AsyncClient(base_url=url) as http:
+            answer = await http.get("/", follow_redirects=True)
+            assert answer.text
+            return answer.status_code
+
+    public = {"public_url": "https://crib.example.com"}
+    assert await look() == 200
+    assert await look(gateway=public) == 404
+    assert await look(gateway=public, console={"enabled": True}) == 200
+    everywhere = Gateway({"gateway": {"token": "t" * 32}})
+    async with everywhere, serving(everywhere, host="0.0.0.0"):  # noqa: S104 - other machines reach it
+        assert not everywhere.console.is_on
+        assert everywhere.make_console_link() is None
 
 
 async def test_the_link_has_the_public_address() -> None:

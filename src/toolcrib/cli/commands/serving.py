@@ -120,7 +120,7 @@ def console(state: State, no_open: bool) -> None:  # noqa: FBT001 - click gives 
             known = ask(Address(source, demo=state.demo), wait=0, console=True)
     link = None if known is None else known.get("console")
     if known is not None and link is None and known["startedBy"] == "serve":
-        reason = "set enabled = true below [console] in its configuration, or serve with --open"
+        reason = "set enabled = true below [console] in its configuration, or serve it with --open"
         raise click.UsageError(f"the gateway that runs (process {known['pid']}) shows no console: {reason}")
     if link is None:
         place = {"host": "127.0.0.1", "port": 0}

@@ -63,7 +63,20 @@ async function send(path, { method = "GET", body, query, signal, headers } = {})
   throw new ApiError(response.status, error);
 }
 
-export const get = async (path, query, options) => (await send(path, { query, ...options })).json();
+const expected = new Map();
+
+/** Ask for something that a page will get as soon as it is shown. */
+export function expect(path, query) {
+  const answer = send(path, { query }).then((response) => response.json());
+  answer.catch(() => {}); // whoever gets it sees the error
+  expected.set(address(path, query), answer);
+}
+
+export async function get(path, query, options) {
+  const early = expected.get(address(path, query));
+  expected.delete(address(path, query));
+  return early ?? (await send(path, { query, ...options })).json();
+}
 export const post = async (path, body = {}, options) => (await send(path, { method: "POST", body, ...options })).json();
 
 /** Yield the events of an answer. */

@@ -133,8 +133,9 @@ class AuditSettings(Section):
 class ConsoleSettings(Section):
     """The console in the browser, and the JSON API below `/api/`."""
 
-    enabled: bool = False
-    """Whether they are served. Turning them on needs a restart of the gateway."""
+    enabled: bool | None = None
+    """Whether they are served; by default where only this machine can reach the gateway: it listens on a
+    loopback address, and has no `gateway.public_url`. A change needs a restart of the gateway."""
     operators: tuple[Text, ...] = ()
     """Who sees the calls of everybody, answers those that wait, and starts and stops servers, beside the user
     of this machine: `token:NAME`, `user:SUBJECT`, `group:NAME`, as in rules."""

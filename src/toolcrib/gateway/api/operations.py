@@ -43,7 +43,7 @@ from toolcrib.gateway.api.caller import (
     QuestionForPersonError,
     SendEvent,
 )
-from toolcrib.gateway.api.calls import CallFilter, CallLog, Running, is_same_account
+from toolcrib.gateway.api.calls import CallFilter, CallLog, CallRow, Running, is_same_account
 from toolcrib.gateway.api.measures import count_by_minute, count_by_tool, find_shared_words, quantile
 from toolcrib.gateway.api.routes import ApiOperation, Handle
 from toolcrib.gateway.app.connect import LoginPages
@@ -237,7 +237,7 @@ class ApiOperations:
         minutes = caller.query.minutes
         since = (time.time() // 60 - minutes + 1) * 60
         rows = list(self._calls.newest(CallFilter(viewer=caller.viewer, since=since)))
-        durations = [row.get("duration") for row in rows]
+        durations = [row.duration for row in rows]
         servers = self._server_lines(caller)
         return records.Overview(
             servers=dict(Counter("paused" if each.paused else each.state for each in servers)),
@@ -492,7 +492,7 @@ class ApiOperations:
         """Return what the calls can be filtered by, the most frequent first."""
         tools, who, outcomes = Counter[str](), Counter[str](), Counter[str]()
         for row in self._calls.newest(CallFilter(viewer=caller.viewer)):
-            tools[row.get("tool_id")] += 1
+            tools[row.tool_id] += 1
             who[row.principal.subject or row.principal.client or ""] += 1
             outcomes[row.outcome] += 1
         return {
@@ -508,19 +508,22 @@ class ApiOperations:
         if found is None or not CallFilter(viewer=caller.viewer).admits(found[0]):
             raise ToolNotFoundError(number, reason="no call with this id is remembered")
         row, payload = found
-        return row.to_json() | ({} if payload is None else {"payload": payload.to_json()})
+        conditions = CallFilter(viewer=caller.viewer)
+        traced = [each for each in self._calls.of_trace(row.trace) if conditions.admits(each)]
+        return (
+            row.to_json()
+            | {"request": [{**each.to_json(), "began": each.began} for each in traced]}
+            | ({} if payload is None else {"payload": payload.to_json()})
+        )
 
     async def export(self, caller: ApiCaller) -> ApiFile:
         """Return all calls that meet the conditions as a file."""
-        rows = [row.to_json() for row in self._calls.newest(self._conditions(caller))]
-        if caller.query.format == "json":
-            return ApiFile(json.dumps({"calls": rows}).encode(), "application/json", "calls.json")
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        text = io.StringIO(newline="")
-        writer = csv.writer(text)
-        writer.writerow(names)
-        writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
-        return ApiFile(text.getvalue().encode(), "text/csv; charset=utf-8", "calls.csv")
+        rows = list(self._calls.newest(self._conditions(caller)))
+        is_csv = caller.query.format == "csv"
+        body = await to_thread.run_sync(_write_csv if is_csv else _write_json, rows)
+        if is_csv:
+            return ApiFile(body, "text/csv; charset=utf-8", "calls.csv")
+        return ApiFile(body, "application/json", "calls.json")
 
     # -- approvals and access --------------------------------------------------------------------
 
@@ -554,9 +557,11 @@ class ApiOperations:
             made = [Rule.from_json(each) for each in given]
             issuers = None if rules is None else rules.issuers
             rules = Rules(made, validator=self._crib.validator, issuers=issuers) if made else None
-        rows = [row.to_json() for row in self._calls.newest(CallFilter())]
+        rows = list(self._calls.newest(CallFilter()))
         decided = await to_thread.run_sync(
-            lambda: Counter((decide_again(self._crib, rules, row), "error.type" not in row) for row in rows)
+            lambda: Counter(
+                (decide_again(self._crib, rules, row.to_json()), row.failure is None) for row in rows
+            )
         )
         ordered = sorted(decided.items(), key=lambda item: (item[0][0][0], -item[1]))
         decisions = [
@@ -690,6 +695,20 @@ def _run_json(result: RunResult) -> dict[str, Any]:
     """Return a result as `toolcrib run --json` writes it."""
     payload = result.to_json(without={"tool", "mcp_result"})
     return {"toolId": str(result.tool.id), "structured": None, **payload}
+
+
+def _write_json(rows: list[CallRow]) -> bytes:
+    return json.dumps({"calls": [row.to_json() for row in rows]}).encode()
+
+
+def _write_csv(rows: list[CallRow]) -> bytes:
+    records = [row.to_json() for row in rows]
+    names = list(dict.fromkeys(name for row in records for name in row))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(names)
+    writer.writerows([_cell(row.get(name)) for name in names] for row in records)
+    return text.getvalue().encode()
 
 
 def _cell(value: Any) -> Any:

@@ -17,6 +17,7 @@ from pydantic_core import from_json
 
 from toolcrib.console import ConsolePages
 from toolcrib.crib import Crib
+from toolcrib.crib.config.gateway import is_loopback
 from toolcrib.errors import Problem, ToolcribError, ValidationError, explain
 from toolcrib.execution import Principal
 from toolcrib.execution.principal import LOCAL, Issuers, local_user
@@ -51,6 +52,7 @@ _SAFE: Headers = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 """Headers of every answer."""
+_FOR_GOOD = b"public, max-age=31536000, immutable"
 _PRIVATE: Headers = [*_SAFE, (b"cache-control", b"no-store")]
 _STATUS = {
     "tool_not_found": 404,
@@ -62,8 +64,8 @@ _STATUS = {
 }
 """The status of an error, by its code; of others 500."""
 _OFF = (
-    "The console of this gateway is off: other machines can reach it. To turn it on, set enabled = true "
-    "below [console] in its configuration."
+    "The console of this gateway is off, as it is by default where other machines can reach the gateway. To "
+    "turn it on, set enabled = true below [console] in its configuration, and restart it. MCP is at /mcp."
 )
 _BEGIN = "open the link that `toolcrib console` prints, or send a token as 'Authorization: Bearer ...'"
 _REPEATED = 50
@@ -87,32 +89,32 @@ class ConsoleSite:
         logins: LoginPages,
         sessions: Callable[[], int],
         *,
-        enabled: bool,
+        enabled: bool | None,
         calls: CallLog,
         approvals: Approvals,
     ) -> None:
-        """Serve a crib, if that is enabled; `calls` observes it, and `approvals` asks for its consent."""
+        """Serve a crib; `calls` observes it, and `approvals` asks for its consent.
+
+        `enabled` is None to serve the console only where other machines cannot reach it.
+        """
         self._crib, self._identities, self._is_enabled = crib, identities, enabled
         self._calls, self.approvals, self._browsers = calls, approvals, ConsoleLogins()
         self._operations = ApiOperations(crib, calls, approvals, logins, sessions)
         self._routes = (*self._session_operations(), *self._operations.all())
         self._pages = ConsolePages()
         self._document: bytes | None = None
-        self._bound: str | None = None
+        self.is_on = False
+        """Whether the console is served."""
         self._answering = self._listeners = 0
         self._quiet = anyio.Event()
         self._closing = anyio.Event()
 
     def bind(self, host: str) -> None:
         """Serve at an address from now on."""
-        self._bound = host
+        is_local = is_loopback(host) and self._crib.settings.gateway.public_url is None
+        self.is_on = is_local if self._is_enabled is None else self._is_enabled
         if self.is_on:
             self._calls.open(self._crib.settings.console.calls)
-
-    @property
-    def is_on(self) -> bool:
-        """Whether the console is served."""
-        return self._bound is not None and self._is_enabled
 
     def make_link(self, address: str) -> str:
         """Return the address at which the user of this machine logs in, once."""
@@ -156,7 +158,7 @@ class ConsoleSite:
             return
         headers = [
             *_SAFE,
-            (b"cache-control", b"no-cache"),
+            (b"cache-control", _FOR_GOOD if page.is_fixed else b"no-cache"),
             (b"etag", page.mark),
             (b"vary", b"accept-encoding"),
         ]
