@@ -19,6 +19,7 @@ from toolcrib.gateway.addresses import EndpointAddress, Surface
 from toolcrib.gateway.api.approvals import Approvals
 from toolcrib.gateway.api.calls import CallLog
 from toolcrib.gateway.api.site import ConsoleSite
+from toolcrib.gateway.api.webhook import ApprovalWebhook
 from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.app.guard import AccessRules
 from toolcrib.gateway.endpoint import McpEndpoint
@@ -108,6 +109,9 @@ class Gateway:
         self.approvals = Approvals(
             lambda: self.crib.settings.console.approval_timeout,
             lambda: self.console.is_staffed(),  # noqa: PLW0108 - it is made later
+            ApprovalWebhook(
+                lambda: self.crib.settings, lambda: self._browsers_address() or self._listens_at, environ
+            ),
         )
         settings = load(config)
         wanted = settings.console.enabled if console is None else console  # None: it depends on the address
@@ -163,6 +167,8 @@ class Gateway:
 
     async def __aenter__(self) -> Self:
         self._make_rules(self.crib.settings)
+        if self.approvals.webhook.is_set:
+            self.approvals.webhook.read_secret()
         await self.crib.__aenter__()
         try:
             self.endpoints.follow()

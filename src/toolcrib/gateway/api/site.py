@@ -28,6 +28,7 @@ from toolcrib.gateway.api.logins import LOGIN_SECONDS, ConsoleLogins, Login, rea
 from toolcrib.gateway.api.operations import ApiOperations
 from toolcrib.gateway.api.records import LoginBody
 from toolcrib.gateway.api.routes import DOCUMENT, ROOT, ApiOperation, find_operation, openapi_document
+from toolcrib.gateway.api.webhook import WebhookSignatureError
 from toolcrib.gateway.app.asgi import STREAM, Headers, OpenRequest, Receive, Scope, Send, send_bytes
 from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.identity.identities import Identities, Refusal
@@ -218,10 +219,12 @@ class ConsoleSite:
             raise ApiRefusal(404, f"there is no such operation; {DOCUMENT} lists them")
         operation, parameters = found
         caller = await self._identify(operation, scope, receive, request)
-        if operation.for_operators and not caller.is_operator:
+        if operation.needs == "operator" and not caller.is_operator:
             raise ApiRefusal(
                 403, "this is for operators: the user of this machine, and whom console.operators names"
             )
+        if operation.needs == "auditor" and not caller.sees_all:
+            raise ApiRefusal(403, "this is for auditors, whom console.auditors names, and for operators")
         caller.path = parameters
         caller.query = _read_query(operation.query, scope["query_string"])
         caller.body = _read_body(operation.body, request.body)
@@ -245,6 +248,12 @@ class ConsoleSite:
         """
         given = dict(scope["headers"])
         key = given.get(_KEY, b"").decode("latin-1")
+        if operation.is_signed:
+            try:
+                self.approvals.webhook.verify(scope["headers"], request.body)
+            except WebhookSignatureError as error:
+                raise ApiRefusal(403, f"this answer is not accepted: {error}") from error
+            return self._make_caller(Principal(), scope, receive, request)
         if operation.is_open:
             if key != "login":
                 raise ApiRefusal(403, "a login needs the header X-Toolcrib-Key: login")
@@ -309,13 +318,18 @@ class ConsoleSite:
         crib = self._crib
         is_personal = any(each.is_personal for each in crib.settings.servers.values())
         view = crib.seen_by(principal) if crib.rules is not None or is_personal else crib
-        return ApiCaller(principal, self.is_operator(principal), view, request, scope, receive)
+        is_operator, settings = self.is_operator(principal), crib.settings.console
+        sees_all = is_operator or self._is_named(principal, settings.auditors)
+        return ApiCaller(principal, is_operator, sees_all, view, request, scope, receive)
 
     def is_operator(self, principal: Principal) -> bool:
         """Return whether somebody may see and do what is for operators."""
-        named = self._crib.settings.console.operators
+        operators = self._crib.settings.console.operators
+        return principal.issuer == LOCAL or self._is_named(principal, operators)
+
+    def _is_named(self, principal: Principal, names: tuple[str, ...]) -> bool:
         issuers = Issuers() if self._crib.rules is None else self._crib.rules.issuers
-        return principal.issuer == LOCAL or any(issuers.means(principal, who) for who in named if who != "*")
+        return any(issuers.means(principal, who) for who in names if who != "*")
 
     def is_staffed(self) -> bool | None:
         """Return whether an operator has the console open; None where the console is off."""
