@@ -9,7 +9,7 @@ from toolcrib.crib.view import View
 from toolcrib.errors import ToolcribError
 from toolcrib.execution import CallContext, Principal, Request, Rule
 from toolcrib.execution.call import Decision
-from toolcrib.execution.policy.rule import is_destructive
+from toolcrib.execution.policy.rule import declares_destructive
 from toolcrib.execution.policy.rules import Rules
 from toolcrib.execution.principal import Issuers
 from toolcrib.model import Tool
@@ -76,7 +76,7 @@ def _why_not_deciding(rule: Rule, issuers: Issuers, who: Principal, tool: Tool, 
 def _confirmation(decision: Decision, tool: Tool, settings: GatewaySettings) -> str | None:
     """Return whether a client of the gateway asks its user about a destructive tool that a rule allows."""
     rule = decision.rule
-    if rule is None or decision.effect != "allow" or not is_destructive(tool.annotations):
+    if rule is None or decision.effect != "allow" or not declares_destructive(tool.annotations):
         return None
     if not settings.confirm:
         return "it is destructive; gateway.confirm = false: nobody is asked"

@@ -17,7 +17,7 @@ from toolcrib.crib.view import SharedState, View
 from toolcrib.crib.visible import scope_of
 from toolcrib.discovery import Discovery, Embedder, Scope, Searcher, Store, StoreStatus
 from toolcrib.errors import CribStateError, InvalidToolError, Problem
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.audit import AuditStatus
 from toolcrib.execution.chains import ChainResult
@@ -123,7 +123,7 @@ class Crib(View):
 
     def __repr__(self) -> str:
         source = self.settings.source or "no file"
-        return f"<Crib {source}, {self._shared.state}, {counted(len(self.index), 'tool')}>"
+        return f"<Crib {source}, {self._shared.state}, {count_noun(len(self.index), 'tool')}>"
 
     @property
     def discovery(self) -> Discovery:

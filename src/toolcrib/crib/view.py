@@ -28,7 +28,7 @@ from toolcrib.errors import (
     ToolNotFoundError,
     ValidationError,
 )
-from toolcrib.errors.base import counted, either
+from toolcrib.errors.base import count_noun, join_options
 from toolcrib.errors.text import truncate
 from toolcrib.execution import CallContext, Request, RunResult, StreamEvent
 from toolcrib.execution.arguments import check_value
@@ -101,7 +101,7 @@ class View:
         self._shared, self._scope, self._principal = shared, scope, principal
 
     def __repr__(self) -> str:
-        return f"<View of {counted(len(self.index), 'tool')}, {self._shared.state}>"
+        return f"<View of {count_noun(len(self.index), 'tool')}, {self._shared.state}>"
 
     def seen_by(self, principal: Principal | None) -> "View":
         """Return the view of a principal: its visible tools, by the rules, and calls in its name."""
@@ -128,6 +128,7 @@ class View:
         if self._scope is None and self._principal is None:
             return given
         engine = self._shared.engine
+        # Without rules all callers see the same, and each would get a `VisibleTools` of its own by its name.
         who = self._principal if engine.rules is None else given.principal
         return replace(given, tools=engine.visible(self._scope, who))
 
@@ -727,7 +728,9 @@ class View:
                 called, reason="this function was not added; add it first: crib.add(function)"
             )
         if len(names) > 1:
-            raise InvalidToolIdError(called, f"this function was added as {either(names)}; name one of them")
+            raise InvalidToolIdError(
+                called, f"this function was added as {join_options(names)}; name one of them"
+            )
         return names[0]
 
     def _tool_or_id(self, tool: Named) -> str | ToolId | Tool:

@@ -267,7 +267,7 @@ class VisibleTools:
         if namespace not in snapshot.names:
             if namespace not in self.namespaces():  # code can make up any number of them
                 return (), frozenset()
-            summaries = snapshot.index.every(namespace=namespace)
+            summaries = snapshot.index.list_all(namespace=namespace)
             listed = tuple(dict.fromkeys(summary.name for summary in summaries))
             snapshot.names[namespace] = listed, frozenset(listed)
         return snapshot.names[namespace]

@@ -1,7 +1,7 @@
 """The records of a call: its context, request, answer and outcome, and the events of a stream."""
 
 from collections.abc import Awaitable, Callable, Container
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -163,6 +163,8 @@ class CallContext:
         approval = self.approval
         if approval.ask is not None and approval.may_suspend:
             approval = replace(approval, ask=None)
+        # The function is code of the program: its calls may reach every tool of the crib that the rules allow
+        # its caller, and not only those that the caller's view lists.
         return replace(self, approval=approval, tools=None)
 
 
@@ -205,7 +207,7 @@ class Request:
         return hints is not None and hints.read_only_hint is True
 
     @property
-    def destructive(self) -> bool:
+    def may_be_destructive(self) -> bool:
         """Whether the tool may destroy something, by its annotations; without any it may, as in MCP."""
         hints = self.tool.annotations
         return not self.read_only and (hints is None or hints.destructive_hint is not False)
@@ -243,8 +245,8 @@ class Call(Request):
     """Whether the caller reads a stream, and not the result alone."""
     deadline: float = inf
     """Time at which the call is cancelled, on the clock of the event loop."""
-    pause: Callable[[], AbstractContextManager[None]] | None = None
-    """Stops the deadline while the client is asked for input; None if the caller chose the timeout."""
+    pause: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Stops the deadline while the client is asked for input, unless the caller chose the timeout."""
     on_asked: Callable[[], None] | None = None
     """Called when the client is asked for input: the answer must not be shared with other callers then."""
 

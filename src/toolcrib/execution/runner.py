@@ -17,7 +17,7 @@ policy, a validator or an executor that fails makes the call fail with a typed e
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
@@ -89,7 +89,7 @@ from toolcrib.redaction import error_text
 DEFAULT_TIMEOUT = 60.0
 """Seconds that a call may take, unless the caller or the backend sets another limit."""
 _NEGLIGIBLE_WAIT = 0.005
-"""Waits of fewer seconds do not extend the deadline."""
+"""Waits of fewer seconds do not extend the deadline: a wait for what is there already leaves it as it was."""
 _LOG = logging.getLogger("toolcrib")
 _Finish = Callable[[Outcome], None]
 
@@ -126,7 +126,7 @@ class _CallState:
         )
 
     @property
-    def place(self) -> str | None:
+    def backend_label(self) -> str | None:
         """The current backend, as errors name it."""
         return None if self.backend is None else label(self.backend)
 
@@ -351,7 +351,7 @@ class Runner:
         try:
             answer = await self._run_stages(state, ref, timeout, emit, defaults=defaults)
             assert state.request is not None  # noqa: S101 - set before a backend is called
-            return RunResult.of_checked(
+            return RunResult.from_valid(
                 tool=state.request.tool,
                 backend=state.backend,
                 structured=answer.structured,
@@ -391,7 +391,7 @@ class Runner:
                 if timeout is None and waited > _NEGLIGIBLE_WAIT:
                     scope.deadline += waited
 
-                state.op = "policy"
+                state.op = "policy"  # until a backend is called: errors name all stages between so
                 state.enter("check")
                 args, notes = read_arguments(state.args, state.tool_id)
                 state.notes += notes
@@ -414,6 +414,7 @@ class Runner:
                 if timeout is None and self._timeouts:
                     own_limit = self._timeouts.get(label(backends[0]))
                     if own_limit is not None:
+                        # Waiting may have moved the deadline: minus the old limit, it is the new start.
                         begun = scope.deadline - limit if isfinite(limit) else anyio.current_time()
                         scope.deadline, limit = begun + own_limit, own_limit
 
@@ -425,17 +426,19 @@ class Runner:
                     emit=emit,
                     streamed=state.streamed,
                     deadline=scope.deadline,
-                    pause=clock.pause if timeout is None else None,
+                    pause=clock.pause if timeout is None else nullcontext,
                 )
                 return await self._dispatch(state, call, backends)
             except anyio.get_cancelled_exc_class() as error:
                 if is_being_cancelled():
                     raise
                 reason = "what it waited for was cancelled"
-                raise ToolCancelledError(tool_id=state.tool_id, backend=state.place, reason=reason) from error
+                raise ToolCancelledError(
+                    tool_id=state.tool_id, backend=state.backend_label, reason=reason
+                ) from error
         if state.op == "resolve":
             raise _not_ready(state.tool_id, limit)
-        raise ToolTimeoutError(tool_id=state.tool_id, op=state.op, backend=state.place, timeout=limit)
+        raise ToolTimeoutError(tool_id=state.tool_id, op=state.op, backend=state.backend_label, timeout=limit)
 
     async def _resolve(self, state: _CallState, ref: str | ToolId) -> tuple[ResolvedTool, float]:
         """Resolve a reference; return the tool, and the seconds spent waiting for its server."""
@@ -444,8 +447,6 @@ class Runner:
             found = tools.find(ref)
         except (ToolNotFoundError, BackendUnavailableError, PolicyDeniedError):
             # Rules may allow by its tags or hints what they refuse by its id, while no tool of it is known.
-            if isinstance(tools, _KnownTools):
-                raise
             began = anyio.current_time()
             await tools.wait_for(ref)
             waited = anyio.current_time() - began
@@ -455,16 +456,16 @@ class Runner:
 
     async def _dispatch(self, state: _CallState, call: Call, backends: Sequence[ToolBackend]) -> Answer:
         """Call the backends in order until one is available, and return its answer."""
-        for place, backend in enumerate(backends, 1):
+        for number, backend in enumerate(backends, 1):
             state.backend, state.op = backend, "execute"
             state.enter(label(backend))
             try:
                 return await self._call_through_middleware(call)
             except BackendUnavailableError as error:
-                if place == len(backends) or not may_try_next(call, error):
+                if number == len(backends) or not may_try_next(call, error):
                     raise
                 state.notes.append(f"{label(backend)} was unavailable; another backend was tried")
-            call = replace(call, backend=backends[place])
+            call = replace(call, backend=backends[number])
         raise AssertionError("there is at least one backend")
 
     async def _call_backend(self, call: Call) -> Answer:
@@ -481,8 +482,8 @@ class Runner:
         except ToolcribError:
             raise
         except Exception as error:  # executors may be user code, which can raise anything
-            reason, place = error_text(error, call.args), label(call.backend)
-            raise ToolExecutionError(tool_id=call.tool_id, backend=place, reason=reason) from error
+            reason, backend = error_text(error, call.args), label(call.backend)
+            raise ToolExecutionError(tool_id=call.tool_id, backend=backend, reason=reason) from error
         return answer
 
     def _check_result(self, call: Call, answer: Answer) -> None:

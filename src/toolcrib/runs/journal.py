@@ -347,11 +347,11 @@ class RunJournal:
 def _describe_call(key: str, begun: _BegunCall, known: Answered | None) -> RunCall:
     facts: dict[str, Any] = {"key": key, "tool_id": begun.tool_id, "args": begun.args}
     if known is None:
-        return RunCall.of_checked(state="open", **facts)
+        return RunCall.from_valid(state="open", **facts)
     if known.error is not None:
-        return RunCall.of_checked(state="failed", duration=known.duration, message=str(known.error), **facts)
+        return RunCall.from_valid(state="failed", duration=known.duration, message=str(known.error), **facts)
     value = None if known.result is None else known.result.structured
-    return RunCall.of_checked(state="answered", duration=known.duration, value=value, **facts)
+    return RunCall.from_valid(state="answered", duration=known.duration, value=value, **facts)
 
 
 def _to_json_bytes(value: Any) -> bytes:
@@ -385,8 +385,8 @@ def _parse_result(outcome: Mapping[str, Any], reference: str, duration: float) -
         named = ToolId.parse(reference.rpartition(":")[0])
     version = None if named.version is None else str(named.version)
     backend = outcome.get("backend")
-    return RunResult.of_checked(
-        tool=Tool.of_checked(
+    return RunResult.from_valid(
+        tool=Tool.from_valid(
             name=named.name, namespace=named.namespace, version=version, input_schema=_ANY_OBJECT
         ),
         backend=None if backend is None else _BACKEND.validate_python(backend),

@@ -10,6 +10,7 @@ from gateway.little_face import serving
 
 from toolcrib.console import ConsolePages
 from toolcrib.execution import Principal
+from toolcrib.execution.oauth.vault import LoginVault, StoredLogin
 from toolcrib.gateway import Gateway
 from toolcrib.gateway.api.logins import CODE_SECONDS, LOGIN_SECONDS, ConsoleLogins
 
@@ -75,7 +76,8 @@ def test_logins_and_codes_are_few() -> None:
 
 async def test_nothing_is_answered_without_a_login() -> None:
     async with console() as (gateway, browser), httpx.AsyncClient(base_url=browser.url) as stranger:
-        paths = [path for path in gateway.console.document()["paths"] if not path.endswith("/login")]
+        own = ("/v1/login", "/link", "/webhook")  # which have proofs of their own
+        paths = [path for path in gateway.console.document()["paths"] if not path.endswith(own)]
         methods = gateway.console.document()["paths"]
         answers = [
             await stranger.request(next(iter(methods[path])), path.replace("{", "").replace("}", ""), json={})
@@ -248,6 +250,58 @@ async def test_operators_are_named_in_the_settings() -> None:
             ) as client:
                 found[name] = (await client.get(f"{ROOT}/me")).json()["operator"]
     assert found == {"ann": True, "ben": False}  # nobody becomes one by a rule for everybody
+
+
+async def test_auditors_see_all_and_change_nothing() -> None:
+    settings = {
+        "gateway": {"tokens": TOKENS},
+        "console": {"auditors": ["token:ben"]},
+        "policy": [{"name": "all", "effect": "allow"}],
+        "servers": {"x": {"command": "true", "disabled": True}},
+    }
+    async with console(**settings) as (gateway, operator):
+        await operator.run("notes:add", {"text": "private"})
+        last = gateway.console._calls.last_id
+        browser = Browser(operator.url)
+        async with browser.http:
+            await browser.send_login({}, authorization=bearer("ben"))
+            me = await browser.get("/me")
+            await browser.run("notes:show")
+            everything = await browser.get("/calls")
+            mine = await browser.get("/calls", mine=True)
+            payload = (await browser.get(f"/calls/{last}"))["payload"]
+            seen = [await browser.send("GET", path) for path in ("/approvals", "/access/rules")]
+            refused = [
+                await browser.send("GET", "/config"),
+                await browser.send("GET", "/servers/x/log"),
+                await browser.send("POST", "/servers/x/start"),
+                await browser.send("POST", "/servers/x/revoke", json={}),
+                await browser.send("POST", "/approvals/x", json={"approve": True}),
+            ]
+    assert (me["operator"], me["auditor"]) == (False, True)
+    assert [call["gen_ai.tool.name"] for call in everything["items"]] == ["notes:show", "notes:add"]
+    assert [call["gen_ai.tool.name"] for call in mine["items"]] == ["notes:show"]
+    assert "private" in payload["args"]["text"]
+    assert [answer.status_code for answer in seen] == [200, 200]
+    assert [answer.status_code for answer in refused] == [403] * 5
+
+
+async def test_a_login_to_a_server_is_revoked() -> None:
+    url = "https://tools.example.com/mcp"
+    vault = LoginVault()
+    for owner in (None, ("tokens", "ben"), ("tokens", "ann")):
+        vault.put(
+            StoredLogin(server="far", url=url, client_id="c", token_endpoint=f"{url}/token", owner=owner)
+        )
+    async with console(servers={"far": {"url": url}}) as (_, browser):
+        (line,) = (await browser.get("/servers"))["items"]
+        ended = await browser.post("/servers/far/revoke", issuer="tokens", subject="ben")
+        again = await browser.send("POST", "/servers/far/revoke", json={"issuer": "tokens", "subject": "ben"})
+        (left,) = (await browser.get("/servers"))["items"]
+    assert [each["subject"] for each in line["logins"]] == ["", "ben", "ann"]
+    assert ended == {"revoked": False}  # its authorization server has no place for that
+    assert again.status_code == 503
+    assert [each["subject"] for each in left["logins"]] == ["", "ann"]
 
 
 async def test_the_shared_token_makes_nobody_an_operator() -> None:

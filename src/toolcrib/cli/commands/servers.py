@@ -15,7 +15,7 @@ from toolcrib.cli.completing import server_names
 from toolcrib.cli.exits import UNAVAILABLE, FailedError, NotFoundError
 from toolcrib.cli.screen import clean, is_terminal, note, show_json, show_text, waiting
 from toolcrib.cli.state import State, common, wait_for
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
     from toolcrib.crib import Crib
@@ -376,7 +376,7 @@ def _probe_of(crib: "Crib", name: str) -> "Probe":
         reason = status.last_error or "it has not listed its tools in time"
         kind = LoginRequiredError if status.needs_login else ServerUnavailableError
         error = kind(name, reason, words)
-    tools = tuple(crib.index.get(each.id) for each in crib.index.every(namespace=name))
+    tools = tuple(crib.index.get(each.id) for each in crib.index.list_all(namespace=name))
     refused = {each: hide_secrets(reason) for each, reason in status.refused.items()}
     return Probe(name, tools, refused, error, words)
 
@@ -398,7 +398,7 @@ def _report_probe(probed: "Probe", *, quiet: bool) -> None:
     """Report whether a server works; if not, end with an exit code."""
     if probed.error is None:
         if not quiet:
-            click.echo(f"it works: {counted(len(probed.tools), 'tool')}")
+            click.echo(f"it works: {count_noun(len(probed.tools), 'tool')}")
         for each, reason in probed.refused.items():
             note(f"its tool {each!r} cannot be used: {reason}")
         return

@@ -21,7 +21,7 @@ from toolcrib.cli.resident.address import Address, ask
 from toolcrib.cli.screen import clean, note
 from toolcrib.cli.state import State, common, shared, this_command, wait_for
 from toolcrib.errors import ToolcribError
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
     from toolcrib.crib import GatewaySettings
@@ -286,11 +286,13 @@ def _headline(gateway: "Gateway", address: str) -> str:
     """Return the headline: the number of tools, the address, and the servers that are still starting."""
     known, pending = len(gateway.crib.index), _pending_names(gateway)
     if not pending:
-        return f"toolcrib serves {counted(known, 'tool')} at {address}"
+        return f"toolcrib serves {count_noun(known, 'tool')} at {address}"
     names = f"{', '.join(pending[:_NAMED])}{', ...' if len(pending) > _NAMED else ''}"
     if not known:
         return f"toolcrib serves the tools of {names} at {address}, as soon as they are listed"
-    return f"toolcrib serves {counted(known, 'tool')} at {address}, and those of {names} when they are listed"
+    return (
+        f"toolcrib serves {count_noun(known, 'tool')} at {address}, and those of {names} when they are listed"
+    )
 
 
 def _print_json(gateway: "Gateway", addresses: dict[str, Any]) -> None:

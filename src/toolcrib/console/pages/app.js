@@ -10,13 +10,15 @@ const PAGES = [
   ["servers", "Servers"],
   ["tools", "Tools"],
   ["calls", "Calls"],
-  ["approvals", "Approvals", "operator"],
-  ["access", "Access", "operator"],
+  ["approvals", "Approvals", "auditor"],
+  ["access", "Access", "auditor"],
   ["runs", "Runs"],
   ["tokens", "Tokens"],
   ["config", "Configuration", "operator"],
 ];
 
+/** The page of a link that was sent to a person, which needs no login. */
+const ANSWER = "answer";
 const ICON = new URL("icon.svg", import.meta.url).pathname;
 const loginError = signal("");
 
@@ -73,7 +75,7 @@ const views = signal({});
 
 /** Load the module of a page; the browser keeps it, so that asking twice costs nothing. */
 async function loadView(name) {
-  if (views.value[name] || !PAGES.some(([id]) => id === name)) return;
+  if (views.value[name] || !(name === ANSWER || PAGES.some(([id]) => id === name))) return;
   let Page;
   try {
     Page = (await import(`./views/${name}.js`)).default;
@@ -104,7 +106,7 @@ function Shell() {
     setOpen(false);
     document.title = `${PAGES.find(([id]) => id === page)[1]} · toolcrib`;
   }, [page]);
-  const shown = PAGES.filter(([, , right]) => !right || me.value.operator);
+  const shown = PAGES.filter(([, , right]) => !right || me.value[right]);
   const counts = { approvals: waiting.value.length };
   return html`<div class=${`shell ${isOpen ? "open" : ""}`}>
     <a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.querySelector("h1")?.focus())}>Skip to the page</a>
@@ -128,7 +130,7 @@ function Shell() {
         </p>
         <p class="who">
           <span>${me.value.subject || me.value.client || "Somebody with the token"}</span>
-          <span class="muted">${me.value.operator ? "operator" : "own calls only"}</span>
+          <span class="muted">${me.value.operator ? "operator" : me.value.auditor ? "auditor: sees all" : "own calls only"}</span>
         </p>
         <p class="foot-actions">
           <${Button} kind="quiet" icon="sun" label=${`Colours: ${theme.value || "as the system"}`} onClick=${() => (theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % 3])} />
@@ -144,6 +146,7 @@ function App() {
   useEffect(() => {
     if (me.value) follow();
   }, [me.value]);
+  if (route.value.page === ANSWER) return html`<${View} name=${ANSWER} key=${route.value.id} />`;
   if (me.value === undefined) return null;
   return me.value ? html`<${Shell} />` : html`<${LogIn} />`;
 }

@@ -151,7 +151,7 @@ export async function follow() {
           const isBack = connection.value === "lost";
           connection.value = "live";
           if (isBack) bus.dispatchEvent(new CustomEvent("back"));
-          if (me.value?.operator) get("/approvals").then((found) => (waiting.value = found.items), () => {});
+          if (me.value?.auditor) get("/approvals").then((found) => (waiting.value = found.items), () => {});
         }
         if (kind === "approvals") waiting.value = data.items;
         if (kind === "running") runningCount.value = data.count;
@@ -176,7 +176,7 @@ function read() {
   const [page, ...rest] = path.split("/");
   return {
     page: page || "overview",
-    id: rest.length ? decodeURIComponent(rest.join("/")) : "",
+    id: rest.map(decodeURIComponent).join("/"),
     query: Object.fromEntries(new URLSearchParams(query ?? "")),
   };
 }

@@ -178,7 +178,7 @@ class CodeSettings(Section):
     """The isolation that it must have."""
     timeout: Seconds = 30.0
     """Seconds for everything: computing, and the tools."""
-    limits: Limits = Limits.of_checked()
+    limits: Limits = Limits.from_valid()
     """The resources that one run may use."""
     language_fallback: bool = False
     """Whether code that needs more of Python than its sandbox speaks moves to `process`."""
@@ -237,19 +237,19 @@ class Settings(Section):
     """The file of the catalogue, or `memory`; else a configuration file has one in the user's data."""
     timeout: Seconds = 60.0
     """For how many seconds a call may run that does not say otherwise."""
-    limits: LimitSettings = LimitSettings.of_checked()
+    limits: LimitSettings = LimitSettings.from_valid()
     """How much of everything."""
-    search: SearchSettings = SearchSettings.of_checked()
+    search: SearchSettings = SearchSettings.from_valid()
     """How tools are found."""
-    code: CodeSettings = CodeSettings.of_checked()
+    code: CodeSettings = CodeSettings.from_valid()
     """How code that calls tools is run."""
-    runs: RunSettings = RunSettings.of_checked()
+    runs: RunSettings = RunSettings.from_valid()
     """How durable runs are kept."""
     toolsets: dict[str, ToolsetSettings] = Field(default={})
     """Parts of the catalogue by name, each served at an address of its own."""
-    gateway: GatewaySettings = GatewaySettings.of_checked()
+    gateway: GatewaySettings = GatewaySettings.from_valid()
     """How MCP clients reach the tools."""
-    console: ConsoleSettings = ConsoleSettings.of_checked()
+    console: ConsoleSettings = ConsoleSettings.from_valid()
     """The console in the browser."""
     cache: CacheSettings | None = None
     """Keep answers of read-only tools; without this section, nothing is kept."""

@@ -15,7 +15,7 @@ from toolcrib.discovery.docs.schema_summary import schema_info
 from toolcrib.discovery.kept import TextCollection, Texts
 from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.errors import InvalidToolIdError, Problem, ToolNotFoundError, ValidationError
-from toolcrib.errors.base import either, shown
+from toolcrib.errors.base import join_options, short_repr
 from toolcrib.model.docs import ObservedOutput, SchemaInfo, ToolDoc, ToolExample
 from toolcrib.model.plain import copy_json
 from toolcrib.model.protocols import Resolver
@@ -50,7 +50,7 @@ class DetailLevel(StrEnum):
     def _missing_(cls, value: object) -> None:
         levels = list(map(str, cls))
         hint = did_you_mean(value.strip().lower(), levels) if isinstance(value, str) else ""
-        message = f"a level is {either(levels)}, not {shown(value)}{hint}"
+        message = f"a level is {join_options(levels)}, not {short_repr(value)}{hint}"
         raise ValidationError((Problem("/level", "enum", message),), message)
 
 
@@ -217,7 +217,7 @@ class DocStore:
         if level is DetailLevel.FULL and entry is not None:
             examples = self._limit_examples(entry, None)
             fields |= {"notes": entry.notes, "examples": examples, "external_refs": entry.external_refs}
-        return ToolDoc.of_checked(**fields)
+        return ToolDoc.from_valid(**fields)
 
     def examples(self, tool_id: str | ToolId, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - the word for it
         """Return the examples of a tool, at most `max` and at most the limit of the store.
@@ -272,7 +272,7 @@ class DocStore:
             reason = "only documentation is registered for it; register the tool, or ask for the summary"
             suggestions = found.error.suggestions if found.error else ()
             raise ToolNotFoundError(found.ref, suggestions, reason) from found.error
-        return ToolDoc.of_checked(summary=_summary(entry, None))
+        return ToolDoc.from_valid(summary=_summary(entry, None))
 
     def _not_found_error(self, found: _Resolved) -> ToolNotFoundError:
         if found.error is not None:
@@ -314,7 +314,7 @@ def _summary(entry: DocEntry | None, tool: Tool | None) -> str:
 def _check_count(name: str, count: Any) -> int | None:
     if count is None or (type(count) is int and count >= 0):
         return count
-    message = f"{name} must be a whole number from 0, or None, not {shown(count)}"
+    message = f"{name} must be a whole number from 0, or None, not {short_repr(count)}"
     raise ValidationError((Problem(f"/{name}", "minimum", message),), message)
 
 
@@ -357,7 +357,7 @@ class ObservedShapes:
         seen = self._seen.get(key)
         if seen is None:
             return None
-        return ObservedOutput.of_checked(observed=seen.shape.observed, json_schema=copy_json(seen.schema))
+        return ObservedOutput.from_valid(observed=seen.shape.observed, json_schema=copy_json(seen.schema))
 
     def forget(self, key: str) -> None:
         """Delete the shape of a tool."""

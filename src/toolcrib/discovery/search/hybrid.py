@@ -221,7 +221,7 @@ class HybridSearcher:
                 _LOG.warning("searching by words alone for %d s: %s", _RETRY_AFTER, error)
         return self._words.search(query, limit=limit, among=among, exclude=exclude, within=within)
 
-    def evidence(self, query: str, ids: Sequence[str]) -> Features | None:
+    def compute_features(self, query: str, ids: Sequence[str]) -> Features | None:
         """Return the features of some tools for a question; None if the question has no vector."""
         vector = self._meaning.embed_query(query)
         if vector is None:

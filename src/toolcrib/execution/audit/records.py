@@ -173,7 +173,7 @@ def make_record(
     transport, protocol, tool = levels_of(outcome)
     error = outcome.error
     who = outcome.principal or Principal()
-    return AuditRecord.of_checked(
+    return AuditRecord.from_valid(
         time=_format_utc(began),
         issuer=who.issuer or None,
         subject=who.subject or None,

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from toolcrib.errors import ConfigError, Problem, ToolcribError
-from toolcrib.errors.base import either, shown
+from toolcrib.errors.base import join_options, short_repr
 from toolcrib.execution.call import Call
 from toolcrib.execution.mcp.walls.hosts import parse_host
 from toolcrib.execution.oauth.settings import AuthConfig
@@ -152,7 +152,7 @@ def _url(url: str) -> str:
 
 def _wall_path(path: str) -> str:
     if not path.startswith(("/", "~", "${")):
-        raise _fault("path", f"{shown(path)} is relative; write it from '/' or '~' on")
+        raise _fault("path", f"{short_repr(path)} is relative; write it from '/' or '~' on")
     if fault := path_fault(path):
         raise _fault("path", fault)
     if not Path(path).name and "$" not in path:
@@ -383,8 +383,8 @@ def _contradictions(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
     transports = _declared_transports(data)
     for name, value in transports.items():
         if not isinstance(value, str) or value not in _SPELLINGS:
-            choice = f"choose {either(tuple(dict.fromkeys(_SPELLINGS.values())))}"
-            message = f"{shown(value)} is no transport; {choice}{did_you_mean(str(value), _SPELLINGS)}"
+            choice = f"choose {join_options(tuple(dict.fromkeys(_SPELLINGS.values())))}"
+            message = f"{short_repr(value)} is no transport; {choice}{did_you_mean(str(value), _SPELLINGS)}"
             yield _detail((name,), "transport", message)
     known = {
         _SPELLINGS[value] for value in transports.values() if isinstance(value, str) and value in _SPELLINGS

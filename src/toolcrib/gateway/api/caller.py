@@ -8,7 +8,7 @@ from toolcrib.crib import View
 from toolcrib.execution import CallContext, Principal
 from toolcrib.execution.call import Approval, CallSuspendedError
 from toolcrib.execution.principal import SubjectToken
-from toolcrib.gateway.app.asgi import Headers, OpenRequest, Receive, Scope
+from toolcrib.gateway.app.asgi import Headers, HttpRequest, Receive, Scope
 from toolcrib.gateway.frontends.shared.frontend import Confirmation, ConfirmationResult
 from toolcrib.model.record import Record
 
@@ -28,7 +28,7 @@ class ApiCaller:
     """Whether it sees the calls of everybody: operators and auditors."""
     view: View
     """The tools that the principal may find."""
-    open: OpenRequest
+    open: HttpRequest
     scope: Scope = field(repr=False)
     receive: Receive = field(repr=False)
     path: dict[str, str] = field(default_factory=dict)

@@ -347,17 +347,17 @@ class ApiOperations:
             refused=status.refused,
         )
 
-    def _read_logins(self) -> dict[str, tuple[records.PersonLogin, ...]]:
+    def _read_logins(self) -> dict[str, tuple[records.LoginHolder, ...]]:
         """Return who has logged in to which server."""
-        found: dict[str, tuple[records.PersonLogin, ...]] = {}
+        found: dict[str, tuple[records.LoginHolder, ...]] = {}
         with suppress(ToolcribError):  # without a home there is no vault; with another key it cannot be read
             vault = LoginVault()
             for name, config in self._crib.settings.servers.items():
                 if config.url is None:
                     continue
-                own = [] if vault.get(name, config.url) is None else [records.PersonLogin()]
+                own = [] if vault.get(name, config.url) is None else [records.LoginHolder()]
                 persons = [
-                    records.PersonLogin(issuer=issuer, subject=subject)
+                    records.LoginHolder(issuer=issuer, subject=subject)
                     for issuer, subject in vault.owners(name, config.url)
                 ]
                 found[name] = (*own, *persons)
@@ -852,7 +852,7 @@ def _measure_tokens(caller: ApiCaller) -> tuple[TokenUsage, list[dict[str, Any]]
     view = caller.view
     usage = MetaTools(view, view.settings.gateway).measure_tokens()
     rows = []
-    for summary in view.index.every():
+    for summary in view.index.list_all():
         with suppress(ToolcribError):  # removed while the others are counted
             rows.append({"toolId": summary.id, "tokens": tool_tokens(view.index.get(summary.id))})
     return usage, sorted(rows, key=lambda row: -row["tokens"])

@@ -241,7 +241,7 @@ class Overview(Record):
     """Connected clients of the handshake era, for operators."""
 
 
-class PersonLogin(Record):
+class LoginHolder(Record):
     """Somebody's login to a server; without a subject that of this machine's user, which programs share."""
 
     issuer: str = ""
@@ -274,7 +274,7 @@ class ServerLine(Record):
     server_info: dict[str, Any] | None = None
     refused: dict[str, str] = Field(default={})
     """Definitions that are no tools, and why."""
-    logins: tuple[PersonLogin, ...] = ()
+    logins: tuple[LoginHolder, ...] = ()
     """Who has logged in to it, for operators."""
 
 

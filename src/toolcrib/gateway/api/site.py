@@ -29,7 +29,7 @@ from toolcrib.gateway.api.operations import ApiOperations
 from toolcrib.gateway.api.records import LoginBody
 from toolcrib.gateway.api.routes import DOCUMENT, ROOT, ApiOperation, find_operation, openapi_document
 from toolcrib.gateway.api.webhook import WebhookSignatureError
-from toolcrib.gateway.app.asgi import STREAM, Headers, OpenRequest, Receive, Scope, Send, send_bytes
+from toolcrib.gateway.app.asgi import STREAM, Headers, HttpRequest, Receive, Scope, Send, send_bytes
 from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.identity.identities import Identities, Refusal
 from toolcrib.model.record import Record
@@ -206,7 +206,7 @@ class ConsoleSite:
     async def _run_operation(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         if not self.is_on:
             raise ApiRefusal(404, _OFF)
-        request: OpenRequest = scope["toolcrib.request"]
+        request: HttpRequest = scope["toolcrib.request"]
         headers = dict(scope["headers"])
         if headers.get(b"sec-fetch-site", b"same-origin") not in {b"same-origin", b"none"}:
             raise ApiRefusal(403, "other web pages may not call the API")
@@ -239,7 +239,7 @@ class ConsoleSite:
             await _send_json(send, 200, to_json(answer), caller.headers)
 
     async def _identify(
-        self, operation: ApiOperation, scope: Scope, receive: Receive, request: OpenRequest
+        self, operation: ApiOperation, scope: Scope, receive: Receive, request: HttpRequest
     ) -> ApiCaller:
         """Return the caller of a request.
 
@@ -313,7 +313,7 @@ class ConsoleSite:
             return None
 
     def _make_caller(
-        self, principal: Principal, scope: Scope, receive: Receive, request: OpenRequest
+        self, principal: Principal, scope: Scope, receive: Receive, request: HttpRequest
     ) -> ApiCaller:
         crib = self._crib
         is_personal = any(each.is_personal for each in crib.settings.servers.values())

@@ -86,7 +86,7 @@ class PassthroughListing:
 
     def _build_listing(self, sole: str | None) -> Listing:
         versions: defaultdict[tuple[str | None, str], list[str]] = defaultdict(list)
-        for summary in self._index.every():
+        for summary in self._index.list_all():
             versions[summary.namespace, summary.name].append(summary.id)
         ids: dict[str, str] = {}
         definitions: dict[str, Mapping[str, Any]] = {}

@@ -16,7 +16,7 @@ from toolcrib.errors import (
 )
 from toolcrib.execution import CallContext, Request
 from toolcrib.execution.call import Approval, Decision
-from toolcrib.execution.policy.rule import is_destructive
+from toolcrib.execution.policy.rule import declares_destructive
 from toolcrib.execution.progress import Progress, notify
 from toolcrib.gateway.frontends.shared.frontend import CallingClient, Confirmation, ConfirmationResult
 from toolcrib.model import RunResult, Tool
@@ -155,7 +155,7 @@ class ConfirmedCalls:
 
     def _needs_consent(self, client: CallingClient, tool: Tool) -> bool:
         """Return whether a tool is destructive, and can be called without the consent of a rule."""
-        if not (self._confirm and is_destructive(tool.annotations)):
+        if not (self._confirm and declares_destructive(tool.annotations)):
             return False
         rules = self._view.rules
         return rules is None or not rules.grants(client.principal).always_consents(tool)

@@ -19,7 +19,7 @@ from toolcrib.crib.config.settings import MEMORY, Settings
 from toolcrib.crib.visible import scope_of
 from toolcrib.discovery import Index
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model import Tool
 from toolcrib.paths import catalogue_file, data_folder
@@ -121,8 +121,8 @@ def _enabled_servers(settings: Settings) -> dict[str, ServerConfig]:
 
 def _count_sources(settings: Settings) -> str:
     servers, apis = len(settings.servers), len(settings.openapi)
-    message = counted(servers, "server")
-    return f"{message}, {counted(apis, 'API')}" if apis else message
+    message = count_noun(servers, "server")
+    return f"{message}, {count_noun(apis, 'API')}" if apis else message
 
 
 def _broken(failure: ConfigError, text: str) -> Finding:
@@ -178,7 +178,7 @@ def _judge_probe(found: Probe, subject: str, slow: float) -> Iterator[Finding]:
         yield error(subject, "it does not work", reason, _suggest_remedy(reason), stderr=found.stderr)
         return
     count = len(found.tools)
-    yield good(subject, f"{counted(count, 'tool')} in {found.seconds:.1f} s", tools=count)
+    yield good(subject, f"{count_noun(count, 'tool')} in {found.seconds:.1f} s", tools=count)
     if not found.tools:
         why = "it answered, and listed none"
         yield warning(subject, "it has no tools", why, "look at its settings, or remove it")

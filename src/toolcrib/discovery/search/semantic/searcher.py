@@ -15,8 +15,7 @@ from toolcrib.discovery.protocols import Derived, Embedder, Hit, Indexed, LocalE
 from toolcrib.discovery.records import ScoreType
 from toolcrib.discovery.search.confidence import confidence_by_meaning
 from toolcrib.discovery.search.relevance import RelevanceClassifier
-from toolcrib.discovery.search.semantic.documents import DocumentVectors, Method
-from toolcrib.discovery.search.semantic.live import LiveVectors
+from toolcrib.discovery.search.semantic.documents import DocumentVectors, LiveVectors, Method
 from toolcrib.discovery.search.semantic.marks import MarkIndex
 from toolcrib.discovery.search.semantic.source import CallerHooks, TextOf, VectorSource
 from toolcrib.discovery.search.semantic.text import MAX_QUERY, clean, document_text, split_errands

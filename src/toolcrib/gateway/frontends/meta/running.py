@@ -170,7 +170,7 @@ class RunHandlers:
         index = self._view.index
         tools: Iterable[Tool] = self._catalog.destructive()
         if self._view.rules is not None:
-            tools = (index.get(each.id) for each in index.every())
+            tools = (index.get(each.id) for each in index.list_all())
         code = call.args["code"]
         found, places = await to_thread.run_sync(
             _find_mentions, code, self._calls.filter_needing_consent(client, tools)

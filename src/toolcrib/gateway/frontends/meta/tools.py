@@ -24,7 +24,7 @@ from toolcrib.gateway.frontends.shared.failures import describe_error, no_such_t
 from toolcrib.gateway.frontends.shared.frontend import CallingClient, InputNeeded
 from toolcrib.gateway.results import KeptResults, encoded, sendable
 from toolcrib.model import RunResult
-from toolcrib.model.tokens import estimated_tokens
+from toolcrib.model.tokens import estimate_tokens
 from toolcrib.runtime import GUIDE
 from toolcrib.runtime.registry import UNSAFE, check_profile, make_sandbox
 
@@ -212,7 +212,7 @@ def publish(definition: Definition, snapshot: CatalogSnapshot) -> mcp_types.Tool
 def count_tokens(tools: Iterable[mcp_types.Tool]) -> int:
     """Return about how many tokens definitions take, as they are listed."""
     listed = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in tools]
-    return sum(estimated_tokens(encoded(tool)) for tool in listed)
+    return sum(estimate_tokens(encoded(tool)) for tool in listed)
 
 
 def _make_annotations(definition: Definition, snapshot: CatalogSnapshot) -> mcp_types.ToolAnnotations:
