@@ -522,7 +522,7 @@ async def test_an_auditor_sees_the_calls_of_all_and_answers_none(chromium: Chrom
             await screen.open(f"calls/{gateway.console._calls.last_id}")
             await expect(page.get_by_role("region", name="Arguments")).to_contain_text("private")
             await page.keyboard.press("Escape")
-            await page.get_by_label("Only mine").check()
+            await page.get_by_label("Anybody").select_option(label="Only me")
             await expect(page.get_by_role("heading", name="No call matches")).to_be_visible()
             await expect(operator.page.get_by_text("Live", exact=True)).to_be_visible()
             tasks.start_soon(_try, gateway, outcome)

@@ -5,6 +5,8 @@ import { Badge, Block, Busy, Button, Command, Empty, Head, Panel, Problem, Searc
 
 const RANGES = [["", "All that is kept"], ["5", "5 minutes"], ["60", "1 hour"], ["1440", "24 hours"]];
 const NEVER = "gen_ai.tool.name";
+/** The choice of one's own calls, which no caller is called. */
+const MINE = "\n";
 
 const who = (call) => [call["user.id"], call["toolcrib.client"]].filter(Boolean).join(" via ") || "unknown";
 const outcome = (call) => call["error.type"] ?? "ok";
@@ -194,7 +196,12 @@ export default function Calls() {
     <//>
     <div class="filters">
       <${SearchBox} label="Tool, caller or outcome" value=${query.text ?? ""} change=${(value) => set("text", value)} />
-      ${pick("tool", "Any tool", known.data?.tools ?? [])} ${pick("who", "Anybody", known.data?.who ?? [])}
+      ${pick("tool", "Any tool", known.data?.tools ?? [])}
+      <select aria-label="Anybody" value=${query.mine ? MINE : (query.who ?? "")} onChange=${(event) => go("calls", "", { ...query, mine: event.target.value === MINE ? "true" : "", who: event.target.value === MINE ? "" : event.target.value }, { replace: true })}>
+        <option value="">Anybody</option>
+        ${me.value.auditor && html`<option value=${MINE}>Only me</option>`}
+        ${[...new Set([...(known.data?.who ?? []), ...(query.who ? [query.who] : [])])].map((each) => html`<option key=${each} value=${each}>${plain(each)}</option>`)}
+      </select>
       <select aria-label="Any outcome" value=${query.outcome ?? ""} onChange=${(event) => set("outcome", event.target.value)}>
         <option value="">Any outcome</option><option value="failed">all that failed</option>
         ${(known.data?.outcomes ?? []).map((each) => html`<option key=${each} value=${each}>${each}</option>`)}
@@ -202,7 +209,6 @@ export default function Calls() {
       <select aria-label="Time" value=${query.minutes ?? ""} onChange=${(event) => set("minutes", event.target.value)}>
         ${RANGES.map(([value, title]) => html`<option key=${value} value=${value}>${title}</option>`)}
       </select>
-      ${me.value.auditor && html`<label class="check"><input type="checkbox" checked=${Boolean(query.mine)} onChange=${(event) => set("mine", event.target.checked ? "true" : "")} /> Only mine</label>`}
       <${Tabs} label="View" items=${[["list", "List"], ["lanes", "Lanes"]]} chosen=${view} choose=${setView} />
     </div>
     ${error && html`<${Problem} error=${error} retry=${reload} />`}
