@@ -32,6 +32,7 @@ from toolcrib.crib import (
 )
 from toolcrib.crib.config.gateway import AuthSettings, TokenSettings
 from toolcrib.crib.config.section import INTERNAL
+from toolcrib.crib.config.settings import WebhookSettings
 from toolcrib.execution import Rule
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.oauth.settings import AuthConfig
@@ -114,6 +115,7 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("Trust", "[trust]", TrustSettings),
     ("Audit", "[audit]", AuditSettings),
     ("Console", "[console]", ConsoleSettings),
+    ("Approvals outside the console", "[console.webhook]", WebhookSettings),
 )
 WORDS = {
     AwareDatetime: "date and time",

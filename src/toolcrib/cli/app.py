@@ -23,6 +23,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "code": "Run code that calls tools, in a sandbox.",
         "runs": "List the durable runs, the latest first.",
         "resume": "Go on with a durable run.",
+        "cancel": "Cancel a durable run of the gateway that runs.",
         "saved": "List and delete tools that were made of runs.",
     },
     "Read and prompt": {
@@ -36,6 +37,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "console": "Open the console in the browser, to see, try and decide.",
         "up": "Keep a gateway running in the background, for quick commands.",
         "down": "Stop the gateway in the background.",
+        "server": "Start and stop the servers of the gateway that runs.",
+        "approvals": "List and answer the calls that wait for a person.",
         "convert": "Write tools in the format of a model provider.",
         "stubs": "Write tools as Python signatures.",
     },
@@ -72,9 +75,11 @@ SECTIONS: dict[str, dict[str, str]] = {
 """What `--help` says of each verb without loading it."""
 LAZY = {
     "add": "toolcrib.cli.commands.servers:add",
+    "approvals": "toolcrib.cli.commands.live:approvals",
     "approve": "toolcrib.cli.commands.trust:approve",
     "audit": "toolcrib.cli.commands.audit:audit",
     "block": "toolcrib.cli.commands.trust:block",
+    "cancel": "toolcrib.cli.commands.live:cancel",
     "chain": "toolcrib.cli.commands.chaining:chain",
     "code": "toolcrib.cli.commands.code:code",
     "completion": "toolcrib.cli.commands.about:completion",
@@ -108,6 +113,7 @@ LAZY = {
     "saved": "toolcrib.cli.commands.code:saved",
     "search": "toolcrib.cli.commands.finding:search",
     "serve": "toolcrib.cli.commands.serving:serve",
+    "server": "toolcrib.cli.commands.live:server",
     "shape": "toolcrib.cli.commands.shaping:shape",
     "status": "toolcrib.cli.commands.status:status",
     "stubs": "toolcrib.cli.commands.writing:stubs",

@@ -56,6 +56,12 @@ class FailedError(Exception):
         self.code = code
 
 
+class UnavailableError(click.ClickException):
+    """Something that the verb needs does not run."""
+
+    exit_code = UNAVAILABLE
+
+
 class NotFoundError(click.ClickException):
     """Something that the command line names is not there."""
 

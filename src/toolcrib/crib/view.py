@@ -12,7 +12,7 @@ from anyio import to_thread
 from toolcrib.crib.code import CODE, Named, Sandboxes
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.content import ViewContent
-from toolcrib.crib.durable import DurableRuns, journal_calls, run_to_end
+from toolcrib.crib.durable import DurableRuns, journal_calls
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.formats import convert, make_formats
 from toolcrib.crib.session import ToolSession
@@ -23,6 +23,7 @@ from toolcrib.discovery.facade import ListOptions, SearchOptions
 from toolcrib.errors import (
     CribStateError,
     InvalidToolIdError,
+    RunStateError,
     ToolcribError,
     ToolNotFoundError,
     ValidationError,
@@ -51,7 +52,7 @@ from toolcrib.execution.policy.rules import Rules
 from toolcrib.execution.principal import Principal, slot_owner
 from toolcrib.execution.progress import Progress
 from toolcrib.model import LocalTool, SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
-from toolcrib.runs import RunRecord
+from toolcrib.runs import RunDetails, RunRecord
 from toolcrib.runs.journal import RunJournal
 from toolcrib.runs.keeper import RunKeeper
 from toolcrib.runtime.request import (
@@ -566,6 +567,29 @@ class View:
         async with self._durable.keeper(keep=self._is_entered) as keeper:
             return await keeper.runs(principal or self._principal)
 
+    async def describe_run(self, run_id: str, *, principal: Principal | None = None) -> RunDetails:
+        """Return a durable run with its code or steps, and its calls or its result.
+
+        Raises:
+            RunNotFoundError: there is none, or it belongs to another principal.
+            SnapshotError: what is stored was changed, or signed with another key.
+        """
+        async with self._durable.keeper(keep=self._is_entered) as keeper:
+            return await keeper.read(run_id, principal or self._principal)
+
+    async def cancel_run(self, run_id: str, *, principal: Principal | None = None) -> None:
+        """Cancel a durable run of this process; it can be resumed.
+
+        Raises:
+            RunNotFoundError: there is none, or it belongs to another principal.
+            RunStateError: it does not run, or another process runs it.
+        """
+        found = await self.describe_run(run_id, principal=principal)
+        if found.run.state != "running":
+            raise RunStateError(run_id, f"it is {found.run.state}, and does not run")
+        if not self._durable.cancel(run_id):
+            raise RunStateError(run_id, "another process runs it, which alone can cancel it")
+
     async def resume(
         self,
         run_id: str,
@@ -623,7 +647,7 @@ class View:
         self, keeper: RunKeeper, journal: RunJournal, asked: dict[str, Any], context: CallContext
     ) -> ExecuteResult:
         run = partial(self._execute, ExecuteRequest(**asked), context, journal)
-        return await run_to_end(keeper, journal, run)
+        return await self._durable.run_to_end(keeper, journal, run)
 
     async def _run_chain_durably(
         self,
@@ -667,7 +691,7 @@ class View:
             )
             return result.replace(run_id=journal.run_id)
 
-        return await run_to_end(keeper, journal, run)
+        return await self._durable.run_to_end(keeper, journal, run)
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""

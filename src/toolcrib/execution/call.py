@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable, Container
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from mcp.shared.exceptions import MCPError
 
 
+_TRACES = count(1)
 PageNotifier = Callable[[str, bool], None]
 """Takes the id of a completed elicitation, and whether the request that it belongs to is still running."""
 
@@ -154,6 +156,8 @@ class CallContext:
     """The tools that the call may reach; None for all tools of the runner."""
     read_kept: ReadKept | None = None
     """Reads the kept results that handles in the arguments stand for; None where there are none."""
+    trace: int = field(default_factory=_TRACES.__next__, compare=False, repr=False)
+    """Equal for the calls of one request, such as those of a chain: contexts made from this one keep it."""
 
     def nested(self) -> "CallContext":
         """Return the context of calls that the tool makes itself, in the name of its caller.
@@ -277,6 +281,16 @@ class Answer:
     """What the check of results found."""
 
 
+class Stage(NamedTuple):
+    """A part of a call, and the seconds from the beginning of the call to its own beginning and end."""
+
+    name: str
+    """`resolve`: find the tool, and wait for its server. `check`: the rules and the arguments. `consent`: a
+    person is asked. `kind:name`: a backend, with all tries on it."""
+    began: float
+    ended: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How one call ended: with an answer, or with an error."""
@@ -301,6 +315,10 @@ class Outcome:
     """The rule that allowed it, if one did."""
     raw_args: Any = field(default=None, repr=False)
     """The arguments as the caller passed them, of any type."""
+    trace: int = field(default=0, repr=False)
+    """Equal for the calls of one request, as in `CallContext`."""
+    stages: tuple[Stage, ...] = field(default=(), repr=False)
+    """The stages that it went through, in their order."""
 
     @property
     def is_suspended(self) -> bool:

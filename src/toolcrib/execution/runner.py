@@ -52,7 +52,7 @@ from toolcrib.execution.arguments import (
     validate_arguments,
     validate_shaped_arguments,
 )
-from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, StreamEvent
+from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, Stage, StreamEvent
 from toolcrib.execution.chains import (
     Around,
     ChainLimits,
@@ -121,6 +121,19 @@ class _CallState:
     """Name of the rule that allows the call."""
     backend: ToolBackend | None = None
     notes: list[str] = field(default_factory=list)
+    marks: list[tuple[str, float]] = field(default_factory=list)
+    """The names of the stages and when each began, by `perf_counter`."""
+
+    def enter(self, stage: str) -> None:
+        """Note that a stage begins, and that the one before has ended."""
+        self.marks.append((stage, perf_counter()))
+
+    def stages(self, began: float, ended: float) -> tuple[Stage, ...]:
+        """Return the stages of a call that began and ended at a time."""
+        ends = (*(at for _, at in self.marks[1:]), ended)
+        return tuple(
+            Stage(name, at - began, end - began) for (name, at), end in zip(self.marks, ends, strict=False)
+        )
 
     @property
     def backend_label(self) -> str | None:
@@ -371,9 +384,9 @@ class Runner:
             raise
         finally:
             if finishers:
-                _report(finishers, state, answer, failure, perf_counter() - started)
+                _report(finishers, state, answer, failure, started)
 
-    async def _run_stages(  # noqa: C901 - the stages, in their order
+    async def _run_stages(
         self,
         state: _CallState,
         ref: str | ToolId,
@@ -392,58 +405,34 @@ class Runner:
         with anyio.move_on_after(limit) as scope:
             clock = PausableDeadline(scope)
             try:
+                state.enter("resolve")
                 found, waited = await self._resolve(state, ref)
-                tool, shaped = found.tool, state.shaped
                 if timeout is None and waited > _NEGLIGIBLE_WAIT:
                     scope.deadline += waited
 
                 state.op = "policy"  # until a backend is called: errors name all stages between so
-                args, notes = read_arguments(state.args, state.tool_id)
-                state.notes += notes
-                filled = fill_defaults(tool, args) if defaults else args
-                with_handles = None
-                if state.context.read_kept is not None:
-                    plain = unmark_handles(filled)
-                    with_handles = plain if shaped is None else shaped.original_args(plain)
-                    filled = await fill_handles(filled, tool, state.context.read_kept)
-                if shaped is None:
-                    request = Request(
-                        tool=tool, args=filled, context=state.context, with_handles=with_handles
-                    )
-                else:
-                    tool, mapped = shaped.origin, shaped.original_args(filled)
-                    request = Request(
-                        tool=tool,
-                        args=mapped,
-                        context=state.context,
-                        with_handles=with_handles,
-                        shaped=shaped,
-                    )
+                state.enter("check")
+                request, given = await self._read_request(state, found.tool, defaults=defaults)
                 state.request = request
                 decision = await self._authorizer.authorize(request)
                 needs_person = decision.effect == "ask"
                 if not needs_person:
                     state.is_allowed, state.rule = True, decision.allowed_by
 
+                shaped = state.shaped
                 checked = await (
-                    validate_arguments(self._validator, tool, filled)
+                    validate_arguments(self._validator, request.tool, given)
                     if shaped is None
-                    else validate_shaped_arguments(self._validator, shaped, filled)
+                    else validate_shaped_arguments(self._validator, shaped, given)
                 )
-                request = Request(
-                    tool=tool,
-                    args=checked,
-                    context=state.context,
-                    with_handles=with_handles,
-                    shaped=shaped,
-                )
-                state.request = request
+                request = state.request = replace(request, args=checked)
                 if needs_person:  # after the validation: see the top of this module
+                    state.enter("consent")
                     with clock.pause():
                         await self._authorizer.obtain_consent(request, decision)
                     state.is_allowed, state.rule = True, decision.allowed_by
 
-                backends = select_backends(tool, found.backends, self._executors, self._select)
+                backends = select_backends(request.tool, found.backends, self._executors, self._select)
                 if timeout is None and self._timeouts:
                     own_limit = self._timeouts.get(label(backends[0]))
                     if own_limit is not None:
@@ -452,10 +441,10 @@ class Runner:
                         scope.deadline, limit = begun + own_limit, own_limit
 
                 call = Call(
-                    tool=tool,
+                    tool=request.tool,
                     args=checked,
                     context=state.context,
-                    with_handles=with_handles,
+                    with_handles=request.with_handles,
                     shaped=shaped,
                     backend=backends[0],
                     emit=emit,
@@ -474,6 +463,29 @@ class Runner:
         if state.op == "resolve":
             raise _not_ready(state.tool_id, limit)
         raise ToolTimeoutError(tool_id=state.tool_id, op=state.op, backend=state.backend_label, timeout=limit)
+
+    async def _read_request(
+        self, state: _CallState, tool: Tool, *, defaults: bool
+    ) -> tuple[Request, dict[str, Any]]:
+        """Return the request that is to be authorized, and its arguments as the caller names them.
+
+        They differ where a toolset gives the tool another shape: rules, audit and backends know the original.
+        """
+        args, notes = read_arguments(state.args, state.tool_id)
+        state.notes += notes
+        given = fill_defaults(tool, args) if defaults else args
+        context, shaped, with_handles = state.context, state.shaped, None
+        if context.read_kept is not None:
+            plain = unmark_handles(given)
+            with_handles = plain if shaped is None else shaped.original_args(plain)
+            given = await fill_handles(given, tool, context.read_kept)
+        if shaped is None:
+            return Request(tool=tool, args=given, context=context, with_handles=with_handles), given
+        mapped = shaped.original_args(given)
+        request = Request(
+            tool=shaped.origin, args=mapped, context=context, with_handles=with_handles, shaped=shaped
+        )
+        return request, given
 
     async def _resolve(self, state: _CallState, ref: str | ToolId) -> tuple[ResolvedTool, float]:
         """Resolve a reference; return the tool, and the seconds spent waiting for its server."""
@@ -495,6 +507,7 @@ class Runner:
         """Call the backends in order until one is available, and return its answer."""
         for number, backend in enumerate(backends, 1):
             state.backend, state.op = backend, "execute"
+            state.enter(label(backend))
             try:
                 return await self._call_through_middleware(call)
             except BackendUnavailableError as error:
@@ -555,20 +568,23 @@ def _report(
     state: _CallState,
     answer: Answer | None,
     error: BaseException | None,
-    duration: float,
+    began: float,
 ) -> None:
     """Notify the observers of the end of a call, the last first, as contexts are left."""
+    ended = perf_counter()
     outcome = Outcome(
         tool_id=state.tool_id,
         request=state.request,
         backend=state.backend,
         answer=answer if error is None else None,
         error=error,
-        duration=duration,
+        duration=ended - began,
         principal=state.context.principal,
         raw_args=state.args,
         is_allowed=state.is_allowed,
         rule=state.rule,
+        trace=state.context.trace,
+        stages=state.stages(began, ended),
     )
     for finish in reversed(finishers):
         try:

@@ -19,6 +19,7 @@ from toolcrib.gateway.addresses import EndpointAddress, Surface
 from toolcrib.gateway.api.approvals import Approvals
 from toolcrib.gateway.api.calls import CallLog
 from toolcrib.gateway.api.site import ConsoleSite
+from toolcrib.gateway.api.webhook import ApprovalWebhook
 from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.app.guard import AccessRules
 from toolcrib.gateway.endpoint import McpEndpoint
@@ -81,7 +82,8 @@ class Gateway:
             tools: functions and tools of this process to serve as well.
             watch: whether the configuration is read again when its file changes; None: as it says itself.
             expose: what clients see where the address does not say, instead of what the settings say.
-            console: whether to serve the console in the browser; None: as the configuration says.
+            console: whether to serve the console in the browser; None: as the configuration says, else on a
+                loopback address.
             environ: where variables in the configuration are looked up, instead of the process's environment.
             frontends: makes what clients see, instead of what `expose` or an address says.
             policy: says whether a call may run, beside the confirmation of destructive tools.
@@ -107,17 +109,19 @@ class Gateway:
         self.approvals = Approvals(
             lambda: self.crib.settings.console.approval_timeout,
             lambda: self.console.is_staffed(),  # noqa: PLW0108 - it is made later
+            ApprovalWebhook(
+                lambda: self.crib.settings, lambda: self._browsers_address() or self._listens_at, environ
+            ),
         )
         settings = load(config)
         self._lock_mark = None if settings.lock_file is None else mark_of(settings.lock_file)
-        has_console = settings.console.enabled if console is None else console
+        wanted = settings.console.enabled if console is None else console  # None: it depends on the address
         self.crib = Crib(
             settings,
             policy=policy,
-            approve=self.approvals if has_console else None,
+            approve=None if wanted is False else self.approvals,
             middleware=middleware,
-            # Remembering calls takes time from each of them.
-            observers=(self._metrics, *((calls,) if has_console else ()), *observers),
+            observers=(self._metrics, *(() if wanted is False else (calls,)), *observers),
             environ=environ,
             on_input=relay_input,
             validator=validator,
@@ -143,7 +147,7 @@ class Gateway:
             lambda: self.rules().identities,
             self.logins,
             lambda: self.endpoints.sessions,
-            enabled=has_console,
+            enabled=wanted,
             calls=calls,
             approvals=self.approvals,
         )
@@ -164,6 +168,8 @@ class Gateway:
 
     async def __aenter__(self) -> Self:
         self._make_rules(self.crib.settings)
+        if self.approvals.webhook.is_set:
+            self.approvals.webhook.read_secret()
         await self.crib.__aenter__()
         try:
             self.endpoints.follow()

@@ -5,11 +5,12 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from toolcrib.crib.config.gateway import SURFACES, GatewaySettings, ToolsetSettings
+from toolcrib.crib.config.gateway import SURFACES, GatewaySettings, ToolsetSettings, is_loopback
 from toolcrib.crib.config.section import Count, FilePath, Seconds, Section, Text
 from toolcrib.discovery.search.semantic.named import BUILT_IN
 from toolcrib.execution import Rule
@@ -149,19 +150,42 @@ class TrustSettings(Section):
     (`minor`), or any (`major`)."""
 
 
+def _check_hook(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+        return url
+    raise PydanticCustomError("url", "must be an https address, or an http one of this machine")
+
+
+class WebhookSettings(Section):
+    """Where calls that wait for a person are posted, so that they can be answered outside the console."""
+
+    url: Annotated[Text, AfterValidator(_check_hook)]
+    """The address that takes them."""
+    secret: Text = Field(repr=False)
+    """The key that signs them, and answers: at least 24 characters, or `whsec_` and base64; `${VAR}` is
+    allowed."""
+
+
 class ConsoleSettings(Section):
     """The console in the browser, and the JSON API below `/api/`."""
 
-    enabled: bool = False
-    """Whether they are served. Turning them on needs a restart of the gateway."""
+    enabled: bool | None = None
+    """Whether they are served; by default where only this machine can reach the gateway: it listens on a
+    loopback address, and has no `gateway.public_url`. A change needs a restart of the gateway."""
     operators: tuple[Text, ...] = ()
     """Who sees the calls of everybody, answers those that wait, and starts and stops servers, beside the user
     of this machine: `token:NAME`, `user:SUBJECT`, `group:NAME`, as in rules."""
+    auditors: tuple[Text, ...] = ()
+    """Who sees the calls of everybody with their arguments and results, those that wait, and the rules, but
+    changes nothing; named as operators are."""
     calls: Count = 20_000
     """Limit for the number of calls that it remembers."""
     approval_timeout: Seconds = 300.0
     """For how many seconds a call that a rule asks about waits for an operator, where its client cannot ask
-    and an operator has the console open."""
+    and an operator has the console open or `webhook` is set."""
+    webhook: WebhookSettings | None = None
+    """Posts calls that wait for a person."""
 
 
 class CodeSettings(Section):

@@ -24,6 +24,8 @@ class ApiCaller:
 
     principal: Principal
     is_operator: bool
+    sees_all: bool
+    """Whether it sees the calls of everybody: operators and auditors."""
     view: View
     """The tools that the principal may find."""
     open: HttpRequest
@@ -41,7 +43,7 @@ class ApiCaller:
     @property
     def viewer(self) -> Principal | None:
         """The account whose calls it may see; None for all."""
-        return None if self.is_operator else self.principal
+        return None if self.sees_all else self.principal
 
 
 class QuestionForPersonError(CallSuspendedError):

@@ -227,6 +227,6 @@ async def test_a_handle_that_cannot_be_used_is_refused_with_the_reason(handle: A
 
 async def test_a_chain_without_a_gateway_has_no_kept_results() -> None:
     crib, got = crib_of_files()
-    with pytest.raises(Exception, match="there is no kept result 'x'"):
+    with pytest.raises(Exception, match="nothing is kept as 'x'"):
         await crib.run_chain([{"tool_id": "files:take", "args": {"value": {"$kept": "x"}}}])
     assert got == []
