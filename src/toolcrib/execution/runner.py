@@ -91,6 +91,7 @@ from toolcrib.model.results import RunResult
 from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
 from toolcrib.model.shape import ShapedTool
 from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
 from toolcrib.redaction import error_text
 
