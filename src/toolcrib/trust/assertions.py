@@ -96,7 +96,7 @@ class Subschema:
         return self._assertions
 
 
-class Library:
+class Subschemas:
     """The subschemas of the documents that are compared, by their texts, and the constants in them."""
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class Library:
 class SchemaDocument:
     """A schema as a whole, to which the references in it are relative."""
 
-    def __init__(self, root: Any, library: Library) -> None:
+    def __init__(self, root: Any, library: Subschemas) -> None:
         self.root = root
         self._library = library
         self._references = LocalReferences(root)

@@ -29,7 +29,15 @@ from toolcrib.errors import InvalidSchemaError
 from toolcrib.model.plain import measure, walk
 from toolcrib.model.schema.compiled import CompiledSchema, plain_schema
 from toolcrib.model.schema.engine import Documents
-from toolcrib.trust.assertions import TYPES, Assertion, Library, SchemaDocument, Subschema, type_of, types_of
+from toolcrib.trust.assertions import (
+    TYPES,
+    Assertion,
+    SchemaDocument,
+    Subschema,
+    Subschemas,
+    type_of,
+    types_of,
+)
 from toolcrib.trust.canonical import canonical_json
 from toolcrib.trust.samples import Interval, Patterns, sample_numbers, sample_strings
 
@@ -184,7 +192,7 @@ class _Prover:
 
     def __init__(self, steps: int, *, only_declared: bool) -> None:
         self._looks = steps * _LOOKS_PER_STEP
-        self._library = Library()
+        self._library = Subschemas()
         self._patterns = Patterns()
         self._only_declared = only_declared
         self._known: dict[Any, Values] = {}

@@ -170,7 +170,7 @@ def _execution_error(call: Call, reason: str, result: Any = None) -> ToolExecuti
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ServerReply:
     """The reply of a server to a call."""
 
     result: dict[str, Any]
@@ -178,7 +178,7 @@ class Reply:
     """Whether the client was asked for input meanwhile."""
 
 
-def read_answer(call: Call, reply: Reply, max_bytes: int) -> Answer:
+def read_answer(call: Call, reply: ServerReply, max_bytes: int) -> Answer:
     """Return the answer that a reply holds.
 
     Raises:
@@ -206,7 +206,7 @@ def _backend(call: Call) -> str:
     return f"mcp:{getattr(call.backend, 'server_name', '')}"
 
 
-async def call_tool(upstream: Upstream, call: Call) -> Reply:
+async def call_tool(upstream: Upstream, call: Call) -> ServerReply:
     """Return the reply to a call.
 
     A call that the server certainly did not run is repeated, once for each reason: the server no longer knows
@@ -237,7 +237,7 @@ async def call_tool(upstream: Upstream, call: Call) -> Reply:
                     raise failure from failure.__cause__ or error
 
 
-async def _call_once(upstream: Upstream, connection: Connection, call: Call, tool: Tool) -> Reply:
+async def _call_once(upstream: Upstream, connection: Connection, call: Call, tool: Tool) -> ServerReply:
     """Send a call, and wait for its result for as long as the server's own `timeout` allows."""
     running = RelayedCall(call, upstream.on_input, connection.sends_logs)
     limit, scope = upstream.config.timeout or inf, None
@@ -250,7 +250,7 @@ async def _call_once(upstream: Upstream, connection: Connection, call: Call, too
         result = await send_request(upstream, connection, running, "tools/call", params, headers)
         if result.get("resultType") == TASK:
             upstream.keep_for(task_ttl_ms(result) / 1000)
-        return Reply(result, running.was_asked)
+        return ServerReply(result, running.was_asked)
     raise ToolTimeoutError(tool_id=call.tool_id, backend=_backend_of(upstream), timeout=limit)
 
 

@@ -249,9 +249,9 @@ class ServerContent:
         Raises:
             ToolExecutionError: the result is an error, is too large, or no JSON.
         """
-        from toolcrib.execution.mcp.calls import Reply, read_answer  # noqa: PLC0415 - needs the extra
+        from toolcrib.execution.mcp.calls import ServerReply, read_answer  # noqa: PLC0415 - needs the extra
 
-        return read_answer(call, Reply(result, was_asked=True), self._servers.max_result_bytes)
+        return read_answer(call, ServerReply(result, was_asked=True), self._servers.max_result_bytes)
 
     def capabilities(self, server: str) -> dict[str, Any] | None:
         """Return what a server has declared, as MCP has it; None where it has not been started yet."""

@@ -46,7 +46,7 @@ from toolcrib.model.tool import Tool
 from toolcrib.redaction import host_of
 
 if TYPE_CHECKING:
-    from toolcrib.execution.mcp.calls import Reply
+    from toolcrib.execution.mcp.calls import ServerReply
     from toolcrib.execution.mcp.tool_watcher import ToolListWatcher
     from toolcrib.execution.mcp.upstream import Upstream
 
@@ -389,11 +389,11 @@ class McpServers:
         )
         return read_answer(call, result, self.max_result_bytes)
 
-    async def _call_as_person(self, upstream: "Upstream", call: Call) -> "Reply":
+    async def _call_as_person(self, upstream: "Upstream", call: Call) -> "ServerReply":
         """Return the reply to a call with the account of its caller, who may have to log in first."""
         from toolcrib.execution.mcp.calls import call_tool, unsent  # noqa: PLC0415 - needs the extra
 
-        async def attempt() -> "Reply":
+        async def attempt() -> "ServerReply":
             try:
                 own = self._persons.find(upstream.name, upstream.config, call.context)
             except ServerUnavailableError as error:
