@@ -164,7 +164,7 @@ def test_what_is_not_said_is_asked_for(run: Any, served: Served, args: list[str]
 def test_lists_and_status_name_what_is_withheld(run: Any, served: Served, home: Path) -> None:
     run("lock")
     served.say(tool("echo", kind="integer"), tool("other"))
-    run("run", "s:other")
+    rmtree(home / "catalogues")  # or what is kept is listed, and no server asked
     assert "1 tool of 's' withheld; `toolcrib status` says why" in run("list").stderr
     run("run", "s:other")
     shown = json.loads(run("status", "--json").stdout)
