@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -122,6 +123,7 @@ def test_a_damaged_lock_is_a_mistake_of_the_input_and_can_be_written_anew(run: A
         result = run(*args)
         assert (result.exit_code, "it is not TOML" in result.stderr) == (2, True), args
     assert run("run", "s:echo").exit_code == 5
+    assert "server 's' is unavailable: tools.lock cannot be read: it is not TOML" in run("list").stderr
     assert run("lock", "--force").exit_code == 0
     assert run("verify").exit_code == 0
 
@@ -159,9 +161,11 @@ def test_what_is_not_said_is_asked_for(run: Any, served: Served, args: list[str]
     assert not served.lock.exists()
 
 
-def test_status_names_what_is_withheld(run: Any, served: Served) -> None:
+def test_lists_and_status_name_what_is_withheld(run: Any, served: Served, home: Path) -> None:
     run("lock")
     served.say(tool("echo", kind="integer"), tool("other"))
+    rmtree(home / "catalogues")  # or what is kept is listed, and no server asked
+    assert "1 tool of 's' withheld; `toolcrib status` says why" in run("list").stderr
     run("run", "s:other")
     shown = json.loads(run("status", "--json").stdout)
     assert "withheld: it has changed" in json.dumps(shown)

@@ -5,11 +5,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.cli.screen import note
+from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
     from toolcrib.crib import View
     from toolcrib.execution.mcp import ServerStatus
 
+WITHHELD = "withheld: "
+"""How the reasons of `ServerStatus.refused` begin for tools that are not what was approved."""
 _KINDS = ("mcp", "local", "provider")
 _STATES = {
     "starting": "has not answered yet",
@@ -84,9 +87,15 @@ def note_absent(view: "View", namespace: str | None = None) -> None:
             continue
         server = status.get(each.name)
         kind = "API" if server is not None and server.transport == "openapi" else "server"
-        why = "" if server is None or not server.last_error else f": {why_failed(server)}"
+        why = f": {each.reason}" if each.reason else ""
+        if server is not None and server.last_error:
+            why = f": {why_failed(server)}"
         left = "its tools are as they were last seen" if each.kept else "its tools are missing"
         note(f"{kind} {each.name!r} {_STATES[each.state]}{why if each.state == 'failed' else ''}; {left}")
+    for name, server in status.items():
+        withheld = [each for each in server.refused.values() if each.startswith(WITHHELD)]
+        if withheld and namespace in {None, name}:
+            note(f"{counted(len(withheld), 'tool')} of {name!r} withheld; `toolcrib status` says why")
 
 
 def why_failed(server: "ServerStatus") -> str:

@@ -257,12 +257,11 @@ class Engine:
         may be found, but not called: it may have changed since.
         """
         gate, listing, servers = self.gate, self.listing, self.servers
-        if gate is None or listing is None or servers is None or gate.mode(name) == "off":
+        if gate is None or listing is None or servers is None or name not in gate.governed:
             return True
-        config = self.settings.servers.get(name)
-        if config is None or config.is_personal:  # a person's connection does not list tools
-            return name not in listing.origins or listing.is_taken(name)
-        return servers.is_listed(name) and listing.is_taken(name)
+        if name in gate.connected:
+            return servers.is_listed(name) and listing.is_taken(name)
+        return name not in listing.origins or listing.is_taken(name)  # a person's connection lists no tools
 
     async def confirm(self, name: str) -> None:
         """Have a server or an API list its tools again, and wait until they are in the catalogue.
@@ -295,19 +294,25 @@ class Engine:
         return [each.tool for each in known.values() if each.tool is not None]
 
     def _screen_tools(self, origin: str, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        gate, servers, name = self.gate, self.servers, _name_of(origin)
-        if gate is None:
-            return tools
-        info = {} if servers is None else servers.server_info(name)
-        facts = (info, servers.instructions(name)) if servers is not None and info else None
-        return gate.screen_tools(name, tools, facts)
+        name = _name_of(origin)
+        return tools if self.gate is None else self.gate.screen_tools(name, tools, self._facts_of(name))
+
+    def _facts_of(self, name: str) -> tuple[dict[str, Any], str] | None:
+        """Return what a server says of itself; None if it has not answered in this run."""
+        servers = self.servers
+        if name in self.settings.openapi:
+            return ({}, "") if self._apis.is_read(name) else None
+        if servers is None or servers.capabilities(name) is None:
+            return None
+        return servers.server_info(name), servers.instructions(name)
 
     def _screen_content(
         self, source: Source, kind: ContentKind, items: tuple[Any, ...]
     ) -> "tuple[tuple[Any, ...], Mapping[str, Withheld]]":
         if self.gate is None:
             return items, {}
-        return self.gate.screen_content(source[0], kind, items, is_personal=source[1] is not None)
+        is_noted = source[1] is None and self._facts_of(source[0]) is not None
+        return self.gate.screen_content(source[0], kind, items, is_noted=is_noted)
 
     def _replace_settings(self, settings: Settings, observers: Sequence[Observer]) -> None:
         """Replace the settings of an engine that is not open."""
@@ -540,7 +545,11 @@ class Engine:
         missing = () if self.listing is None else self.listing.absent()
         if self.gate is None:
             return missing
-        faults = {name: fault for name in sorted(self.names) if (fault := self.gate.fault(name))}
+        faults = {
+            name: fault
+            for name in sorted(self.gate.governed & self.names)
+            if (fault := self.gate.fault(name))
+        }
         withheld = [Absence(name=name, state="failed", reason=fault) for name, fault in faults.items()]
         return (*withheld, *(each for each in missing if each.name not in faults))
 

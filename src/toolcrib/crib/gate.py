@@ -45,6 +45,13 @@ class TrustGate:
 
     def __init__(self, settings: Settings, environ: Mapping[str, str] | None = None) -> None:
         self._settings, self._environ = settings, environ
+        self._default: TrustMode = "off"
+        self._modes: dict[str, TrustMode] = {}
+        self._identities: dict[str, str] = {}
+        self.governed = frozenset[str]()
+        """The servers and APIs of which anything is asked."""
+        self.connected = frozenset[str]()
+        """Those of them whose tools are listed over the connection that calls go over."""
         self._mutex = RLock()
         self._lock: Lock | None = None
         self._failure: str | None = None
@@ -64,17 +71,17 @@ class TrustGate:
 
     def _read_lock(self) -> None:
         path = self._settings.lock_file
-        if path is None or (self._lock is None and not os.path.lexists(path)):
-            self._failure = None
-            return
+        self._failure = None
         try:
-            self._lock, self._failure = Lock.load(path), None
+            if path is not None and (self._lock is not None or os.path.lexists(path)):
+                self._lock = Lock.load(path)
         except LockError as error:
             _LOG.error("nothing that %s governs is used: %s", LOCK_NAME, error)
             self._failure = (
                 f"{LOCK_NAME} cannot be read: {error.reason}; restore it from version control, or write it "
                 "anew with `toolcrib lock --force`"
             )
+        self._read_modes()
 
     def _read_seen(self) -> Lock:
         if self._settings.source is None:
@@ -102,10 +109,19 @@ class TrustGate:
 
     def mode(self, name: str) -> TrustMode:
         """Return what is asked of a server or an API."""
-        known = self._settings.servers.get(name) or self._settings.openapi.get(name)
-        own = None if known is None else known.trust
+        return self._modes.get(name, self._default)
+
+    def _read_modes(self) -> None:
+        """Note what is asked of each server and API; calls ask often, and settings copy what they give."""
+        settings = self._settings
         is_governed = self._lock is not None or self._failure is not None
-        return own or self._settings.trust.mode or ("tofu" if is_governed else "off")
+        default: TrustMode = settings.trust.mode or ("tofu" if is_governed else "off")
+        configs: dict[str, Any] = {**settings.servers, **settings.openapi}
+        self._default, self._modes = default, {name: each.trust or default for name, each in configs.items()}
+        self.governed = frozenset(name for name, mode in self._modes.items() if mode != "off")
+        self._identities = {name: identity_of(name, settings) for name in self.governed}
+        personal = {name for name, each in settings.servers.items() if each.is_personal}
+        self.connected = self.governed & settings.servers.keys() - personal
 
     def fault(self, name: str) -> str | None:
         """Return why nothing of a server or an API may be used; None if that is decided one by one."""
@@ -120,7 +136,7 @@ class TrustGate:
             return None
         was, is_now = known.parts.info.get("name"), self._info.get(name, {}).get("name")
         change = None
-        if approved is not None and approved.parts.identity != identity_of(name, self._settings):
+        if approved is not None and approved.parts.identity != self._identities.get(name):
             change = "it is started or reached in another way than was approved"
         elif was is not None and is_now is not None and was != is_now:
             change = "it calls itself otherwise than before"
@@ -133,7 +149,8 @@ class TrustGate:
     ) -> tuple[Tool, ...]:
         """Return those of the tools that a server or an API lists that may be used.
 
-        `facts` are its `serverInfo` and its instructions; None where they are not known.
+        `facts` are its `serverInfo` and its instructions; None if it has not answered in this run, so that
+        the tools are what an earlier one has kept, and do not count as seen.
         """
         listed = tuple(tools)
         with self._mutex:
@@ -143,13 +160,13 @@ class TrustGate:
                 return listed
             if facts is not None:
                 self._info[name] = facts[0]
-            if mode == "tofu":
-                self._note_server(name, facts)
+            if mode == "tofu" and facts is not None:
+                self._note_server(name, *facts)
             if fault := self.fault(name):
                 withheld = {str(tool.id): Withheld(str(tool.id), fault, tool=tool) for tool in listed}
                 return self._keep(name, withheld, ())
             found = screen_tools(listed, self.lock, self._seen, mode=mode, allow=self._settings.trust.allow)
-            if found.first_seen and mode == "tofu":
+            if found.first_seen and facts is not None:
                 self._note(lambda seen: seen.note(found.first_seen))
             return self._keep(name, found.withheld, found.admitted)
 
@@ -165,11 +182,12 @@ class TrustGate:
         return admitted
 
     def screen_content(
-        self, name: str, kind: ContentKind, items: tuple[Any, ...], *, is_personal: bool
+        self, name: str, kind: ContentKind, items: tuple[Any, ...], *, is_noted: bool
     ) -> tuple[tuple[Any, ...], Mapping[str, Withheld]]:
         """Return what may be used of the resources, templates or prompts of a server, and the rest by names.
 
-        Of resources none is withheld by itself. What one person alone is given is not noted as seen.
+        Of resources none is withheld by itself. `is_noted` says whether they count as seen: not what one
+        person alone is given, nor what an earlier run has kept.
         """
         with self._mutex:
             mode = self.mode(name)
@@ -184,7 +202,7 @@ class TrustGate:
             withheld, first = screen_listed(
                 name, parts, self.lock, self._seen, mode=mode, allow=self._settings.trust.allow
             )
-            if first and not is_personal:
+            if first and is_noted:
                 fresh = self._parts_of(name, kind, [subjects[subject] for subject in first])
                 self._note(lambda seen: seen.note_server(name, fresh))
         by_name = {key_of(subjects[subject]): each for subject, each in withheld.items()}
@@ -193,7 +211,7 @@ class TrustGate:
     def _parts_of(self, name: str, kind: str, items: Iterable[Any]) -> ServerParts:
         """Return prompts or templates as parts of a server."""
         listed: dict[str, Any] = {kind: {key_of(each): each.to_json(without=_SERVER) for each in items}}
-        return ServerParts(identity_of(name, self._settings), **listed)
+        return ServerParts(self._identities.get(name, ""), **listed)
 
     def instructions(self, name: str, text: str) -> str:
         """Return the instructions of a server if they are what was approved or seen first, else nothing.
@@ -212,13 +230,12 @@ class TrustGate:
 
     # What was seen first
 
-    def _note_server(self, name: str, facts: tuple[Mapping[str, Any], str] | None) -> None:
+    def _note_server(self, name: str, info: Mapping[str, Any], instructions: str) -> None:
         """Note what a server that the lock does not have says of itself, the first time."""
         if name in self.lock.servers:
             return
-        identity = identity_of(name, self._settings)
+        identity = self._identities.get(name, "")
         known = self._seen.servers.get(name)
-        info, instructions = facts or ({}, "")
         parts = ServerParts(identity, info, instructions or None)
         if known is None or known.parts.identity != identity:
             self._note(lambda seen: seen.forget(name).note_server(name, parts))
@@ -263,7 +280,7 @@ class TrustGate:
         """
         if fault := self.fault(name):
             raise ToolWithheldError(tool_id=name, reason=fault)
-        return self.mode(name) != "off"
+        return name in self.governed
 
     def check_prompt(
         self, server: str, name: str, withheld: Mapping[str, Withheld], listed: Collection[str]

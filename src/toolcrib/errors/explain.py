@@ -37,6 +37,7 @@ from toolcrib.errors.running import (
     ToolExecutionError,
     ToolLoginRequiredError,
     ToolTimeoutError,
+    ToolWithheldError,
 )
 
 _CODES: tuple[tuple[type[BaseException], str], ...] = (
@@ -134,7 +135,8 @@ def _specific_facts(error: ToolcribError) -> dict[str, Any]:
             facts = {"login": error.server, "url": error.url, "answer": error.answer}
             return {name: value for name, value in facts.items() if value}
         case PolicyDeniedError():
-            facts = {"rule": error.rule, "answer": error.answer}
+            level = error.level if isinstance(error, ToolWithheldError) else None
+            facts = {"rule": error.rule, "answer": error.answer, "level": level}
             return {name: value for name, value in facts.items() if value}
         case RuntimeUnavailableError(retry_after=float() | int() as seconds):
             return {"retry_after": seconds}

@@ -69,6 +69,10 @@ class Apis:
             for name, api in self.executors.items()
         }
 
+    def is_read(self, name: str) -> bool:
+        """Return whether the document of an API was read in this run."""
+        return name in self.executors and self.executors[name].read_at is not None
+
     def status(self, origins: Mapping[str, Origin]) -> dict[str, ServerStatus]:
         """Return the status of each API, by name."""
         return {name: self._status_of(api, origins[name]) for name, api in self.executors.items()}
