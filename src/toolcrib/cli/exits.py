@@ -24,6 +24,7 @@ USAGE = 2
 NOT_FOUND = 3
 UNAVAILABLE = 4
 REFUSED = 5
+FINDINGS = 13
 EXITS = {
     0: "ok",
     FAILED: "the tool failed, or something else did",
@@ -31,6 +32,7 @@ EXITS = {
     NOT_FOUND: "there is no such tool, server, client or file to import",
     UNAVAILABLE: "the server, the API or the sandbox that this needs is unavailable",
     REFUSED: "refused by the policy",
+    FINDINGS: "a definition is made to mislead a model",
     INTERRUPTED: "interrupted",
 }
 """The exit codes and their meanings."""
