@@ -7,7 +7,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from toolcrib import Crib
-from toolcrib.model.tokens import estimated_tokens as tokens
+from toolcrib.model.tokens import estimate_tokens as tokens
 from toolcrib.runtime.runtime import Runtime
 
 QUESTION = "Which customers in Oslo have unpaid orders, and how much does each of them owe us?"

@@ -84,4 +84,4 @@ def _copies(real: list[Tool], spaces: Iterator[str]) -> Iterator[Tool]:
         for tool in crowd.values():
             described = " ".join(map(vary, (tool.description or "").split()))
             fields = {name: getattr(tool, name) for name in tool.model_fields_set}
-            yield Tool.of_checked(**fields | {"namespace": space, "description": described or None})
+            yield Tool.from_valid(**fields | {"namespace": space, "description": described or None})

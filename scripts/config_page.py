@@ -27,9 +27,12 @@ from toolcrib.crib import (
     SearchSettings,
     Settings,
     ToolsetSettings,
+    ToolShape,
+    TrustSettings,
 )
 from toolcrib.crib.config.gateway import AuthSettings, TokenSettings
 from toolcrib.crib.config.section import INTERNAL
+from toolcrib.crib.config.settings import WebhookSettings
 from toolcrib.execution import Rule
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.oauth.settings import AuthConfig
@@ -96,6 +99,7 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("The login of a server", "[servers.NAME.auth]", AuthConfig),
     ("An HTTP API", "[openapi.NAME]", OpenApiSettings),
     ("A toolset", "[toolsets.NAME]", ToolsetSettings),
+    ("The shape of a tool", '[toolsets.NAME.tools."ID"]', ToolShape),
     ("The gateway", "[gateway]", GatewaySettings),
     ("A token", "[gateway.tokens.NAME]", TokenSettings),
     ("Logins", "[gateway.auth]", AuthSettings),
@@ -108,11 +112,14 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("Cache", "[cache]", CacheSettings),
     ("Retries", "[retry]", RetrySettings),
     ("Results", "[results]", ResultActions),
+    ("Trust", "[trust]", TrustSettings),
     ("Audit", "[audit]", AuditSettings),
     ("Console", "[console]", ConsoleSettings),
+    ("Approvals outside the console", "[console.webhook]", WebhookSettings),
 )
 WORDS = {
     AwareDatetime: "date and time",
+    Any: "value",
     str: "text",
     int: "whole number",
     float: "number",

@@ -26,6 +26,10 @@ def test_calls_are_measured(root: Path) -> None:
     assert "CPU µs per call" in run(root, "execution")
 
 
+def test_the_console_is_measured(root: Path) -> None:
+    assert "remembered calls" in run(root, "console_figures")
+
+
 def test_code_is_measured(root: Path) -> None:
     if not bubblewrap_works():
         lack("bubblewrap")

@@ -29,8 +29,8 @@ _ALLOWED = 2_000_000
 CALLERS: dict[str, Callable[[str], object]] = {
     "address of a resource": lambda text: GRANTS.admits(f"s:file:///{text}"),
     "id in a rule": lambda text: RULE.covers(f"git:{text}", (), {}),
-    "tag of a filter": lambda text: list(INDEX.every(tags=[text])),
-    "namespace of a filter": lambda text: list(INDEX.every(namespace=text)),
+    "tag of a filter": lambda text: list(INDEX.list_all(tags=[text])),
+    "namespace of a filter": lambda text: list(INDEX.list_all(namespace=text)),
     "tool that code mentions": lambda text: CATALOGUE.tools([f"{text}:tool"]),
     "type in code": lambda text: union_members(f"list[{text}] | None"),
     "stub of tools": lambda text: read_stub(f"def {text}(): ..."),

@@ -88,7 +88,7 @@ class Asking:
         without: frozenset[str] = frozenset(),
     ) -> None:
         hits = self.searcher.search(question, limit=1, among=among, exclude=without)
-        evidence = self.searcher.evidence(question, [hit.id for hit in hits]) if hits else None
+        evidence = self.searcher.compute_features(question, [hit.id for hit in hits]) if hits else None
         row = None if evidence is None else evidence.features[0]
         self.cases.add(kind, setting, row, right=bool(hits) and hits[0].id in right)
 

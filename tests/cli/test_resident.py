@@ -11,11 +11,13 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import httpx
 import pytest
 from servers.launch import alive, command, little
 from waiting import PATIENCE, wait_until
@@ -114,6 +116,79 @@ def test_commands_use_the_servers_of_the_running_gateway_and_start_none(shared: 
     assert shared.server("--no-daemon") != first
     assert shared.server() == first
     assert alive(first)
+
+
+def test_a_server_of_the_running_gateway_is_stopped_and_started(shared: Desk) -> None:
+    first = shared.server()
+    assert shared.out("server", "stop", "good") == "good is stopped\n"
+    refused = shared.run("run", "good:get_pid")
+    assert refused.returncode == 4
+    assert "server start good" in refused.stderr or "stopped" in refused.stderr
+    assert json.loads(shared.out("server", "start", "good", "--json")) == {
+        "name": "good",
+        "state": "ready",
+        "paused": False,
+    }
+    assert shared.server() != first
+    assert shared.run("server", "stop", "nosuch").returncode == 4
+
+
+def test_verbs_of_the_running_gateway_say_that_none_runs(desk: Desk) -> None:
+    for args in (["server", "stop", "good"], ["approvals", "list"], ["cancel", "1"]):
+        done = desk.run(*args)
+        assert (done.returncode, done.stdout) == (4, "")
+        assert "no gateway runs with this configuration" in done.stderr
+
+
+def test_calls_that_wait_are_answered_in_a_terminal(desk: Desk) -> None:
+    desk.write('[[policy]]\nname = "ask"\neffect = "ask"\n[console]\nenabled = true\n')
+    with desk.start("serve", "--transport", "http", "--port", "0", "--json") as served:
+        assert served.stdout is not None
+        told = json.loads(served.stdout.readline())
+        assert json.loads(desk.out("approvals", "list", "--json")) == {"calls": []}
+        assert desk.run("approvals", "list").stderr == "note: no call waits for a person\n"
+        address, _, code = told["console"].partition("/console/#login=")
+        with httpx.Client(base_url=address, timeout=PATIENCE) as browser, ThreadPoolExecutor() as threads:
+            headers = {"x-toolcrib-key": "login"}
+            browser.headers["x-toolcrib-key"] = browser.post(
+                "/api/v1/login", json={"code": code}, headers=headers
+            ).json()["key"]
+            for answer in ("approve", "deny"):
+                steps = {"steps": [{"toolId": "good:shout", "args": {"text": "x"}}]}
+                calling = threads.submit(browser.post, "/api/v1/runs", json=steps)
+                waiting = wait_until(lambda: json.loads(desk.out("approvals", "list", "--json"))["calls"])
+                assert waiting[0]["toolId"] == "good:shout"
+                assert waiting[0]["id"] in desk.out("approvals", "list")
+                desk.out("approvals", answer, waiting[0]["id"])
+                assert ("event: result" in calling.result().text) == (answer == "approve")
+        assert desk.run("approvals", "approve", "nosuch").returncode == 3
+        served.terminate()
+
+
+def test_a_run_of_the_gateway_is_cancelled(desk: Desk) -> None:
+    desk.up()
+    running = desk.start(
+        "code",
+        "--durable",
+        "--timeout",
+        "600",
+        "-c",
+        f"__out = await good.hold(text={str(desk.here / 'end')!r})",
+    )
+    with running:
+        runs: list[Any] = []
+
+        def begun() -> list[Any]:
+            runs[:] = [
+                each for each in json.loads(desk.out("runs", "--json"))["runs"] if each.get("uncertain")
+            ]
+            return runs
+
+        wait_until(begun)
+        assert desk.out("cancel", runs[0]["id"]).startswith(f"cancelled {runs[0]['id']}; ")
+        _, said = running.communicate(timeout=PATIENCE)
+    assert "was cancelled, and can be resumed" in said
+    assert desk.run("cancel", runs[0]["id"]).returncode != 0
 
 
 def test_resources_and_prompts_come_from_the_servers_of_the_running_gateway(shared: Desk) -> None:

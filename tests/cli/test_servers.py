@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -456,3 +457,23 @@ def test_a_wall_that_cannot_be_is_not_added(toolcrib: Any, args: list[str], mess
     assert made.exit_code != 0
     assert message in made.stderr
     assert not Path("toolcrib.toml").exists()
+
+
+def test_a_server_of_a_registry_is_added_as_the_registry_says(toolcrib: Any) -> None:
+    key = {"name": "KEY", "description": "Your key.", "isRequired": True}
+    package = {"registryType": "npm", "identifier": "@acme/weather", "environmentVariables": [key]}
+    server = {"name": "io.github.acme/weather", "version": "1.2.0", "packages": [package]}
+    Path("registry.json").write_text(json.dumps({"servers": [{"server": server}]}))
+    command = ("add", "weather", "--from", "io.github.acme/weather", "--no-check")
+    refused = toolcrib(*command)
+    assert (refused.exit_code, "no registry is known" in refused.stderr) == (2, True)
+    Path("toolcrib.toml").write_text('registry = "registry.json"\n')
+    made = toolcrib(*command, "--json")
+    assert made.exit_code == 0, made.stderr
+    assert "set the environment variable KEY: Your key." in json.loads(made.stdout)["notes"]
+    written = tomllib.loads(Path("toolcrib.toml").read_text())["servers"]["weather"]
+    assert written == {"command": "npx", "args": ["-y", "@acme/weather@1.2.0"], "env": {"KEY": "${KEY}"}}
+    both = toolcrib(*command, "--force", "--", "npx", "other")
+    assert (both.exit_code, "leave out the command" in both.stderr) == (2, True)
+    alone = toolcrib("add", "x", "--kind", "npm", "--", "npx", "other")
+    assert (alone.exit_code, "add --from" in alone.stderr) == (2, True)

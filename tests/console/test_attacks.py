@@ -87,10 +87,10 @@ def add(gateway: Gateway, tools: list[Tool]) -> None:
 async def visit(screen: Screen, tool: Tool, text: str) -> None:
     """Open everything that shows a tool."""
     page = screen.page
-    await screen.open(f"tools/{str(tool.id).replace(':', '%3A')}")
-    panel = page.get_by_role("complementary")
-    for tab in ("Run", "Convert", "What it does"):
-        await page.get_by_role("tab", name=tab, exact=True).click()
+    panel = page.get_by_label(str(tool.id), exact=True)
+    for tab, name in {"run": "Run", "convert": "Convert", "docs": "What it does"}.items():
+        await screen.open(f"tools/{str(tool.id).replace(':', '%3A')}?tab={tab}")
+        await expect(panel.get_by_role("tabpanel", name=name, exact=True)).to_be_visible()
         await screen.settle()
     await expect(panel.locator(".description").first).to_be_visible()
     shown = await panel.locator(".description").first.inner_text()

@@ -1,5 +1,6 @@
 """Every page, as people use it."""
 
+import hashlib
 import json
 import sys
 from contextlib import suppress
@@ -12,8 +13,9 @@ from gateway.little_face import serving
 from playwright.async_api import expect
 from waiting import until
 
-from toolcrib.errors import PolicyDeniedError, ToolcribError
+from toolcrib.errors import PolicyDeniedError, RunStateError, ToolcribError
 from toolcrib.execution import Principal
+from toolcrib.execution.principal import local_user
 from toolcrib.gateway import Gateway
 from toolcrib.setup.demo import _CALLERS, _CALLS, _tools
 
@@ -147,7 +149,6 @@ async def test_a_tool_is_found_and_run(chromium: Chromium) -> None:
         await screen.picture("tools-run-light")
         assert await screen.find_barriers() == []
         await page.reload()
-        await page.get_by_role("tab", name="Run").click()
         await page.get_by_role("list", name="Saved requests").get_by_role("button").first.click()
         await expect(page.get_by_label("value")).to_have_value("26.2")
         await page.get_by_role("button", name="Run", exact=True).click()
@@ -375,6 +376,165 @@ async def test_the_page_comes_back_after_the_gateway(chromium: Chromium) -> None
     await context.__aexit__(None, None, None)
 
 
+CODE = """\
+length = await math.convert_length(value=26.2, unit="mi", to="km")
+for text in ["one", "two"]:
+    await notes.add(text=text)
+__out = round(length, 1)
+"""
+CHAIN = [
+    {"id": "length", "toolId": "math:convert_length", "args": {"value": 26.2, "unit": "mi", "to": "km"}},
+    {
+        "parallel": [
+            {"id": "a", "toolId": "notes:add", "args": {"text": "x"}},
+            {"id": "b", "toolId": "text:make_slug", "args": {"title": "A b"}},
+        ]
+    },
+    {"id": "page", "toolId": "text:make_slug", "args": {"title": {"$ref": "steps.b"}}},
+]
+
+
+async def test_runs_are_begun_and_shown_with_their_calls(chromium: Chromium) -> None:
+    async with console(runs={"store": "memory"}) as gateway, chromium.logged_in(gateway) as screen:
+        page = screen.page
+        await screen.open("runs")
+        await page.get_by_role("button", name="New run").click()
+        await page.get_by_label("Python that calls tools").fill(CODE)
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await expect(page.get_by_role("region", name="Result")).to_contain_text("42.2")
+        await page.get_by_role("button", name="Show its calls").click()
+        code = page.get_by_role("list", name="Code")
+        await expect(code.get_by_role("listitem").nth(0)).to_contain_text("done")
+        await expect(code.get_by_role("listitem").nth(2)).to_contain_text("2 calls")
+        await code.get_by_role("button", name="2 calls").click()
+        await expect(page.get_by_role("heading", name="Calls of line 3")).to_be_visible()
+        await expect(page.get_by_role("region", name="Arguments of call")).to_have_count(2)
+        assert await screen.find_barriers() == []
+        await screen.picture("runs-code-light")
+        await gateway.crib.run_chain(CHAIN, durable=True, principal=local_user("console"))
+        await page.get_by_role("button", name="Read again").click()
+        await page.get_by_role("list").locator(".run-line").first.get_by_role("button").click()
+        steps = page.get_by_role("list", name="Steps").get_by_role("listitem")
+        await expect(steps).to_have_count(5)
+        await expect(steps.nth(4)).to_contain_text("uses b")
+        await steps.nth(4).get_by_role("button").click()
+        await expect(page.get_by_role("region", name="Result of the step")).to_contain_text("a-b")
+        assert await screen.find_barriers() == []
+        await screen.picture("runs-chain-light")
+
+
+async def test_a_run_is_cancelled_and_resumed(chromium: Chromium) -> None:
+    held: list[str] = []
+
+    async def hold(text: str) -> str:
+        """Hold."""
+        held.append(text)
+        await anyio.sleep_forever()
+        return text
+
+    async with (
+        console(tools=[hold], runs={"store": "memory"}) as gateway,
+        chromium.logged_in(gateway) as screen,
+        anyio.create_task_group() as tasks,
+    ):
+        page = screen.page
+        ends: list[str] = []
+
+        async def run() -> None:
+            try:
+                await gateway.crib.execute(
+                    '__out = await hold(text="x")', durable=True, principal=local_user("console")
+                )
+            except RunStateError as error:
+                ends.append(str(error))
+
+        tasks.start_soon(run)
+        await until(lambda: held)
+        await screen.open("runs")
+        await page.locator(".run-line").get_by_role("button").click()
+        await expect(page.get_by_role("list", name="Code")).to_contain_text("running")
+        await page.reload()
+        await page.get_by_role("button", name="Cancel").click()
+        await expect(page.get_by_role("list", name="Code")).to_contain_text("may have run")
+        await until(lambda: ends)
+        assert "can be resumed" in ends[0]
+        assert await screen.find_barriers() == []
+        await page.get_by_label("Answer of").fill('"by hand"')
+        await page.get_by_role("button", name="Go on").click()
+        await expect(page.get_by_role("region", name="Result of the run")).to_contain_text("by hand")
+
+
+async def test_a_call_shows_where_its_time_went(chromium: Chromium) -> None:
+    async with console(runs={"store": "memory"}) as gateway, chromium.logged_in(gateway) as screen:
+        await gateway.crib.run_chain(CHAIN)
+        await screen.open(f"calls/{gateway.console._calls.last_id}")
+        fall = screen.page.get_by_role("region", name="Where the time went")
+        await expect(fall.get_by_role("link")).to_have_count(3)
+        await expect(fall).to_contain_text("Rules and arguments")
+        await expect(fall).to_contain_text("On local:text:make_slug")
+        assert await screen.find_barriers() == []
+        await screen.picture("calls-trace-light")
+        await fall.get_by_role("link").first.click()
+        await expect(fall).to_contain_text("On local:math:convert_length")
+
+
+async def test_a_link_lets_somebody_without_a_login_answer_one_call(chromium: Chromium) -> None:
+    outcome: list[str] = []
+    hook = {"url": "https://localhost:1/", "secret": "of-the-webhook-and-nobody-else"}
+    async with (
+        console(policy=[ASK, REST], console={"webhook": hook}) as gateway,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(_try, gateway, outcome)
+        await until(gateway.approvals.waiting)
+        (call,) = gateway.approvals.waiting()
+        url = str(gateway.make_console_link()).partition("#")[0]
+        async with chromium.screen(url) as screen:
+            page = screen.page
+            await page.goto(f"{url}#/answer/{call.id}/guess")
+            screen.expected = ["404"]
+            await expect(page.get_by_text("It does not wait any more")).to_be_visible()
+            await page.goto(f"{url}#/answer/{call.id}/{call.link_token}")
+            await expect(page.get_by_text("notes:delete_all")).to_be_visible()
+            assert await screen.find_barriers() == []
+            assert not outcome
+            await page.get_by_role("button", name="Approve").click()
+            await expect(page.get_by_text("You can close this page")).to_be_visible()
+            await screen.check()
+        await until(lambda: outcome)
+    assert outcome == ["ran"]
+
+
+async def test_an_auditor_sees_the_calls_of_all_and_answers_none(chromium: Chromium) -> None:
+    tokens = {"ben": {"hash": f"sha256:{hashlib.sha256(b'of-ben').hexdigest()}"}}
+    config = {"gateway": {"tokens": tokens}, "console": {"auditors": ["token:ben"]}, "policy": [ASK, REST]}
+    outcome: list[str] = []
+    async with console(**config) as gateway, anyio.create_task_group() as tasks:
+        await gateway.crib.run("notes:add", {"text": "private"}, principal=_CALLERS[0])
+        url = str(gateway.make_console_link()).partition("#")[0]
+        async with chromium.logged_in(gateway) as operator, chromium.screen(url) as screen:
+            page = screen.page
+            await page.goto(url)
+            await page.get_by_text("Log in with a token").click()
+            await page.get_by_label("Token").fill("of-ben")
+            await page.get_by_role("button", name="Log in").click()
+            await expect(page.get_by_text("auditor: sees all")).to_be_visible()
+            await screen.open(f"calls/{gateway.console._calls.last_id}")
+            await expect(page.get_by_role("region", name="Arguments")).to_contain_text("private")
+            await page.keyboard.press("Escape")
+            await page.get_by_label("Anybody").select_option(label="Only me")
+            await expect(page.get_by_role("heading", name="No call matches")).to_be_visible()
+            await expect(operator.page.get_by_text("Live", exact=True)).to_be_visible()
+            tasks.start_soon(_try, gateway, outcome)
+            await screen.open("approvals")
+            await expect(page.get_by_role("region", name="All arguments")).to_be_visible()
+            assert await page.get_by_role("button", name="Approve").count() == 0
+            await screen.check()
+            await operator.open("approvals")
+            await operator.page.get_by_role("button", name="Deny").click()
+        await until(lambda: outcome)
+
+
 async def test_everything_can_be_done_with_the_keyboard(chromium: Chromium) -> None:
     async with console() as gateway, chromium.logged_in(gateway) as screen:
         page = screen.page
@@ -393,8 +553,6 @@ async def test_everything_can_be_done_with_the_keyboard(chromium: Chromium) -> N
 
 
 async def test_others_than_operators_have_fewer_pages(chromium: Chromium) -> None:
-    import hashlib  # noqa: PLC0415 - for this alone
-
     tokens = {"ben": {"hash": f"sha256:{hashlib.sha256(b'of-ben').hexdigest()}"}}
     async with console(gateway={"tokens": tokens}) as gateway:
         ann = Principal(issuer="tokens", subject="ann", client="ann")

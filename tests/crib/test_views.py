@@ -433,8 +433,8 @@ def test_a_conversion_is_of_what_is_left_where_a_tool_goes_in_between() -> None:
     class Leaving(Index):
         """Loses a tool each time that all are listed, until one is left."""
 
-        def every(self, **filters: Any) -> tuple[Summary, ...]:
-            found = super().every(**filters)
+        def list_all(self, **filters: Any) -> tuple[Summary, ...]:
+            found = super().list_all(**filters)
             if len(found) > 1:
                 self.unregister(found[0].id)
             return found

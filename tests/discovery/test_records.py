@@ -48,7 +48,7 @@ def test_a_page_in_json() -> None:
 
 def test_pages_are_values() -> None:
     page = Page(items=(RESULT,), total=1)
-    assert page == Page.of_checked(items=(RESULT,), total=1)
+    assert page == Page.from_valid(items=(RESULT,), total=1)
     assert page != Page(items=(RESULT,), total=2)
     assert page.replace(total=2).items == (RESULT,)
     assert repr(page).count("Does.") == 1

@@ -329,7 +329,7 @@ async def test_a_client_of_a_surface_is_told_of_its_tools_and_counted() -> None:
 
 async def upstream_names(gateway: Gateway, server: str) -> list[str]:
     await gateway.crib.namespaces()
-    return [each.name for each in gateway.crib.index.every() if each.namespace == server]
+    return [each.name for each in gateway.crib.index.list_all() if each.namespace == server]
 
 
 @pytest.mark.parametrize("expose", ["meta", "auto", "all"])
@@ -378,7 +378,7 @@ async def test_a_gateway_that_is_its_own_server_leaves_it_out_and_says_so() -> N
         status = gateway.crib.status()["me"]
         assert (status.state, status.tools) == ("failed", None)
         assert "it is this very gateway; take it out of the configuration" in (status.last_error or "")
-        assert [each.id for each in gateway.crib.index.every()] == ["math:add", "text:wipe"]
+        assert [each.id for each in gateway.crib.index.list_all()] == ["math:add", "text:wipe"]
 
 
 async def test_gateways_that_serve_each_other_end_the_loop() -> None:
@@ -395,5 +395,5 @@ async def test_gateways_that_serve_each_other_end_the_loop() -> None:
         status = first.crib.status()["second"]
         assert status.state == "failed"
         assert "leads back to this gateway through others" in (status.last_error or "")
-        assert [each.id for each in first.crib.index.every()] == ["math:add"]
+        assert [each.id for each in first.crib.index.list_all()] == ["math:add"]
         assert await upstream_names(second, "first") == ["math__add"]

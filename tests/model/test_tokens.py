@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from toolcrib.model.tokens import estimated_tokens
+from toolcrib.model.tokens import estimate_tokens
 
 
 @pytest.mark.parametrize(
@@ -18,11 +18,11 @@ from toolcrib.model.tokens import estimated_tokens
     ids=["prose", "schema", "nothing"],
 )
 def test_estimates_are_near_what_a_tokenizer_counts(text: str, tokens: int) -> None:
-    assert abs(estimated_tokens(text) - tokens) <= max(1, tokens * 0.1)
+    assert abs(estimate_tokens(text) - tokens) <= max(1, tokens * 0.1)
 
 
 def test_a_long_text_is_estimated_from_samples() -> None:
     text = json.dumps({f"name {number}": f"value {number}" for number in range(2000)})
     parts = [text[at : at + 1000] for at in range(0, len(text), 1000)]
-    assert abs(estimated_tokens(text) / sum(map(estimated_tokens, parts)) - 1) < 0.1
-    assert estimated_tokens("ä" * 1000) > estimated_tokens(" " * 1000)
+    assert abs(estimate_tokens(text) / sum(map(estimate_tokens, parts)) - 1) < 0.1
+    assert estimate_tokens("ä" * 1000) > estimate_tokens(" " * 1000)

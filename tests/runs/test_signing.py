@@ -1,7 +1,9 @@
 """Signatures of what is stored of a run."""
 
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -40,6 +42,19 @@ def test_key_file_is_created_once_with_private_mode(tmp_path: Path) -> None:
     assert len(key) == 64
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [each.name for each in path.parent.iterdir()] == ["runs.key"]
+
+
+def test_threads_that_make_the_key_at_once_get_the_same(tmp_path: Path) -> None:
+    path, begin = tmp_path / "runs.key", Barrier(8)
+
+    def load() -> bytes:
+        begin.wait()
+        return load_key(path)
+
+    with ThreadPoolExecutor(8) as threads:
+        keys = {each.result() for each in [threads.submit(load) for _ in range(8)]}
+    assert len(keys) == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["runs.key"]
 
 
 def test_readable_or_short_key_file_is_refused(tmp_path: Path) -> None:

@@ -444,7 +444,7 @@ def test_chain_is_run_by_the_host_for_a_gateway_without_around() -> None:
         bridge = Bridge(Plain(), Named(), Limits(), end=lambda: None)
         with pytest.raises(GuestError, match="tool"):
             await called(bridge, "run_chain", [{"tool": "x"}])
-        result = RunResult.of_checked(tool=None, backend=None, structured=5, duration=0.0)
+        result = RunResult.from_valid(tool=None, backend=None, structured=5, duration=0.0)
         gateway = Plain()
         gateway.run = AsyncRun(result)  # type: ignore[method-assign]
         bridge = Bridge(gateway, Named(), Limits(), end=lambda: None)

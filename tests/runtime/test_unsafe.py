@@ -140,7 +140,7 @@ async def test_missing_temporary_folder_is_reported(
 
 @pytest.mark.anyio
 async def test_limits_larger_than_the_machine_are_capped(sandbox: UnsafeSandbox) -> None:
-    limits = Limits.of_checked(cpu=1e300, memory_bytes=1 << 70, disk_bytes=1 << 70)
+    limits = Limits.from_valid(cpu=1e300, memory_bytes=1 << 70, disk_bytes=1 << 70)
     bridge = Bridge(Bench(sandbox).shelf, None, limits, end=lambda: None)  # type: ignore[arg-type]
     job = Job("__out = 1", limits, PATIENCE, "dev", (), FUNCTIONS, Output(limit=1000))
     with pytest.warns(UnsafeSandboxWarning):

@@ -1,14 +1,19 @@
 """The catalogue that is built in."""
 
+import sys
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import pytest
+from waiting import until
 
 from toolcrib import Crib
 from toolcrib.errors import ToolExecutionError
-from toolcrib.setup.demo import open_with_demo
+from toolcrib.execution import Request
+from toolcrib.execution.call import Decision
+from toolcrib.execution.principal import local_user
+from toolcrib.setup.demo import open_with_demo, play_demo
 
 pytestmark = pytest.mark.anyio
 
@@ -104,3 +109,28 @@ async def test_notes_are_kept_until_they_are_deleted(crib: Crib) -> None:
     assert found.structured == [{"number": 1, "text": "return the drill"}]
     assert (await crib.run("notes:delete_all")).structured == 2
     assert (await crib.run("notes:show")).structured == []
+
+
+async def test_the_demonstration_has_a_server_whose_tool_changes_and_a_call_that_waits() -> None:
+    library = {"command": sys.executable, "args": ["-m", "toolcrib.setup.demo_server"]}
+    crib = Crib({"servers": {"library": library}, "runs": {"store": "memory"}})
+    asked: list[str] = []
+
+    async def ask(request: Request, decision: Decision) -> None:
+        assert decision.is_risky
+        asked.append(request.tool_id)
+
+    async with open_with_demo(crib):
+        await crib.ready()
+        assert "days" not in _properties(crib)
+        await play_demo(crib, ask)
+        await until(lambda: "days" in _properties(crib))
+        (run,) = await crib.runs(principal=local_user("console"))
+        books = (await crib.run("library:find", {"text": "cities"})).structured
+    assert asked == ["notes:delete_all"]
+    assert (run.kind, run.state) == ("chain", "done")
+    assert books == {"books": {"Invisible Cities": 0}}
+
+
+def _properties(crib: Crib) -> Any:
+    return crib.index.get("library:lend").input_schema["properties"]

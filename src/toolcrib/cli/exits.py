@@ -32,7 +32,10 @@ EXITS = {
     NOT_FOUND: "there is no such tool, server, client or file to import",
     UNAVAILABLE: "the server, the API or the sandbox that this needs is unavailable",
     REFUSED: "refused by the policy",
-    FINDINGS: "a definition is made to mislead a model",
+    10: "`verify`, `diff` and `require`: only words have changed since it was approved",
+    11: "the same: something has changed, and breaks no call",
+    12: "the same: something has changed that may break calls",
+    FINDINGS: "`verify` and `scan`: a definition is made to mislead a model",
     INTERRUPTED: "interrupted",
 }
 """The exit codes and their meanings."""
@@ -52,6 +55,12 @@ class FailedError(Exception):
     def __init__(self, code: int = FAILED) -> None:
         super().__init__(EXITS.get(code, ""))
         self.code = code
+
+
+class UnavailableError(click.ClickException):
+    """Something that the verb needs does not run."""
+
+    exit_code = UNAVAILABLE
 
 
 class NotFoundError(click.ClickException):

@@ -39,7 +39,7 @@ async def _resolve_id(view: "View", name: str) -> str:
         return name
     await view.tools(limit=1)  # waits for the servers that nothing is known of
     found = {
-        f"{each.namespace}:{name}" for each in view.index.every() if each.name == name and each.namespace
+        f"{each.namespace}:{name}" for each in view.index.list_all() if each.name == name and each.namespace
     }
     if len(found) > 1:
         raise ToolNotFoundError(name, tuple(sorted(found)), reason="several namespaces have one")
@@ -56,7 +56,7 @@ def not_there(view: "View", options: Mapping[str, Any]) -> str:
     servers = view.status()
     known = {
         "namespace": sorted({name for name in view.index.namespaces() if name} | servers.keys()),
-        "tag": sorted({tag for each in view.index.every() for tag in each.tags}),
+        "tag": sorted({tag for each in view.index.list_all() for tag in each.tags}),
         "backend": sorted({*_KINDS, *servers}),
     }
     asked = {"namespace": [options.get("namespace")], "tag": options.get("tags") or ()}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from toolcrib.cli.completing import toolset_names
+from toolcrib.cli.exits import UnavailableError
 from toolcrib.cli.interrupt import leave_in_order
 from toolcrib.cli.resident.terminal import REMOTE
 from toolcrib.cli.screen import note
@@ -21,6 +22,7 @@ from toolcrib.cli.screen import note
 if TYPE_CHECKING:
     from toolcrib.crib import Crib, View
     from toolcrib.execution import CallContext, Principal
+    from toolcrib.gateway import Gateway
 
 T = TypeVar("T")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -87,7 +89,7 @@ class State:
         """Open the crib of the configuration, or use that of the gateway that runs the command."""
         terminal = REMOTE.get()
         if terminal is not None:
-            yield terminal.crib(self.config, demo=self.demo)
+            yield terminal.gateway(self.config, demo=self.demo).crib
             return
         config = self.source()
         from toolcrib.crib import Crib  # noqa: PLC0415 - heavy, and not needed to ask for help
@@ -95,6 +97,20 @@ class State:
         crib = Crib(config, on_demand=True)
         async with self.enter(crib, crib):
             yield crib
+
+    def running_gateway(self) -> "Gateway":
+        """Return the gateway that runs the command.
+
+        Raises:
+            UnavailableError: none does.
+        """
+        terminal = REMOTE.get()
+        if terminal is None:
+            raise UnavailableError(
+                "no gateway runs with this configuration; `toolcrib up` or `toolcrib serve --transport http` "
+                "starts one"
+            )
+        return terminal.gateway(self.config, demo=self.demo)
 
     @asynccontextmanager
     async def enter(self, crib: "Crib", door: AbstractAsyncContextManager[object]) -> AsyncIterator[None]:

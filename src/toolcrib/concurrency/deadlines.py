@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from toolcrib.errors import Problem, ValidationError
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 
 MAX_PAUSE_SECONDS = 600.0
 """Longest pause of a deadline: without it a person who never answers would keep a call open for ever."""
@@ -29,7 +29,7 @@ def check_timeout(value: Any) -> float:
             return float(value)
         except OverflowError:
             return inf
-    reason = f"must be a positive number of seconds, not {shown(value)}"
+    reason = f"must be a positive number of seconds, not {short_repr(value)}"
     raise ValidationError((Problem("/timeout", "timeout", reason),))
 
 

@@ -13,12 +13,24 @@ from toolcrib.crib.config.settings import (
     RunSettings,
     SearchSettings,
     Settings,
+    TrustSettings,
 )
 from toolcrib.crib.crib import Crib
 from toolcrib.crib.reload import Reload
 from toolcrib.crib.session import SyncToolSession, ToolSession
 from toolcrib.crib.sync import SyncCrib
+from toolcrib.crib.trust import (
+    Trust,
+    TrustChange,
+    TrustDrift,
+    TrustEdit,
+    TrustFinding,
+    TrustReport,
+    TrustRequirement,
+    TrustWithheld,
+)
 from toolcrib.crib.view import View
+from toolcrib.model.shape import ToolShape
 from toolcrib.paths import find_config
 
 __all__ = [
@@ -39,7 +51,17 @@ __all__ = [
     "SyncCrib",
     "SyncToolSession",
     "ToolSession",
+    "ToolShape",
     "ToolsetSettings",
+    "Trust",
+    "TrustChange",
+    "TrustDrift",
+    "TrustEdit",
+    "TrustFinding",
+    "TrustReport",
+    "TrustRequirement",
+    "TrustSettings",
+    "TrustWithheld",
     "View",
     "find_config",
     "load",

@@ -9,10 +9,11 @@ from toolcrib.crib.view import View
 from toolcrib.errors import ToolcribError
 from toolcrib.execution import CallContext, Principal, Request, Rule
 from toolcrib.execution.call import Decision
-from toolcrib.execution.policy.rule import is_destructive
+from toolcrib.execution.policy.rule import declares_destructive
 from toolcrib.execution.policy.rules import Rules
 from toolcrib.execution.principal import Issuers
 from toolcrib.model import Tool
+from toolcrib.model.shape import original_of
 
 
 def make_caller(
@@ -40,7 +41,7 @@ def explain_access(
     Raises:
         ToolNotFoundError: there is no such tool.
     """
-    tool, rules = view.index.resolve(tool_id), view.rules
+    tool, rules = original_of(view.index.resolve(tool_id)), view.rules
     if rules is None:
         return {"toolId": tool_id, "effect": "allow", "rule": None, "reason": None, "rules": []}
     who = make_caller(rules.issuers, view.settings.gateway, subject, client, groups)
@@ -76,7 +77,7 @@ def _why_not_deciding(rule: Rule, issuers: Issuers, who: Principal, tool: Tool, 
 def _confirmation(decision: Decision, tool: Tool, settings: GatewaySettings) -> str | None:
     """Return whether a client of the gateway asks its user about a destructive tool that a rule allows."""
     rule = decision.rule
-    if rule is None or decision.effect != "allow" or not is_destructive(tool.annotations):
+    if rule is None or decision.effect != "allow" or not declares_destructive(tool.annotations):
         return None
     if not settings.confirm:
         return "it is destructive; gateway.confirm = false: nobody is asked"
@@ -99,7 +100,7 @@ def decide_again(view: View, rules: Rules | None, record: dict[str, Any]) -> tup
         groups=frozenset(record.get("user.roles") or ()),
     )
     try:
-        tool = view.index.resolve(tool_id)
+        tool = original_of(view.index.resolve(tool_id))
     except ToolcribError as error:
         return "unknown", "", tool_id, str(error)
     if rules is None:

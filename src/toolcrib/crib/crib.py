@@ -13,11 +13,12 @@ from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.reload import Reload
 from toolcrib.crib.saved import SavedTools
+from toolcrib.crib.trust import Trust
 from toolcrib.crib.view import SharedState, View
 from toolcrib.crib.visible import scope_of
 from toolcrib.discovery import Discovery, Embedder, Scope, Searcher, Store, StoreStatus
 from toolcrib.errors import CribStateError, InvalidToolError, Problem
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.audit import AuditStatus
 from toolcrib.execution.chains import ChainResult
@@ -123,7 +124,7 @@ class Crib(View):
 
     def __repr__(self) -> str:
         source = self.settings.source or "no file"
-        return f"<Crib {source}, {self._shared.state}, {counted(len(self.index), 'tool')}>"
+        return f"<Crib {source}, {self._shared.state}, {count_noun(len(self.index), 'tool')}>"
 
     @property
     def discovery(self) -> Discovery:
@@ -141,6 +142,12 @@ class Crib(View):
         """How the file of the catalogue is doing; None where the catalogue is not kept."""
         store = self._engine.store
         return None if store is None else store.status
+
+    @property
+    def trust(self) -> Trust:
+        """What was approved of servers and APIs, what has changed since, and the decisions about it."""
+        self._check_open()
+        return Trust(self._engine)
 
     @property
     def needs_start(self) -> bool:

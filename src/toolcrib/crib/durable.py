@@ -20,6 +20,7 @@ from toolcrib.errors import (
     ConfigError,
     LimitExceededError,
     RunNotFoundError,
+    RunStateError,
     RuntimeUnavailableError,
     ToolcribError,
 )
@@ -56,6 +57,7 @@ class DurableRuns:
         self._opening = Lock()
         self._store: RunStore | None = None
         self._threads = Threads(_THREADS)
+        self._running: dict[str, anyio.CancelScope] = {}
 
     @asynccontextmanager
     async def keeper(self, *, keep: bool) -> AsyncIterator[RunKeeper]:
@@ -75,6 +77,35 @@ class DurableRuns:
             if store is not self._store and store is not self._lasting:
                 with anyio.CancelScope(shield=True):
                     await await_future(self._threads.submit(store.close))
+
+    async def run_to_end(self, keeper: RunKeeper, journal: RunJournal, run: Callable[[], Awaitable[T]]) -> T:
+        """Run a durable run and record its end; one that fails for an external reason stays resumable.
+
+        Raises:
+            RunStateError: `cancel` was called.
+        """
+        with anyio.CancelScope() as scope:
+            self._running[journal.run_id] = scope
+            try:
+                async with keeper.release_after(journal):
+                    try:
+                        result = await run()
+                    except ToolcribError as error:
+                        if _is_final(error, journal):
+                            await journal.end("failed", str(error))
+                        raise
+                    await journal.end("done", result.model_dump(mode="json", by_alias=True))
+                    return result
+            finally:
+                del self._running[journal.run_id]
+        raise RunStateError(journal.run_id, "it was cancelled, and can be resumed")
+
+    def cancel(self, run_id: str) -> bool:
+        """Cancel a run that this process runs; return False if it does not."""
+        scope = self._running.get(run_id)
+        if scope is not None:
+            scope.cancel()
+        return scope is not None
 
     async def close(self) -> None:
         """Close the store."""
@@ -115,19 +146,6 @@ def journal_calls(journal: RunJournal) -> Around:
         return run_recorded
 
     return around
-
-
-async def run_to_end(keeper: RunKeeper, journal: RunJournal, run: Callable[[], Awaitable[T]]) -> T:
-    """Run a durable run and record its end; a run that fails for an external reason stays resumable."""
-    async with keeper.release_after(journal):
-        try:
-            result = await run()
-        except ToolcribError as error:
-            if _is_final(error, journal):
-                await journal.end("failed", str(error))
-            raise
-        await journal.end("done", result.model_dump(mode="json", by_alias=True))
-        return result
 
 
 def _is_final(error: ToolcribError, journal: RunJournal) -> bool:

@@ -50,6 +50,6 @@ def _list_all_tools(index: Index | IndexView) -> list[Tool]:
     """Return all tools in the order of their ids; start again if one is removed meanwhile."""
     while True:
         try:
-            return [index.get(summary.id) for summary in index.every()]
+            return [index.get(summary.id) for summary in index.list_all()]
         except ToolNotFoundError:
             continue

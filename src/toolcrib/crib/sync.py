@@ -57,7 +57,7 @@ from toolcrib.execution.policy.rules import Approver
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.progress import Progress
 from toolcrib.model import LocalTool, SchemaValidator, Tool, ToolDoc, ToolExample, ToolOptions
-from toolcrib.runs import RunRecord, RunStore
+from toolcrib.runs import RunDetails, RunRecord, RunStore
 from toolcrib.runtime import ExecuteResult, Limits, ProfileName, Sandbox, SandboxKind, SecurityProfile
 
 if TYPE_CHECKING:
@@ -426,6 +426,14 @@ class SyncCrib:
     def runs(self, *, principal: Principal | None = None) -> tuple[RunRecord, ...]:
         """Return the durable runs, the latest first."""
         return self._run_started(partial(self._crib.runs, principal=principal))
+
+    def describe_run(self, run_id: str, *, principal: Principal | None = None) -> RunDetails:
+        """Return a durable run with its code or steps, and its calls or its result."""
+        return self._run_started(partial(self._crib.describe_run, run_id, principal=principal))
+
+    def cancel_run(self, run_id: str, *, principal: Principal | None = None) -> None:
+        """Cancel a durable run, as `Crib.cancel_run` does."""
+        self._run_started(partial(self._crib.cancel_run, run_id, principal=principal))
 
     def resume(
         self,

@@ -12,7 +12,7 @@ from anyio import to_thread
 from toolcrib.crib.code import CODE, Named, Sandboxes
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.content import ViewContent
-from toolcrib.crib.durable import DurableRuns, journal_calls, run_to_end
+from toolcrib.crib.durable import DurableRuns, journal_calls
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.formats import convert, make_formats
 from toolcrib.crib.session import ToolSession
@@ -23,17 +23,19 @@ from toolcrib.discovery.facade import ListOptions, SearchOptions
 from toolcrib.errors import (
     CribStateError,
     InvalidToolIdError,
+    RunStateError,
     ToolcribError,
     ToolNotFoundError,
     ValidationError,
 )
-from toolcrib.errors.base import counted, either
+from toolcrib.errors.base import count_noun, join_options
 from toolcrib.errors.text import truncate
 from toolcrib.execution import CallContext, Request, RunResult, StreamEvent
 from toolcrib.execution.arguments import check_value
 from toolcrib.execution.call import NESTED_APPROVAL
 from toolcrib.execution.chains import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.chains.parse import invalid_chain_error, read_chain
+from toolcrib.execution.kept import mark_handles, may_have_handles
 from toolcrib.execution.mcp import (
     Completion,
     OnContent,
@@ -50,7 +52,7 @@ from toolcrib.execution.policy.rules import Rules
 from toolcrib.execution.principal import Principal, slot_owner
 from toolcrib.execution.progress import Progress
 from toolcrib.model import LocalTool, SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
-from toolcrib.runs import RunRecord
+from toolcrib.runs import RunDetails, RunRecord
 from toolcrib.runs.journal import RunJournal
 from toolcrib.runs.keeper import RunKeeper
 from toolcrib.runtime.request import (
@@ -100,7 +102,7 @@ class View:
         self._shared, self._scope, self._principal = shared, scope, principal
 
     def __repr__(self) -> str:
-        return f"<View of {counted(len(self.index), 'tool')}, {self._shared.state}>"
+        return f"<View of {count_noun(len(self.index), 'tool')}, {self._shared.state}>"
 
     def seen_by(self, principal: Principal | None) -> "View":
         """Return the view of a principal: its visible tools, by the rules, and calls in its name."""
@@ -127,6 +129,7 @@ class View:
         if self._scope is None and self._principal is None:
             return given
         engine = self._shared.engine
+        # Without rules all callers see the same, and each would get a `VisibleTools` of its own by its name.
         who = self._principal if engine.rules is None else given.principal
         return replace(given, tools=engine.visible(self._scope, who))
 
@@ -469,7 +472,7 @@ class View:
             raise CribStateError(f"the servers are not running: use them inside '{engine.way_in}'")
         grants = None if engine.rules is None else engine.rules.grants(context.principal)
         servers, names = ServerContent(engine.servers, context), tools.content_servers()
-        return ViewContent(servers, names, engine.lists, grants, engine.listing)
+        return ViewContent(servers, names, engine.lists, grants, engine.listing, engine.gate)
 
     async def resources(self) -> tuple[Resource, ...]:
         """Return what the servers let be read; one of which nothing is known is left out, as `absent` says.
@@ -572,6 +575,29 @@ class View:
         async with self._durable.keeper(keep=self._is_entered) as keeper:
             return await keeper.runs(principal or self._principal)
 
+    async def describe_run(self, run_id: str, *, principal: Principal | None = None) -> RunDetails:
+        """Return a durable run with its code or steps, and its calls or its result.
+
+        Raises:
+            RunNotFoundError: there is none, or it belongs to another principal.
+            SnapshotError: what is stored was changed, or signed with another key.
+        """
+        async with self._durable.keeper(keep=self._is_entered) as keeper:
+            return await keeper.read(run_id, principal or self._principal)
+
+    async def cancel_run(self, run_id: str, *, principal: Principal | None = None) -> None:
+        """Cancel a durable run of this process; it can be resumed.
+
+        Raises:
+            RunNotFoundError: there is none, or it belongs to another principal.
+            RunStateError: it does not run, or another process runs it.
+        """
+        found = await self.describe_run(run_id, principal=principal)
+        if found.run.state != "running":
+            raise RunStateError(run_id, f"it is {found.run.state}, and does not run")
+        if not self._durable.cancel(run_id):
+            raise RunStateError(run_id, "another process runs it, which alone can cancel it")
+
     async def resume(
         self,
         run_id: str,
@@ -629,7 +655,7 @@ class View:
         self, keeper: RunKeeper, journal: RunJournal, asked: dict[str, Any], context: CallContext
     ) -> ExecuteResult:
         run = partial(self._execute, ExecuteRequest(**asked), context, journal)
-        return await run_to_end(keeper, journal, run)
+        return await self._durable.run_to_end(keeper, journal, run)
 
     async def _run_chain_durably(
         self,
@@ -673,7 +699,7 @@ class View:
             )
             return result.replace(run_id=journal.run_id)
 
-        return await run_to_end(keeper, journal, run)
+        return await self._durable.run_to_end(keeper, journal, run)
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
@@ -711,7 +737,9 @@ class View:
                 called, reason="this function was not added; add it first: crib.add(function)"
             )
         if len(names) > 1:
-            raise InvalidToolIdError(called, f"this function was added as {either(names)}; name one of them")
+            raise InvalidToolIdError(
+                called, f"this function was added as {join_options(names)}; name one of them"
+            )
         return names[0]
 
     def _tool_or_id(self, tool: Named) -> str | ToolId | Tool:
@@ -739,7 +767,13 @@ class CodeGateway:
 
     async def run(self, tool_id: str, args: dict[str, Any]) -> Any:
         """Run a tool."""
-        return await self._view.run(tool_id, args, context=self._context)
+        context = self._context
+        if context.read_kept is not None:
+            if may_have_handles(args):
+                args = mark_handles(args)
+            else:
+                context = replace(context, read_kept=None)
+        return await self._view.run(tool_id, args, context=context)
 
     async def run_chain(self, steps: Sequence[Any], **options: Any) -> Any:
         """Run tools one after another."""

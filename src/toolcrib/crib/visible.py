@@ -20,15 +20,16 @@ the index, and a reload replaces the servers.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.config.settings import Settings
+from toolcrib.crib.shaped import ShapedScope, ShapedTools
 from toolcrib.crib.shapes import ShapeLearning
 from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.origins import Absence
 from toolcrib.discovery import Discovery, DocStore, Index, IndexView, Scope
-from toolcrib.discovery.index.filters import Admission, hints_among, tags_of
+from toolcrib.discovery.index.filters import Admission, hints_among, read_filter, tags_of, tool_facets
 from toolcrib.discovery.keys import namespace_of
 from toolcrib.errors import (
     BackendUnavailableError,
@@ -42,6 +43,7 @@ from toolcrib.errors import (
     ToolcribError,
     ToolLoginRequiredError,
     ToolNotFoundError,
+    ToolWithheldError,
 )
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp import ServerStatus
@@ -53,6 +55,9 @@ from toolcrib.redaction import hide_secrets
 from toolcrib.runtime.stubs import identifier, render
 from toolcrib.runtime.surface import find_mentions, tools_by_path
 
+if TYPE_CHECKING:
+    from toolcrib.trust import Withheld
+
 Ref = str | ToolId | Tool | Callable[..., Any]
 """A reference to a tool: its id, the tool, or the function passed to or returned by `add`."""
 UNKNOWN = (InvalidToolIdError, InvalidConstraintError, ToolNotFoundError, BackendUnavailableError)
@@ -61,6 +66,7 @@ _FOREIGN = frozenset({"backend=mcp", "backend=provider"})
 """Facets of tools whose tags were not written by the program, and so are not trusted."""
 _MAX_FOUND = 4_096
 """References whose tools a snapshot keeps; by their constraints, many can mean one tool."""
+_SHAPE_FAULT = "its shape in this toolset does not fit it; its operator finds why with 'toolcrib doctor'"
 _NO_FILE = "settings"
 """Name in errors for settings that were not read from a file."""
 
@@ -79,6 +85,10 @@ class ToolState(Protocol):
     way_in: str
     """The code that a user writes to start them, for errors."""
 
+    def shaped(self, scope: ShapedScope) -> ShapedTools:
+        """Return the index of the tools of a scope in their shapes."""
+        ...
+
     def status(self) -> dict[str, ServerStatus]:
         """Return the status of the servers and APIs, by name."""
         ...
@@ -89,6 +99,18 @@ class ToolState(Protocol):
 
     def content_servers(self) -> tuple[str, ...]:
         """Return the MCP servers, which may have resources and prompts."""
+        ...
+
+    def withheld(self, ref: str) -> "Withheld | None":
+        """Return the tool that a reference means if it may not be used, and why."""
+        ...
+
+    def is_current(self, name: str) -> bool:
+        """Return whether the tools of a server or an API are known as it lists them now, or none need be."""
+        ...
+
+    async def confirm(self, name: str) -> None:
+        """Have a server or an API list its tools again; raises `ServerUnavailableError`."""
         ...
 
     def why_absent(self, namespace: str) -> tuple[str, ServerUnavailableError] | None:
@@ -105,6 +127,8 @@ class _Part:
     index: IndexView
     docs: DocStore
     shapes: ShapeLearning
+    shaped: ShapedTools | None = None
+    """The tools in their shapes; None if the scope gives them none."""
 
 
 @dataclass(slots=True)
@@ -132,6 +156,7 @@ class VisibleTools:
     ) -> None:
         self._engine = engine
         self._scope = scope or Scope()
+        self._shapes = scope if isinstance(scope, ShapedScope) else None
         self._is_whole = scope is None and principal is None
         self._grants: Grants | None = None
         if not self._is_whole and engine.rules is not None:
@@ -147,8 +172,15 @@ class VisibleTools:
         whole = self._engine.discovery.index
         if self._cached_part is None or self._cached_part.whole is not whole:
             docs = self._engine.discovery.docs.with_own_observations(DocumentedTools(self))
-            index = whole.view(self._scope, self._admission)
-            self._cached_part = _Part(whole, index, docs, ShapeLearning(docs))
+            if self._shapes is None:
+                shaped, index = None, whole.view(self._scope, self._admission)
+            else:
+                shaped = self._engine.shaped(self._shapes)
+                admission = None if self._grants is None else _admission(self._grants, shaped.original_id)
+                index = shaped.index.view(Scope(), admission)
+            self._cached_part = _Part(whole, index, docs, ShapeLearning(docs), shaped)
+        if self._cached_part.shaped is not None:
+            self._cached_part.shaped.refresh()
         return self._cached_part
 
     @property
@@ -193,20 +225,32 @@ class VisibleTools:
 
         Raises:
             PolicyDeniedError: the rules deny every tool of this id.
+            ToolWithheldError: it is not what was approved.
             ToolNotFoundError: there is no visible tool; with suggestions among the visible ones.
             BackendUnavailableError: its server has not listed its tools.
         """
+        found = self.find_known(ref)
+        name = found.tool.namespace
+        if name is not None and not self._engine.is_current(name) and _is_foreign(found):
+            reason = "it has not listed its tools again, so they cannot be compared with what was approved"
+            raise BackendUnavailableError(tool_id=found.id, op="resolve", reason=reason, sent=False)
+        return found
+
+    def find_known(self, ref: str | ToolId) -> ResolvedTool:
+        """Return the same, whether or not its server has listed it in this run; raises what `find` does."""
         snapshot = self._snapshot
         found = snapshot.found.get(ref) if isinstance(ref, str) else None
         if found is not None:
             return found
         try:
-            tool, backends = snapshot.index.find(ref)
+            tool, backends = self._find_in(snapshot.index, ref)
         except ToolNotFoundError as error:
+            self._raise_if_withheld(str(ref))
             self._raise_if_unavailable(ref)
-            refusal = None if self._grants is None else self._grants.refusal(str(ref))
+            refusal = None if self._grants is None else self._grants.refusal(self._own_ref(ref))
             if refusal is None:
                 raise
+            refusal.tool_id = str(ref)
             if refusal.rule is None and error.suggestions:
                 refusal.reason += f"; did you mean {error.suggestions[0]!r}?"
             raise refusal from None
@@ -214,6 +258,37 @@ class VisibleTools:
         if isinstance(ref, str) and len(snapshot.found) < _MAX_FOUND:
             snapshot.found[ref] = found
         return found
+
+    def _find_in(self, index: Index | IndexView, ref: str | ToolId) -> tuple[Tool, tuple[ToolBackend, ...]]:
+        """Return the tool of a reference, and its backends; a tool with another name has its own one too.
+
+        Raises:
+            ToolNotFoundError: there is none, or its shape does not fit it.
+        """
+        if self._shapes is None:
+            return index.find(ref)
+        shaped = self._part.shaped
+        try:
+            tool, backends = index.find(ref)
+        except ToolNotFoundError as error:
+            seen = self._shapes.seen(str(ref))
+            if seen == str(ref):
+                raise self._explain_missing(error, shaped) from None
+            try:
+                tool, backends = index.find(seen)
+            except ToolNotFoundError as missing:
+                raise self._explain_missing(missing, shaped) from None
+        return tool if shaped is None else shaped.current(tool), backends
+
+    def _explain_missing(self, error: ToolNotFoundError, shaped: ShapedTools | None) -> ToolNotFoundError:
+        """Return the error for a missing tool; the reason does not tell what the shape hides."""
+        if shaped is None or shaped.fault_of(error.ref) is None:
+            return error
+        return ToolNotFoundError(error.ref, error.suggestions, _SHAPE_FAULT)
+
+    def _own_ref(self, ref: str | ToolId) -> str:
+        """Return a reference as one by the id that the tool itself has, which scopes and rules name."""
+        return str(ref) if self._shapes is None else self._shapes.original(str(ref))
 
     def resolve(self, ref: str | ToolId) -> Tool:
         """Return the tool of a reference in a call, as `find` does."""
@@ -224,13 +299,37 @@ class VisibleTools:
 
         Raises:
             ToolNotFoundError: there is none; with suggestions.
+            ToolWithheldError: it is not what was approved.
             BackendUnavailableError: its server has not listed its tools.
         """
         try:
-            return self.index.resolve(ref)
+            return self._find_in(self.index, ref)[0]
         except ToolNotFoundError:
+            self._raise_if_withheld(str(ref))
             self._raise_if_unavailable(ref)
             raise
+
+    def _raise_if_withheld(self, ref: str) -> None:
+        """Raise if a tool is missing because it may not be used, and would be visible if it might."""
+        withheld = self._engine.withheld(ref)
+        if withheld is not None and self._would_show(ref, withheld.tool):
+            tool_id = ref if withheld.tool is None else str(withheld.tool.id)
+            raise ToolWithheldError(tool_id=tool_id, reason=withheld.reason, level=withheld.level)
+
+    def _would_show(self, ref: str, tool: Tool | None) -> bool:
+        """Return whether a tool of a server would be visible if it were in the catalogue."""
+        if self._is_whole:
+            return True
+        facets = () if tool is None else tool_facets(tool)
+        conditions = read_filter(
+            {"tags": self._scope.tags, "annotations": self._scope.shared("annotations") or None}
+        )
+        if not self._scope.may_admit(ref) or any(each.isdisjoint(facets) for each in conditions):
+            return False
+        if self._grants is None:
+            return True
+        tool_id = ref if tool is None else str(tool.id)
+        return self._grants.may_find(tool_id, tags_of(facets), hints_among(facets), vouched=False)
 
     def _raise_if_unavailable(self, ref: str | ToolId) -> None:
         """Raise if a tool is missing because its server has not listed its tools.
@@ -238,17 +337,8 @@ class VisibleTools:
         The output of the server is only in the cause, since a model may read this error.
         """
         absent = self._engine.why_absent(namespace_of(ref)) if self._may_be_told(str(ref)) else None
-        if absent is None:
-            return
-        backend, failure = absent
-        reason = hide_secrets(failure.reason)
-        if isinstance(failure, LoginRequiredError):
-            raise ToolLoginRequiredError(
-                tool_id=str(ref), op="resolve", backend=backend, reason=reason, server=failure.server
-            ) from failure
-        raise BackendUnavailableError(
-            tool_id=str(ref), op="resolve", backend=backend, reason=reason, sent=False
-        ) from failure
+        if absent is not None:
+            raise _unavailable(ref, *absent) from absent[1]
 
     def backends(self, tool_id: str | ToolId) -> Sequence[ToolBackend]:
         """Return the backends of a tool."""
@@ -267,7 +357,7 @@ class VisibleTools:
         if namespace not in snapshot.names:
             if namespace not in self.namespaces():  # code can make up any number of them
                 return (), frozenset()
-            summaries = snapshot.index.every(namespace=namespace)
+            summaries = snapshot.index.list_all(namespace=namespace)
             listed = tuple(dict.fromkeys(summary.name for summary in summaries))
             snapshot.names[namespace] = listed, frozenset(listed)
         return snapshot.names[namespace]
@@ -330,7 +420,7 @@ class VisibleTools:
         namespace = namespace_of(ref)
         if namespace not in self._engine.names:
             return False
-        return self._is_whole or (self._scope.may_admit(ref) and self._may_reveal(namespace))
+        return self._is_whole or (self._scope.may_admit(self._own_ref(ref)) and self._may_reveal(namespace))
 
     def _may_be_told(self, ref: str) -> bool:
         """Return whether the caller may learn that the server of a reference is unavailable.
@@ -340,7 +430,8 @@ class VisibleTools:
         if self._is_whole:
             return True
         is_known = namespace_of(ref) in self._engine.discovery.index.namespaces()
-        return not is_known and self._scope.may_admit(ref) and self._may_reveal(namespace_of(ref))
+        may_admit = self._scope.may_admit(self._own_ref(ref))
+        return not is_known and may_admit and self._may_reveal(namespace_of(ref))
 
     # Waiting for them
 
@@ -352,8 +443,10 @@ class VisibleTools:
         server, it fails at once.
 
         Raises:
+            BackendUnavailableError: a lock governs its server, which does not list its tools again.
             CribStateError: it could only be a tool of a server, and the servers are not started.
         """
+        await self._wait_until_current(ref)
         known = None
         while self._is_absent(ref):
             namespace, listing = namespace_of(ref), self._started_lister()
@@ -364,6 +457,20 @@ class VisibleTools:
             await listing.wait([namespace], first=True)
             if self._is_absent(ref):
                 await listing.wait_again(namespace)
+
+    async def _wait_until_current(self, ref: str | ToolId) -> None:
+        """Wait until a server that a lock governs has listed its tools as they are now.
+
+        Raises:
+            BackendUnavailableError: it does not.
+        """
+        namespace = namespace_of(ref)
+        if self._engine.is_current(namespace) or not self._may_have(str(ref)):
+            return
+        try:
+            await self._engine.confirm(namespace)
+        except ServerUnavailableError as error:
+            raise _unavailable(ref, f"mcp:{namespace}", error) from error
 
     async def wait_for_listing(self, options: Mapping[str, Any]) -> None:
         """Wait for the servers that a list or a search needs; further pages need none."""
@@ -390,7 +497,7 @@ class VisibleTools:
         if not self._may_have(str(ref)):
             return False
         try:
-            self.index.resolve(ref)
+            self._find_in(self.index, ref)
         except ToolcribError:
             return True
         return False
@@ -402,6 +509,21 @@ class VisibleTools:
             way_in = self._engine.way_in
             raise CribStateError(f"its servers are not started ({names}); use it within `{way_in}`")
         return listing
+
+
+def _is_foreign(found: ResolvedTool) -> bool:
+    """Return whether a tool is of a server or an API, and not of the program."""
+    return all(backend.kind != "local" for backend in found.backends)
+
+
+def _unavailable(ref: str | ToolId, backend: str, failure: ServerUnavailableError) -> BackendUnavailableError:
+    """Return the error for a tool whose server has not listed it."""
+    reason = hide_secrets(failure.reason)
+    if isinstance(failure, LoginRequiredError):
+        return ToolLoginRequiredError(
+            tool_id=str(ref), op="resolve", backend=backend, reason=reason, server=failure.server
+        )
+    return BackendUnavailableError(tool_id=str(ref), op="resolve", backend=backend, reason=reason, sent=False)
 
 
 class DocumentedTools:
@@ -437,7 +559,7 @@ class CodeNames:
             if not _may_mean_tool(tools, ref):
                 continue
             try:
-                found[ref] = _add_learnt_output(tools, tools.find(ref).tool)
+                found[ref] = _add_learnt_output(tools, tools.find_known(ref).tool)
             except ToolcribError:  # it is not there, or its name is none: code may mention anything
                 continue
         return found
@@ -487,10 +609,13 @@ def _allow_more(schema: Any) -> Any:
     return {"additionalProperties": True, **opened} if "properties" in opened else opened
 
 
-def _admission(grants: Grants) -> Admission:
+def _admission(grants: Grants, original_id: Callable[[str], str] = str) -> Admission:
+    """Return the admission by rules, which name tools by the ids that `original_id` returns."""
+
     def admits(tool_id: str, facets: Collection[str]) -> bool:
         vouched = _FOREIGN.isdisjoint(facets)
-        return grants.may_find(tool_id, tags_of(facets), hints_among(facets), vouched=vouched)
+        own_id, tags, hints = original_id(tool_id), tags_of(facets), hints_among(facets)
+        return grants.may_find(own_id, tags, hints, vouched=vouched)
 
     return Admission(grants.key, admits)
 
@@ -515,7 +640,9 @@ def scope_of(toolset: str | ToolsetSettings | Scope, settings: Settings) -> Scop
 
 
 def _scope_of_settings(toolset: ToolsetSettings) -> Scope:
+    conditions = {name: getattr(toolset, name) for name in Scope.model_fields if name != "annotations"}
     annotations = {str(hint): value for hint, value in toolset.annotations.items()}
-    return Scope(
-        **toolset.model_dump(exclude={"description", "annotations", "expose"}), annotations=annotations
-    )
+    shapes = {key: shape for key, shape in toolset.tools.items() if shape.changes_tool}
+    if not shapes:
+        return Scope(**conditions, annotations=annotations)
+    return ShapedScope(**conditions, annotations=annotations, shapes=shapes)

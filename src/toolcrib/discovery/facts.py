@@ -268,7 +268,7 @@ def document_of(tool: Tool, examples: Iterable[str] = ()) -> Document:
     """
     properties = tool.shared("input_schema").get("properties")
     title = "" if tool.description else title_of(tool) or ""
-    return Document.of_checked(
+    return Document.from_valid(
         id=key_of(tool.id),
         namespace=tool.namespace,
         name=tool.name,

@@ -18,6 +18,7 @@ message from them: the problem first, then the remedy.
     │   ├── InputValidationError, OutputValidationError                 (ValidationError)
     │   ├── ToolTimeoutError (TimeoutError), BackendUnavailableError (ConnectionError)
     │   └── PolicyDeniedError, ResultBlockedError (PermissionError)
+    │       └── ToolWithheldError                                       (PolicyDeniedError)
     ├── ChainError
     │   └── InvalidChainError                                           (ValidationError)
     ├── ServerUnavailableError                                          (ConnectionError)
@@ -94,6 +95,7 @@ from toolcrib.errors.running import (
     ToolExecutionError,
     ToolLoginRequiredError,
     ToolTimeoutError,
+    ToolWithheldError,
     Unconfirmed,
     UnsupportedPackageError,
     VaultError,
@@ -151,6 +153,7 @@ __all__ = [
     "ToolLoginRequiredError",
     "ToolNotFoundError",
     "ToolTimeoutError",
+    "ToolWithheldError",
     "ToolcribError",
     "Unconfirmed",
     "UnknownMetaSchemaError",

@@ -27,7 +27,7 @@ def _rebuild(cls: type[ToolcribError], args: tuple[Any, ...], facts: dict[str, A
     return error
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return the repr of a value, cut to a length that fits a message."""
     try:
         text = repr(value[: _SHOWN + 1] if isinstance(value, str | bytes) else value)
@@ -36,16 +36,16 @@ def shown(value: object) -> str:
     return truncate(text, _SHOWN)
 
 
-def counted(count: int, noun: str) -> str:
+def count_noun(count: int, noun: str) -> str:
     """Return a number with a noun, in the plural if needed: `1 tool`, `2,000 tools`.
 
-    >>> counted(1, "tool"), counted(2000, "tool")
+    >>> count_noun(1, "tool"), count_noun(2000, "tool")
     ('1 tool', '2,000 tools')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def either(options: Sequence[str]) -> str:
+def join_options(options: Sequence[str]) -> str:
     """Join options for a sentence: `'a', 'b' or 'c'`."""
     quoted = [repr(option) for option in options]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"

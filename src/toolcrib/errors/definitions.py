@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from toolcrib.errors.base import Problem, ToolcribError, either, shown
+from toolcrib.errors.base import Problem, ToolcribError, join_options, short_repr
 
 
 @dataclass(eq=False)
@@ -15,7 +15,7 @@ class InvalidVersionError(ToolcribError, ValueError):
     """The reason, and the remedy."""
 
     def __str__(self) -> str:
-        return f"invalid version {shown(self.text)}: {self.reason}"
+        return f"invalid version {short_repr(self.text)}: {self.reason}"
 
 
 @dataclass(eq=False)
@@ -28,7 +28,7 @@ class InvalidConstraintError(ToolcribError, ValueError):
     """The reason, and the remedy."""
 
     def __str__(self) -> str:
-        return f"invalid constraint {shown(self.text)}: {self.reason}"
+        return f"invalid constraint {short_repr(self.text)}: {self.reason}"
 
 
 @dataclass(eq=False)
@@ -43,7 +43,7 @@ class InvalidToolError(ToolcribError, ValueError):
     """The kind of record."""
 
     def __str__(self) -> str:
-        named = "" if self.name is None else f" {shown(self.name)}"
+        named = "" if self.name is None else f" {short_repr(self.name)}"
         return f"invalid {self.record}{named}: {'; '.join(map(str, self.problems))}"
 
 
@@ -57,7 +57,7 @@ class InvalidToolIdError(ToolcribError, ValueError):
     """The reason, and the remedy."""
 
     def __str__(self) -> str:
-        return f"invalid tool id {shown(self.text)}: {self.reason}"
+        return f"invalid tool id {short_repr(self.text)}: {self.reason}"
 
 
 @dataclass(eq=False)
@@ -122,7 +122,7 @@ class ToolNotFoundError(ToolcribError, LookupError):
 
     def __str__(self) -> str:
         reason = f"; {self.reason}" if self.reason else ""
-        return f"no tool named {shown(self.ref)}{reason}{_hint(self.suggestions)}"
+        return f"no tool named {short_repr(self.ref)}{reason}{_hint(self.suggestions)}"
 
 
 @dataclass(eq=False)
@@ -135,7 +135,7 @@ class ResourceNotFoundError(ToolcribError, LookupError):
     """Similar URIs."""
 
     def __str__(self) -> str:
-        return f"no resource {shown(self.uri)}{_hint(self.suggestions)}"
+        return f"no resource {short_repr(self.uri)}{_hint(self.suggestions)}"
 
 
 @dataclass(eq=False)
@@ -151,11 +151,11 @@ class PromptNotFoundError(ToolcribError, LookupError):
 
     def __str__(self) -> str:
         reason = f"; {self.reason}" if self.reason else ""
-        return f"no prompt {shown(self.ref)}{reason}{_hint(self.suggestions)}"
+        return f"no prompt {short_repr(self.ref)}{reason}{_hint(self.suggestions)}"
 
 
 def _hint(suggestions: tuple[str, ...]) -> str:
-    return f"; did you mean {either(suggestions)}?" if suggestions else ""
+    return f"; did you mean {join_options(suggestions)}?" if suggestions else ""
 
 
 @dataclass(eq=False)

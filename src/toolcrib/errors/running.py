@@ -173,6 +173,18 @@ class PolicyDeniedError(ToolError, PermissionError):
         return f"{self.tool_id} {message}{': ' if self.reason else ''}{self.reason}"
 
 
+@dataclass(eq=False, kw_only=True)
+class ToolWithheldError(PolicyDeniedError):
+    """A tool, prompt or resource that has changed since it was approved, or that nobody has approved."""
+
+    op: Op = "resolve"
+    level: str | None = None
+    """How much has changed: `patch`, `minor` or `major`; None if something else is the reason."""
+
+    def __str__(self) -> str:
+        return f"{self.tool_id} is withheld: {self.reason}"
+
+
 @dataclass(eq=False)
 class ChainError(ToolcribError):
     """A step of a chain failed; the error has the results of the steps before it."""

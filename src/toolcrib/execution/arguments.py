@@ -8,6 +8,7 @@ from toolcrib.concurrency.loop import in_thread
 from toolcrib.errors import InputValidationError, Op, Problem, ToolcribError, ToolError, ValidationError
 from toolcrib.model.plain import copy_json, copy_unless_large, parse_json
 from toolcrib.model.schema.validator import SchemaValidator
+from toolcrib.model.shape import ShapedTool
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import error_text
 
@@ -64,6 +65,30 @@ async def validate_arguments(validator: SchemaValidator, tool: Tool, args: dict[
     except ValidationError as error:
         raise InputValidationError(error.problems, error.text, tool_id=str(tool.id)) from error
     return copied
+
+
+async def validate_shaped_arguments(
+    validator: SchemaValidator, shaped: ShapedTool, args: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a validated copy of the arguments that the original of a shaped tool gets.
+
+    They are validated as the caller gives them, so that problems have the names that the caller knows, and
+    once more as the original gets them.
+
+    Raises:
+        InputValidationError: they are invalid.
+    """
+    tool_id = str(shaped.id)
+    try:
+        shaped.check_names(args)
+    except ValidationError as error:
+        raise InputValidationError(error.problems, error.text, tool_id=tool_id) from error
+    given = await validate_arguments(validator, shaped, args)
+    try:
+        return await validate_arguments(validator, shaped.origin, shaped.original_args(given))
+    except InputValidationError:
+        reason = "the arguments do not fit the tool in the shape that it has here; tell its operator"
+        raise _input_error(tool_id, reason) from None
 
 
 def _copy_and_check(validator: SchemaValidator, tool: Tool, args: dict[str, Any]) -> dict[str, Any]:

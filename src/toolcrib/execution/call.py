@@ -1,27 +1,31 @@
 """The records of a call: its context, request, answer and outcome, and the events of a stream."""
 
 from collections.abc import Awaitable, Callable, Container
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
 from toolcrib.errors import LoginRequiredError, PolicyDeniedError, ToolcribError, ToolLoginRequiredError
+from toolcrib.execution.kept import ReadKept
 from toolcrib.execution.policy.rule import Effect, Rule
 from toolcrib.execution.principal import Principal, SubjectToken
 from toolcrib.model.backend import AnyBackend, ToolBackend
 from toolcrib.model.findings import ResultFinding
 from toolcrib.model.protocols import ToolSource
 from toolcrib.model.record import Record
+from toolcrib.model.shape import ShapedTool
 from toolcrib.model.tool import Tool
 
 if TYPE_CHECKING:
     from mcp.shared.exceptions import MCPError
 
 
+_TRACES = count(1)
 PageNotifier = Callable[[str, bool], None]
 """Takes the id of a completed elicitation, and whether the request that it belongs to is still running."""
 
@@ -150,6 +154,10 @@ class CallContext:
     """The token of the request, for servers whose tokens are obtained by token exchange."""
     tools: ToolSource | None = None
     """The tools that the call may reach; None for all tools of the runner."""
+    read_kept: ReadKept | None = None
+    """Reads the kept results that handles in the arguments stand for; None where there are none."""
+    trace: int = field(default_factory=_TRACES.__next__, compare=False, repr=False)
+    """Equal for the calls of one request, such as those of a chain: contexts made from this one keep it."""
 
     def nested(self) -> "CallContext":
         """Return the context of calls that the tool makes itself, in the name of its caller.
@@ -160,7 +168,9 @@ class CallContext:
         approval = self.approval
         if approval.ask is not None and approval.may_suspend:
             approval = replace(approval, ask=None)
-        return replace(self, approval=approval, tools=None)
+        # The function is code of the program: its calls may reach every tool of the crib that the rules allow
+        # its caller, and not only those that the caller's view lists.
+        return replace(self, approval=approval, tools=None, read_kept=None)
 
 
 NESTED_APPROVAL: ContextVar[Approval] = ContextVar("toolcrib_nested_approval", default=Approval())  # noqa: B039 - it is frozen
@@ -184,6 +194,10 @@ class Request:
     """Read-only: it may contain objects of the caller."""
     context: CallContext = CallContext()
     """The facts of the call."""
+    with_handles: dict[str, Any] | None = None
+    """The arguments with handles in place of kept results, for the audit; None if there were no handles."""
+    shaped: ShapedTool | None = None
+    """The tool as the caller sees it, where a toolset gives it another shape."""
 
     @property
     def principal(self) -> Principal | None:
@@ -202,7 +216,7 @@ class Request:
         return hints is not None and hints.read_only_hint is True
 
     @property
-    def destructive(self) -> bool:
+    def may_be_destructive(self) -> bool:
         """Whether the tool may destroy something, by its annotations; without any it may, as in MCP."""
         hints = self.tool.annotations
         return not self.read_only and (hints is None or hints.destructive_hint is not False)
@@ -240,8 +254,8 @@ class Call(Request):
     """Whether the caller reads a stream, and not the result alone."""
     deadline: float = inf
     """Time at which the call is cancelled, on the clock of the event loop."""
-    pause: Callable[[], AbstractContextManager[None]] | None = None
-    """Stops the deadline while the client is asked for input; None if the caller chose the timeout."""
+    pause: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Stops the deadline while the client is asked for input, unless the caller chose the timeout."""
     on_asked: Callable[[], None] | None = None
     """Called when the client is asked for input: the answer must not be shared with other callers then."""
     check: Callable[[Any], Any] | None = None
@@ -265,6 +279,16 @@ class Answer:
     """Whether the tool continues as a task of its server: the raw result is the handle, without a value."""
     findings: tuple[ResultFinding, ...] = ()
     """What the check of results found."""
+
+
+class Stage(NamedTuple):
+    """A part of a call, and the seconds from the beginning of the call to its own beginning and end."""
+
+    name: str
+    """`resolve`: find the tool, and wait for its server. `check`: the rules and the arguments. `consent`: a
+    person is asked. `kind:name`: a backend, with all tries on it."""
+    began: float
+    ended: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,6 +315,10 @@ class Outcome:
     """The rule that allowed it, if one did."""
     raw_args: Any = field(default=None, repr=False)
     """The arguments as the caller passed them, of any type."""
+    trace: int = field(default=0, repr=False)
+    """Equal for the calls of one request, as in `CallContext`."""
+    stages: tuple[Stage, ...] = field(default=(), repr=False)
+    """The stages that it went through, in their order."""
 
     @property
     def is_suspended(self) -> bool:

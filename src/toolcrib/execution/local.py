@@ -33,7 +33,7 @@ from toolcrib.errors import (
     ToolExecutionError,
     ValidationError,
 )
-from toolcrib.errors.base import either
+from toolcrib.errors.base import join_options
 from toolcrib.execution.call import NESTED_APPROVAL, Answer, Call, CallContext, Update
 from toolcrib.model.backend import LocalBackend, ToolBackend
 from toolcrib.model.context import Context, LogLevel, is_context
@@ -233,7 +233,7 @@ def _read_hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 class _NothingToAwait:
-    """An awaitable that is done."""
+    """An awaitable that is done: in a thread `await ctx.progress()` works too, and has sent its report."""
 
     def __await__(self) -> Generator[None, None, None]:
         return
@@ -302,7 +302,7 @@ class RunningCall(Context):
         """
         if level not in _LEVELS:
             raise ValueError(
-                f"there is no level {level!r}; write log(message, level), with {either(_LEVELS)}"
+                f"there is no level {level!r}; write log(message, level), with {join_options(_LEVELS)}"
             )
         return self.report(Update(kind="progress", data={"message": message, "level": level}))
 
@@ -356,7 +356,7 @@ class _HandlerRun:
     def run_in_thread(self) -> Any:
         """Call the function and return its value as JSON, or the coroutine that the loop must run."""
         try:
-            value = self.handler.function(*self.positional, **self.named)
+            value = self.start()
             if inspect.isawaitable(value) or inspect.isasyncgen(value):
                 return _Unfinished(value)
             if isinstance(value, Iterator):
@@ -378,7 +378,7 @@ class _HandlerRun:
         except (GeneratorExit, KeyboardInterrupt):
             raise
         except BaseException as error:
-            await yield_to_cancellation()
+            await yield_to_cancellation()  # the function may have turned our own cancellation into this error
             raise _convert_error(self.call, error) from error
 
     def drain_in_thread(self, items: Iterator[Any]) -> Any:

@@ -17,7 +17,7 @@ policy, a validator or an executor that fails makes the call fail with a typed e
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
@@ -45,8 +45,14 @@ from toolcrib.errors import (
     ToolTimeoutError,
     ValidationError,
 )
-from toolcrib.execution.arguments import check_value, fill_defaults, read_arguments, validate_arguments
-from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, StreamEvent
+from toolcrib.execution.arguments import (
+    check_value,
+    fill_defaults,
+    read_arguments,
+    validate_arguments,
+    validate_shaped_arguments,
+)
+from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, Stage, StreamEvent
 from toolcrib.execution.chains import (
     Around,
     ChainLimits,
@@ -60,6 +66,7 @@ from toolcrib.execution.chains import (
     run_chain,
 )
 from toolcrib.execution.chains.parse import read_chain, run_in_thread_if_large
+from toolcrib.execution.kept import fill_handles, may_have_handles, unmark_handles
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
 from toolcrib.execution.policy.authorizer import Authorizer
@@ -82,14 +89,16 @@ from toolcrib.model.plain import is_large
 from toolcrib.model.protocols import ResolvedTool, Resolver, ToolSource
 from toolcrib.model.results import RunResult
 from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
+from toolcrib.model.shape import ShapedTool
 from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
 from toolcrib.redaction import error_text
 
 DEFAULT_TIMEOUT = 60.0
 """Seconds that a call may take, unless the caller or the backend sets another limit."""
 _NEGLIGIBLE_WAIT = 0.005
-"""Waits of fewer seconds do not extend the deadline."""
+"""Waits of fewer seconds do not extend the deadline: a wait for what is there already leaves it as it was."""
 _LOG = logging.getLogger("toolcrib")
 _Finish = Callable[[Outcome], None]
 
@@ -105,15 +114,30 @@ class _CallState:
     streamed: bool = False
     op: Op = "resolve"
     """The current stage, as errors name it."""
+    shaped: ShapedTool | None = None
+    """The tool as the caller sees it, where a toolset gives it another shape."""
     request: Request | None = None
     is_allowed: bool = False
     rule: str | None = None
     """Name of the rule that allows the call."""
     backend: ToolBackend | None = None
     notes: list[str] = field(default_factory=list)
+    marks: list[tuple[str, float]] = field(default_factory=list)
+    """The names of the stages and when each began, by `perf_counter`."""
+
+    def enter(self, stage: str) -> None:
+        """Note that a stage begins, and that the one before has ended."""
+        self.marks.append((stage, perf_counter()))
+
+    def stages(self, began: float, ended: float) -> tuple[Stage, ...]:
+        """Return the stages of a call that began and ended at a time."""
+        ends = (*(at for _, at in self.marks[1:]), ended)
+        return tuple(
+            Stage(name, at - began, end - began) for (name, at), end in zip(self.marks, ends, strict=False)
+        )
 
     @property
-    def place(self) -> str | None:
+    def backend_label(self) -> str | None:
         """The current backend, as errors name it."""
         return None if self.backend is None else label(self.backend)
 
@@ -234,7 +258,10 @@ class Runner:
         async def run(emit: Emit) -> RunResult:
             return await self._run_observed(state, tool_id, timeout, emit, defaults=defaults)
 
-        async with aclosing(stream_events(state.tool_id, lambda: state.tool_id, run)) as events:
+        def seen_id() -> str:
+            return state.tool_id if state.shaped is None else str(state.shaped.id)
+
+        async with aclosing(stream_events(state.tool_id, seen_id, run)) as events:
             async for event in events:
                 yield event
 
@@ -288,6 +315,10 @@ class Runner:
         limit = None if timeout is None else check_timeout(timeout)
         context = context or CallContext(principal=principal)
         tools = context.tools or self._tools
+        if may_have_handles(steps):
+            context = replace(context, read_kept=context.read_kept or (lambda _: None))
+        elif context.read_kept is not None:
+            context = replace(context, read_kept=None)
         if not isinstance(tools, _KnownTools):
             steps = await self._wait_for_steps(
                 steps, tools, self._timeout if limit is None else limit, limits
@@ -338,8 +369,8 @@ class Runner:
         try:
             answer = await self._run_stages(state, ref, timeout, emit, defaults=defaults)
             assert state.request is not None  # noqa: S101 - set before a backend is called
-            return RunResult.of_checked(
-                tool=state.request.tool,
+            return RunResult.from_valid(
+                tool=state.shaped or state.request.tool,
                 backend=state.backend,
                 structured=answer.structured,
                 mcp_result=answer.mcp_result,
@@ -349,10 +380,12 @@ class Runner:
             )
         except BaseException as error:
             failure = error
+            if state.shaped is not None and isinstance(error, ToolError):
+                raise state.shaped.retell(error) from error.__cause__
             raise
         finally:
             if finishers:
-                _report(finishers, state, answer, failure, perf_counter() - started)
+                _report(finishers, state, answer, failure, started)
 
     async def _run_stages(
         self,
@@ -373,54 +406,87 @@ class Runner:
         with anyio.move_on_after(limit) as scope:
             clock = PausableDeadline(scope)
             try:
+                state.enter("resolve")
                 found, waited = await self._resolve(state, ref)
-                tool = found.tool
                 if timeout is None and waited > _NEGLIGIBLE_WAIT:
                     scope.deadline += waited
 
-                state.op = "policy"
-                args, notes = read_arguments(state.args, state.tool_id)
-                state.notes += notes
-                filled = fill_defaults(tool, args) if defaults else args
-                request = state.request = Request(tool=tool, args=filled, context=state.context)
+                state.op = "policy"  # until a backend is called: errors name all stages between so
+                state.enter("check")
+                request, given = await self._read_request(state, found.tool, defaults=defaults)
+                state.request = request
                 decision = await self._authorizer.authorize(request)
                 needs_person = decision.effect == "ask"
                 if not needs_person:
                     state.is_allowed, state.rule = True, decision.allowed_by
 
-                checked = await validate_arguments(self._validator, tool, filled)
-                request = state.request = Request(tool=tool, args=checked, context=state.context)
+                shaped = state.shaped
+                checked = await (
+                    validate_arguments(self._validator, request.tool, given)
+                    if shaped is None
+                    else validate_shaped_arguments(self._validator, shaped, given)
+                )
+                request = state.request = replace(request, args=checked)
                 if needs_person:  # after the validation: see the top of this module
+                    state.enter("consent")
                     with clock.pause():
                         await self._authorizer.obtain_consent(request, decision)
                     state.is_allowed, state.rule = True, decision.allowed_by
 
-                backends = select_backends(tool, found.backends, self._executors, self._select)
+                backends = select_backends(request.tool, found.backends, self._executors, self._select)
                 if timeout is None and self._timeouts:
                     own_limit = self._timeouts.get(label(backends[0]))
                     if own_limit is not None:
+                        # Waiting may have moved the deadline: minus the old limit, it is the new start.
                         begun = scope.deadline - limit if isfinite(limit) else anyio.current_time()
                         scope.deadline, limit = begun + own_limit, own_limit
 
                 call = Call(
-                    tool=tool,
+                    tool=request.tool,
                     args=checked,
                     context=state.context,
+                    with_handles=request.with_handles,
+                    shaped=shaped,
                     backend=backends[0],
                     emit=emit,
                     streamed=state.streamed,
                     deadline=scope.deadline,
-                    pause=clock.pause if timeout is None else None,
+                    pause=clock.pause if timeout is None else nullcontext,
                 )
                 return await self._dispatch(state, call, backends)
             except anyio.get_cancelled_exc_class() as error:
                 if is_being_cancelled():
                     raise
                 reason = "what it waited for was cancelled"
-                raise ToolCancelledError(tool_id=state.tool_id, backend=state.place, reason=reason) from error
+                raise ToolCancelledError(
+                    tool_id=state.tool_id, backend=state.backend_label, reason=reason
+                ) from error
         if state.op == "resolve":
             raise _not_ready(state.tool_id, limit)
-        raise ToolTimeoutError(tool_id=state.tool_id, op=state.op, backend=state.place, timeout=limit)
+        raise ToolTimeoutError(tool_id=state.tool_id, op=state.op, backend=state.backend_label, timeout=limit)
+
+    async def _read_request(
+        self, state: _CallState, tool: Tool, *, defaults: bool
+    ) -> tuple[Request, dict[str, Any]]:
+        """Return the request that is to be authorized, and its arguments as the caller names them.
+
+        They differ where a toolset gives the tool another shape: rules, audit and backends know the original.
+        """
+        args, notes = read_arguments(state.args, state.tool_id)
+        state.notes += notes
+        given = fill_defaults(tool, args) if defaults else args
+        context, shaped, with_handles = state.context, state.shaped, None
+        if context.read_kept is not None:
+            plain = unmark_handles(given)
+            with_handles = plain if shaped is None else shaped.original_args(plain)
+            given = await fill_handles(given, tool, context.read_kept)
+        if shaped is None:
+            return Request(tool=tool, args=given, context=context, with_handles=with_handles), given
+        mapped = shaped.original_args(given)
+        request = Request(
+            tool=shaped.origin, args=mapped, context=context, with_handles=with_handles, shaped=shaped
+        )
+        return request, given
 
     async def _resolve(self, state: _CallState, ref: str | ToolId) -> tuple[ResolvedTool, float]:
         """Resolve a reference; return the tool, and the seconds spent waiting for its server."""
@@ -429,26 +495,27 @@ class Runner:
             found = tools.find(ref)
         except (ToolNotFoundError, BackendUnavailableError, PolicyDeniedError):
             # Rules may allow by its tags or hints what they refuse by its id, while no tool of it is known.
-            if isinstance(tools, _KnownTools):
-                raise
             began = anyio.current_time()
             await tools.wait_for(ref)
             waited = anyio.current_time() - began
             found = tools.find(ref)
-        state.tool_id = found.id
+        state.tool_id, tool = found.id, found.tool
+        if isinstance(tool, ShapedTool):
+            state.shaped, state.tool_id = tool, str(tool.origin.id)
         return found, waited
 
     async def _dispatch(self, state: _CallState, call: Call, backends: Sequence[ToolBackend]) -> Answer:
         """Call the backends in order until one is available, and return its answer."""
-        for place, backend in enumerate(backends, 1):
+        for number, backend in enumerate(backends, 1):
             state.backend, state.op = backend, "execute"
+            state.enter(label(backend))
             try:
                 return await self._call_through_middleware(call)
             except BackendUnavailableError as error:
-                if place == len(backends) or not may_try_next(call, error):
+                if number == len(backends) or not may_try_next(call, error):
                     raise
                 state.notes.append(f"{label(backend)} was unavailable; another backend was tried")
-            call = replace(call, backend=backends[place])
+            call = replace(call, backend=backends[number])
         raise AssertionError("there is at least one backend")
 
     async def _call_backend(self, call: Call) -> Answer:
@@ -465,8 +532,8 @@ class Runner:
         except ToolcribError:
             raise
         except Exception as error:  # executors may be user code, which can raise anything
-            reason, place = error_text(error, call.args), label(call.backend)
-            raise ToolExecutionError(tool_id=call.tool_id, backend=place, reason=reason) from error
+            reason, backend = error_text(error, call.args), label(call.backend)
+            raise ToolExecutionError(tool_id=call.tool_id, backend=backend, reason=reason) from error
         return answer
 
     def _check_result(self, call: Call, answer: Answer) -> None:
@@ -502,20 +569,23 @@ def _report(
     state: _CallState,
     answer: Answer | None,
     error: BaseException | None,
-    duration: float,
+    began: float,
 ) -> None:
     """Notify the observers of the end of a call, the last first, as contexts are left."""
+    ended = perf_counter()
     outcome = Outcome(
         tool_id=state.tool_id,
         request=state.request,
         backend=state.backend,
         answer=answer if error is None else None,
         error=error,
-        duration=duration,
+        duration=ended - began,
         principal=state.context.principal,
         raw_args=state.args,
         is_allowed=state.is_allowed,
         rule=state.rule,
+        trace=state.context.trace,
+        stages=state.stages(began, ended),
     )
     for finish in reversed(finishers):
         try:

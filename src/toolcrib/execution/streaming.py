@@ -31,7 +31,7 @@ async def stream_events(
         async for update in receive:
             found = tool_id()
             named = None if ref == found else ref
-            yield StreamEvent.of_checked(kind=update.kind, tool_id=found, ref=named, data=update.data)
+            yield StreamEvent.from_valid(kind=update.kind, tool_id=found, ref=named, data=update.data)
         found = tool_id()
         yield ending.event(found, None if ref == found else ref)
     finally:
@@ -50,12 +50,12 @@ class _Ending:
         if self.failure is not None:
             raise self.failure
         if self.error is not None:
-            return StreamEvent.of_checked(
+            return StreamEvent.from_valid(
                 kind="error", tool_id=tool_id, ref=ref, data=explain(self.error), error=self.error
             )
         result = self.result
         value, backend = (None, None) if result is None else (result.structured, result.backend)
-        return StreamEvent.of_checked(kind="done", tool_id=tool_id, ref=ref, data=value, backend=backend)
+        return StreamEvent.from_valid(kind="done", tool_id=tool_id, ref=ref, data=value, backend=backend)
 
 
 async def _run_to_end(

@@ -124,6 +124,7 @@ class McpEndpoint:
         self.server = self._make_server()
         boundary = RequestStateBoundary(security, default_audience=f"toolcrib/{name}")
         spans = self.server.middleware
+        # The boundary unseals the state of a request, so it precedes `PassOn`, which may answer by itself.
         passing = PassOn(self.server, self._content.extensions)
         self.server.middleware = [*map(_OptionalTracing, spans), *middleware, boundary, passing]
         self.server.add_notification_handler(
@@ -134,11 +135,11 @@ class McpEndpoint:
 
     def _make_server(self) -> "_Server":
         return _Server(
-            lambda: self._content.declared(authenticated_principal()),
-            lambda: self._tasks.extensions() | self._content.extensions(),
-            self._gateways,
-            self._instructions,
-            "toolcrib",
+            declared=lambda: self._content.declared(authenticated_principal()),
+            extensions=lambda: self._tasks.extensions() | self._content.extensions(),
+            experimental=self._gateways,
+            instructions=self._instructions,
+            name="toolcrib",
             version=__version__,
             title=f"toolcrib: {self.name}" if self.name else "toolcrib",
             cache_hints={
@@ -341,7 +342,7 @@ class McpEndpoint:
         takes_tasks = client.knows_tasks and self._tasks.has_room(client)
         client.takes_tasks = takes_tasks and is_single
 
-        def call(client: RequestClient) -> Awaitable[Any]:
+        def call() -> Awaitable[Any]:
             frontend = self._frontend_seen_by(client.principal)
             return frontend.call(params.name, params.arguments or {}, client)
 
@@ -360,7 +361,7 @@ class McpEndpoint:
                 client = self._calls.client_of(context)
                 return self._mark_private(await answer(payload, client), client)
             client = self._calls.client_of(context, asked, is_single=True)
-            given = await self._calls.answer(context, client, asked, lambda client: answer(payload, client))
+            given = await self._calls.answer(context, client, asked, lambda: answer(payload, client))
             return self._mark_private(wire(given), client)
 
         return handle
@@ -397,21 +398,21 @@ class _Server(Server[Any]):
 
     def __init__(
         self,
+        *,
         declared: Callable[[], Declared],
-        extended: Callable[[], dict[str, dict[str, Any]]],
+        extensions: Callable[[], dict[str, dict[str, Any]]],
         experimental: Callable[[], dict[str, dict[str, Any]]],
-        about: Callable[[], str],
-        *args: Any,
+        instructions: Callable[[], str],
         **options: Any,
     ) -> None:
-        self._declared, self._extended, self._about = declared, extended, about
+        self._declared, self._extensions, self._instructions = declared, extensions, instructions
         self._experimental = experimental
-        super().__init__(*args, **options)
+        super().__init__(**options)
 
     @property
     def instructions(self) -> str | None:
         """The instructions that a client gets when it connects."""
-        return self._about()
+        return self._instructions()
 
     @instructions.setter
     def instructions(self, value: str | None) -> None:
@@ -440,7 +441,7 @@ class _Server(Server[Any]):
         capabilities.prompts = prompts if declared.prompts else None
         capabilities.completions = mcp_types.CompletionsCapability() if declared.completions else None
         if protocol_version in MODERN_PROTOCOL_VERSIONS:
-            capabilities.extensions = self._extended() or None
+            capabilities.extensions = self._extensions() or None
         return capabilities
 
 

@@ -14,10 +14,13 @@ from toolcrib.crib.config.gateway import Expose
 from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.endpoint import McpEndpoint
+from toolcrib.gateway.frontends.beside import ToolsBeside
 from toolcrib.gateway.frontends.shared.frontend import Frontend
 from toolcrib.gateway.request.client import ObtainLogin
 from toolcrib.gateway.resources.handlers import ContentHandlers
 from toolcrib.gateway.results import KeptResults
+from toolcrib.model import ToolId
+from toolcrib.model.shape import ToolShape
 
 Frontends = Callable[[View, GatewaySettings, KeptResults], Frontend]
 """Creates the frontend of a view."""
@@ -116,16 +119,30 @@ class Endpoints:
 
     def _make_frontend(self, address: EndpointAddress, view: View) -> Frontend:
         """Make what clients of an endpoint see of a view, by the settings that hold now."""
-        return self._frontends(view, self._settings_of(address, self._crib.settings), self._kept)
+        settings = self._settings_of(address, self._crib.settings)
+        toolset = self._crib.settings.toolsets.get(address.toolset or "")
+        shapes = {} if toolset is None else toolset.tools
+        pinned = [seen_id(tool_id, shape) for tool_id, shape in shapes.items() if shape.pin]
+        main = self._frontends(view, settings, self._kept)
+        if not (pinned or settings.content_tools or settings.plain_schemas):
+            return main
+        return ToolsBeside(main, view, settings, pinned=pinned, kept=self._kept)
 
     def _settings_of(self, address: EndpointAddress, settings: Settings) -> GatewaySettings:
         """Return the settings of an endpoint, with the `expose` of its address."""
         toolset = settings.toolsets.get(address.toolset or "")
-        own = None if toolset is None else toolset.expose
-        expose = address.surface or self._expose or own or settings.gateway.expose
-        return (
-            settings.gateway if expose == settings.gateway.expose else settings.gateway.replace(expose=expose)
-        )
+        gateway, own = settings.gateway, toolset or ToolsetSettings()
+        wanted = {
+            "expose": address.surface or self._expose or own.expose,
+            "content_tools": own.content_tools,
+            "plain_schemas": own.plain_schemas,
+        }
+        changed = {
+            name: value
+            for name, value in wanted.items()
+            if value is not None and value != getattr(gateway, name)
+        }
+        return gateway.replace(**changed) if changed else gateway
 
     def _make_endpoint(
         self, address: EndpointAddress, view: View, frontend: Frontend, description: str
@@ -163,6 +180,16 @@ class Endpoints:
         """Close all endpoints."""
         for endpoint in self._here.values():
             endpoint.close()
+
+
+def seen_id(tool_id: str, shape: ToolShape) -> str:
+    """Return the id by which the callers of a toolset know a tool.
+
+    >>> seen_id("github:create_issue", ToolShape(name="file_bug"))
+    'github:file_bug'
+    """
+    own = ToolId.parse(tool_id)
+    return str(ToolId(own.namespace, shape.name or own.name, own.version))
 
 
 async def _run_endpoint(endpoint: McpEndpoint) -> None:

@@ -19,6 +19,7 @@ from toolcrib.gateway.addresses import EndpointAddress, Surface
 from toolcrib.gateway.api.approvals import Approvals
 from toolcrib.gateway.api.calls import CallLog
 from toolcrib.gateway.api.site import ConsoleSite
+from toolcrib.gateway.api.webhook import ApprovalWebhook
 from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.app.guard import AccessRules
 from toolcrib.gateway.endpoint import McpEndpoint
@@ -35,7 +36,7 @@ from toolcrib.gateway.request.login import LoginRequests
 from toolcrib.gateway.results import KeptResults
 from toolcrib.gateway.signals import stop_signals
 from toolcrib.gateway.stdio import is_toolcrib, serve_streams, taken_over
-from toolcrib.gateway.watch import mark_of
+from toolcrib.gateway.watch import mark_of, watch_any
 from toolcrib.gateway.watch import watch as watch_file
 from toolcrib.model import LocalTool, SchemaValidator, Tool
 from toolcrib.model.suggest import choose
@@ -81,7 +82,8 @@ class Gateway:
             tools: functions and tools of this process to serve as well.
             watch: whether the configuration is read again when its file changes; None: as it says itself.
             expose: what clients see where the address does not say, instead of what the settings say.
-            console: whether to serve the console in the browser; None: as the configuration says.
+            console: whether to serve the console in the browser; None: as the configuration says, else on a
+                loopback address.
             environ: where variables in the configuration are looked up, instead of the process's environment.
             frontends: makes what clients see, instead of what `expose` or an address says.
             policy: says whether a call may run, beside the confirmation of destructive tools.
@@ -107,16 +109,19 @@ class Gateway:
         self.approvals = Approvals(
             lambda: self.crib.settings.console.approval_timeout,
             lambda: self.console.is_staffed(),  # noqa: PLW0108 - it is made later
+            ApprovalWebhook(
+                lambda: self.crib.settings, lambda: self._browsers_address() or self._listens_at, environ
+            ),
         )
         settings = load(config)
-        has_console = settings.console.enabled if console is None else console
+        self._lock_mark = None if settings.lock_file is None else mark_of(settings.lock_file)
+        wanted = settings.console.enabled if console is None else console  # None: it depends on the address
         self.crib = Crib(
             settings,
             policy=policy,
-            approve=self.approvals if has_console else None,
+            approve=None if wanted is False else self.approvals,
             middleware=middleware,
-            # Remembering calls takes time from each of them.
-            observers=(self._metrics, *((calls,) if has_console else ()), *observers),
+            observers=(self._metrics, *(() if wanted is False else (calls,)), *observers),
             environ=environ,
             on_input=relay_input,
             validator=validator,
@@ -142,7 +147,7 @@ class Gateway:
             lambda: self.rules().identities,
             self.logins,
             lambda: self.endpoints.sessions,
-            enabled=has_console,
+            enabled=wanted,
             calls=calls,
             approvals=self.approvals,
         )
@@ -163,6 +168,8 @@ class Gateway:
 
     async def __aenter__(self) -> Self:
         self._make_rules(self.crib.settings)
+        if self.approvals.webhook.is_set:
+            self.approvals.webhook.read_secret()
         await self.crib.__aenter__()
         try:
             self.endpoints.follow()
@@ -343,11 +350,18 @@ class Gateway:
                 wanted = self.settings.watch if self._watch is None else self._watch
                 if source and wanted:
                     tasks.start_soon(watch_file, source, self._mark, self.reload)
+                    lock = self.crib.settings.lock_file
+                    assert lock is not None  # noqa: S101 - it stands beside the source
+                    tasks.start_soon(watch_any, lock, self._lock_mark, self._reread_lock)
         except Exception:  # noqa: BLE001 - the end of a task that nobody waits for: somebody must hear of it
             self._has_failed = True
             _LOG.exception("the gateway follows no changes of tools and configuration any more")
         finally:
             started.set()
+
+    async def _reread_lock(self) -> None:
+        await self.crib.trust.reread()
+        _LOG.warning("the lock of approved tools was read again: %s", self.crib.settings.lock_file)
 
     async def reload(self) -> None:
         """Read the configuration's file again; one that cannot be used changes nothing, and is logged."""

@@ -7,12 +7,11 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.methods import validate_client_request
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
 from toolcrib.mcp_internals import connection_of
 
-_STATELESS = "2026-07-28"
-"""The revision of the stateless era."""
 _RELAYED = frozenset(
     {
         "tools/list",
@@ -49,7 +48,7 @@ class PassOn:
         """Answer a request whose result is relayed; pass any other on."""
         method, version = ctx.method, ctx.protocol_version
         handler = self._server.get_request_handler(method) if method in _RELAYED else None
-        has_begun = version == _STATELESS or connection_of(ctx.session).initialize_accepted
+        has_begun = version in MODERN_PROTOCOL_VERSIONS or connection_of(ctx.session).initialize_accepted
         if handler is None or not has_begun:
             given = await call_next(ctx)
             if method == "initialize" and isinstance(given, dict) and (extensions := self._extensions()):
@@ -58,7 +57,7 @@ class PassOn:
         validate_client_request(method, version, ctx.params)
         params = handler.params_type.model_validate(ctx.params or {}, by_name=False)
         answer: Any = await handler.handler(ctx, params)
-        if version != _STATELESS:
+        if version not in MODERN_PROTOCOL_VERSIONS:
             return _adapt_for_handshake(method, answer)
         meta = {**answer.get("_meta", {}), SERVER_INFO_META_KEY: self._info}
         envelope: dict[str, Any] = {"resultType": "complete"}

@@ -381,7 +381,7 @@ def _list_all(crib: View) -> list[Tool]:
         reason = f"the tools of {', '.join(missing)} are not known yet"
         raise CribStateError(f"{reason}: enter the crib, and 'await crib.ready()' before you list them")
     found = []
-    for namespace, name in dict.fromkeys((each.namespace, each.name) for each in crib.index.every()):
+    for namespace, name in dict.fromkeys((each.namespace, each.name) for each in crib.index.list_all()):
         with suppress(ToolNotFoundError):  # it has gone meanwhile
             found.append(crib.index.resolve(ToolId(namespace, name)))
     return found

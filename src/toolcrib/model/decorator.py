@@ -15,7 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaW
 from pydantic_core import SchemaError, to_json, to_jsonable_python
 
 from toolcrib.errors import InputValidationError, InvalidToolError, Problem
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 from toolcrib.model.argschema import ArgSchema, parse_arg_schema
 from toolcrib.model.context import is_context
 from toolcrib.model.docstring import read_docstring
@@ -175,7 +175,7 @@ def _make_tool(
     """Make a tool of a function."""
     if not callable(function):
         raise _invalid_tool(
-            str(fields.get("name") or "?"), "", f"a tool is made of a function, not {shown(function)}"
+            str(fields.get("name") or "?"), "", f"a tool is made of a function, not {short_repr(function)}"
         )
     written = _unwrap(function)
     name = fields.pop("name", None) or getattr(written, "__name__", type(written).__name__)

@@ -80,7 +80,7 @@ class ToolDoc(Record):
 
     def _arguments(self) -> list[str]:
         """Return the names of the arguments; optional ones have a question mark."""
-        info = self.schema_info or SchemaInfo.of_checked()
+        info = self.schema_info or SchemaInfo.from_valid()
         return [name if name in info.required else f"{name}?" for name in info.phrases]
 
     def _repr_html_(self) -> str:

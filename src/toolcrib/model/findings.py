@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Protocol, get_args
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 from toolcrib.model.record import Record
 
 ResultAction = Literal["log", "redact", "block"]
@@ -110,4 +110,4 @@ def describe_findings(findings: tuple[ResultFinding, ...], action: ResultAction)
 
 def _counted(count: int, noun: str) -> str:
     first, _, rest = noun.partition(" ")
-    return counted(count, first) + (f" {rest}" if rest else "")
+    return count_noun(count, first) + (f" {rest}" if rest else "")

@@ -2,7 +2,7 @@
 
 pydantic's `frozen` does not stop a caller from modifying a dict or a list inside a record. So such fields are
 copied when a record is made, and again at every read (`_CopiedField`). Code that reads often and does not
-modify the value uses `shared`, and code that makes records of values it owns uses `of_checked`, which skips
+modify the value uses `shared`, and code that makes records of values it owns uses `from_valid`, which skips
 validation.
 """
 
@@ -150,7 +150,7 @@ class Record(BaseModel):
         return data
 
     @classmethod
-    def of_checked(cls, **fields: Any) -> Self:
+    def from_valid(cls, **fields: Any) -> Self:
         """Make a record of valid values without validation; they are shared, not copied."""
         record = cls.__new__(cls)
         object.__setattr__(record, "__dict__", _defaults_of(cls) | fields)

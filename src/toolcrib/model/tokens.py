@@ -15,7 +15,7 @@ _SAMPLED_CHARS = 1_024
 _SAMPLES = 4
 
 
-def estimated_tokens(text: str, *, sampled: bool = True) -> int:
+def estimate_tokens(text: str, *, sampled: bool = True) -> int:
     """Estimate the number of tokens of a text; a long text is sampled unless `sampled` is false.
 
     The numbers of letters and of words, of punctuation marks and of runs of these, and of digits are
@@ -23,7 +23,7 @@ def estimated_tokens(text: str, *, sampled: bool = True) -> int:
     and some prose. On the other half the median error is 2.3 %, one definition in twenty has more than 8 %,
     and the sum is right to 3 %. For comparison, a quarter of the characters has a median error of 13 %.
 
-    >>> estimated_tokens(""), estimated_tokens("Open an issue in a repository.")
+    >>> estimate_tokens(""), estimate_tokens("Open an issue in a repository.")
     (0, 7)
     """
     if len(text) <= _SAMPLED_CHARS or not sampled:

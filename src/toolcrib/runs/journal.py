@@ -48,6 +48,7 @@ from toolcrib.model.findings import ResultFinding
 from toolcrib.model.json_text import compact_json
 from toolcrib.model.record import Record
 from toolcrib.redaction import error_text
+from toolcrib.runs.run_record import RunCall
 from toolcrib.runs.signing import Signer
 from toolcrib.runs.store import NewCall, RunStore, StoredRun
 
@@ -152,6 +153,10 @@ class RunJournal:
     def answered_calls(self) -> Iterator[Answered]:
         """Yield the earlier calls with a stored outcome, in the order in which they began."""
         yield from self._answered.values()
+
+    def calls(self) -> tuple[RunCall, ...]:
+        """Return the calls that the store has, in the order in which they began."""
+        return tuple(_describe_call(key, call, self._answered.get(key)) for key, call in self._begun.items())
 
     @property
     def uncertain(self) -> dict[str, str]:
@@ -340,6 +345,16 @@ class RunJournal:
         return opened
 
 
+def _describe_call(key: str, begun: _BegunCall, known: Answered | None) -> RunCall:
+    facts: dict[str, Any] = {"key": key, "tool_id": begun.tool_id, "args": begun.args}
+    if known is None:
+        return RunCall.from_valid(state="open", **facts)
+    if known.error is not None:
+        return RunCall.from_valid(state="failed", duration=known.duration, message=str(known.error), **facts)
+    value = None if known.result is None else known.result.structured
+    return RunCall.from_valid(state="answered", duration=known.duration, value=value, **facts)
+
+
 def _to_json_bytes(value: Any) -> bytes:
     try:
         return to_json(value, inf_nan_mode="constants")
@@ -372,8 +387,8 @@ def _parse_result(outcome: Mapping[str, Any], reference: str, duration: float) -
         named = ToolId.parse(reference.rpartition(":")[0])
     version = None if named.version is None else str(named.version)
     backend = outcome.get("backend")
-    return RunResult.of_checked(
-        tool=Tool.of_checked(
+    return RunResult.from_valid(
+        tool=Tool.from_valid(
             name=named.name, namespace=named.namespace, version=version, input_schema=_ANY_OBJECT
         ),
         backend=None if backend is None else _BACKEND.validate_python(backend),

@@ -26,7 +26,7 @@ from toolcrib.errors import (
 from toolcrib.execution import Principal
 from toolcrib.isolation.owner import is_gone, own_mark
 from toolcrib.runs.journal import RunJournal
-from toolcrib.runs.run_record import RunKind, RunRecord, RunState
+from toolcrib.runs.run_record import RunDetails, RunKind, RunRecord, RunState
 from toolcrib.runs.signing import Signer
 from toolcrib.runs.store import OPEN, RunStore, StoredRun
 
@@ -138,19 +138,31 @@ class RunKeeper:
                 head = self._open_head(run)
             except (SnapshotError, StoreError):
                 continue
-            found.append(
-                RunRecord(
-                    id=run.id,
-                    kind=head["kind"],
-                    state=_state_of(run),
-                    step=step,
-                    began=run.began,
-                    changed=run.changed,
-                    principal=None if principal is None else str(principal),
-                    uncertain=uncertain,
-                )
-            )
+            found.append(_make_record(run, head, step, uncertain, principal))
         return tuple(found)
+
+    async def read(self, run_id: str, principal: Principal | None) -> RunDetails:
+        """Return a run with its request and its calls, or its result.
+
+        Raises:
+            RunNotFoundError: there is none, or it is another principal's.
+            SnapshotError: what is stored was changed, or signed with another key.
+        """
+        return await self._run_in_thread(self._read_details, run_id, principal)
+
+    def _read_details(self, run_id: str, principal: Principal | None) -> RunDetails:
+        run = self._store.get(run_id)
+        if run is None or run.owner != _owner_key(principal):
+            raise RunNotFoundError(run_id)
+        head = self._open_head(run)
+        if run.status == OPEN:
+            journal = RunJournal(self._store, self._signer, replace(run, state=None))
+            record = _make_record(run, head, journal.step, journal.uncertain, principal)
+            return RunDetails(run=record, request=head["request"], calls=journal.calls())
+        record = _make_record(run, head, run.step, {}, principal)
+        ended = json.loads(self._signer.open(run.id, "result", run.result or b""))
+        end = {"result": ended} if run.status == "done" else {"message": str(ended)}
+        return RunDetails(run=record, request=head["request"], **end)
 
     async def resume(
         self,
@@ -249,6 +261,21 @@ class RunKeeper:
         forgotten = {run.id for run in runs} - {run.id for run in kept} | {run.id for run in spare}
         if forgotten:
             self._store.delete(forgotten)
+
+
+def _make_record(
+    run: StoredRun, head: dict[str, Any], step: int, uncertain: dict[str, str], principal: Principal | None
+) -> RunRecord:
+    return RunRecord(
+        id=run.id,
+        kind=head["kind"],
+        state=_state_of(run),
+        step=step,
+        began=run.began,
+        changed=run.changed,
+        principal=None if principal is None else str(principal),
+        uncertain=uncertain,
+    )
 
 
 def _owner_key(principal: Principal | None) -> str:

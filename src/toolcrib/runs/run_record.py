@@ -1,6 +1,6 @@
-"""`RunRecord`: a durable run in a list."""
+"""Records about durable runs: one in a list, and one with its calls."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -30,3 +30,37 @@ class RunRecord(Record):
     """Its owner; None for the program itself."""
     uncertain: dict[str, str] = Field(default_factory=dict)
     """The tools of the calls that may have run, by the key of the call."""
+
+
+class RunCall(Record):
+    """A call of a durable run."""
+
+    key: str
+    """Its key: of code a number, of a chain the number of the step and that of its item or try."""
+    tool_id: str
+    """The reference in the call."""
+    args: dict[str, Any]
+    """The arguments."""
+    state: Literal["answered", "failed", "open"]
+    """`open`: it is being made, or, in a suspended run, may have run."""
+    duration: float | None = None
+    """Seconds."""
+    value: Any = None
+    """The result."""
+    message: str | None = None
+    """The error."""
+
+
+class RunDetails(Record):
+    """A durable run with all that is kept of it."""
+
+    run: RunRecord
+    """The run, as in a list."""
+    request: dict[str, Any]
+    """The request that began it, with its `code` or its `steps`."""
+    calls: tuple[RunCall, ...] = ()
+    """The calls of a run that has not ended; those of one that has are in its result."""
+    result: Any = None
+    """The result of a run that is done, as JSON."""
+    message: str | None = None
+    """The error of a run that has failed."""

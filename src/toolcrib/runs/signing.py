@@ -77,9 +77,9 @@ def check_key(key: bytes, source: str) -> bytes:
 
 def _create_key_file(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Written beside and linked, not renamed: a link fails if another process has made the key meanwhile,
-    # and no process ever reads a key that is half written.
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    # Written beside and linked, not renamed: a link fails if somebody else has made the key meanwhile, and
+    # nobody ever reads a key that is half written. Each thread has a file of its own.
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="ascii") as file:
         file.write(secrets.token_hex(32))

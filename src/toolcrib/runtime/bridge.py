@@ -150,7 +150,7 @@ class Bridge:
     def records(self) -> tuple[ToolCallRecord, ...]:
         """Every call of a tool so far, in the order they began."""
         return tuple(
-            ToolCallRecord.of_checked(
+            ToolCallRecord.from_valid(
                 tool_id=call.tool_id,
                 args=call.args,
                 duration=call.duration,

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from toolcrib.errors import Problem, ToolcribError, ValidationError
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 from toolcrib.execution.chains import ChainStep
 from toolcrib.execution.chains.from_code import read_steps
 from toolcrib.model import ToolCallRecord
@@ -127,7 +127,7 @@ class ExecuteRequest(_CallerRecord):
     """The language of the code."""
     timeout: _Seconds = 30.0
     """Seconds for everything: waiting for a sandbox, computing, and the tools."""
-    limits: Limits = Limits.of_checked()
+    limits: Limits = Limits.from_valid()
     """Limits of the run."""
     profile: SecurityProfile = SecurityProfile.STANDARD
     """The required isolation."""
@@ -173,7 +173,7 @@ class ExecuteResult(Record):
     """The code, if it ran to its end; not part of the JSON form."""
 
     def __repr__(self) -> str:
-        calls = counted(len(self.tool_calls), "call")
+        calls = count_noun(len(self.tool_calls), "call")
         return f"<ExecuteResult {brief(self.value)}, {calls}, {self.duration * 1000:.1f} ms>"
 
     __str__ = __repr__

@@ -154,14 +154,14 @@ class Attempt:
         else:
             backend = self.opened.info
             enforced = self.opened.sandbox.enforces(self.request.limits)
-        return ExecuteResult.of_checked(
+        return ExecuteResult.from_valid(
             value=value,
             stdout=self._output.text("stdout"),
             stderr=self._output.text("stderr"),
             tool_calls=self.bridge.records,
             duration=perf_counter() - self._began,
             backend=backend,
-            limits_enforced=LimitsEnforced.of_checked(**dict(enforced) | _ENFORCED_BY_HOST),
+            limits_enforced=LimitsEnforced.from_valid(**dict(enforced) | _ENFORCED_BY_HOST),
             notes=tuple(self.notes),
             run_id=None if self.journal is None else self.journal.run_id,
             code=code,

@@ -19,6 +19,7 @@ from toolcrib.crib.crib import Crib
 from toolcrib.errors import ToolcribError
 from toolcrib.execution import CallContext, Principal, Request
 from toolcrib.execution.call import Approval, Decision
+from toolcrib.execution.principal import local_user
 from toolcrib.model import LocalTool, ToolExample, tool
 from toolcrib.model.tool import ToolAnnotations
 
@@ -290,6 +291,16 @@ _CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("time:current_time", {"timezone": "Mars/Olympus"}),
     ("notes:add", {}),
 )
+_LENDING: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("library:find", {"text": "the"}),
+    ("library:lend", {"title": "Invisible Cities"}),
+)
+"""Calls of the server of the demonstration, which runs out of copies."""
+_CHAIN = [
+    {"id": "length", "toolId": "math:convert_length", "args": {"value": 26.2, "unit": "mi", "to": "km"}},
+    {"id": "name", "toolId": "text:make_slug", "args": {"title": "A marathon"}},
+    {"id": "note", "toolId": "notes:add", "args": {"text": {"$ref": "steps.name"}}},
+]
 _WAITS = "notes:delete_all"
 
 
@@ -302,10 +313,13 @@ async def play_demo(crib: Crib, ask: Callable[[Request, Decision], Awaitable[Non
         crib: is open, and has the tools.
         ask: asks a person about a call.
     """
+    lending = _LENDING if "library" in crib.status() else ()
     for turn in range(_ROUNDS):
-        for place, (tool_id, args) in enumerate(_CALLS):
+        for place, (tool_id, args) in enumerate((*_CALLS, *lending)):
             with suppress(ToolcribError):  # some are meant to fail
                 await crib.run(tool_id, args, principal=_CALLERS[(turn + place) % len(_CALLERS)])
+    with suppress(ToolcribError):
+        await crib.run_chain(_CHAIN, durable=True, principal=local_user("console"))
     context = CallContext(principal=_CALLERS[0], approval=Approval(ask=ask, confirm_destructive=True))
     with suppress(ToolcribError):
         await crib.run(_WAITS, {}, context=context, timeout=_PATIENCE)

@@ -84,7 +84,7 @@ def of_view(view: View, file: str | Path) -> Measurement:
         question.replace(relevant=tuple(known.id_of(each) for each in question.relevant))
         for question in load_queries(file, known=known)
     )
-    tools = [view.index.get(each.id) for each in view.index.every()]
+    tools = [view.index.get(each.id) for each in view.index.list_all()]
     labelled = LabelledSet(Path(file).stem, EvaluationCatalogue.of(tools), questions)
     index: Any = view.index  # a view has nothing to add tools with, and no finder adds any
     own = IndexFinder(index)

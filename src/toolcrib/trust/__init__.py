@@ -11,6 +11,7 @@ from toolcrib.trust.parts import ServerParts, ToolParts
 from toolcrib.trust.results import ResultScan
 from toolcrib.trust.scanning import KnownTools, ScanReport, scan, scan_definition, scan_text
 from toolcrib.trust.scanning import ScanFinding as Finding
+from toolcrib.trust.screening import ScreenedTools, Withheld, screen_listed, screen_tools
 from toolcrib.trust.subset import Allowance, SubsetVerdict, check_subset
 
 __all__ = [
@@ -27,13 +28,17 @@ __all__ = [
     "ResultScan",
     "Review",
     "ScanReport",
+    "ScreenedTools",
     "ServerParts",
     "SubsetVerdict",
     "Suppression",
     "ToolParts",
+    "Withheld",
     "check_subset",
     "compare_tools",
     "scan",
     "scan_definition",
     "scan_text",
+    "screen_listed",
+    "screen_tools",
 ]

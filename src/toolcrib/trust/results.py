@@ -286,7 +286,7 @@ class _Reading:
         action = self.scan.action(kind)
         key = (kind, rule, pointer(path))
         if action is not None and key not in self.findings and len(self.findings) < _MAX_FINDINGS:
-            self.findings[key] = ResultFinding.of_checked(kind=kind, rule=rule, path=key[2], action=action)
+            self.findings[key] = ResultFinding.from_valid(kind=kind, rule=rule, path=key[2], action=action)
 
 
 def _near(borders: list[int], span: _Span) -> list[int]:

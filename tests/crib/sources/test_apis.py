@@ -91,7 +91,7 @@ async def test_the_tools_of_an_api_are_kept_until_its_document_changes(config: P
         with anyio.fail_after(PATIENCE):
             await crib.ready()
     async with Crib(config, environ=environ) as crib:
-        assert [summary.id for summary in crib.index.every()] == ["pets:get_pet"]
+        assert [summary.id for summary in crib.index.list_all()] == ["pets:get_pet"]
         status = crib.status()["pets"]
         assert (status.state, status.tools, status.kept) == ("stopped", 1, True)
         with anyio.fail_after(PATIENCE):
@@ -108,7 +108,7 @@ async def test_the_tools_of_an_api_are_kept_until_its_document_changes(config: P
     document = config.parent / "pets.json"
     document.write_text(document.read_text().replace("get_pet", "find_pet"))
     async with Crib(config, environ=environ) as crib:
-        assert crib.index.every() == ()
+        assert crib.index.list_all() == ()
         with anyio.fail_after(PATIENCE):
             assert [summary.id for summary in await crib.tools()] == ["pets:find_pet"]
 

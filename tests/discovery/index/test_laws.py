@@ -216,7 +216,7 @@ class Catalogue(RuleBasedStateMachine):
         pages = list(walk(lambda **page: self.index.tools(**options, **page), limit))
         assert [one for page in pages for one in ids(page)] == expected
         assert {page.total for page in pages} == {len(expected)}
-        assert ids(self.index.every(**options)) == expected
+        assert ids(self.index.list_all(**options)) == expected
         assert sorted(ids(self.index.search("", limit=100, **options))) == expected
 
     @rule(query=texts | names | st.just("ticket"), options=filters, limit=st.integers(1, 4))

@@ -126,7 +126,7 @@ def test_walks_during_changes_are_whole_or_told_that_they_cannot_be() -> None:
 
 def test_every_tool_is_told_as_of_one_moment() -> None:
     index = Index()
-    seen = during(lambda: swap(index, 12), *[lambda: len(index.every(namespace="both"))] * 2)
+    seen = during(lambda: swap(index, 12), *[lambda: len(index.list_all(namespace="both"))] * 2)
     assert set(seen) <= {0, 20}
 
 

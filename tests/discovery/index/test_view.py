@@ -83,7 +83,7 @@ def test_a_view_answers_as_an_index_that_has_nothing_else(
     assert len(view) == len(alone)
     assert view.namespaces() == alone.namespaces()
     assert ids(view.tools(limit=100)) == ids(alone.tools(limit=100))
-    assert ids(view.every()) == ids(alone.every()) == ids(view.tools(limit=100))
+    assert ids(view.list_all()) == ids(alone.list_all()) == ids(view.tools(limit=100))
     assert view.tools(limit=1).total == alone.tools(limit=1).total
     for ref in [*asked, *(str(tool.id) for tool in catalogue)]:
         for ask in ("resolve", "get", "backends", "versions", "__contains__"):

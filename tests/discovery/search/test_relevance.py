@@ -214,10 +214,10 @@ def test_evidence_of_chosen_tools_is_what_the_search_weighs() -> None:
     judge = some_judge()
     searcher = hybrid(Judging(judge))
     found = searcher.search(QUESTIONS[0], limit=5)
-    evidence = searcher.evidence(QUESTIONS[0], [hit.id for hit in found])
+    evidence = searcher.compute_features(QUESTIONS[0], [hit.id for hit in found])
     assert evidence is not None
     assert order_confidences(judge.confidences(evidence)) == [hit.confidence for hit in found]
-    assert searcher.evidence("", ["send_mail"]) is None
+    assert searcher.compute_features("", ["send_mail"]) is None
 
 
 def test_the_built_in_table_has_a_judge_of_its_size() -> None:

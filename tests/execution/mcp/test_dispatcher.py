@@ -66,7 +66,7 @@ class Asked:
     async def ask(self, dispatcher: Dispatcher) -> None:
         """Ask it."""
         try:
-            self.result = await dispatcher.ask("tools/call", {"name": "add"}, {})
+            self.result = await dispatcher.send_plain("tools/call", {"name": "add"}, {})
         except MCPError as error:
             self.error = error
 

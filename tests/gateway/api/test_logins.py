@@ -6,8 +6,12 @@ from typing import Any
 import httpx
 import pytest
 from gateway.api.support import ROOT, Browser, console, next_event
+from gateway.little_face import serving
 
+from toolcrib.console import ConsolePages
 from toolcrib.execution import Principal
+from toolcrib.execution.oauth.vault import LoginVault, StoredLogin
+from toolcrib.gateway import Gateway
 from toolcrib.gateway.api.logins import CODE_SECONDS, LOGIN_SECONDS, ConsoleLogins
 
 pytestmark = pytest.mark.anyio
@@ -72,7 +76,8 @@ def test_logins_and_codes_are_few() -> None:
 
 async def test_nothing_is_answered_without_a_login() -> None:
     async with console() as (gateway, browser), httpx.AsyncClient(base_url=browser.url) as stranger:
-        paths = [path for path in gateway.console.document()["paths"] if not path.endswith("/login")]
+        own = ("/v1/login", "/link", "/webhook")  # which have proofs of their own
+        paths = [path for path in gateway.console.document()["paths"] if not path.endswith(own)]
         methods = gateway.console.document()["paths"]
         answers = [
             await stranger.request(next(iter(methods[path])), path.replace("{", "").replace("}", ""), json={})
@@ -134,10 +139,9 @@ async def test_the_pages_own_origin_may_call() -> None:
 
 
 async def test_pages_are_sent_so_that_nothing_foreign_runs_or_frames_them() -> None:
+    (script,) = [f"/console/{name}" for name in ConsolePages().all() if name.endswith("/app.js")]
     async with console() as (_, browser):
-        pages = [
-            await browser.http.get(path) for path in ("/console/", "/console/app.js", "/console/nothing")
-        ]
+        pages = [await browser.http.get(path) for path in ("/console/", script, "/console/nothing")]
         operation, refused = await browser.send("GET", "/me"), await browser.http.get(f"{ROOT}/me")
     for answer in (*pages, operation, refused):
         policy = answer.headers["content-security-policy"]
@@ -148,6 +152,11 @@ async def test_pages_are_sent_so_that_nothing_foreign_runs_or_frames_them() -> N
         assert answer.headers["x-content-type-options"] == "nosniff"
     assert operation.headers["cache-control"] == "no-store"
     assert [page.status_code for page in pages] == [200, 200, 404]
+    assert [page.headers["cache-control"].rpartition(" ")[2] for page in pages] == [
+        "no-cache",
+        "immutable",
+        "no-store",
+    ]
 
 
 async def test_a_browser_is_led_to_the_console() -> None:
@@ -171,6 +180,24 @@ async def test_the_console_can_be_switched_off() -> None:
     assert [each.status_code for each in (root, operation, document)] == [404, 404, 404]
     assert "[console]" in root.text
     assert gateway.make_console_link() is None
+
+
+async def test_the_console_is_on_where_only_this_machine_reaches_the_gateway() -> None:
+    async def look(**config: Any) -> int:
+        gateway = Gateway(config)
+        async with gateway, serving(gateway) as url, httpx.AsyncClient(base_url=url) as http:
+            answer = await http.get("/", follow_redirects=True)
+            assert answer.text
+            return answer.status_code
+
+    public = {"public_url": "https://crib.example.com"}
+    assert await look() == 200
+    assert await look(gateway=public) == 404
+    assert await look(gateway=public, console={"enabled": True}) == 200
+    everywhere = Gateway({"gateway": {"token": "t" * 32}})
+    async with everywhere, serving(everywhere, host="0.0.0.0"):  # noqa: S104 - other machines reach it
+        assert not everywhere.console.is_on
+        assert everywhere.make_console_link() is None
 
 
 async def test_the_link_has_the_public_address() -> None:
@@ -223,6 +250,58 @@ async def test_operators_are_named_in_the_settings() -> None:
             ) as client:
                 found[name] = (await client.get(f"{ROOT}/me")).json()["operator"]
     assert found == {"ann": True, "ben": False}  # nobody becomes one by a rule for everybody
+
+
+async def test_auditors_see_all_and_change_nothing() -> None:
+    settings = {
+        "gateway": {"tokens": TOKENS},
+        "console": {"auditors": ["token:ben"]},
+        "policy": [{"name": "all", "effect": "allow"}],
+        "servers": {"x": {"command": "true", "disabled": True}},
+    }
+    async with console(**settings) as (gateway, operator):
+        await operator.run("notes:add", {"text": "private"})
+        last = gateway.console._calls.last_id
+        browser = Browser(operator.url)
+        async with browser.http:
+            await browser.send_login({}, authorization=bearer("ben"))
+            me = await browser.get("/me")
+            await browser.run("notes:show")
+            everything = await browser.get("/calls")
+            mine = await browser.get("/calls", mine=True)
+            payload = (await browser.get(f"/calls/{last}"))["payload"]
+            seen = [await browser.send("GET", path) for path in ("/approvals", "/access/rules")]
+            refused = [
+                await browser.send("GET", "/config"),
+                await browser.send("GET", "/servers/x/log"),
+                await browser.send("POST", "/servers/x/start"),
+                await browser.send("POST", "/servers/x/revoke", json={}),
+                await browser.send("POST", "/approvals/x", json={"approve": True}),
+            ]
+    assert (me["operator"], me["auditor"]) == (False, True)
+    assert [call["gen_ai.tool.name"] for call in everything["items"]] == ["notes:show", "notes:add"]
+    assert [call["gen_ai.tool.name"] for call in mine["items"]] == ["notes:show"]
+    assert "private" in payload["args"]["text"]
+    assert [answer.status_code for answer in seen] == [200, 200]
+    assert [answer.status_code for answer in refused] == [403] * 5
+
+
+async def test_a_login_to_a_server_is_revoked() -> None:
+    url = "https://tools.example.com/mcp"
+    vault = LoginVault()
+    for owner in (None, ("tokens", "ben"), ("tokens", "ann")):
+        vault.put(
+            StoredLogin(server="far", url=url, client_id="c", token_endpoint=f"{url}/token", owner=owner)
+        )
+    async with console(servers={"far": {"url": url}}) as (_, browser):
+        (line,) = (await browser.get("/servers"))["items"]
+        ended = await browser.post("/servers/far/revoke", issuer="tokens", subject="ben")
+        again = await browser.send("POST", "/servers/far/revoke", json={"issuer": "tokens", "subject": "ben"})
+        (left,) = (await browser.get("/servers"))["items"]
+    assert [each["subject"] for each in line["logins"]] == ["", "ben", "ann"]
+    assert ended == {"revoked": False}  # its authorization server has no place for that
+    assert again.status_code == 503
+    assert [each["subject"] for each in left["logins"]] == ["", "ann"]
 
 
 async def test_the_shared_token_makes_nobody_an_operator() -> None:

@@ -2,17 +2,20 @@
 
 import csv
 import io
+import json
 import time
-from typing import Any
+from itertools import pairwise
+from typing import Annotated, Any
 
 import anyio
 import pytest
 from gateway.api.support import console, next_event, started
+from pydantic import Field
 from waiting import until
 
 from toolcrib.errors import PolicyDeniedError
 from toolcrib.execution import Principal
-from toolcrib.gateway.api.calls import CallFilter
+from toolcrib.gateway.api.calls import CallFilter, _size
 from toolcrib.gateway.api.routes import find_operation
 
 pytestmark = pytest.mark.anyio
@@ -87,6 +90,63 @@ async def test_a_tool_runs_and_the_call_is_remembered_with_its_payload() -> None
     assert details[2]["payload"]["args"]["text"] == '{"expression":"6 * 7"}'
     assert details[2]["payload"]["result"]["text"] == "42.0"
     assert "1 / 0" in details[1]["payload"]["message"]
+
+
+async def test_secrets_of_a_call_are_hidden() -> None:
+    secret = "sk-proj-" + "a1B2" * 12
+
+    def connect(
+        url: str, api_key: str, pin: Annotated[str, Field(json_schema_extra={"writeOnly": True})]
+    ) -> str:
+        """Connect."""
+        return f"{url} with {secret}, {len(api_key) + len(pin)}"
+
+    args = {"url": "db", "api_key": "of-mine", "pin": "1234"}
+    async with console(tools=[connect]) as (gateway, browser):
+        await browser.run("connect", args)
+        payload = (await browser.get(f"/calls/{gateway.console._calls.last_id}"))["payload"]
+    shown = json.loads(payload["args"]["text"])
+    assert (shown["url"], shown["pin"]) == ("db", "(hidden)")
+    assert shown["api_key"] in {"(hidden)", "[secret]"}
+    assert secret not in payload["result"]["text"]
+    assert payload["result"]["text"].startswith('"db with ')
+    assert payload["args"]["bytes"] == len(json.dumps(args, separators=(",", ":")))
+
+
+async def test_a_payload_is_cut_and_the_oldest_are_dropped() -> None:
+    def repeat(text: str) -> str:
+        """Return it."""
+        return text
+
+    async with console(tools=[repeat]) as (gateway, browser):
+        text = "ä" * 20_000
+        for _ in range(1_100):
+            await gateway.crib.run("repeat", {"text": text})
+        log = gateway.console._calls
+        newest = (await browser.get(f"/calls/{log.last_id}"))["payload"]
+        oldest = await browser.get(f"/calls/{log._rows[0].id}")
+    assert newest["result"]["cut"]
+    assert newest["result"]["bytes"] == 2 + 2 * len(text)
+    assert len(newest["result"]["text"].encode()) <= 16 * 1024
+    assert "payload" not in oldest
+    assert sum(map(_size, log._payloads.values())) == log._payload_bytes <= 32 * 2**20
+
+
+async def test_the_calls_of_a_chain_are_shown_together_with_their_stages() -> None:
+    steps = [
+        {"id": "sum", "toolId": "math:evaluate", "args": {"expression": "2 + 3"}},
+        {"id": "note", "toolId": "notes:add", "args": {"text": "five"}},
+    ]
+    async with console() as (gateway, browser):
+        await gateway.crib.run("time:current_time", {})
+        await gateway.crib.run_chain(steps)
+        call = await browser.get(f"/calls/{gateway.console._calls.last_id}")
+    assert [each["gen_ai.tool.name"] for each in call["request"]] == ["math:evaluate", "notes:add"]
+    stages = call["payload"]["stages"]
+    assert [each["name"] for each in stages] == ["resolve", "check", "local:notes:add"]
+    assert stages[0]["began"] >= 0
+    assert all(one["ended"] == next_one["began"] for one, next_one in pairwise(stages))
+    assert stages[-1]["ended"] == pytest.approx(call["toolcrib.duration"])
 
 
 async def test_progress_is_sent_while_a_tool_runs() -> None:
@@ -371,7 +431,7 @@ async def test_the_document_describes_every_operation(tmp_path: Any) -> None:
     address = {"document": str(file), "base_url": browser.url, "allow_private": True}
     async with Crib({"openapi": {"console": address}}) as crib:
         await crib.ready()
-        names = {each.name for each in crib.index.every()}
+        names = {each.name for each in crib.index.list_all()}
     assert {"search", "describe", "overview"} <= names  # our own reader of such documents takes it
 
 

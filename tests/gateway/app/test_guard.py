@@ -2,6 +2,7 @@
 
 import socket
 from contextlib import suppress
+from typing import Any
 
 import anyio
 import httpx
@@ -11,8 +12,12 @@ from gateway.little_face import LittleFace, serving
 from mcp import Client
 from waiting import PATIENCE
 
+from toolcrib.crib.config.gateway import GatewaySettings
 from toolcrib.errors import ConfigError
 from toolcrib.gateway import Gateway
+from toolcrib.gateway.app.asgi import Receive, Scope, Send, reply
+from toolcrib.gateway.app.guard import AccessRules, Guard
+from toolcrib.gateway.limits import LARGE_REQUEST
 
 pytestmark = pytest.mark.anyio
 
@@ -274,3 +279,25 @@ async def test_a_client_that_leaves_while_it_sends_is_forgotten() -> None:
         async with await connected(client) as stream:
             await stream.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
         assert (await client.get("/health")).status_code == 200
+
+
+async def test_short_bodies_in_chunks_leave_room_for_others() -> None:
+    """Until it has been read, a body in chunks is taken to be as long as the limit; then it gives the rest back."""
+    statuses: set[int] = set()
+
+    async def page(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - an ASGI app
+        await reply(send, 200, "")
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"x" * LARGE_REQUEST, "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.add(message["status"])
+
+    rules = AccessRules.of(GatewaySettings(), None)
+    guard = Guard(page, page, lambda: rules)
+    headers = [(b"host", b"localhost"), (b"transfer-encoding", b"chunked")]
+    for _ in range(5_000):  # 320 MB in all, and 256 may be in memory at once
+        await guard({"type": "http", "method": "GET", "path": "/health", "headers": headers}, receive, send)
+    assert statuses == {200}

@@ -20,7 +20,7 @@ from servers.launch import python
 from waiting import PATIENCE, until
 
 from toolcrib.gateway import Gateway
-from toolcrib.gateway.app.asgi import OpenRequest
+from toolcrib.gateway.app.asgi import HttpRequest
 
 # ruff: noqa: SIM117 - the outer one is what the test is about
 
@@ -312,7 +312,7 @@ async def test_a_request_of_deeply_nested_json_can_be_broken_off() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    request = OpenRequest(send, {})
+    request = HttpRequest(send, {})
     request.body = DEEP
     await request.break_off("the gateway is stopping")
     assert [message.get("status") for message in sent] == [503, None]

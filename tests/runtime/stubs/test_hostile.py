@@ -111,7 +111,7 @@ def test_hostile_text_stays_in_its_docstring_or_literal(text: str) -> None:
 def test_any_schema_renders_valid_python(given_in: Any, given_out: Any, text: str) -> None:
     schema = given_in if isinstance(given_in, dict) else {"properties": given_in}
     output = given_out if isinstance(given_out, dict) else None
-    tool = Tool.of_checked(
+    tool = Tool.from_valid(
         name="go", description=text, input_schema=schema, output_schema=output, namespace="list"
     )
     for budget in (None, 60, 20):

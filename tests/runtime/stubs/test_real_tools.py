@@ -12,7 +12,7 @@ from pydantic_monty import ExternalModule, Monty, MontyTypingError
 from toolcrib.errors import CodeError, InvalidToolError
 from toolcrib.model import Tool
 from toolcrib.model.schema.references import LocalReferences
-from toolcrib.model.tokens import estimated_tokens
+from toolcrib.model.tokens import estimate_tokens
 from toolcrib.runtime.stubs import DETAIL_LEVELS, parameters, paths_of, render
 from toolcrib.runtime.stubs.schema import fields_of, resolve
 from toolcrib.runtime.typecheck import Checker
@@ -95,7 +95,7 @@ def test_stubs_of_all_tools_are_python_at_every_budget(tools: list[Tool]) -> Non
         ast.parse(render([tool]))
     full = render(tools)
     ast.parse(full)
-    for budget in (estimated_tokens(full) // 2, estimated_tokens(full) // 5, 500):
+    for budget in (estimate_tokens(full) // 2, estimate_tokens(full) // 5, 500):
         ast.parse(render(tools, budget=budget))
 
 
@@ -146,7 +146,7 @@ async def test_type_check_accepts_correct_calls_and_finds_misspelt_arguments(
 
 def test_stubs_have_fewer_tokens_than_schemas(data: Path, tools: list[Tool]) -> None:
     raw = sum(
-        estimated_tokens(
+        estimate_tokens(
             json.dumps(
                 {
                     "name": tool.name,
@@ -160,5 +160,5 @@ def test_stubs_have_fewer_tokens_than_schemas(data: Path, tools: list[Tool]) -> 
         )
         for tool in tools
     )
-    assert estimated_tokens(render(tools)) < COST[data.parent.name] * raw
+    assert estimate_tokens(render(tools)) < COST[data.parent.name] * raw
     assert [detail.name for detail in DETAIL_LEVELS] == ["full", "brief", "flat", "signatures"]

@@ -8,7 +8,7 @@ from weakref import ref
 import pytest
 
 from toolcrib.model import Tool, ToolAnnotations
-from toolcrib.model.tokens import estimated_tokens
+from toolcrib.model.tokens import estimate_tokens
 from toolcrib.runtime.stubs import GUEST, StubCache, render
 
 
@@ -265,10 +265,10 @@ def test_smaller_budget_omits_more_and_names_it() -> None:
         for n in range(20)
     ]
     seen = []
-    for budget in range(estimated_tokens(render(tools), sampled=False), 0, -5):
+    for budget in range(estimate_tokens(render(tools), sampled=False), 0, -5):
         text = render(tools, budget=budget)
         ast.parse(text)
-        assert estimated_tokens(text, sampled=False) <= max(budget, 13)
+        assert estimate_tokens(text, sampled=False) <= max(budget, 13)
         last = text.splitlines()[-1]
         if last not in seen:
             seen.append(last)

@@ -24,7 +24,7 @@ from toolcrib.adapter.rewrite import Codec
 from toolcrib.adapter.rewrite.used import used_keywords
 from toolcrib.adapter.rules import MCP
 from toolcrib.errors import ConversionError, InvalidToolIdError
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 from toolcrib.model.canonical import CanonicalTool
 from toolcrib.model.plain import copy_json
 from toolcrib.model.toolid import ToolId
@@ -101,7 +101,7 @@ class A2AAdapter:
         codec = _note_schemas(tool, losses)
         back = self.to_canonical(payload)
         if called != _own_id(tool) or back.name != tool.name:
-            losses.note("name", "/name", f"is {shown(called)}")
+            losses.note("name", "/name", f"is {short_repr(called)}")
         _note_fields(tool, back, losses)
         return Conversion(payload, self.name, id_text(tool), called, A2ACalls(), codec, losses)
 
@@ -258,7 +258,9 @@ def _note_fields(tool: CanonicalTool, back: CanonicalTool, losses: Losses) -> No
             kept.add(name)
             if original != found:
                 losses.note(
-                    name, f"/{name}", f"is {shown(list(found) if field in lists else found)} in this format"
+                    name,
+                    f"/{name}",
+                    f"is {short_repr(list(found) if field in lists else found)} in this format",
                 )
     meta = tool.source_meta.get("_meta")
     if isinstance(meta, dict) and meta and meta.keys() <= kept:

@@ -119,7 +119,7 @@ class McpAdapter:
         return self.to_canonical(raw)
 
     def _make_borrowed(self, name: str, schema: Any, output: Any, rest: dict[str, Any]) -> CanonicalTool:
-        return CanonicalTool.of_checked(
+        return CanonicalTool.from_valid(
             name=name,
             input_schema=schema,
             output_schema=output,

@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from toolcrib.adapter.loss import step
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 from toolcrib.model.schema.references import LocalReferences
 
 ONE_SCHEMA: Final = frozenset(
@@ -186,7 +186,7 @@ class Source:
                 continue
             if word != "items" or type(value) is not list or not value:
                 read = {key: kept for key, kept in read.items() if key != word}
-                note(word, path, f"is {shown(value)}, which it must not be, and is left out")
+                note(word, path, f"is {short_repr(value)}, which it must not be, and is left out")
             elif self._modern:
                 note(word, path, "is a list of items, and becomes prefixItems")
                 read = _modernise_tuple(read)

@@ -13,7 +13,7 @@ from toolcrib.adapter.rules.positions import REFERENCES, Place, Places, types_of
 from toolcrib.adapter.rules.tables import SchemaRules, StrictLimits
 from toolcrib.adapter.rules.words import has_shape, sketch, value_faults
 from toolcrib.errors import Problem
-from toolcrib.errors.base import MAX_PROBLEMS, either, shown
+from toolcrib.errors.base import MAX_PROBLEMS, join_options, short_repr
 from toolcrib.model.plain import pointer
 from toolcrib.model.schema.keywords import DEFINITIONS
 
@@ -95,7 +95,7 @@ class _Checker:
         if word in REFERENCES and not rules.refs:
             yield "references; write what they lead to in their place"
         elif word in rules.dropped or (rules.keywords is not None and word not in rules.keywords):
-            yield f"the keyword {shown(word)}; leave it out"
+            yield f"the keyword {short_repr(word)}; leave it out"
         elif place.parent is None and word in _COMBINATIONS and not rules.root_unions:
             yield f"{word} at the root; move it into a property, or leave it out"
         elif not has_shape(word, schema[word]):
@@ -111,15 +111,15 @@ class _Checker:
     def _reference_faults(self, place: Place, schema: dict[str, Any], word: str) -> Iterator[str]:
         rules, reference = self._rules, schema[word]
         if not reference.startswith("#"):
-            yield f"the reference {shown(reference)}, which leaves the schema; refer to a definition in it"
+            yield f"the reference {short_repr(reference)}, which leaves the schema; use a definition in it"
         elif rules.structured and not _PLAIN_REFERENCE.fullmatch(reference):
-            yield f"the reference {shown(reference)}; refer to '#' or to '#/$defs/' and a name"
+            yield f"the reference {short_repr(reference)}; refer to '#' or to '#/$defs/' and a name"
         elif self._places.find(reference) is None:
-            yield f"the reference {shown(reference)}, which leads nowhere; add what it refers to"
+            yield f"the reference {short_repr(reference)}, which leads nowhere; add what it refers to"
         if place in self._circular:
             yield "a schema that refers back to itself; write out as many levels as are needed"
         if rules.ref_siblings is not None and (beside := schema.keys() - rules.ref_siblings - {word}):
-            yield f"{either(sorted(beside))} beside {word}; leave them out"
+            yield f"{join_options(sorted(beside))} beside {word}; leave them out"
 
     def _object_faults(self, schema: dict[str, Any], *, is_root: bool) -> Iterator[Fault]:
         """Yield the faults of an object as a whole."""
@@ -137,11 +137,11 @@ class _Checker:
         required = {name for name in names if type(name) is str} if type(names) is list else set()
         unknown = required - declared.keys()
         if rules.structured and unknown:
-            listed = shown(sorted(unknown))
+            listed = short_repr(sorted(unknown))
             yield "required", f"does not take required names that are no properties; declare {listed}"
         optional = declared.keys() - required
         if rules.all_required and optional:
-            yield "required", f"does not take optional properties; require {shown(sorted(optional))}"
+            yield "required", f"does not take optional properties; require {short_repr(sorted(optional))}"
 
     def _array_faults(self, schema: dict[str, Any]) -> Iterator[Fault]:
         """Yield the faults of an array as a whole."""
@@ -159,7 +159,9 @@ class _Checker:
             for pattern in wanted:
                 if pattern is not None and not pattern.fullmatch(name):
                     path = place.path + pointer(("properties", name))
-                    message = f"does not take the name {shown(name)}; use one that matches {pattern.pattern}"
+                    message = (
+                        f"does not take the name {short_repr(name)}; use one that matches {pattern.pattern}"
+                    )
                     yield Problem(path, "properties", f"{rules.title} {message}")
 
     def _non_object_problems(self, place: Place) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from toolcrib.adapter.rules.positions import REFERENCES, types_of
 from toolcrib.adapter.rules.tables import SchemaRules
-from toolcrib.errors.base import either, shown
+from toolcrib.errors.base import join_options, short_repr
 from toolcrib.model.schema.keywords import LISTS, MAPS, SINGLES
 
 TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
@@ -22,7 +22,7 @@ def sketch(value: Any) -> str:
     """Return a short name of a value for messages, without its content."""
     if type(value) is dict:
         return "an object"
-    return "a list" if type(value) is list else shown(value)
+    return "a list" if type(value) is list else short_repr(value)
 
 
 def has_shape(word: str, value: Any) -> bool:
@@ -100,7 +100,7 @@ def _type(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
         yield "a list of types; use one type, or anyOf"
     for kind in types_of(schema):
         if kind not in TYPES:
-            yield f"the type {shown(kind)}; use {either(TYPES)}"
+            yield f"the type {short_repr(kind)}; use {join_options(TYPES)}"
         elif kind == "null" and rules.nullable:
             yield "the type 'null'; say nullable: true"
 
@@ -131,7 +131,8 @@ def _choices(values: list[Any], rules: SchemaRules) -> Iterator[str]:
 def _format(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
     value = schema["format"]
     if rules.formats is not None and value not in rules.formats:
-        yield f"the format {shown(value)}; use {either(sorted(rules.formats))}, or say it in the description"
+        known = join_options(sorted(rules.formats))
+        yield f"the format {short_repr(value)}; use {known}, or say it in the description"
 
 
 def _pattern(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
@@ -139,13 +140,14 @@ def _pattern(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
         return
     hit = next((token["hit"] for token in _BACKTRACKING.finditer(schema["pattern"]) if token["hit"]), None)
     if hit is not None:
-        yield f"{shown(hit)} in a pattern; write it without look-around and back-references"
+        yield f"{short_repr(hit)} in a pattern; write it without look-around and back-references"
 
 
 def _min_items(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
     least = schema["minItems"]
     if rules.max_min_items is not None and least > rules.max_min_items:
-        yield f"a minItems above {rules.max_min_items}, and it is {shown(least)}; say it in the description"
+        limit = rules.max_min_items
+        yield f"a minItems above {limit}, and it is {short_repr(least)}; say it in the description"
 
 
 _CHECKS: Final[Mapping[str, Callable[[Mapping[str, Any], SchemaRules], Iterator[str]]]] = {

@@ -11,7 +11,7 @@ from toolcrib.cli.choices import VerbGroup
 from toolcrib.cli.exits import FailedError
 from toolcrib.cli.screen import note, show_json, show_table, show_text
 from toolcrib.cli.state import State, common
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 
 _MAX_SHOWN = 20
 _FILES = click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(exists=True, dir_okay=False))
@@ -79,11 +79,10 @@ def verify(state: State, files: tuple[str, ...], key: str | None, no_key: bool, 
             note(f"what was written before line 1 is not here; that ends with the digest {report.first}")
         if key is not None and not report.checkpoints and report.problems:
             note("for an audit that is not signed (audit.sign = false): --no-key")
-        signed = f"{counted(report.checkpoints, 'signature')} right, {report.unsigned} lines unproven"
-        found = counted(len(report.problems), "problem") if report.problems else "all as they were written"
-        show_text(
-            f"{counted(report.lines, 'line')}: {found}; {signed if key else 'no key, no signature checked'}"
-        )
+        signed = f"{count_noun(report.checkpoints, 'signature')} right, {report.unsigned} lines unproven"
+        found = count_noun(len(report.problems), "problem") if report.problems else "all as they were written"
+        signature = signed if key else "no key, no signature checked"
+        show_text(f"{count_noun(report.lines, 'line')}: {found}; {signature}")
     if report.problems:
         raise FailedError(1)
 

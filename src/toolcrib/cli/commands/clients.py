@@ -13,7 +13,7 @@ from toolcrib.cli.commands.servers import carry_out, own_file, tell_notes
 from toolcrib.cli.exits import NotFoundError
 from toolcrib.cli.screen import clean, note, show_json, show_text
 from toolcrib.cli.state import State, common, this_command
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
     from toolcrib.crib import Settings
@@ -252,7 +252,7 @@ def export(state: State, client: str, output: str | None, dry_run: bool) -> None
     if output is None:
         show_text(made.text)
     else:
-        show_text(facts.get("diff") or f"wrote {counted(len(made.servers), 'server')} to {facts['file']}")
+        show_text(facts.get("diff") or f"wrote {count_noun(len(made.servers), 'server')} to {facts['file']}")
     tell_notes(facts)
 
 
@@ -328,8 +328,8 @@ def _served_facts(settings: "Settings") -> dict[str, Any]:
 
 def _print_served(facts: dict[str, Any]) -> None:
     """Print the configuration that is served, and the number of its servers."""
-    counts = [counted(len(facts["servers"]), "server")]
-    counts += [counted(len(facts["apis"]), "API")] if facts["apis"] else []
+    counts = [count_noun(len(facts["servers"]), "server")]
+    counts += [count_noun(len(facts["apis"]), "API")] if facts["apis"] else []
     off = f"; {', '.join(facts['disabled'])} disabled" if facts["disabled"] else ""
     text = clean(f"it serves {facts['config']}: {' and '.join(counts)}{off}")
     note(text) if facts["dryRun"] else click.echo(text)

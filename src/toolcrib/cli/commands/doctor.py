@@ -7,7 +7,7 @@ import click
 from toolcrib.cli.exits import FailedError
 from toolcrib.cli.screen import clean, progress, show_json
 from toolcrib.cli.state import State, common, wait_for
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
     from toolcrib.setup.doctor.findings import Diagnosis, Finding
@@ -60,8 +60,8 @@ def _show(found: "Diagnosis") -> None:
     errors, warnings = len(found.errors), len(found.warnings)
     if errors or warnings:
         parts = [
-            counted(errors, "error"),
-            counted(warnings, "warning"),
+            count_noun(errors, "error"),
+            count_noun(warnings, "warning"),
         ]
         click.echo(f"\n{', '.join(parts)}")
     else:

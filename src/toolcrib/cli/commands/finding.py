@@ -149,7 +149,7 @@ def list_(
         async with state.visible_view() as view:
             with waiting("asking the servers"):
                 await view.tools(**options, limit=1)
-            found = view.index.every(**options)
+            found = view.index.list_all(**options)
             shown = found if everything else found[:limit]
             none = _NONE_ALLOWED if view.rules is not None and not len(view.index) else "no tools"
             message = "" if found else f"{none}{not_there(view, options)}"

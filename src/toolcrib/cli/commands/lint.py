@@ -14,7 +14,7 @@ from toolcrib.cli.naming import resolve_ids, tell_absent
 from toolcrib.cli.screen import clean, note, show_json, waiting
 from toolcrib.cli.state import State, shared, wait_for
 from toolcrib.errors import ServerUnavailableError
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
     from toolcrib.execution.mcp import ServerStatus
@@ -60,13 +60,15 @@ def lint(state: State, ids: tuple[str, ...], targets: tuple[str, ...], strict: b
                 if not ids:
                     with suppress(ServerUnavailableError):  # which is told below
                         await crib.ready(_PATIENCE)  # what is kept of an earlier run has no refusals
-            tools = [view.index.get(each.id) for each in view.index.every()]  # all, because they are compared
+            tools = [
+                view.index.get(each.id) for each in view.index.list_all()
+            ]  # all, because they are compared
             wanted = [each.tool for each in named if each.tool is not None] if ids else tools
             refused = [] if ids else _refused_findings(view.status().values())
             return tools, {str(tool.id) for tool in wanted}, refused, tell_absent(view)
 
     tools, wanted, refused, absent = wait_for(work)
-    with waiting(f"looking at {counted(len(tools), 'tool')}"):
+    with waiting(f"looking at {count_noun(len(tools), 'tool')}"):
         found = lint_tools(tools, targets=targets or None)
     shown = [each for each in found if each.tool_id in wanted and not (quiet and each.severity == "info")]
     shown += refused
@@ -103,5 +105,5 @@ def _show(found: "list[LintFinding]", count: int) -> None:
     if not count:
         note("there are no tools to look at")
     counts = Counter(each.severity for each in found)
-    parts = [counted(counts["error"], "error"), counted(counts["warning"], "warning")]
-    click.echo(f"{counted(count, 'tool')}: {', '.join(parts)}, {counted(counts['info'], 'note')}")
+    parts = [count_noun(counts["error"], "error"), count_noun(counts["warning"], "warning")]
+    click.echo(f"{count_noun(count, 'tool')}: {', '.join(parts)}, {count_noun(counts['info'], 'note')}")

@@ -13,7 +13,7 @@ from toolcrib.cli.inputs import read_args, read_file
 from toolcrib.cli.naming import resolve_ids, tell_absent
 from toolcrib.cli.screen import note, show_json, show_table, show_text, waiting
 from toolcrib.cli.state import State, common, shared, wait_for
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
     from toolcrib.crib import GatewaySettings
@@ -61,7 +61,7 @@ def check(state: State) -> None:
             with waiting("asking the servers"):
                 await view.tools(limit=1)
             rules = view.settings.policy
-            tools = [view.index.get(each.id) for each in view.index.every()]
+            tools = [view.index.get(each.id) for each in view.index.list_all()]
             unknown = {"note": _NO_TOOLS} if rules and not tools else {}
             return (
                 rules,
@@ -78,7 +78,7 @@ def check(state: State) -> None:
     else:
         for name, reason in idle:
             note(f"the rule {name!r} never takes effect: {reason}")
-        note(f"{counted(len(rules), 'rule')}, {len(idle) or 'none'} without effect")
+        note(f"{count_noun(len(rules), 'rule')}, {len(idle) or 'none'} without effect")
         if "note" in more:
             note(more["note"])
     if idle:
@@ -203,7 +203,7 @@ def simulate(state: State, file: str) -> None:
     for (effect, *_), count in ordered:
         totals[effect] += count
     listed = ", ".join(f"{effect} {count}" for effect, count in sorted(totals.items()))
-    note(f"{counted(len(lines), 'call')}: {listed or 'nothing to decide'}")
+    note(f"{count_noun(len(lines), 'call')}: {listed or 'nothing to decide'}")
     if not has_rules:
         note(_NO_RULES)
     unknown = [str(row["reason"]) for row in rows if "reason" in row]

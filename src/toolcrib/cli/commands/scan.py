@@ -14,7 +14,7 @@ from toolcrib.cli.exits import FINDINGS, FailedError
 from toolcrib.cli.naming import resolve_ids, tell_absent
 from toolcrib.cli.screen import clean, note, show_json, waiting
 from toolcrib.cli.state import State, shared, wait_for
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
     from toolcrib.crib import View
@@ -86,11 +86,11 @@ async def _scan_servers(state: State, ids: tuple[str, ...]) -> tuple[list[_Scann
         with waiting("asking the servers"):
             named = [await view.describe(each) for each in await resolve_ids(view, ids)]
             await view.namespaces()
-        tools = [view.index.get(each.id) for each in view.index.every()]
+        tools = [view.index.get(each.id) for each in view.index.list_all()]
         wanted = [each.tool for each in named if each.tool is not None] if ids else tools
         absent = tell_absent(view)
         instructions = {} if ids else _instructions(view)
-    with waiting(f"looking at {counted(len(wanted), 'tool')}"):
+    with waiting(f"looking at {count_noun(len(wanted), 'tool')}"):
         family = _families(view)
         known = KnownTools(_as_family(tool, family) for tool in tools)
         scanned = [
@@ -204,5 +204,5 @@ def _show(found: list[_Scanned], count: int, counts: "Counter[str]") -> None:
                 click.echo(f"    {clean(finding.excerpt)}")
     if not count:
         note("there are no tools to look at")
-    scanned = counted(count, "definition")
+    scanned = count_noun(count, "definition")
     click.echo(f"{scanned}: {counts['poisoned']} poisoned, {counts['suspicious']} suspicious")

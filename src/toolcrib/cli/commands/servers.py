@@ -15,7 +15,7 @@ from toolcrib.cli.completing import server_names
 from toolcrib.cli.exits import UNAVAILABLE, FailedError, NotFoundError
 from toolcrib.cli.screen import clean, is_terminal, note, show_json, show_text, waiting
 from toolcrib.cli.state import State, common, wait_for
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
     from toolcrib.crib import Crib
@@ -50,6 +50,10 @@ class _Asked:
     user: bool
     no_check: bool
     dry_run: bool
+    origin: str | None
+    registry: str | None
+    kind: str | None
+    values: tuple[str, ...]
 
 
 def own_file(state: State, *, user: bool) -> Path:
@@ -162,6 +166,29 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
 @click.option(
     "--network", multiple=True, metavar="none|all|HOST", help="What it may reach; nothing without this."
 )
+@click.option(
+    "--from",
+    "origin",
+    metavar="SERVER",
+    help="A server of a registry: 'io.github.acme/weather', or with @1.2.0.",
+)
+@click.option(
+    "--registry",
+    metavar="FILE|URL",
+    help="The registry, instead of the setting `registry`: a file, or an API.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["npm", "pypi", "oci", "remote"]),
+    help="Which of its packages or addresses, instead of the first that can be used.",
+)
+@click.option(
+    "--set",
+    "values",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A value that the registry asks for; '${VAR}' as for --env.",
+)
 @click.option("--transport", type=click.Choice(["stdio", "http", "sse"]), help="How it is spoken to.")
 @click.option("--required", is_flag=True, help="Let nothing be well without it: /ready says no.")
 @click.option("--disabled", is_flag=True, help="Write it down, and leave it switched off.")
@@ -186,6 +213,11 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
     beside the configuration. A document that is given as --url, or in place of the command, is recognised;
     --transport says that it is an MCP server after all.
 
+    With --from the registry says how the server is started or reached: a package of npm or PyPI, an image, or
+    an address. Its version is pinned. What the server has to be given becomes an environment variable, which
+    is named, or is asked for with --set. The registry is a file or the address of an API, by --registry or by
+    `registry` in the configuration.
+
     Behind a wall (--sandbox) a server sees programs and its own packages, and nothing of the user; --read,
     --write and --network open what it needs.
 
@@ -193,6 +225,7 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
       toolcrib add time -- uvx mcp-server-time
       toolcrib add notes --sandbox bubblewrap --write ~/notes -- npx -y notes-server ~/notes
       toolcrib add github --url https://api.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+      toolcrib add weather --from io.github.acme/weather@1.2.0 --registry registry.json
       toolcrib add shop --openapi https://shop.example.com/openapi.json --secret api_key='${SHOP_KEY}'
     """
     asked = _Asked(**options)
@@ -200,11 +233,13 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
     if not others and asked.url is None and first.lower().startswith(("http://", "https://")):
         command, asked = (), replace(asked, url=first)
     path = own_file(state, user=asked.user)
-    document = _find_document(command, asked)
+    command, asked, notes = _ask_registry(state, path, command, asked)
+    document = None if asked.origin is not None else _find_document(command, asked)
     if document is not None:
         facts = _add_api(path, name, document, asked)
     else:
         facts = _add_server(path, name, command, asked)
+    _add_notes(facts, notes)
     if asked.dry_run:
         _print_summary(state, facts)
         return
@@ -227,6 +262,54 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
         if probed.error is not None and not _wants_login(probed) and asked.url and _is_document(asked.url):
             note(f"it is an OpenAPI document: `remove {name}`, and add it with --openapi instead of --url")
         _report_probe(probed, quiet=state.json)
+
+
+def _add_notes(facts: dict[str, Any], notes: list[str]) -> None:
+    """Put notes before those that a summary has."""
+    if notes:
+        facts["notes"] = [*notes, *facts.get("notes", ())]
+
+
+def _ask_registry(
+    state: State, path: Path, command: tuple[str, ...], asked: _Asked
+) -> tuple[tuple[str, ...], _Asked, list[str]]:
+    """Return the command and the options, those of a server of a registry by what that says, and notes."""
+    if asked.origin is None:
+        if asked.registry or asked.kind or asked.values:
+            raise click.UsageError("--registry, --kind and --set are for a server of a registry: add --from")
+        return command, asked, []
+    from toolcrib.crib.config.files import load  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.setup.registry import plan_server, read_entry  # noqa: PLC0415
+
+    if command or asked.url or asked.openapi:
+        raise click.UsageError(
+            "--from says how the server is started: leave out the command, --url and --openapi"
+        )
+    source = asked.registry
+    if source is None:
+        config = path if path.exists() else state.config_file()
+        source = None if config is None else load(config).registry
+    if source is None:
+        raise click.UsageError(
+            "no registry is known: give --registry, or set `registry` in the configuration"
+        )
+    entry = read_entry(source, asked.origin)
+    plan = plan_server(entry, kind=asked.kind, values=_parse_pairs("--set", "=", asked.values))
+    notes = [f"{entry.name} {entry.version}, by {entry.source}", *plan.notes]
+    for variable, about in plan.variables.items():
+        notes.append(f"set the environment variable {variable}{f': {about}' if about else ''}")
+    settings = plan.settings
+    env = tuple(f"{key}={value}" for key, value in settings.get("env", {}).items())
+    header = tuple(f"{key}: {value}" for key, value in settings.get("headers", {}).items())
+    asked = replace(
+        asked,
+        url=settings.get("url"),
+        env=(*env, *asked.env),
+        header=(*header, *asked.header),
+        transport=asked.transport or settings.get("transport"),
+    )
+    words = () if asked.url else (settings["command"], *settings["args"])
+    return words, asked, notes
 
 
 def _find_document(command: tuple[str, ...], asked: _Asked) -> "ApiDocument | None":
@@ -376,7 +459,7 @@ def _probe_of(crib: "Crib", name: str) -> "Probe":
         reason = status.last_error or "it has not listed its tools in time"
         kind = LoginRequiredError if status.needs_login else ServerUnavailableError
         error = kind(name, reason, words)
-    tools = tuple(crib.index.get(each.id) for each in crib.index.every(namespace=name))
+    tools = tuple(crib.index.get(each.id) for each in crib.index.list_all(namespace=name))
     refused = {each: hide_secrets(reason) for each, reason in status.refused.items()}
     return Probe(name, tools, refused, error, words)
 
@@ -398,7 +481,7 @@ def _report_probe(probed: "Probe", *, quiet: bool) -> None:
     """Report whether a server works; if not, end with an exit code."""
     if probed.error is None:
         if not quiet:
-            click.echo(f"it works: {counted(len(probed.tools), 'tool')}")
+            click.echo(f"it works: {count_noun(len(probed.tools), 'tool')}")
         for each, reason in probed.refused.items():
             note(f"its tool {each!r} cannot be used: {reason}")
         return

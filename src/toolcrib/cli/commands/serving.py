@@ -21,7 +21,7 @@ from toolcrib.cli.resident.address import Address, ask
 from toolcrib.cli.screen import clean, note
 from toolcrib.cli.state import State, common, shared, this_command, wait_for
 from toolcrib.errors import ToolcribError
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
     from toolcrib.crib import GatewaySettings
@@ -33,8 +33,11 @@ toolcrib serves MCP on standard input and output, for a client that starts it:
   claude mcp add toolcrib -- {program} serve{more}
 For clients that connect: {here} serve --transport http. Ctrl-C stops it."""
 
-_DEMO = {"console": {"approval_timeout": 86_400.0}}
+_DEMO: dict[str, Any] = {"console": {"approval_timeout": 86_400.0}, "runs": {"store": "memory"}}
 """The configuration of a demonstration without another: a call waits for as long as somebody looks around."""
+_DEMO_SERVERS = {"library": {"command": sys.executable, "args": ["-m", "toolcrib.setup.demo_server"]}}
+"""Its servers over HTTP, where the console shows them."""
+_DEMO_WAIT = 10.0
 _NAMED = 5
 """How many servers are named whose tools are on their way."""
 _FURTHER = "for another name, such as that of a proxy or a container's host, set gateway.allowed_hosts"
@@ -120,7 +123,7 @@ def console(state: State, no_open: bool) -> None:  # noqa: FBT001 - click gives 
             known = ask(Address(source, demo=state.demo), wait=0, console=True)
     link = None if known is None else known.get("console")
     if known is not None and link is None and known["startedBy"] == "serve":
-        reason = "set enabled = true below [console] in its configuration, or serve with --open"
+        reason = "set enabled = true below [console] in its configuration, or serve it with --open"
         raise click.UsageError(f"the gateway that runs (process {known['pid']}) shows no console: {reason}")
     if link is None:
         place = {"host": "127.0.0.1", "port": 0}
@@ -148,7 +151,8 @@ async def _serve(  # noqa: PLR0913 - the options of a command
 
     shared_at = _find_address(state, source) if transport == "http" else None
     wanted = True if console or opens or state.demo else None  # else the configuration says it
-    gateway = Gateway(source or (_DEMO if state.demo else None), expose=expose, console=wanted)
+    demo = _DEMO | ({"servers": _DEMO_SERVERS} if transport == "http" else {}) if state.demo else None
+    gateway = Gateway(source or demo, expose=expose, console=wanted)
     async with memory_upkeep():
         chosen = None if transport == "stdio" else place
         await _serve_with(state, gateway, source, chosen, shared_at, opens=opens)
@@ -178,6 +182,8 @@ async def _serve_with(
                 click.echo(clean(text), err=True)
             await gateway.serve_stdio(state.toolset)
         else:
+            if state.demo:
+                await gateway.crib.ready(_DEMO_WAIT)
             async with _accept_commands(gateway, shared_at), _playing(state, gateway):
                 show = partial(_show_addresses, state, gateway, opens=opens)
                 await gateway.serve_http(**place, on_ready=show)
@@ -286,11 +292,13 @@ def _headline(gateway: "Gateway", address: str) -> str:
     """Return the headline: the number of tools, the address, and the servers that are still starting."""
     known, pending = len(gateway.crib.index), _pending_names(gateway)
     if not pending:
-        return f"toolcrib serves {counted(known, 'tool')} at {address}"
+        return f"toolcrib serves {count_noun(known, 'tool')} at {address}"
     names = f"{', '.join(pending[:_NAMED])}{', ...' if len(pending) > _NAMED else ''}"
     if not known:
         return f"toolcrib serves the tools of {names} at {address}, as soon as they are listed"
-    return f"toolcrib serves {counted(known, 'tool')} at {address}, and those of {names} when they are listed"
+    return (
+        f"toolcrib serves {count_noun(known, 'tool')} at {address}, and those of {names} when they are listed"
+    )
 
 
 def _print_json(gateway: "Gateway", addresses: dict[str, Any]) -> None:

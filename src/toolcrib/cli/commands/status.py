@@ -12,7 +12,7 @@ from toolcrib.cli.resident.terminal import REMOTE
 from toolcrib.cli.screen import clean, heading, note, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
 from toolcrib.errors import ServerUnavailableError, ToolcribError
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
     from toolcrib.crib import Crib, View
@@ -148,7 +148,7 @@ def _show(facts: dict[str, Any]) -> None:
     catalogue = facts["catalogue"]
     kept = f", kept in {catalogue['keptIn']}" if catalogue["keptIn"] else ", kept in memory only"
     spaces = catalogue["namespaces"]
-    tools, namespaces = counted(catalogue["tools"], "tool"), counted(len(spaces), "namespace")
+    tools, namespaces = count_noun(catalogue["tools"], "tool"), count_noun(len(spaces), "namespace")
     click.echo(clean(f"catalogue      {tools} in {namespaces}{kept}"))
     if facts["toolsets"]:
         shown = facts["expose"]["toolsets"]

@@ -23,8 +23,21 @@ from toolcrib.paths import find_config
 
 _VERBS = frozenset(
     {
-        *("chain", "code", "convert", "describe", "exec", "list", "prompt", "prompts", "read", "resources"),
-        *("resume", "run", "saved", "search", "status", "stubs"),
+        *(
+            "approvals",
+            "cancel",
+            "chain",
+            "code",
+            "convert",
+            "describe",
+            "exec",
+            "list",
+            "prompt",
+            "prompts",
+            "read",
+            "resources",
+        ),
+        *("resume", "run", "saved", "search", "server", "status", "stubs"),
     }
 )
 _HERE = frozenset({"--debug", "--help", "--no-daemon", "--version", "-h"})

@@ -28,7 +28,7 @@ from toolcrib.cli.app import app
 from toolcrib.cli.resident.address import HELLO, Address, peer_is_ours, writable_folder
 from toolcrib.cli.resident.streams import RemoteStream, route_output
 from toolcrib.cli.resident.terminal import REMOTE
-from toolcrib.crib import Crib, load
+from toolcrib.crib import load
 from toolcrib.errors import ServerUnavailableError, ToolcribError
 
 if TYPE_CHECKING:
@@ -352,11 +352,11 @@ class _Call:
             return result
         raise KeyboardInterrupt  # here, as it would end the loop
 
-    def crib(self, config: str | None, *, demo: bool) -> Crib:
-        """Return the gateway's crib."""
+    def gateway(self, config: str | None, *, demo: bool) -> "Gateway":
+        """Return the gateway."""
         if (config, demo) != (self._request["config"], self._request["demo"]):
             raise _RefusedError
-        return self._served.gateway.crib
+        return self._served.gateway
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of the gateway."""

@@ -5,7 +5,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
 if TYPE_CHECKING:
-    from toolcrib.crib import Crib
+    from toolcrib.gateway import Gateway
 
 T = TypeVar("T")
 
@@ -31,8 +31,8 @@ class RemoteTerminal(Protocol):
         """Run an asynchronous function in the gateway, until it ends or the user leaves."""
         ...
 
-    def crib(self, config: str | None, *, demo: bool) -> "Crib":
-        """Return the crib of the gateway; one for another command line gives up, before anything was done."""
+    def gateway(self, config: str | None, *, demo: bool) -> "Gateway":
+        """Return the gateway; one for another command line gives up, before anything was done."""
         ...
 
     def facts(self) -> dict[str, Any]:

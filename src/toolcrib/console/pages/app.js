@@ -1,7 +1,7 @@
 // The shell: logging in, the navigation, and the page of the route.
 
 import {
-  connection, effect, follow, get, hasKey, html, link, logIn, logOut, me, render, route, runningCount, signal, useEffect, useState, waiting,
+  connection, effect, expect, follow, get, hasKey, html, link, logIn, logOut, me, render, route, runningCount, signal, useEffect, useState, waiting,
 } from "./lib.js";
 import { Badge, Button, Command, Icon, Problem } from "./ui.js";
 
@@ -10,13 +10,16 @@ const PAGES = [
   ["servers", "Servers"],
   ["tools", "Tools"],
   ["calls", "Calls"],
-  ["approvals", "Approvals", "operator"],
-  ["access", "Access", "operator"],
+  ["approvals", "Approvals", "auditor"],
+  ["access", "Access", "auditor"],
   ["runs", "Runs"],
   ["tokens", "Tokens"],
   ["config", "Configuration", "operator"],
 ];
 
+/** The page of a link that was sent to a person, which needs no login. */
+const ANSWER = "answer";
+const ICON = new URL("icon.svg", import.meta.url).pathname;
 const loginError = signal("");
 
 function takeCode() {
@@ -27,6 +30,8 @@ function takeCode() {
 
 async function begin() {
   const code = takeCode();
+  loadView(route.value.page);
+  if (!code && hasKey() && route.value.page === "overview") expect("/overview", { minutes: 60 });
   try {
     if (code) await logIn({ code });
     else me.value = hasKey() ? await get("/me") : null;
@@ -49,7 +54,7 @@ function LogIn() {
     logIn({ token }).catch((error) => (loginError.value = error.message));
   };
   return html`<main class="log-in">
-    <p class="brand"><img src="icon.svg" alt="" width="32" height="32" /> toolcrib</p>
+    <p class="brand"><img src=${ICON} alt="" width="32" height="32" /> toolcrib</p>
     <h1>Open the console</h1>
     <p>In a terminal on the machine that runs the gateway:</p>
     <${Command}>toolcrib console<//>
@@ -66,23 +71,23 @@ function LogIn() {
   </main>`;
 }
 
-const views = {};
+const views = signal({});
+
+/** Load the module of a page; the browser keeps it, so that asking twice costs nothing. */
+async function loadView(name) {
+  if (views.value[name] || !(name === ANSWER || PAGES.some(([id]) => id === name))) return;
+  let Page;
+  try {
+    Page = (await import(`./views/${name}.js`)).default;
+  } catch {
+    Page = () => html`<${Problem} error=${{ message: "This page could not be loaded; the gateway may have been updated." }} retry=${() => location.reload()} />`;
+  }
+  views.value = { ...views.value, [name]: Page };
+}
 
 function View({ name }) {
-  const [, loaded] = useState(0);
-  useEffect(() => {
-    let isWanted = true;
-    if (!views[name]) {
-      import(`./views/${name}.js`).then((found) => {
-        views[name] = found.default;
-        if (isWanted) loaded((turn) => turn + 1);
-      });
-    }
-    return () => {
-      isWanted = false;
-    };
-  }, [name]);
-  const Page = views[name];
+  useEffect(() => void loadView(name), [name]);
+  const Page = views.value[name];
   return Page ? html`<${Page} />` : null;
 }
 
@@ -101,13 +106,13 @@ function Shell() {
     setOpen(false);
     document.title = `${PAGES.find(([id]) => id === page)[1]} · toolcrib`;
   }, [page]);
-  const shown = PAGES.filter(([, , right]) => !right || me.value.operator);
+  const shown = PAGES.filter(([, , right]) => !right || me.value[right]);
   const counts = { approvals: waiting.value.length };
   return html`<div class=${`shell ${isOpen ? "open" : ""}`}>
     <a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.querySelector("h1")?.focus())}>Skip to the page</a>
     <header class="side">
       <div class="side-head">
-        <a class="brand" href=${link("overview")}><img src="icon.svg" alt="" width="24" height="24" /> toolcrib</a>
+        <a class="brand" href=${link("overview")}><img src=${ICON} alt="" width="24" height="24" /> toolcrib</a>
         <${Button} kind="quiet menu" icon=${isOpen ? "close" : "menu"} label="Menu" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)} />
       </div>
       <nav aria-label="Pages">
@@ -125,7 +130,7 @@ function Shell() {
         </p>
         <p class="who">
           <span>${me.value.subject || me.value.client || "Somebody with the token"}</span>
-          <span class="muted">${me.value.operator ? "operator" : "own calls only"}</span>
+          <span class="muted">${me.value.operator ? "operator" : me.value.auditor ? "auditor: sees all" : "own calls only"}</span>
         </p>
         <p class="foot-actions">
           <${Button} kind="quiet" icon="sun" label=${`Colours: ${theme.value || "as the system"}`} onClick=${() => (theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % 3])} />
@@ -141,6 +146,7 @@ function App() {
   useEffect(() => {
     if (me.value) follow();
   }, [me.value]);
+  if (route.value.page === ANSWER) return html`<${View} name=${ANSWER} key=${route.value.id} />`;
   if (me.value === undefined) return null;
   return me.value ? html`<${Shell} />` : html`<${LogIn} />`;
 }

@@ -63,7 +63,20 @@ async function send(path, { method = "GET", body, query, signal, headers } = {})
   throw new ApiError(response.status, error);
 }
 
-export const get = async (path, query, options) => (await send(path, { query, ...options })).json();
+const expected = new Map();
+
+/** Ask for something that a page will get as soon as it is shown. */
+export function expect(path, query) {
+  const answer = send(path, { query }).then((response) => response.json());
+  answer.catch(() => {}); // whoever gets it sees the error
+  expected.set(address(path, query), answer);
+}
+
+export async function get(path, query, options) {
+  const early = expected.get(address(path, query));
+  expected.delete(address(path, query));
+  return early ?? (await send(path, { query, ...options })).json();
+}
 export const post = async (path, body = {}, options) => (await send(path, { method: "POST", body, ...options })).json();
 
 /** Yield the events of an answer. */
@@ -138,7 +151,7 @@ export async function follow() {
           const isBack = connection.value === "lost";
           connection.value = "live";
           if (isBack) bus.dispatchEvent(new CustomEvent("back"));
-          if (me.value?.operator) get("/approvals").then((found) => (waiting.value = found.items), () => {});
+          if (me.value?.auditor) get("/approvals").then((found) => (waiting.value = found.items), () => {});
         }
         if (kind === "approvals") waiting.value = data.items;
         if (kind === "running") runningCount.value = data.count;
@@ -163,7 +176,7 @@ function read() {
   const [page, ...rest] = path.split("/");
   return {
     page: page || "overview",
-    id: rest.length ? decodeURIComponent(rest.join("/")) : "",
+    id: rest.map(decodeURIComponent).join("/"),
     query: Object.fromEntries(new URLSearchParams(query ?? "")),
   };
 }

@@ -16,6 +16,7 @@ from toolcrib.crib.config.section import Count, Seconds, Section, Text
 from toolcrib.errors import ConfigError, InvalidToolIdError, Problem
 from toolcrib.execution.variables import Expansion
 from toolcrib.model import ToolId
+from toolcrib.model.shape import ToolShape
 
 Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
 """The hints that a tool may give."""
@@ -42,6 +43,12 @@ class ToolsetSettings(Section):
     """Hints that the tool itself gives, such as `readOnlyHint = true`."""
     expose: Expose | None = None
     """The surface of its endpoint, instead of `gateway.expose`."""
+    content_tools: bool | None = None
+    """Whether it has tools that read resources and prompts, instead of `gateway.content_tools`."""
+    plain_schemas: bool | None = None
+    """Whether its tools are listed with plain schemas, instead of `gateway.plain_schemas`."""
+    tools: dict[str, ToolShape] = Field(default={})
+    """What its callers see of single tools, by their ids; see below."""
 
     @field_validator("ids", "exclude", mode="after")
     @classmethod
@@ -50,6 +57,22 @@ class ToolsetSettings(Section):
             return None if ids is None else tuple(str(ToolId.parse(tool_id)) for tool_id in ids)
         except InvalidToolIdError as error:
             raise PydanticCustomError("tool_id", "{reason}", {"reason": str(error)}) from None
+
+    @field_validator("tools", mode="after")
+    @classmethod
+    def _are_shapes(cls, tools: dict[str, ToolShape]) -> dict[str, ToolShape]:
+        try:
+            shapes = {str(ToolId.parse(tool_id)): shape for tool_id, shape in tools.items()}
+        except InvalidToolIdError as error:
+            raise PydanticCustomError("tool_id", "{reason}", {"reason": str(error)}) from None
+        named: dict[tuple[str | None, str], str] = {}
+        for tool_id, shape in shapes.items():
+            parsed = ToolId.parse(tool_id)
+            first = named.setdefault((parsed.namespace, shape.name or parsed.name), tool_id)
+            if ToolId.parse(first).name != parsed.name:
+                facts = {"first": first, "second": tool_id}
+                raise PydanticCustomError("unique", "{first} and {second} would have the same name", facts)
+        return shapes
 
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
@@ -116,6 +139,12 @@ class GatewaySettings(Section):
     other."""
     expose_limit: Count = 8_000
     """Limit for the tokens of all definitions up to which `auto` shows them."""
+    content_tools: bool = False
+    """Whether `list_resources`, `read_resource`, `list_prompts` and `get_prompt` are listed, for clients that
+    know tools alone."""
+    plain_schemas: bool = False
+    """Whether tools are listed with schemas of few keywords, for old clients; calls are
+    validated as before."""
     host: Text = "127.0.0.1"
     """The address that HTTP listens on; one that others can reach needs a `token`."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8808

@@ -5,15 +5,16 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from toolcrib.crib.config.gateway import SURFACES, GatewaySettings, ToolsetSettings
+from toolcrib.crib.config.gateway import SURFACES, GatewaySettings, ToolsetSettings, is_loopback
 from toolcrib.crib.config.section import Count, FilePath, Seconds, Section, Text
 from toolcrib.discovery.search.semantic.named import BUILT_IN
 from toolcrib.execution import Rule
-from toolcrib.execution.mcp.config import Patterns, ServerConfig
+from toolcrib.execution.mcp.config import Patterns, ServerConfig, TrustMode
 from toolcrib.model.findings import GuardedResults, ResultActions
 from toolcrib.model.record import JsonObject
 from toolcrib.model.toolid import name_fault
@@ -23,6 +24,8 @@ from toolcrib.runtime.request import ExecuteRequest, Limits, SecurityProfile
 
 MEMORY = "memory"
 """Value of `store` for a catalogue that is not stored."""
+LOCK_NAME = "tools.lock"
+"""Name of the lock of approved tools, which stands beside the configuration file."""
 NO_FILE = "configuration"
 """Name of settings that are in no file."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
@@ -60,6 +63,8 @@ class OpenApiSettings(Section):
     """Whether nothing is well without it."""
     results: GuardedResults | None = None
     """What is done about what it sends, instead of the general `results`."""
+    trust: TrustMode | None = None
+    """What is asked of its tools, instead of `trust.mode`."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -133,19 +138,54 @@ class AuditSettings(Section):
     """Whether the audit is signed now and then, with a key of the user's."""
 
 
+class TrustSettings(Section):
+    """What is asked of servers and APIs before their tools are used."""
+
+    mode: TrustMode | None = None
+    """`off`: nothing. `tofu`, trust on first use: what has changed since it was approved, or first seen, is
+    withheld. `strict`: so is what nobody has approved. Without it, `tofu` where there is a `tools.lock`
+    beside the configuration, else `off`."""
+    allow: Literal["none", "patch", "minor", "major"] = "patch"
+    """The greatest change that needs no approval: none, of words alone (`patch`), one that breaks no call
+    (`minor`), or any (`major`)."""
+
+
+def _check_hook(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+        return url
+    raise PydanticCustomError("url", "must be an https address, or an http one of this machine")
+
+
+class WebhookSettings(Section):
+    """Where calls that wait for a person are posted, so that they can be answered outside the console."""
+
+    url: Annotated[Text, AfterValidator(_check_hook)]
+    """The address that takes them."""
+    secret: Text = Field(repr=False)
+    """The key that signs them, and answers: at least 24 characters, or `whsec_` and base64; `${VAR}` is
+    allowed."""
+
+
 class ConsoleSettings(Section):
     """The console in the browser, and the JSON API below `/api/`."""
 
-    enabled: bool = False
-    """Whether they are served. Turning them on needs a restart of the gateway."""
+    enabled: bool | None = None
+    """Whether they are served; by default where only this machine can reach the gateway: it listens on a
+    loopback address, and has no `gateway.public_url`. A change needs a restart of the gateway."""
     operators: tuple[Text, ...] = ()
     """Who sees the calls of everybody, answers those that wait, and starts and stops servers, beside the user
     of this machine: `token:NAME`, `user:SUBJECT`, `group:NAME`, as in rules."""
+    auditors: tuple[Text, ...] = ()
+    """Who sees the calls of everybody with their arguments and results, those that wait, and the rules, but
+    changes nothing; named as operators are."""
     calls: Count = 20_000
     """Limit for the number of calls that it remembers."""
     approval_timeout: Seconds = 300.0
     """For how many seconds a call that a rule asks about waits for an operator, where its client cannot ask
-    and an operator has the console open."""
+    and an operator has the console open or `webhook` is set."""
+    webhook: WebhookSettings | None = None
+    """Posts calls that wait for a person."""
 
 
 class CodeSettings(Section):
@@ -157,7 +197,7 @@ class CodeSettings(Section):
     """The isolation that it must have."""
     timeout: Seconds = 30.0
     """Seconds for everything: computing, and the tools."""
-    limits: Limits = Limits.of_checked()
+    limits: Limits = Limits.from_valid()
     """The resources that one run may use."""
     language_fallback: bool = False
     """Whether code that needs more of Python than its sandbox speaks moves to `process`."""
@@ -212,23 +252,25 @@ class Settings(Section):
     `toolcrib.toml` it is under `[servers]`."""
     openapi: dict[str, OpenApiSettings] = Field(default={})
     """HTTP APIs by name; the name is the namespace of their tools."""
+    registry: Text | None = None
+    """The registry of MCP servers that `toolcrib add --from` asks: a file, or the address of an API."""
     store: Annotated[FilePath, AfterValidator(_store)] | None = None
     """The file of the catalogue, or `memory`; else a configuration file has one in the user's data."""
     timeout: Seconds = 60.0
     """For how many seconds a call may run that does not say otherwise."""
-    limits: LimitSettings = LimitSettings.of_checked()
+    limits: LimitSettings = LimitSettings.from_valid()
     """How much of everything."""
-    search: SearchSettings = SearchSettings.of_checked()
+    search: SearchSettings = SearchSettings.from_valid()
     """How tools are found."""
-    code: CodeSettings = CodeSettings.of_checked()
+    code: CodeSettings = CodeSettings.from_valid()
     """How code that calls tools is run."""
-    runs: RunSettings = RunSettings.of_checked()
+    runs: RunSettings = RunSettings.from_valid()
     """How durable runs are kept."""
     toolsets: dict[str, ToolsetSettings] = Field(default={})
     """Parts of the catalogue by name, each served at an address of its own."""
-    gateway: GatewaySettings = GatewaySettings.of_checked()
+    gateway: GatewaySettings = GatewaySettings.from_valid()
     """How MCP clients reach the tools."""
-    console: ConsoleSettings = ConsoleSettings.of_checked()
+    console: ConsoleSettings = ConsoleSettings.from_valid()
     """The console in the browser."""
     cache: CacheSettings | None = None
     """Keep answers of read-only tools; without this section, nothing is kept."""
@@ -237,11 +279,13 @@ class Settings(Section):
     policy: tuple[Rule, ...] = ()
     """Who may run what: the first rule that fits decides, and what no rule allows is refused. Without rules
     everybody may run everything."""
-    results: GuardedResults = ResultActions.of_checked()
+    results: GuardedResults = ResultActions.from_valid()
     """What is done about secrets, personal data and instructions to the model in what tools send: `log`,
     `redact`, `block`, or a table with one of them for each. Without it nothing is looked for."""
     audit: AuditSettings | None = None
     """Write down each call; without this section, nothing is written."""
+    trust: TrustSettings = TrustSettings.from_valid()
+    """What is asked of servers and APIs before their tools are used."""
     source: str | None = None
     """The file that it was read from."""
     others: JsonObject = Field(default={}, repr=False)
@@ -256,6 +300,19 @@ class Settings(Section):
             else server
             for name, server in self.servers.items()
         }
+
+    @property
+    def lock_file(self) -> Path | None:
+        """Where the lock of approved tools is, if there is one; None of settings that are in no file."""
+        return None if self.source is None else Path(self.source).with_name(LOCK_NAME)
+
+    @property
+    def asks_for_trust(self) -> bool:
+        """Whether anything is asked of any server before its tools are used."""
+        modes = {self.trust.mode, *(each.trust for each in self.servers.values())}
+        modes |= {each.trust for each in self.openapi.values()}
+        has_lock = self.lock_file is not None and os.path.lexists(self.lock_file)
+        return not modes <= {None, "off"} or (has_lock and self.trust.mode is None)
 
     @property
     def origin(self) -> str:

@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from toolcrib.discovery.facts import cut
 from toolcrib.errors import ArgsTooLargeError, InvalidToolError, Problem
-from toolcrib.errors.base import MAX_PROBLEMS, shown
+from toolcrib.errors.base import MAX_PROBLEMS, short_repr
 from toolcrib.model.docs import ToolDoc, ToolExample
 from toolcrib.model.record import Record, Text
 
@@ -66,7 +66,7 @@ class DocEntry(Record):
             given["examples"] = tuple(given["examples"])
             _check_args(given["examples"])
         entry = cls(**given)
-        return cls.of_checked(
+        return cls.from_valid(
             summary=_cut_or_none(entry.summary, MAX_SUMMARY),
             notes=_cut_or_none(entry.notes, MAX_NOTES),
             examples=tuple(map(_shorten_example, entry.examples)),
@@ -75,7 +75,7 @@ class DocEntry(Record):
 
     def over(self, other: "DocEntry") -> "DocEntry":
         """Return this entry, with empty fields taken from another."""
-        return DocEntry.of_checked(**{name: getattr(self, name) or getattr(other, name) for name in _FIELDS})
+        return DocEntry.from_valid(**{name: getattr(self, name) or getattr(other, name) for name in _FIELDS})
 
 
 def _fields_of(doc: Any) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _fields_of(doc: Any) -> dict[str, Any]:
         message = f"it must be a DocEntry, a ToolDoc or a dict, not {type(doc).__name__}"
         raise InvalidToolError((Problem("", "type", message),), record="DocEntry")
     foreign = [
-        Problem("", "type", f"has a key {shown(key)}, which is not text")
+        Problem("", "type", f"has a key {short_repr(key)}, which is not text")
         for key in doc
         if type(key) is not str
     ]
@@ -130,7 +130,7 @@ def _explain_too_large(index: int, example: Any) -> str:
     depth, size = _measure_args(args)
     if depth <= MAX_ARGS_DEPTH and size <= MAX_ARGS_SIZE:
         return ""
-    named = f" ({shown(title)})" if title else ""
+    named = f" ({short_repr(title)})" if title else ""
     return (
         f"example {index}{named} has depth {_format_count(depth)} (at most {MAX_ARGS_DEPTH} is shown) "
         f"and size {_format_count(size)} (at most {MAX_ARGS_SIZE})"

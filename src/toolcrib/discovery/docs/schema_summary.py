@@ -116,7 +116,7 @@ class _SchemaReader:
         types = {
             name: tuple(dict.fromkeys(map(_type_of_atom, atoms))) for name, atoms in admitted.items() if atoms
         }
-        return SchemaInfo.of_checked(
+        return SchemaInfo.from_valid(
             required=Required(self._references).of(self._root),
             defaults=self._defaults(names),
             types=types,

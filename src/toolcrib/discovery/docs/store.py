@@ -15,10 +15,11 @@ from toolcrib.discovery.docs.schema_summary import schema_info
 from toolcrib.discovery.kept import TextCollection, Texts
 from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.errors import InvalidToolIdError, Problem, ToolNotFoundError, ValidationError
-from toolcrib.errors.base import either, shown
+from toolcrib.errors.base import join_options, short_repr
 from toolcrib.model.docs import ObservedOutput, SchemaInfo, ToolDoc, ToolExample
 from toolcrib.model.plain import copy_json
 from toolcrib.model.protocols import Resolver
+from toolcrib.model.shape import ShapedTool
 from toolcrib.model.suggest import did_you_mean, nearest
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
@@ -50,7 +51,7 @@ class DetailLevel(StrEnum):
     def _missing_(cls, value: object) -> None:
         levels = list(map(str, cls))
         hint = did_you_mean(value.strip().lower(), levels) if isinstance(value, str) else ""
-        message = f"a level is {either(levels)}, not {shown(value)}{hint}"
+        message = f"a level is {join_options(levels)}, not {short_repr(value)}{hint}"
         raise ValidationError((Problem("/level", "enum", message),), message)
 
 
@@ -68,6 +69,8 @@ class _Resolved:
     def doc_keys(self) -> list[str]:
         """Return the keys of documentation that applies, the most exact one first."""
         exact = [key_of(self.tool.id)] if self.tool else []
+        if isinstance(self.tool, ShapedTool):  # documentation is registered for the tool itself
+            exact.append(key_of(self.tool.origin.id))
         asked = [self.key] if self.key else []
         is_any_version_meant = self.tool is not None or self.error is None
         general = [without_version(key) for key in (*exact, *asked)] if is_any_version_meant else []
@@ -217,7 +220,7 @@ class DocStore:
         if level is DetailLevel.FULL and entry is not None:
             examples = self._limit_examples(entry, None)
             fields |= {"notes": entry.notes, "examples": examples, "external_refs": entry.external_refs}
-        return ToolDoc.of_checked(**fields)
+        return ToolDoc.from_valid(**fields)
 
     def examples(self, tool_id: str | ToolId, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - the word for it
         """Return the examples of a tool, at most `max` and at most the limit of the store.
@@ -262,7 +265,7 @@ class DocStore:
         first, *others = parts
         for other in others:
             first = first.over(other)
-        return first
+        return _shape_entry(first, found.tool) if isinstance(found.tool, ShapedTool) else first
 
     def _describe_without_tool(self, found: _Resolved, entry: DocEntry | None, level: DetailLevel) -> ToolDoc:
         """Return the description of a tool that is documented but not registered."""
@@ -272,7 +275,7 @@ class DocStore:
             reason = "only documentation is registered for it; register the tool, or ask for the summary"
             suggestions = found.error.suggestions if found.error else ()
             raise ToolNotFoundError(found.ref, suggestions, reason) from found.error
-        return ToolDoc.of_checked(summary=_summary(entry, None))
+        return ToolDoc.from_valid(summary=_summary(entry, None))
 
     def _not_found_error(self, found: _Resolved) -> ToolNotFoundError:
         if found.error is not None:
@@ -296,6 +299,37 @@ class DocStore:
         return info
 
 
+def _shape_entry(entry: DocEntry, tool: ShapedTool) -> DocEntry:
+    """Return documentation of a tool for those who see it in another shape.
+
+    Texts that name a parameter that they do not see, or see under another name, are left out.
+    """
+
+    def is_fit(text: str | None) -> bool:
+        return text is not None and not tool.hides_word_in(text)
+
+    is_described = tool.description != tool.origin.description
+    examples = tuple(
+        example.model_copy(
+            update={
+                "args": tool.seen_args(example.args or {}),
+                **{
+                    name: text if is_fit(text := getattr(example, name)) else None
+                    for name in ("title", "description", "result_hint")
+                },
+            }
+        )
+        for example in entry.examples
+    )
+    return entry.model_copy(
+        update={
+            "summary": entry.summary if is_fit(entry.summary) and not is_described else None,
+            "notes": entry.notes if is_fit(entry.notes) else None,
+            "examples": examples,
+        }
+    )
+
+
 def _tool_facts(tool: Tool) -> dict[str, Any]:
     return {
         "input_modes": facts.input_modes(tool),
@@ -314,7 +348,7 @@ def _summary(entry: DocEntry | None, tool: Tool | None) -> str:
 def _check_count(name: str, count: Any) -> int | None:
     if count is None or (type(count) is int and count >= 0):
         return count
-    message = f"{name} must be a whole number from 0, or None, not {shown(count)}"
+    message = f"{name} must be a whole number from 0, or None, not {short_repr(count)}"
     raise ValidationError((Problem(f"/{name}", "minimum", message),), message)
 
 
@@ -357,7 +391,7 @@ class ObservedShapes:
         seen = self._seen.get(key)
         if seen is None:
             return None
-        return ObservedOutput.of_checked(observed=seen.shape.observed, json_schema=copy_json(seen.schema))
+        return ObservedOutput.from_valid(observed=seen.shape.observed, json_schema=copy_json(seen.schema))
 
     def forget(self, key: str) -> None:
         """Delete the shape of a tool."""

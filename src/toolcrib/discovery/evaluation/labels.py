@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from toolcrib.discovery.evaluation.catalogue import EvaluationCatalogue, ToolLine
 from toolcrib.errors import InvalidToolError, Problem
-from toolcrib.errors.base import MAX_PROBLEMS, shown
+from toolcrib.errors.base import MAX_PROBLEMS, short_repr
 from toolcrib.model.record import Record, Text
 
 _Line = TypeVar("_Line", bound=Record)
@@ -62,7 +62,9 @@ def load_tools(path: str | Path, *, lenient: bool = False) -> EvaluationCatalogu
     lines: dict[str, ToolLine] = {}
     for number, line in _read_lines(file, ToolLine, problems):
         if line.id in lines:
-            problems.append(_make_problem(number, "id", f"the id {shown(line.id)} is on an earlier line too"))
+            problems.append(
+                _make_problem(number, "id", f"the id {short_repr(line.id)} is on an earlier line too")
+            )
         lines[line.id] = line
     _raise_problems(problems, file, "file of tools")
     return EvaluationCatalogue.of_lines(lines.values(), lenient=lenient)
@@ -83,7 +85,7 @@ def load_queries(path: str | Path, *, known: Container[str] | None = None) -> tu
     for number, question in _read_lines(file, LabelledQuery, problems):
         unknown = [] if known is None else [name for name in question.relevant if name not in known]
         problems += [
-            _make_problem(number, "relevant", f"there is no tool with the id {shown(name)}")
+            _make_problem(number, "relevant", f"there is no tool with the id {short_repr(name)}")
             for name in unknown
         ]
         questions.append(question if question.qid else question.replace(qid=str(number)))

@@ -15,7 +15,7 @@ from toolcrib.errors import (
     ToolcribError,
     ValidationError,
 )
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 from toolcrib.model import (
     LocalBackend,
     LocalTool,
@@ -72,7 +72,7 @@ def check_count(times: Any) -> int:
         ValidationError: it is not a whole number in range.
     """
     if isinstance(times, bool) or not isinstance(times, int) or not 0 <= times <= _MAX_COUNT:
-        message = f"must be a whole number from 0 to {_MAX_COUNT}, not {shown(times)}"
+        message = f"must be a whole number from 0 to {_MAX_COUNT}, not {short_repr(times)}"
         raise ValidationError((Problem("/times", "type", message),))
     return times
 

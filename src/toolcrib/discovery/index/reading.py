@@ -19,7 +19,7 @@ from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.protocols import Hit, Ranking, Searcher
 from toolcrib.discovery.records import Page, Result, Summary
 from toolcrib.errors import InvalidCursorError, InvalidToolIdError, Problem, ValidationError
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 from toolcrib.model import Tool, ToolBackend, ToolId
 
 MAX_LIMIT = 1_000
@@ -232,7 +232,7 @@ class IndexReader:
         count = check_search(limit=limit)
         return self._list_page(None, read_filter(filters), 0.0, count, cursor)
 
-    def every(self, **filters: Unpack[FilterOptions]) -> tuple[Summary, ...]:
+    def list_all(self, **filters: Unpack[FilterOptions]) -> tuple[Summary, ...]:
         """Return the summaries of all tools, sorted by id, read atomically.
 
         Raises:
@@ -298,7 +298,7 @@ class IndexReader:
         passing = (_MATCHES_NOTHING,) if min_confidence > 0 else conditions
         page = self._list_page(query, passing, min_confidence, count, cursor)
         results = self._make_results([(summary, 0.0, 0.0) for summary in page.items])
-        return Page.of_checked(items=results, next_cursor=page.next_cursor, total=page.total)
+        return Page.from_valid(items=results, next_cursor=page.next_cursor, total=page.total)
 
     def _find_page(
         self, query: str, conditions: Filter, min_confidence: float, count: int, cursor: str | None
@@ -326,7 +326,7 @@ class IndexReader:
         """Build results from summaries with their scores and confidences."""
         score_type = self._shared.searcher.score_type
         return tuple(
-            Result.of_checked(summary=summary, score=score, score_type=score_type, confidence=confidence)
+            Result.from_valid(summary=summary, score=score, score_type=score_type, confidence=confidence)
             for summary, score, confidence in found
         )
 
@@ -343,7 +343,7 @@ def check_search(*, limit: int, query: Any = "", min_confidence: float = 0.0) ->
     if isinstance(limit, bool) or not isinstance(limit, int):
         problems.append(Problem("/limit", "type", f"must be a whole number, not {type(limit).__name__}"))
     elif limit < 1:
-        problems.append(Problem("/limit", "minimum", f"must be at least 1, not {shown(limit)}"))
+        problems.append(Problem("/limit", "minimum", f"must be at least 1, not {short_repr(limit)}"))
     if isinstance(min_confidence, bool) or not isinstance(min_confidence, int | float):
         problems.append(Problem("/min_confidence", "type", "must be a number from 0 to 1"))
     elif not 0 <= min_confidence <= 1:  # false for NaN too
@@ -355,4 +355,4 @@ def check_search(*, limit: int, query: Any = "", min_confidence: float = 0.0) ->
 
 def _make_page(items: tuple[Item, ...], state: ListState, end: int, total: int) -> Page[Item]:
     next_cursor = state.write_cursor(end) if items and end < total else None
-    return Page.of_checked(items=items, next_cursor=next_cursor, total=total)
+    return Page.from_valid(items=items, next_cursor=next_cursor, total=total)

@@ -13,7 +13,7 @@ from toolcrib.discovery.index.names import Named
 from toolcrib.discovery.index.reading import IndexReader, SharedReads
 from toolcrib.discovery.index.scope import Scope
 from toolcrib.errors import Problem, ValidationError
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 
 Subscribe = Callable[[Callable[[Change], object]], Callable[[], None]]
 
@@ -57,7 +57,7 @@ class IndexView(IndexReader):
         self._subscribe = subscribe
 
     def __repr__(self) -> str:
-        return f"<IndexView of {counted(len(self), 'tool')}>"
+        return f"<IndexView of {count_noun(len(self), 'tool')}>"
 
     @property
     def scope(self) -> Scope:

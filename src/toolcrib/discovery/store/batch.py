@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from toolcrib.discovery.store.protocol import StoredTool
 from toolcrib.errors import StoreError
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 
 MAX_COUNT = 2**31 - 1
 """The largest count that a store accepts at once."""
@@ -42,7 +42,7 @@ def check_ids(path: str, ids: Iterable[str]) -> set[str]:
         StoreError: one cannot be stored, or a single text was given instead of several.
     """
     if isinstance(ids, str):
-        raise StoreError(path, f"{shown(ids)} is one text; give a list of texts")
+        raise StoreError(path, f"{short_repr(ids)} is one text; give a list of texts")
     batch = set()
     for text in ids:
         _check(path, text)
@@ -73,7 +73,9 @@ def check_values(path: str, values: Mapping[str, bytes]) -> dict[str, bytes]:
     for name, value in batch.items():
         _check(path, name)
         if not isinstance(value, bytes):
-            raise StoreError(path, f"the value of {shown(name)} must be bytes, not {type(value).__name__}")
+            raise StoreError(
+                path, f"the value of {short_repr(name)} must be bytes, not {type(value).__name__}"
+            )
     return batch
 
 
@@ -87,8 +89,8 @@ def check_counts(path: str, counts: Mapping[str, int]) -> dict[str, int]:
     for name, count in batch.items():
         _check(path, name)
         if not _is_count(count):
-            wanted = f"must be an integer from 0 to {MAX_COUNT}, not {shown(count)}"
-            raise StoreError(path, f"the count of {shown(name)} {wanted}")
+            wanted = f"must be an integer from 0 to {MAX_COUNT}, not {short_repr(count)}"
+            raise StoreError(path, f"the count of {short_repr(name)} {wanted}")
     return batch
 
 
@@ -99,12 +101,12 @@ def _is_count(value: object) -> bool:
 def _check(path: str, text: object) -> None:
     """Refuse values that are not text, and text that not every database can store."""
     if not isinstance(text, str):
-        raise StoreError(path, f"{shown(text)} is not text; give a str")
+        raise StoreError(path, f"{short_repr(text)} is not text; give a str")
     if "\0" in text:
-        raise StoreError(path, f"{shown(text)} holds a NUL character; escape it, as json.dumps does")
+        raise StoreError(path, f"{short_repr(text)} holds a NUL character; escape it, as json.dumps does")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            reason = f"{shown(text)} holds a lone surrogate; escape it, as json.dumps does"
+            reason = f"{short_repr(text)} holds a lone surrogate; escape it, as json.dumps does"
             raise StoreError(path, reason) from None

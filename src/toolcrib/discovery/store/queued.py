@@ -157,7 +157,7 @@ class QueuedStore:
         """The state of the writes."""
         with self._changed:
             waiting = len(self._waiting) + len(self._writing)
-            return StoreStatus.of_checked(waiting=waiting, lost=self._lost, fault=self._fault)
+            return StoreStatus.from_valid(waiting=waiting, lost=self._lost, fault=self._fault)
 
     def tools(self) -> Iterator[StoredTool]:
         """Return the tools, sorted by id."""

@@ -79,7 +79,7 @@ class AuditFile:
     def status(self) -> AuditStatus:
         """Its state."""
         with self._changed:
-            return AuditStatus.of_checked(
+            return AuditStatus.from_valid(
                 lost=self._lost, waiting=len(self._waiting), fault=self._current_fault()
             )
 

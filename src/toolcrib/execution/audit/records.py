@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +37,8 @@ from toolcrib.model.record import Record
 
 _MAX_DEPTH = 32
 _REPLACEMENT = "(hidden)"
+_USUAL_NAME = 64
+"""Characters of a name up to which it is remembered whether it sounds secret."""
 _SECRET_NAME = re.compile(
     r"pass(?:word|wd|phrase)|secret|token(?!s\b|_count|s_)|api[_-]?key|authorization|credential|private[_-]?key",
     re.IGNORECASE,
@@ -70,6 +72,8 @@ class AuditRecord(Record):
     """The program that acts for the caller."""
     tool_id: str = Field(alias="gen_ai.tool.name")
     """The id of the tool, or the reference if it is unknown."""
+    seen_as: str | None = Field(default=None, alias="toolcrib.seen_as")
+    """The id by which the caller knows the tool, if a toolset gives it another."""
     effect: Literal["allow", "deny"] | None = Field(default=None, alias="toolcrib.policy.effect")
     """The decision of the policy, if the call came that far."""
     rule: str | None = Field(default=None, alias="toolcrib.policy.rule")
@@ -109,7 +113,7 @@ def content_record(
 ) -> AuditRecord:
     """Return the record of a resource or a prompt in which something was found."""
     who = principal or Principal()
-    return AuditRecord.of_checked(
+    return AuditRecord.from_valid(
         time=_format_utc(time.time()),
         operation=_OPERATIONS.get(method, "request"),
         issuer=who.issuer or None,
@@ -162,34 +166,16 @@ class Audit:
     def _end(self, began: float, outcome: Outcome) -> None:
         if outcome.is_suspended:  # recorded when the client has repeated it
             return
-        transport, protocol, tool = levels_of(outcome)
-        error = outcome.error
-        who = outcome.principal or Principal()
-        record = AuditRecord.of_checked(
-            time=_format_utc(began),
-            issuer=who.issuer or None,
-            subject=who.subject or None,
-            groups=tuple(sorted(who.groups)) or None,
-            client=who.client or None,
-            effect=_decided_effect(outcome),
-            rule=outcome.rule or getattr(error, "rule", None),
-            answer=error.answer if isinstance(error, PolicyDeniedError) else None,
-            tool_id=outcome.tool_id,
-            backend=None if outcome.backend is None else label(outcome.backend),
-            transport=transport,
-            protocol=protocol,
-            tool=tool,
-            cached=outcome.answer is not None and FROM_CACHE in outcome.answer.notes,
-            error=None if error is None else code_of(error),
-            op=_failed_op(error),
-            duration=outcome.duration,
-            args_bytes=json_size(args_of(outcome)) if self.sizes else None,
-            args_digest=_args_digest(args_of(outcome)) if self.sizes else None,
-            result_bytes=json_size(result_of(outcome)) if self.sizes else None,
-            findings=_findings_of(outcome) or None,
-            args=self._recordable_args(outcome) if self.include_args else None,
+        self.sink(
+            make_record(
+                outcome,
+                began,
+                args_bytes=json_size(args_of(outcome)) if self.sizes else None,
+                args_digest=_args_digest(args_of(outcome)) if self.sizes else None,
+                result_bytes=json_size(result_of(outcome)) if self.sizes else None,
+                args=self._recordable_args(outcome) if self.include_args else None,
+            )
         )
-        self.sink(record)
 
     def _recordable_args(self, outcome: Outcome) -> Any:
         """Return the arguments to record."""
@@ -197,7 +183,7 @@ class Audit:
         try:
             measure(args)
             schema = {} if outcome.request is None else outcome.request.tool.shared("input_schema")
-            shown = _remove_secrets(copy_json(args), schema)
+            shown = remove_secrets(copy_json(args), schema)
             if self.redact is None:
                 return shown
             shown = self.redact(outcome.tool_id, shown)
@@ -213,6 +199,53 @@ def _findings_of(outcome: Outcome) -> tuple[ResultFinding, ...]:
     if outcome.answer is not None:
         return outcome.answer.findings
     return outcome.error.findings if isinstance(outcome.error, ToolError) else ()
+
+
+def _seen_id(outcome: Outcome) -> str | None:
+    """Return the id by which the caller knows the tool, where a toolset gives it another."""
+    shaped = None if outcome.request is None else outcome.request.shaped
+    seen = None if shaped is None else str(shaped.id)
+    return None if seen == outcome.tool_id else seen
+
+
+def make_record(
+    outcome: Outcome,
+    began: float,
+    *,
+    args_bytes: int | None = None,
+    args_digest: str | None = None,
+    result_bytes: int | None = None,
+    args: Any = None,
+) -> AuditRecord:
+    """Return the record of a call that began at a time, in seconds since the epoch."""
+    transport, protocol, tool = levels_of(outcome)
+    error = outcome.error
+    who = outcome.principal or Principal()
+    return AuditRecord.from_valid(
+        time=_format_utc(began),
+        issuer=who.issuer or None,
+        subject=who.subject or None,
+        groups=tuple(sorted(who.groups)) or None,
+        client=who.client or None,
+        effect=_decided_effect(outcome),
+        rule=outcome.rule or getattr(error, "rule", None),
+        answer=error.answer if isinstance(error, PolicyDeniedError) else None,
+        tool_id=outcome.tool_id,
+        seen_as=_seen_id(outcome),
+        backend=None if outcome.backend is None else label(outcome.backend),
+        transport=transport,
+        protocol=protocol,
+        tool=tool,
+        cached=outcome.answer is not None and FROM_CACHE in outcome.answer.notes,
+        error=None if error is None else code_of(error),
+        op=_failed_op(error),
+        duration=outcome.duration,
+        args_bytes=args_bytes,
+        args_digest=args_digest,
+        result_bytes=result_bytes,
+        findings=_findings_of(outcome) or None,
+        args=args,
+    )
 
 
 def _decided_effect(outcome: Outcome) -> Literal["allow", "deny"] | None:
@@ -236,19 +269,19 @@ def canonical_text(value: Any) -> bytes | None:
         return None
 
 
-def _remove_secrets(value: Any, schema: Any, depth: int = _MAX_DEPTH) -> Any:
+def remove_secrets(value: Any, schema: Any, depth: int = _MAX_DEPTH) -> Any:
     """Return a value without the members that are secret by their schema or name."""
     if not isinstance(value, dict) or depth == 0:
         if isinstance(value, list) and depth:
             items = schema.get("items") if isinstance(schema, dict) else None
-            return [_remove_secrets(item, items, depth - 1) for item in value]
+            return [remove_secrets(item, items, depth - 1) for item in value]
         return value
     declared = schema.get("properties") if isinstance(schema, dict) else None
     known = declared if isinstance(declared, dict) else {}
     return {
         name: _REPLACEMENT
         if _is_secret(name, known.get(name))
-        else _remove_secrets(each, known.get(name), depth - 1)
+        else remove_secrets(each, known.get(name), depth - 1)
         for name, each in value.items()
     }
 
@@ -256,7 +289,14 @@ def _remove_secrets(value: Any, schema: Any, depth: int = _MAX_DEPTH) -> Any:
 def _is_secret(name: str, schema: Any) -> bool:
     declared = schema if isinstance(schema, dict) else {}
     is_declared = declared.get("writeOnly") is True or declared.get("format") == "password"
-    return is_declared or _SECRET_NAME.search(name) is not None
+    return (
+        is_declared or (_sounds_secret if len(name) <= _USUAL_NAME else _SECRET_NAME.search)(name) is not None
+    )
+
+
+@lru_cache(maxsize=4096)
+def _sounds_secret(name: str) -> re.Match[str] | None:
+    return _SECRET_NAME.search(name)
 
 
 def _describe_sink(sink: Any) -> str:
@@ -297,7 +337,10 @@ def json_size(value: Any) -> int | None:
 
 def args_of(outcome: Outcome) -> Any:
     """Return the arguments of a call: parsed, or else as the caller passed them."""
-    return outcome.raw_args if outcome.request is None else outcome.request.args
+    request = outcome.request
+    if request is None:
+        return outcome.raw_args
+    return request.args if request.with_handles is None else request.with_handles
 
 
 def result_of(outcome: Outcome) -> Any:

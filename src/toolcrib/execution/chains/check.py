@@ -22,7 +22,7 @@ from itertools import islice
 from typing import Any
 
 from toolcrib.errors import InvalidSchemaError, Problem, ToolcribError, ToolNotFoundError, ValidationError
-from toolcrib.errors.base import MAX_PROBLEMS, shown
+from toolcrib.errors.base import MAX_PROBLEMS, short_repr
 from toolcrib.execution.chains.conflicts import Conflicts
 from toolcrib.execution.chains.parse import Chain, StepNode, Steps, invalid_chain_error, read_chain
 from toolcrib.execution.chains.references import Reference
@@ -40,6 +40,7 @@ from toolcrib.execution.chains.shapes import (
 )
 from toolcrib.execution.chains.steps import ChainLimits
 from toolcrib.execution.chains.templates import ArrayTemplate, ObjectTemplate, Template
+from toolcrib.execution.kept import KeptHandle
 from toolcrib.model.plain import pointer
 from toolcrib.model.protocols import Resolver
 from toolcrib.model.schema.validator import SchemaValidator
@@ -101,7 +102,9 @@ class TemplateChecker:
         """Yield the problems that every filled template would have; `path` is its JSON Pointer."""
         if isinstance(template, Reference):
             if reason := self.find_conflict(template, part):
-                yield Problem(path, "$ref", f"{shown(template.text)} {reason}"[:500])
+                yield Problem(path, "$ref", f"{short_repr(template.text)} {reason}"[:500])
+        elif isinstance(template, KeptHandle):
+            return  # its value is known when the step runs
         elif not isinstance(template, ObjectTemplate | ArrayTemplate):
             for each in self._literals.find_problems(template, part):
                 yield Problem(path + each.path, each.keyword, each.message)
@@ -141,7 +144,7 @@ class TemplateChecker:
         declared = declared if isinstance(declared, dict) else {}
         for name in required if isinstance(required, list) else ():
             if name not in template.base:
-                yield Problem(path, "required", f"required property {shown(name)} is missing")
+                yield Problem(path, "required", f"required property {short_repr(name)} is missing")
         others = None if part.keyword("patternProperties") else part.keyword("additionalProperties")
         for name, value in template.base.items():
             at, member = path + pointer([name]), template.members.get(name, value)
@@ -149,7 +152,7 @@ class TemplateChecker:
                 yield from self.find_problems(member, part.make_part(declared[name]), at)
             elif part.forbids_property(name):
                 hint = did_you_mean(name, declared) or "; remove it"
-                yield Problem(path, "additionalProperties", f"unexpected property {shown(name)}{hint}")
+                yield Problem(path, "additionalProperties", f"unexpected property {short_repr(name)}{hint}")
             elif others is not None:
                 yield from self.find_problems(member, part.make_part(others), at)
 

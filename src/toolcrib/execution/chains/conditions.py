@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.errors import LimitExceededError, Problem
-from toolcrib.errors.base import MAX_PROBLEMS, either, shown
+from toolcrib.errors.base import MAX_PROBLEMS, join_options, short_repr
 from toolcrib.execution.chains.references import NoReferencedValueError, Reference, ReferenceScope, StepNames
 from toolcrib.execution.chains.templates import Template, fill_template, read_template, references_in
 from toolcrib.model.suggest import did_you_mean
@@ -102,7 +102,7 @@ class _Reader:
         inner = value[word]
         if word != "exists":
             return self._add_problem(
-                path, f"there is no condition {shown(word)}{did_you_mean(word, _KEYWORDS)}; {_OFFER}"
+                path, f"there is no condition {short_repr(word)}{did_you_mean(word, _KEYWORDS)}; {_OFFER}"
             )
         if type(inner) is not dict or "$ref" not in inner:
             return self._add_problem(
@@ -121,13 +121,13 @@ class _Reader:
         return lambda _scope: False
 
 
-_OFFER = f"a condition is a boolean, or an object with one of {either(_KEYWORDS)}"
+_OFFER = f"a condition is a boolean, or an object with one of {join_options(_KEYWORDS)}"
 
 
 def _describe_fault(value: Any, depth: int) -> str:
     if depth > _MAX_DEPTH:
         return f"conditions are nested more than {_MAX_DEPTH} deep"
-    return f"{_OFFER}, not {shown(value)}"
+    return f"{_OFFER}, not {short_repr(value)}"
 
 
 def _fill_or_null(template: Template, scope: ReferenceScope) -> Any:

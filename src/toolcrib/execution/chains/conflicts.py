@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 from toolcrib.execution.chains.schemas import SchemaPart, listed_values, possible_types
 from toolcrib.execution.chains.shapes import (
     ArrayShape,
@@ -111,7 +111,7 @@ class Conflicts:
                 elif name in declared:
                     reason = self.find_conflict(inner, part.make_part(declared[name]), depth + 1)
                     if reason:
-                        yield f"has {shown(name)}, which {reason}"
+                        yield f"has {short_repr(name)}, which {reason}"
             if part.keyword("additionalProperties") is False and not part.keyword("patternProperties"):
                 sent = (
                     name
@@ -120,7 +120,7 @@ class Conflicts:
                     for name in _required_names(each)
                 )
                 yield from (
-                    f"has {shown(name)}, which is not allowed" for name in sent if name not in declared
+                    f"has {short_repr(name)}, which is not allowed" for name in sent if name not in declared
                 )
 
 
@@ -142,5 +142,5 @@ def _show_value(value: Any) -> str:
     return (
         {None: "null", True: "true", False: "false"}[value]
         if value is None or isinstance(value, bool)
-        else shown(value)
+        else short_repr(value)
     )

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from anyio import to_thread
 
 from toolcrib.errors import InvalidChainError, Problem
-from toolcrib.errors.base import MAX_PROBLEMS, shown
+from toolcrib.errors.base import MAX_PROBLEMS, short_repr
 from toolcrib.execution.chains.conditions import Condition, read_condition
 from toolcrib.execution.chains.references import Reference, StepNames, StepPlace
 from toolcrib.execution.chains.steps import MAX_NESTING, ChainLimits, ChainStep, Spelling, read_step
@@ -217,7 +217,7 @@ def _list_steps(steps: Any, problems: list[Problem]) -> Sequence[Any]:
     if type(steps) is dict and set(steps) == {"steps"}:
         steps = steps["steps"]
     if not isinstance(steps, list | tuple):
-        problems.append(Problem("", "type", f"a chain must be a list of steps, not {shown(steps)}"))
+        problems.append(Problem("", "type", f"a chain must be a list of steps, not {short_repr(steps)}"))
         return ()
     return steps
 
@@ -253,7 +253,9 @@ def _name_places(
     for node in by_slot:
         name = node.step.id
         if name is not None and name in places:
-            problems.append(Problem(f"{node.path}/id", "id", f"{shown(name)} is the id of another step too"))
+            problems.append(
+                Problem(f"{node.path}/id", "id", f"{short_repr(name)} is the id of another step too")
+            )
         elif name is not None:
             places[name] = node.place
     return places

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from toolcrib.errors.base import counted, shown
+from toolcrib.errors.base import count_noun, short_repr
 from toolcrib.execution.chains.steps import Spelling
 from toolcrib.model.plain import pointer
 from toolcrib.model.schema.references import parse_pointer
@@ -85,7 +85,7 @@ class Reference:
         value = self._root_value(scope)
         if value is ABSENT:
             why = "no step before this one ran" if self.root == "previous" else f"{self.name} did not run"
-            raise NoReferencedValueError(self.at, f"{shown(self.text)} leads nowhere: {why}")
+            raise NoReferencedValueError(self.at, f"{short_repr(self.text)} leads nowhere: {why}")
         for depth, part in enumerate(self.parts):
             if type(value) is dict and part in value:
                 value = value[part]
@@ -94,7 +94,7 @@ class Reference:
             else:
                 there = f"{self.name}{pointer(self.parts[:depth])}"
                 why = f"{there[:200]} {_describe_without(value, part)}"
-                raise NoReferencedValueError(self.at, f"{shown(self.text)} leads nowhere: {why}")
+                raise NoReferencedValueError(self.at, f"{short_repr(self.text)} leads nowhere: {why}")
         return value
 
     def _root_value(self, scope: ReferenceScope) -> Any:
@@ -109,12 +109,12 @@ def _describe_without(value: Any, part: str) -> str:
         count = f"an array of {len(value):,} item{'' if len(value) == 1 else 's'}"
         return f"is {count}" if value else "is an empty array"
     if type(value) is not dict:
-        return f"is {'null' if value is None else shown(value)}"
+        return f"is {'null' if value is None else short_repr(value)}"
     if not value:
         return "is an empty object"
-    listed = ", ".join(shown(key) for key in list(value)[:_MAX_LISTED_KEYS])
+    listed = ", ".join(short_repr(key) for key in list(value)[:_MAX_LISTED_KEYS])
     more = ", …" if len(value) > _MAX_LISTED_KEYS else ""
-    return f"has no {shown(part)}, only {listed}{more}{did_you_mean(part, value)}"
+    return f"has no {short_repr(part)}, only {listed}{more}{did_you_mean(part, value)}"
 
 
 class StepPlace(NamedTuple):
@@ -141,23 +141,21 @@ class StepNames:
         """Return the reference for a text, or a message about its fault."""
         found = _REFERENCE.match(text) if isinstance(text, str) else None
         if found is None:
+            fault = f"{short_repr(text)} is no reference"
             if meant := self._suggest(text):
-                return f"{shown(text)} is no reference; {meant}"
-            return (
-                f"{shown(text)} is no reference; {_SYNTAX_HINT}, or {{'$literal': ...}} around a plain value"
-            )
+                return f"{fault}; {meant}"
+            return f"{fault}; {_SYNTAX_HINT}, or {{'$literal': ...}} around a plain value"
         rest = found["rest"] or ""
         if _BAD_ESCAPE.search(rest):
-            return (
-                f"{shown(text)} is no reference: in a JSON Pointer '~' is written '~0', and '/' in a key '~1'"
-            )
+            fault = f"{short_repr(text)} is no reference"
+            return f"{fault}: in a JSON Pointer '~' is written '~0', and '/' in a key '~1'"
         parts = parse_pointer(rest)
         for root in _ROOTS:
             if found["root"] == root:
                 return self._check_root(root) or Reference(text, root, None, parts, at)
         known = self._by_name.get(found["step"])
         if known is None and (meant := self._suggest(text)):
-            return f"{shown(text)} leads nowhere; {meant}"
+            return f"{short_repr(text)} leads nowhere; {meant}"
         fault = self._check_step(found["step"], known)
         return fault or Reference(text, "step", known.slot if known else None, parts, at)
 
@@ -183,11 +181,11 @@ class StepNames:
         return f"{root!r} is known only to a step with {self._spelling['for_each']}"
 
     def _check_step(self, name: str, known: StepPlace | None) -> str:
-        reference = shown(f"steps.{name}")
+        reference = short_repr(f"steps.{name}")
         if known is None:
             count = sum(1 for each in self._by_name if each.isdecimal())
             total = (
-                f"there {'is' if count == 1 else 'are'} {counted(count, 'step')}"
+                f"there {'is' if count == 1 else 'are'} {count_noun(count, 'step')}"
                 if name.isdecimal()
                 else "no step has that id"
             )

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 from toolcrib.execution.chains.steps import ChainStep
 from toolcrib.model.backend import AnyBackend
 from toolcrib.model.display import brief
@@ -73,7 +73,7 @@ class ChainResult(Record):
     """The steps themselves; not part of the JSON form."""
 
     def __repr__(self) -> str:
-        return f"<ChainResult {brief(self.final)}, {counted(len(self.results), 'step')}>"
+        return f"<ChainResult {brief(self.final)}, {count_noun(len(self.results), 'step')}>"
 
     __str__ = __repr__
 

@@ -31,7 +31,7 @@ from toolcrib.errors import (
     ToolTimeoutError,
     explain,
 )
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 from toolcrib.execution.chains.budget import ResultBudget, json_size
 from toolcrib.execution.chains.conditions import Condition
 from toolcrib.execution.chains.parse import Chain, StepNode
@@ -154,7 +154,7 @@ class _ChainRun:
         if len(self._results) < len(self._nodes):
             raise self._make_timeout_error(timeout)
         steps = tuple(node.step for node in self._nodes)
-        return ChainResult.of_checked(final=self._final, results=tuple(self._results), steps=steps)
+        return ChainResult.from_valid(final=self._final, results=tuple(self._results), steps=steps)
 
     def release(self) -> None:
         """Drop all results: reference cycles of tasks may keep this object alive for a while."""
@@ -327,7 +327,7 @@ class _ChainRun:
         asked = node.step.tool_id
         tool_id = self._tool_ids.get(node.slot, asked)
         ref = None if asked == tool_id else asked
-        return StepResult.of_checked(index=index, tool_id=tool_id, ref=ref, id=node.step.id, **facts)
+        return StepResult.from_valid(index=index, tool_id=tool_id, ref=ref, id=node.step.id, **facts)
 
     def _fail_chain(self, node: StepNode, error: ToolcribError, where: str = "", **facts: Any) -> _Outcome:
         """Return the outcome of an error that ends the chain."""
@@ -379,7 +379,7 @@ def _fill_arguments(node: StepNode, scope: ReferenceScope) -> dict[str, Any]:
     """Return the arguments of a call; they share values with results, and must not be changed."""
     args = _fill(node, node.args, scope)
     if type(args) is not dict:
-        raise _input_error(node, "", f"the arguments must be an object, not {shown(args)}")
+        raise _input_error(node, "", f"the arguments must be an object, not {short_repr(args)}")
     if not node.step.use_previous:
         return args
     return {**args, "previous": None if scope.previous is ABSENT else scope.previous}
@@ -388,7 +388,7 @@ def _fill_arguments(node: StepNode, scope: ReferenceScope) -> dict[str, Any]:
 def _fill_items(node: StepNode, scope: ReferenceScope) -> list[Any]:
     items = _fill(node, node.items, scope)
     if type(items) is not list:
-        raise _input_error(node, "", f"{node.spelling['for_each']} must be an array, not {shown(items)}")
+        raise _input_error(node, "", f"{node.spelling['for_each']} must be an array, not {short_repr(items)}")
     return items
 
 

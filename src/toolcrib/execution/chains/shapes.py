@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 from toolcrib.execution.chains.schemas import SchemaPart, possible_types
 from toolcrib.model.suggest import did_you_mean
 
@@ -140,12 +140,12 @@ def _property_parts(part: SchemaPart, name: str) -> Sequence[SchemaPart] | NoVal
     declared = declared if isinstance(declared, dict) else {}
     if name in declared:
         inner = declared[name]
-        return NoValue(f"never has {shown(name)}") if inner is False else [part.make_part(inner)]
+        return NoValue(f"never has {short_repr(name)}") if inner is False else [part.make_part(inner)]
     others = part.keyword("additionalProperties")
     if others is None or part.keyword("patternProperties"):
         return ()
     if others is False:
-        return NoValue(f"has no {shown(name)}{did_you_mean(name, declared)}")
+        return NoValue(f"has no {short_repr(name)}{did_you_mean(name, declared)}")
     return [part.make_part(others)]
 
 

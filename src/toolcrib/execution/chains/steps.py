@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from toolcrib.errors import InvalidChainError, Problem, ToolcribError, ValidationError
-from toolcrib.errors.base import MAX_PROBLEMS, shown
+from toolcrib.errors.base import MAX_PROBLEMS, short_repr
 from toolcrib.model.plain import measure, parse_json, pointer
 from toolcrib.model.record import Json, JsonObject, Record, problems_of
 from toolcrib.model.suggest import did_you_mean
@@ -110,7 +110,7 @@ def _check_on_error(value: Any) -> Any:
     if value in ("stop", "continue") or (isinstance(value, dict) and set(value) == {"fallback"}):
         return value
     reason = "must be 'stop', 'continue' or {'fallback': value}"
-    raise PydanticCustomError("on_error", "{reason}", {"reason": f"{reason}, not {shown(value)}"})
+    raise PydanticCustomError("on_error", "{reason}", {"reason": f"{reason}, not {short_repr(value)}"})
 
 
 _ToolRef = Annotated[
@@ -264,7 +264,7 @@ def _respell_problem(problem: Problem, step: dict[str, Any], path: str) -> Probl
 def _read_fields(value: Any, path: str, problems: list[Problem], depth: int) -> dict[str, Any] | None:
     """Return the fields of a step in snake_case; None if it is no object, or nested too deep."""
     if type(value) is not dict:
-        problems.append(Problem(path, "type", f"a step must be an object, not {shown(value)}"))
+        problems.append(Problem(path, "type", f"a step must be an object, not {short_repr(value)}"))
         return None
     if depth > MAX_NESTING:
         problems.append(Problem(path, "parallel", f"groups are nested more than {MAX_NESTING} deep"))

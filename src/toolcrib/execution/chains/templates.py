@@ -7,6 +7,7 @@ from typing import Any
 from toolcrib.errors import Problem
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution.chains.references import Reference, ReferenceScope, StepNames
+from toolcrib.execution.kept import KeptHandle, looks_like_handle
 from toolcrib.model.plain import pointer
 
 
@@ -29,9 +30,9 @@ class ArrayTemplate:
 
 
 Template = Any
-"""Plain JSON, a `Reference`, or one of the two above."""
+"""Plain JSON, a `Reference`, a `KeptHandle`, or one of the two above."""
 _CONTAINERS = frozenset({dict, list})
-_WITH_REFERENCES = frozenset({Reference, ObjectTemplate, ArrayTemplate})
+_WITH_REFERENCES = frozenset({Reference, ObjectTemplate, ArrayTemplate, KeptHandle})
 
 
 def fill_template(template: Template, scope: ReferenceScope) -> Any:
@@ -47,6 +48,8 @@ def fill_template(template: Template, scope: ReferenceScope) -> Any:
         return template
     if isinstance(template, Reference):
         return template.resolve(scope)
+    if isinstance(template, KeptHandle):
+        return template
     value: Any = template.base.copy()
     for key, member in template.members.items():
         value[key] = fill_template(member, scope)
@@ -99,6 +102,8 @@ class _Reader:
             if len(self._problems) >= MAX_PROBLEMS:
                 return None  # the error shows no more problems, and each costs a search for similar names
             return self._read_reference(value, at)
+        if looks_like_handle(value):
+            return KeptHandle(value)
         return self._read_literal(value, at) if "$literal" in value else self._read_object(value, at)
 
     def _read_object(self, value: dict[str, Any], at: str) -> Template:

@@ -6,7 +6,7 @@ from typing import Self
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from toolcrib.errors import ConfigError, InvalidToolError, NoBackendError, Problem
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 from toolcrib.execution.call import Answer, Call
 from toolcrib.execution.http.addresses import is_unusual_number
 from toolcrib.execution.http.client import HttpClient, HttpOptions
@@ -77,7 +77,7 @@ class WebProvider:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id!r}, {counted(len(self._tools), 'tool')}>"
+        return f"<{type(self).__name__} {self.id!r}, {count_noun(len(self._tools), 'tool')}>"
 
 
 def check_provider_id(provider_id: str) -> None:

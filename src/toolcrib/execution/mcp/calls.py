@@ -170,29 +170,28 @@ def _execution_error(call: Call, reason: str, result: Any = None) -> ToolExecuti
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
-    """The raw result of a call."""
+class Reply:
+    """The reply of a server to a call."""
 
     result: dict[str, Any]
     was_asked: bool
     """Whether the client was asked for input meanwhile."""
 
 
-def read_answer(call: Call, raw_result: Raw, max_bytes: int) -> Answer:
-    """Return the answer that a raw result holds.
+def read_answer(call: Call, reply: Reply, max_bytes: int) -> Answer:
+    """Return the answer that a reply holds.
 
     Raises:
         ToolExecutionError: the result is an error, is too large, or no JSON.
     """
-    result = raw_result.result
-    raw = {key: value for key, value in result.items() if value is not None}
-    failed = raw.get("isError")
+    result = {key: value for key, value in reply.result.items() if value is not None}
+    failed = result.get("isError")
     if failed and failed != "false":  # some servers write it as a text or a number
-        reason = describe_failure(raw)
-        raise ToolExecutionError(tool_id=call.tool_id, backend=_backend(call), reason=reason, result=raw)
-    if raw.get("resultType") == TASK:
-        return Answer(mcp_result=raw, is_personal=True, is_task=True)
-    value = result_value(raw if "resultType" not in result else result)
+        reason = describe_failure(result)
+        raise ToolExecutionError(tool_id=call.tool_id, backend=_backend(call), reason=reason, result=result)
+    if result.get("resultType") == TASK:
+        return Answer(mcp_result=result, is_personal=True, is_task=True)
+    value = result_value(reply.result)
     try:
         size = result_size(value)
     except ValueError as error:
@@ -200,15 +199,15 @@ def read_answer(call: Call, raw_result: Raw, max_bytes: int) -> Answer:
     if size > max_bytes:
         reason = f"its result of {size:,} bytes is larger than the {max_bytes:,} bytes that are allowed"
         raise ToolExecutionError(tool_id=call.tool_id, backend=_backend(call), reason=reason)
-    return Answer(structured=value, mcp_result=raw, is_personal=raw_result.was_asked)
+    return Answer(structured=value, mcp_result=result, is_personal=reply.was_asked)
 
 
 def _backend(call: Call) -> str:
     return f"mcp:{getattr(call.backend, 'server_name', '')}"
 
 
-async def call_tool(upstream: Upstream, call: Call) -> Raw:
-    """Return the raw result of a call.
+async def call_tool(upstream: Upstream, call: Call) -> Reply:
+    """Return the reply to a call.
 
     A call that the server certainly did not run is repeated, once for each reason: the server no longer knows
     the session, or the headers no longer fit the definition of the tool.
@@ -216,7 +215,8 @@ async def call_tool(upstream: Upstream, call: Call) -> Raw:
     Raises:
         ToolError: as the contract of executors has it.
     """
-    tool, is_reconnected = call.tool, False
+    tool = call.tool
+    is_reconnected = is_listed_again = False
     async with upstream.slot(call.context.principal):
         while True:
             try:
@@ -226,16 +226,18 @@ async def call_tool(upstream: Upstream, call: Call) -> Raw:
             try:
                 return await _call_once(used, connection, call, tool)
             except MCPError as error:
-                if error.code == HEADER_MISMATCH and tool is call.tool:
+                if error.code == HEADER_MISMATCH and not is_listed_again:
                     tool = await _list_tool_again(upstream, tool)
+                    is_listed_again = True
                 elif connection.is_forgotten(error) and not is_reconnected:
-                    is_reconnected = used.discard(connection, error)
+                    used.discard(connection, error)
+                    is_reconnected = True
                 else:
                     failure = await _call_failure(used, connection, call, error)
                     raise failure from failure.__cause__ or error
 
 
-async def _call_once(upstream: Upstream, connection: Connection, call: Call, tool: Tool) -> Raw:
+async def _call_once(upstream: Upstream, connection: Connection, call: Call, tool: Tool) -> Reply:
     """Send a call, and wait for its result for as long as the server's own `timeout` allows."""
     running = RelayedCall(call, upstream.on_input, connection.sends_logs)
     limit, scope = upstream.config.timeout or inf, None
@@ -248,14 +250,14 @@ async def _call_once(upstream: Upstream, connection: Connection, call: Call, too
         result = await send_request(upstream, connection, running, "tools/call", params, headers)
         if result.get("resultType") == TASK:
             upstream.keep_for(task_ttl_ms(result) / 1000)
-        return Raw(result, running.was_asked)
+        return Reply(result, running.was_asked)
     raise ToolTimeoutError(tool_id=call.tool_id, backend=_backend_of(upstream), timeout=limit)
 
 
 def _unreachable(upstream: Upstream, call: Call, error: ServerUnavailableError) -> ToolError:
     """Return the error for a call that its server could not be connected to for."""
-    if upstream.cancels:
-        reason = upstream.closed or ""
+    if upstream.cancels_calls:
+        reason = upstream.close_reason or ""
         return ToolCancelledError(tool_id=call.tool_id, backend=_backend_of(upstream), reason=reason)
     return unsent(call, error)
 
@@ -273,21 +275,23 @@ def unsent(call: Call, error: ServerUnavailableError) -> ToolError:
 
 
 async def _list_tool_again(upstream: Upstream, tool: Tool) -> Tool:
-    """Return the current definition of a tool; a copy of the known one where the server does not list it."""
+    """Return the current definition of a tool; the known one where the server does not list it."""
     name = own_name(tool)
     try:
         catalogue = await upstream.list_tools()
     except ServerUnavailableError:
-        return tool.model_copy()
-    return next((each for each in catalogue.tools if own_name(each) == name), tool.model_copy())
+        return tool
+    return next((each for each in catalogue.tools if own_name(each) == name), tool)
 
 
 async def _call_failure(upstream: Upstream, connection: Connection, call: Call, error: MCPError) -> ToolError:
     """Return the error of a call whose request failed, and discard the connection if it is of no more use."""
     backend = _backend_of(upstream)
     if is_closed(error) and await _has_ended(connection):
-        if upstream.cancels:
-            return ToolCancelledError(tool_id=call.tool_id, backend=backend, reason=upstream.closed or "")
+        if upstream.cancels_calls:
+            return ToolCancelledError(
+                tool_id=call.tool_id, backend=backend, reason=upstream.close_reason or ""
+            )
         reason = f"{connection.close_reason or 'the connection was lost'} during the call"
         lost = ServerUnavailableError(upstream.name, reason, upstream.stderr_tail())
         lost.__cause__ = error

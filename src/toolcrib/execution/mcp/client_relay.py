@@ -66,7 +66,7 @@ callbacks take no argument that names the request.
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class RelayedCall:
-    """A request to a server that is running."""
+    """A running request to a server."""
 
     call: Call
     on_input: OnInput | None = None
@@ -138,7 +138,7 @@ class RelayedCall:
         self.note_asked()
         if self.call.check is not None:
             requests = self.call.check(requests)
-        with self.call.pause() if self.call.pause else nullcontext(), self.pause():
+        with self.call.pause(), self.pause():
             return await self.on_input(self.call, requests)
 
 
@@ -148,7 +148,7 @@ class RunningCalls:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._calls: dict[RelayedCall, None] = {}
         self._clock = clock
-        self._given_up: deque[tuple[float, object]] = deque(maxlen=_MAX_GIVEN_UP)
+        self._abandoned: deque[tuple[float, object]] = deque(maxlen=_MAX_GIVEN_UP)
         """Clients of abandoned requests, and until when the server may send messages about them."""
         self._pages: LruCache[str, tuple[ref[RelayedCall], PageNotifier]] = LruCache(_MAX_PAGES)
         """Pages by elicitation id. Weak references, since a server need not ever complete an elicitation."""
@@ -167,19 +167,19 @@ class RunningCalls:
             _RUNNING.reset(token)
             del self._calls[running]
             if running.is_abandoned and not running.is_listing:
-                self._given_up.append((self._clock() + _GIVEN_UP_SECONDS, running.peer))
+                self._abandoned.append((self._clock() + _GIVEN_UP_SECONDS, running.peer))
             for scope in running.questions:
                 scope.cancel()
 
-    def _find_sender(self) -> RelayedCall | None:
+    def _find_request(self) -> RelayedCall | None:
         """Return the request that the current message belongs to; None if several are possible."""
         own = _RUNNING.get()
         if own is not None:
             return own if own in self._calls else None
         calls = self._client_calls()
-        while self._given_up and self._given_up[0][0] <= self._clock():
-            self._given_up.popleft()
-        peers = [*(each.peer for each in calls), *(peer for _, peer in self._given_up)]
+        while self._abandoned and self._abandoned[0][0] <= self._clock():
+            self._abandoned.popleft()
+        peers = [*(each.peer for each in calls), *(peer for _, peer in self._abandoned)]
         return calls[-1] if calls and all(peer == peers[0] for peer in peers) else None
 
     def _client_calls(self) -> list[RelayedCall]:
@@ -187,10 +187,12 @@ class RunningCalls:
 
     def log(self, params: dict[str, Any], *, modern: bool) -> None:
         """Relay a log message to its request; drop it if several are possible."""
-        running = self._find_sender()
+        running = self._find_request()
         if modern and running is None:  # only a request that asked for messages gets any
             heard = [each for each in self._calls if each.updates is not None]
             running = heard[0] if len(heard) == 1 else None
+        # Calls of the program have no client, so that all of them look like one peer: a message may belong to
+        # any of them, unless its stream names the request, there is only one, or the server is modern.
         is_clear = _RUNNING.get() is not None or len(self._client_calls()) == 1 or modern
         if running is None or running.updates is None or (running.client is None and not is_clear):
             return
@@ -217,7 +219,7 @@ class RunningCalls:
             MCPError: no request of a client is running, or those of several clients are; the client cannot
                 answer; or too many questions are pending.
         """
-        running, own = self._find_sender(), _RUNNING.get() is not None
+        running, own = self._find_request(), _RUNNING.get() is not None
         if running is None or running.on_input is None:
             why = "requests of several clients run" if self._calls else "no request of a client runs"
             raise MCPError(INVALID_REQUEST, f"{method} cannot be passed on: {why}")

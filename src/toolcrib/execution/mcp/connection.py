@@ -188,7 +188,7 @@ class Connection:
             params = params | {"_meta": self._meta | params.get("_meta", {})}
             sent_headers[MCP_METHOD_HEADER] = method
         if on_progress is None:
-            return await self._dispatcher.ask(method, params, sent_headers)
+            return await self._dispatcher.send_plain(method, params, sent_headers)
         return await self._dispatcher.send_raw_request(
             method, params, {"headers": sent_headers, "on_progress": on_progress}
         )

@@ -249,9 +249,9 @@ class ServerContent:
         Raises:
             ToolExecutionError: the result is an error, is too large, or no JSON.
         """
-        from toolcrib.execution.mcp.calls import Raw, read_answer  # noqa: PLC0415 - needs the extra
+        from toolcrib.execution.mcp.calls import Reply, read_answer  # noqa: PLC0415 - needs the extra
 
-        return read_answer(call, Raw(result, was_asked=True), self._servers.max_result_bytes)
+        return read_answer(call, Reply(result, was_asked=True), self._servers.max_result_bytes)
 
     def capabilities(self, server: str) -> dict[str, Any] | None:
         """Return what a server has declared, as MCP has it; None where it has not been started yet."""
@@ -277,6 +277,10 @@ class ServerContent:
         """Return whether a server says when one of its lists changes."""
         part = (self.capabilities(server) or {}).get("resources" if kind == "templates" else kind)
         return isinstance(part, dict) and part.get("listChanged") is True
+
+    def is_listed(self, server: str) -> bool:
+        """Return whether a server runs and has listed its tools since; True if each person has one apart."""
+        return self.person_key(server) is not None or self._servers.is_listed(server)
 
     async def list_tools(self, server: str) -> None:
         """Have a server list its tools again.

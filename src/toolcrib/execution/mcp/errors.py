@@ -22,7 +22,7 @@ from toolcrib.errors import (
     ToolExecutionError,
     ToolLoginRequiredError,
 )
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 from toolcrib.execution.call import Call
 from toolcrib.execution.oauth.persons import login_reason
 from toolcrib.redaction import KnownSecrets
@@ -122,7 +122,7 @@ def call_failure(error: MCPError, call: Call, backend: str) -> ToolError:
         return ToolLoginRequiredError(tool_id=call.tool_id, backend=backend, reason=reason, server=server)
     if sent is not None:
         return BackendUnavailableError(tool_id=call.tool_id, backend=backend, reason=message, sent=sent)
-    reason = f"{message} ({shown(error.data)})" if error.data else message
+    reason = f"{message} ({short_repr(error.data)})" if error.data else message
     return ToolExecutionError(tool_id=call.tool_id, backend=backend, reason=reason)
 
 

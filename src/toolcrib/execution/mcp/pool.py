@@ -4,7 +4,6 @@ import logging
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from contextlib import nullcontext
 from contextvars import Context
 from dataclasses import replace
 from functools import partial
@@ -47,7 +46,7 @@ from toolcrib.model.tool import Tool
 from toolcrib.redaction import host_of
 
 if TYPE_CHECKING:
-    from toolcrib.execution.mcp.calls import Raw
+    from toolcrib.execution.mcp.calls import Reply
     from toolcrib.execution.mcp.tool_watcher import ToolListWatcher
     from toolcrib.execution.mcp.upstream import Upstream
 
@@ -165,7 +164,7 @@ class McpServers:
             ServerUnavailableError: there is none of this name.
         """
         if name not in self._configs:
-            raise ServerUnavailableError(name, self._unknown(name))
+            raise ServerUnavailableError(name, self._explain_unknown(name))
         del self._configs[name]
         self._paused.discard(name)
         self._drain(name, "it was removed", within)
@@ -176,7 +175,7 @@ class McpServers:
         Raises:
             ServerUnavailableError: there is none of this name, or it is disabled.
         """
-        if (absence := self._absence(name)) is not None and name not in self._paused:
+        if (absence := self._why_unrunnable(name)) is not None and name not in self._paused:
             raise ServerUnavailableError(name, absence)
         self._paused.add(name)
         self._drain(name, "an operator stopped it", DRAIN_TIME)
@@ -188,7 +187,7 @@ class McpServers:
             ServerUnavailableError: there is none of this name, it is disabled, or it cannot be started.
         """
         self._paused.discard(name)
-        if (absence := self._absence(name)) is not None:
+        if (absence := self._why_unrunnable(name)) is not None:
             raise ServerUnavailableError(name, absence)
         self._drain(name, "it is started again", DRAIN_TIME)
         await self.tools(name)
@@ -248,12 +247,12 @@ class McpServers:
         Raises:
             ServerUnavailableError: there is no such server, or it cannot be used now.
         """
-        reason = self._reason_against(name)
+        reason = self._why_unusable_now(name)
         if reason is not None:
             raise ServerUnavailableError(name, reason)
         if not self._upstreams:  # the SDK takes a second to load, in which others may go on
             await to_thread.run_sync(_load_sdk)
-            if (reason := self._reason_against(name)) is not None:
+            if (reason := self._why_unusable_now(name)) is not None:
                 raise ServerUnavailableError(name, reason)
         return self._get_or_start(name)
 
@@ -288,10 +287,20 @@ class McpServers:
         upstream = self._upstreams.get(name)
         return UNKNOWN if upstream is None else upstream.watcher.freshness
 
+    def is_listed(self, name: str) -> bool:
+        """Return whether a server runs, and its tools are known as they are now, as far as it says."""
+        upstream = self._upstreams.get(name)
+        return upstream is not None and upstream.is_listed
+
     def instructions(self, name: str) -> str:
         """Return what a server said of how to use it when it was last started."""
         upstream = self._upstreams.get(name)
         return "" if upstream is None else upstream.instructions
+
+    def server_info(self, name: str) -> dict[str, Any]:
+        """Return what a server said of itself when it was last started: its name, its version, and so on."""
+        upstream = self._upstreams.get(name)
+        return {} if upstream is None else upstream.server_info
 
     def declared_gateways(self) -> dict[str, dict[str, Any]]:
         """Return what a gateway of these servers declares: its own id, and those of gateways behind it."""
@@ -344,12 +353,12 @@ class McpServers:
         """Return why a backend cannot run here at all; None if it can."""
         if not isinstance(backend, McpBackend):
             return f"a {backend.kind!r} backend is no mcp server"
-        return self._absence(backend.server_name)
+        return self._why_unrunnable(backend.server_name)
 
-    def _absence(self, name: str) -> str | None:
+    def _why_unrunnable(self, name: str) -> str | None:
         config = self._configs.get(name)
         if config is None:
-            return self._unknown(name)
+            return self._explain_unknown(name)
         if name in self._paused:
             return f"the server {name!r} was stopped at the console, and has to be started there again"
         return f"the server {name!r} is disabled in the configuration" if config.disabled else None
@@ -362,6 +371,7 @@ class McpServers:
             ToolError: as the contract of `Executor` has it.
         """
         backend = call.backend
+        # A server that is known needs none of the checks of `_require_upstream`.
         upstream = self._upstreams.get(backend.server_name) if isinstance(backend, McpBackend) else None
         if upstream is None or self._tasks is None:
             upstream = self._require_upstream(call)
@@ -379,11 +389,11 @@ class McpServers:
         )
         return read_answer(call, result, self.max_result_bytes)
 
-    async def _call_as_person(self, upstream: "Upstream", call: Call) -> "Raw":
-        """Return the raw result of a call with the account of its caller, who may have to log in first."""
+    async def _call_as_person(self, upstream: "Upstream", call: Call) -> "Reply":
+        """Return the reply to a call with the account of its caller, who may have to log in first."""
         from toolcrib.execution.mcp.calls import call_tool, unsent  # noqa: PLC0415 - needs the extra
 
-        async def attempt() -> "Raw":
+        async def attempt() -> "Reply":
             try:
                 own = self._persons.find(upstream.name, upstream.config, call.context)
             except ServerUnavailableError as error:
@@ -394,7 +404,7 @@ class McpServers:
             return await attempt()
         except ToolLoginRequiredError as error:
             client = call.context.client
-            with call.pause() if call.pause else nullcontext():
+            with call.pause():
                 if client is None or not await client.log_in(error):
                     raise
         return await attempt()
@@ -404,7 +414,7 @@ class McpServers:
         if absent is not None or not isinstance(call.backend, McpBackend):
             raise NoBackendError(tool_id=call.tool_id, backend=call.backend.kind, reason=absent or "")
         name = call.backend.server_name
-        reason = self._reason_against(name)
+        reason = self._why_unusable_now(name)
         if reason is not None:
             raise BackendUnavailableError(
                 tool_id=call.tool_id, backend=f"mcp:{name}", reason=reason, sent=False
@@ -435,20 +445,20 @@ class McpServers:
             watched=watched,
             person=person,
         )
-        assert self._tasks is not None  # noqa: S101 - `_reason_against` has asked
+        assert self._tasks is not None  # noqa: S101 - `_why_unusable_now` has asked
         # In a context of its own: what the first caller has in its, such as a span, is not the server's.
         Context().run(self._tasks.start_soon, upstream.run)
         return upstream
 
-    def _reason_against(self, name: str) -> str | None:
+    def _why_unusable_now(self, name: str) -> str | None:
         """Return why a server cannot be used at this moment."""
         if self._closed:
             return "toolcrib is closed"
         if self._tasks is None:
             return "the servers are not running: use them inside 'async with'"
-        return self._absence(name)
+        return self._why_unrunnable(name)
 
-    def _unknown(self, name: str) -> str:
+    def _explain_unknown(self, name: str) -> str:
         known = "" if self._configs else "; none is configured"
         return f"there is no server named {name!r}{did_you_mean(name, self._configs) or known}"
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from toolcrib.concurrency.backoff import Backoff
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 from toolcrib.model.display import one_line, table
 from toolcrib.model.record import Record
 
@@ -66,7 +66,7 @@ class ServerStatus(Record):
 
     def columns(self) -> tuple[str, ...]:
         """Return what is shown of a server: name, state, how it is reached, tools, and why it last failed."""
-        tools = "" if self.tools is None else counted(self.tools, "tool")
+        tools = "" if self.tools is None else count_noun(self.tools, "tool")
         return self.name, self.state, self.transport, tools, self.last_error or ""
 
 
@@ -75,11 +75,11 @@ class ServerTable(dict[str, ServerStatus]):
 
     def __repr__(self) -> str:
         rows = [f"  {status!r}" for status in self.values()]
-        return "\n".join([f"<{counted(len(self), 'server')}>", *rows])
+        return "\n".join([f"<{count_noun(len(self), 'server')}>", *rows])
 
     def _repr_html_(self) -> str:
         head = ("server", "state", "transport", "tools", "last error")
-        return table(counted(len(self), "server"), head, [status.columns() for status in self.values()])
+        return table(count_noun(len(self), "server"), head, [status.columns() for status in self.values()])
 
 
 class Breaker:

@@ -113,13 +113,14 @@ class Upstream:
         """The calls under way, also those that wait for a slot or for a start."""
         self.running = RunningCalls()
         """The requests under way, and where their updates and questions go."""
-        self.closed: str | None = None
-        """Why it will never be started again."""
-        self.cancels = False
+        self.close_reason: str | None = None
+        """Why it will never be started again; None while it may."""
+        self.cancels_calls = False
         """Whether calls that this ended were cancelled, rather than failed by the server."""
         self.capabilities: dict[str, Any] | None = None
         """What it declared when it was last started."""
         self.instructions = ""
+        self.server_info: dict[str, Any] = {}
         """What it said then of how to use it."""
         self._environ = environ
         self._health = ServerHealth(breaker)
@@ -129,7 +130,7 @@ class Upstream:
         self._connection: Connection | None = None
         self._start: Start | None = None
         self._handshake = first is not None
-        self._second: Upstream | None = None
+        self._legacy_twin: Upstream | None = None
         self._refused_on: Connection | None = None
         """The connection of a server that has refused the handshake since that was opened."""
         self._tasks: TaskGroup | None = None
@@ -147,8 +148,8 @@ class Upstream:
             ServerUnavailableError: it cannot be started, or is not to be tried again yet; or it is still
                 starting shortly before the deadline of whoever wants it.
         """
-        if self.closed is not None:
-            raise ServerUnavailableError(self.name, self.closed)
+        if self.close_reason is not None:
+            raise ServerUnavailableError(self.name, self.close_reason)
         connection = self._connection
         if connection is not None and not connection.gone:
             return connection
@@ -158,7 +159,7 @@ class Upstream:
             self._start = Start(self._health.pause + self.config.start_timeout)
             self._wake.set()
         start = self._start
-        # A server that is late may take its time to end as well: that is not for callers to wait for.
+        # A late server may also be slow to shut down; callers do not wait for that.
         connection = await start.wait(deadline)
         if connection is None:
             reason = f"it is still starting after {start.age:.2g} s"
@@ -184,18 +185,20 @@ class Upstream:
             return self, connection
         if self._refused_on is connection:
             return self, connection
-        if self._second is None:
-            self._second = self._make_second()
+        if self._legacy_twin is None:
+            self._legacy_twin = self._make_legacy_twin()
         try:
-            return self._second, await self._second.connect(deadline)
+            return self._legacy_twin, await self._legacy_twin.connect(deadline)
         except ServerUnavailableError as error:
-            if self.closed is not None or self._second.is_starting:  # the caller has no time to wait for it
+            if (
+                self.close_reason is not None or self._legacy_twin.is_starting
+            ):  # the caller has no time to wait for it
                 raise
             if refuses_handshake(error.__cause__):
                 self._refused_on = connection
             return self, connection
 
-    def _make_second(self) -> "Upstream":
+    def _make_legacy_twin(self) -> "Upstream":
         """Return the upstream of the second connection, and run it."""
         # A server on a pipe is then two processes, and what changes in one of them the other may not know.
         watched = self.changes.watched if self.config.transport == "stdio" else None
@@ -230,7 +233,7 @@ class Upstream:
             ServerUnavailableError: none became free within so many seconds.
         """
         with self.in_flight:
-            slots, owner = self._slots, slot_owner(principal)  # `adjust` may put others in their place
+            slots, owner = self._slots, slot_owner(principal)  # `adjust` may replace them meanwhile
             with anyio.move_on_after(within) as waiting:
                 await slots.acquire(owner)
             if waiting.cancelled_caught:
@@ -262,16 +265,16 @@ class Upstream:
             try:
                 with anyio.fail_after(self.patience):
                     await self.changes.watch(connection, uri)
-                    if self._second is not None:
-                        await self._second.changes.synchronize(uri)
+                    if self._legacy_twin is not None:
+                        await self._legacy_twin.changes.synchronize(uri)
             except TimeoutError:
                 raise self.unanswered("resources/subscribe") from None
 
     async def unwatch(self, uri: str) -> None:
         """Undo one `watch`."""
         await self.changes.unwatch(uri)
-        if self._second is not None:
-            await self._second.changes.synchronize(uri)
+        if self._legacy_twin is not None:
+            await self._legacy_twin.changes.synchronize(uri)
 
     def adjust(self, config: ServerConfig) -> None:
         """Take up settings that need no other connection: how long, and how many at once."""
@@ -279,14 +282,20 @@ class Upstream:
             self._slots = FairSlots(config.max_concurrency)
         self.config = config
         self._wake.set()
-        if self._second is not None:
-            self._second.adjust(config)
+        if self._legacy_twin is not None:
+            self._legacy_twin.adjust(config)
 
     def _abandon_start(self, start: Start) -> None:
         """Note that a start is late, though it may take long until what was begun before has ended."""
         if self._start is start:  # the first of those who waited for it says so
             self._start = None
             self._health.failed(self._late_reason())
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the tools of the present connection are known as they are now, as far as it says."""
+        connection = self._connection
+        return connection is not None and not connection.gone and self.watcher.is_current
 
     async def list_tools(self) -> ToolListing:
         """Return what a listing gives that is made, or under way, now.
@@ -337,8 +346,7 @@ class Upstream:
     @contextmanager
     def track(self, running: RelayedCall, connection: Connection) -> Iterator[None]:
         """Note that a request runs for the length of the block, and afterwards whether it was answered."""
-        if self._connection is not None:
-            self._connection.called = True
+        connection.called = True
         is_answered = False
         with self.running.track(running):
             try:
@@ -367,7 +375,6 @@ class Upstream:
     def status(self) -> ServerStatus:
         """Return how it is doing."""
         connection = self._connection
-        info = connection.session.server_info if connection is not None else None
         catalogue = self.watcher.catalogue
         pause = self._health.pause if self._health.state == "failed" else 0.0
         return ServerStatus(
@@ -376,7 +383,7 @@ class Upstream:
             transport=self.config.transport,
             address=None if self.config.url is None else host_of(self.config.url),
             protocol_version=connection.session.protocol_version if connection is not None else None,
-            server_info=info.model_dump(by_alias=True, mode="json", exclude_none=True) if info else None,
+            server_info=(self.server_info or None) if connection is not None else None,
             tools=None if catalogue is None else len(catalogue.tools),
             listed_ago=self.watcher.age,
             refused={} if catalogue is None else dict(catalogue.refused),
@@ -384,7 +391,8 @@ class Upstream:
             last_error=self._health.last_error,
             needs_login=self.needs_login or None,
             stderr=self._stderr.text(),
-            in_flight=len(self.running) + (0 if self._second is None else len(self._second.running)),
+            in_flight=len(self.running)
+            + (0 if self._legacy_twin is None else len(self._legacy_twin.running)),
             starts=self._health.starts,
             next_try_in=pause or None,
         )
@@ -394,17 +402,17 @@ class Upstream:
         try:
             async with anyio.create_task_group() as self._tasks:
                 with self._scope:
-                    while self.closed is None:
+                    while self.close_reason is None:
                         self._wake = anyio.Event()
                         if self._start is None:
                             await self._wake.wait()
                         else:
                             await self._start_and_serve()
         finally:
-            if self.closed is None:  # whoever entered us was cancelled
-                self.closed, self.cancels = "toolcrib is closing", True
+            if self.close_reason is None:  # whoever entered us was cancelled
+                self.close_reason, self.cancels_calls = "toolcrib is closing", True
             self._health.state = "closed"
-            ending = ServerUnavailableError(self.name, self.closed)
+            ending = ServerUnavailableError(self.name, self.close_reason)
             self._fail_start(ending)
             self.watcher.over(ending)
             self._ended.set()
@@ -414,11 +422,11 @@ class Upstream:
 
         `cancels` tells the calls under way that they were cancelled, not that the server failed them.
         """
-        if self.closed is None:
-            self.closed, self.cancels = reason, cancels
+        if self.close_reason is None:
+            self.close_reason, self.cancels_calls = reason, cancels
         async with anyio.create_task_group() as stopping:
-            if self._second is not None:
-                stopping.start_soon(partial(self._second.stop, reason, cancels=cancels))
+            if self._legacy_twin is not None:
+                stopping.start_soon(partial(self._legacy_twin.stop, reason, cancels=cancels))
             await self._stop_own_connection()
 
     async def _stop_own_connection(self) -> None:
@@ -543,6 +551,8 @@ class Upstream:
         declared = connection.session.server_capabilities
         self.capabilities = {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True)
         self.instructions = connection.session.instructions or ""
+        info = connection.session.server_info
+        self.server_info = info.model_dump(by_alias=True, mode="json", exclude_none=True) if info else {}
         self._health.last_error = None
         self.last_used = anyio.current_time()
         start, self._start = self._start, None
@@ -559,7 +569,7 @@ class Upstream:
                 self._connection = None
 
     async def _wait_until_over(self, connection: Connection) -> None:
-        while self._connection is connection and not connection.gone and self.closed is None:
+        while self._connection is connection and not connection.gone and self.close_reason is None:
             self._wake = anyio.Event()
             left = self._idle_seconds_left()
             if left <= 0:
@@ -570,7 +580,7 @@ class Upstream:
 
     def _idle_seconds_left(self) -> float:
         """Return the seconds until the server has been idle for too long."""
-        limit, second = self.config.idle_timeout, self._second
+        limit, second = self.config.idle_timeout, self._legacy_twin
         if limit is None:
             return inf
         if self.running or self.watcher.busy or (self.changes.busy and self._first is None):
@@ -586,11 +596,11 @@ class Upstream:
 
     def _on_disconnected(self, connection: Connection, failure: Exception | None) -> None:
         """Tell those who used a connection why it ended; one that was of no use to anybody is a failure."""
-        expected = bool(connection.close_reason) or self.closed is not None
+        expected = bool(connection.close_reason) or self.close_reason is not None
         if not connection.close_reason:
             fault = failure or connection.fault
             ended = reason_of(fault, self._secrets) if fault else "it closed the connection"
-            connection.close_reason = self.closed or ended
+            connection.close_reason = self.close_reason or ended
         connection.over.set()
         self.watcher.over(ServerUnavailableError(self.name, connection.close_reason, self.stderr_tail()))
         if connection.failed:

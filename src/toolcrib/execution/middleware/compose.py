@@ -6,7 +6,7 @@ from sys import float_info
 from typing import Any
 
 from toolcrib.errors import ConfigError, Problem
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 from toolcrib.execution.call import Call
 from toolcrib.execution.protocols import Middleware, Next
 from toolcrib.execution.selection import label
@@ -79,7 +79,7 @@ def check_options(
         if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= limit:
             kind = "a whole number" if name in whole else "a finite number"
             bounds = _describe_bounds(least, most, "" if name in endless else f"{kind}, ")
-            problems.append(Problem(f"/{name}", "range", f"must be {bounds}, not {shown(value)}"))
+            problems.append(Problem(f"/{name}", "range", f"must be {bounds}, not {short_repr(value)}"))
     if problems:
         raise ConfigError(layer, tuple(problems))
 

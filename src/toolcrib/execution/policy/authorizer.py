@@ -12,7 +12,7 @@ import anyio
 from toolcrib.concurrency.background import is_being_cancelled
 from toolcrib.errors import PolicyDeniedError
 from toolcrib.execution.call import Decision, Request
-from toolcrib.execution.policy.rule import is_destructive
+from toolcrib.execution.policy.rule import declares_destructive
 from toolcrib.execution.policy.rules import Rules, refusal_by
 from toolcrib.execution.protocols import Allowed, Policy
 from toolcrib.redaction import error_text
@@ -48,6 +48,7 @@ class Authorizer:
             raise replace(refusal, tool_id=request.tool_id)
         decision = self._apply_rules(request)
         named = None if self._policy is None else await _ask_policy(self._policy, request)
+        # Where there are rules, one of them has allowed the call; the policy's name counts only without them.
         allowed_by = named if decision.rule is None else decision.rule.name
         return decision if allowed_by is None else replace(decision, allowed_by=allowed_by)
 
@@ -64,6 +65,7 @@ class Authorizer:
         if approval.ask is not None:
             await approval.ask(request, decision)
         else:
+            # No client to ask: a rule's question goes to the program's `approve`, a mere risk is refused.
             rules = self._rules()
             rule = decision.rule
             if rule is not None and rule.effect == "ask" and rules is not None:
@@ -83,7 +85,7 @@ class Authorizer:
         decision = Decision("allow") if rules is None else rules.decide(request)
         if decision.effect == "deny":
             raise refusal_by(request.tool_id, decision.rule)
-        if not approval.confirm_destructive or not is_destructive(request.tool.annotations):
+        if not approval.confirm_destructive or not declares_destructive(request.tool.annotations):
             return decision
         if decision.rule is not None and decision.rule.consents_to(request.tool_id):
             return decision

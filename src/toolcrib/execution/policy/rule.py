@@ -167,10 +167,10 @@ class Rule(Record):
         return ValidationError(problems)
 
 
-def is_destructive(annotations: ToolAnnotations | None) -> bool:
+def declares_destructive(annotations: ToolAnnotations | None) -> bool:
     """Return whether a tool says of itself that it may destroy something; one that says nothing does not.
 
-    >>> is_destructive(ToolAnnotations(destructive_hint=True)), is_destructive(None)
+    >>> declares_destructive(ToolAnnotations(destructive_hint=True)), declares_destructive(None)
     (True, False)
     """
     if annotations is None:

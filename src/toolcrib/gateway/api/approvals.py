@@ -1,5 +1,6 @@
 """Calls that wait for an operator of the console."""
 
+import hmac
 import secrets
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from toolcrib.execution import Request, Rule
 from toolcrib.execution.audit.records import json_text
 from toolcrib.execution.call import Decision
 from toolcrib.execution.principal import Principal, slot_owner
+from toolcrib.gateway.api.webhook import ApprovalWebhook, make_link_token
 
 _MOST = 1_000
 """Calls that may wait at once."""
@@ -42,6 +44,8 @@ class Waiting:
     by: str = ""
     """Who answered."""
     answered: anyio.Event = field(default_factory=anyio.Event)
+    link_token: str = field(default_factory=make_link_token, repr=False)
+    """Lets the holder of a link see and answer it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return what a person has to know: all arguments, the caller, the rule."""
@@ -56,7 +60,7 @@ class Waiting:
             "client": who.client,
             "rule": self.rule,
             "reason": self.reason,
-            "destructive": self.request.destructive,
+            "destructive": self.request.may_be_destructive,
             "asked": self.asked,
             "ends": self.ends,
         }
@@ -69,6 +73,7 @@ class Approvals:
         self,
         patience: Callable[[], float],
         is_staffed: Callable[[], bool | None],
+        webhook: ApprovalWebhook,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -77,6 +82,7 @@ class Approvals:
         `is_staffed` returns whether an operator has the console open; None where there is no console.
         """
         self._patience, self._is_staffed, self._clock = patience, is_staffed, clock
+        self.webhook = webhook
         self._waiting: dict[str, Waiting] = {}
         self.version = 0
         """Counts the changes of what waits."""
@@ -84,11 +90,13 @@ class Approvals:
     async def __call__(self, request: Request, rule: Rule) -> bool | str:
         """Return whether an operator agrees to a call that a rule asks about, or why nobody does.
 
-        A call waits only while somebody is there to answer.
+        A call waits only while somebody is there to answer, or the webhook reaches somebody.
         """
         is_staffed = self._is_staffed()
-        if not is_staffed:
-            return False if is_staffed is None else _UNSTAFFED
+        if is_staffed is None:
+            return False
+        if not is_staffed and not self.webhook.is_set:
+            return _UNSTAFFED
         return await self._wait_for_answer(request, rule.name, rule.reason)
 
     async def ask(self, request: Request, decision: Decision) -> None:
@@ -113,16 +121,33 @@ class Approvals:
         self._waiting[call.id] = call
         self.version += 1
         try:
-            with anyio.move_on_after(patience):
-                await call.answered.wait()
+            async with anyio.create_task_group() as tasks:
+                if self.webhook.is_set:
+                    tasks.start_soon(self._post, call)
+                with anyio.move_on_after(patience):
+                    await call.answered.wait()
+                tasks.cancel_scope.cancel()
         finally:
             self._waiting.pop(call.id, None)
             self.version += 1
         if call.answer is None:
-            return f"no operator of the console answered within {patience:g} s"
+            return call.by or f"no operator of the console answered within {patience:g} s"
         if call.answer:
             return True
         return f"{call.by} declined at the console; do not try again unless the user asks for it"
+
+    async def _post(self, call: Waiting) -> None:
+        """Post a call to the webhook; where that fails and nobody has the console open, it is refused."""
+        failure = await self.webhook.post(call.to_json(), call.link_token)
+        if failure is not None and not self._is_staffed() and call.answer is None:
+            call.by = f"{_UNSTAFFED}; and the webhook failed: {failure}"
+            call.answered.set()
+
+    def find_by_link(self, call_id: str, token: str) -> Waiting | None:
+        """Return the call of a link; None if it does not wait any more, or the link is another's."""
+        call = self._waiting.get(call_id)
+        is_its_own = call is not None and hmac.compare_digest(call.link_token.encode(), token.encode())
+        return call if is_its_own else None
 
     def waiting(self) -> list[Waiting]:
         """Return the calls that wait, the oldest first."""

@@ -8,7 +8,7 @@ from toolcrib.crib import View
 from toolcrib.execution import CallContext, Principal
 from toolcrib.execution.call import Approval, CallSuspendedError
 from toolcrib.execution.principal import SubjectToken
-from toolcrib.gateway.app.asgi import Headers, OpenRequest, Receive, Scope
+from toolcrib.gateway.app.asgi import Headers, HttpRequest, Receive, Scope
 from toolcrib.gateway.frontends.shared.frontend import Confirmation, ConfirmationResult
 from toolcrib.model.record import Record
 
@@ -24,9 +24,11 @@ class ApiCaller:
 
     principal: Principal
     is_operator: bool
+    sees_all: bool
+    """Whether it sees the calls of everybody: operators and auditors."""
     view: View
     """The tools that the principal may find."""
-    open: OpenRequest
+    open: HttpRequest
     scope: Scope = field(repr=False)
     receive: Receive = field(repr=False)
     path: dict[str, str] = field(default_factory=dict)
@@ -41,7 +43,7 @@ class ApiCaller:
     @property
     def viewer(self) -> Principal | None:
         """The account whose calls it may see; None for all."""
-        return None if self.is_operator else self.principal
+        return None if self.sees_all else self.principal
 
 
 class QuestionForPersonError(CallSuspendedError):

@@ -8,21 +8,31 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from toolcrib.execution.audit import Audit
-from toolcrib.execution.audit.records import AuditRecord, args_of, json_text, result_of
-from toolcrib.execution.call import Outcome
+from toolcrib.execution.audit.records import (
+    AuditRecord,
+    args_of,
+    json_text,
+    make_record,
+    remove_secrets,
+    result_of,
+)
+from toolcrib.execution.call import Answer, Outcome, Stage
+from toolcrib.execution.middleware.cache import FROM_CACHE
 from toolcrib.execution.principal import Principal
+from toolcrib.model.backend import ToolBackend
 from toolcrib.redaction import error_text, hide_secrets
 
-_NAMES = tuple(field.alias or name for name, field in AuditRecord.model_fields.items())
-_FIELDS = tuple(AuditRecord.model_fields)
-_ARGS = _FIELDS.index("args")
+_NAMES = tuple((name, field.alias or name) for name, field in AuditRecord.model_fields.items())
 _PAYLOAD = 16 * 1024
 """Bytes that are kept of the arguments of a call, and of its result."""
 _PAYLOADS = 32 * 2**20
 """Bytes of all payloads together; those of the oldest calls are dropped first."""
+_OVERHEAD = 500
+"""Bytes of a payload beside its texts."""
 _SCANNED = 2_000
 """Running calls that are listed at most."""
+_TRACED = 200
+"""Calls of one request that are shown at most."""
 
 
 class Running(NamedTuple):
@@ -35,47 +45,73 @@ class Running(NamedTuple):
 
 
 class CallRow(NamedTuple):
-    """A call that has ended."""
+    """A call that has ended: what its audit record is made of, when somebody looks at it."""
 
     id: int
     """Later calls have higher ids."""
     began: float
     """Seconds since 1970."""
     principal: Principal
-    values: tuple[Any, ...]
-    """The fields of its audit record, in their order."""
-
-    def get(self, field: str) -> Any:
-        """Return a field of its audit record."""
-        return self.values[_FIELDS.index(field)]
+    tool_id: str
+    duration: float
+    """Seconds."""
+    trace: int
+    """Equal for the calls of one request, such as those of a chain."""
+    args_bytes: int | None
+    result_bytes: int | None
+    backend: ToolBackend | None
+    rule: str | None
+    is_cached: bool
+    failure: AuditRecord | None
+    """The record of a call that failed; its error is not kept, which would keep all that it refers to."""
 
     @property
     def outcome(self) -> str:
         """`ok`, or the code of its error."""
-        return self.get("error") or "ok"
+        return "ok" if self.failure is None else self.failure.error or "ok"
 
     def to_json(self) -> dict[str, Any]:
         """Return its audit record as `toolcrib audit show --json` does, with its id."""
-        known = zip(_NAMES, self.values, strict=True)
-        return {"id": self.id, **{name: value for name, value in known if value is not None}}
+        record = (self._make_record() if self.failure is None else self.failure).__dict__
+        known = {alias: value for name, alias in _NAMES if (value := record[name]) is not None}
+        return {"id": self.id, **known, "trace": self.trace}
+
+    def _make_record(self) -> AuditRecord:
+        ended = Outcome(
+            tool_id=self.tool_id,
+            request=None,
+            backend=self.backend,
+            answer=Answer(notes=(FROM_CACHE,) if self.is_cached else ()),
+            error=None,
+            duration=self.duration,
+            principal=self.principal,
+            is_allowed=True,
+            rule=self.rule,
+        )
+        return make_record(ended, self.began, args_bytes=self.args_bytes, result_bytes=self.result_bytes)
 
 
 class Payload(NamedTuple):
-    """The arguments and the result of a call, as JSON that may be cut, and the message of its error."""
+    """The arguments and the result of a call as JSON that may be cut, its error's message, and its stages."""
 
     args: bytes
+    """Without the members that are secret."""
     result: bytes
+    """Secrets are hidden when it is shown, which most results never are."""
     message: str
     sizes: tuple[int, int]
     """The bytes of the arguments and of the result before they were cut."""
+    stages: tuple[Stage, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the texts, and whether they are cut."""
+        """Return the texts without secrets, whether they are cut, and the stages."""
         found: dict[str, Any] = {}
         for name, text, size in zip(("args", "result"), self[:2], self.sizes, strict=True):
             if text:
-                found[name] = {"text": text.decode(errors="replace"), "bytes": size, "cut": size > len(text)}
-        return found | ({"message": self.message} if self.message else {})
+                shown = hide_secrets(text.decode(errors="ignore"))
+                found[name] = {"text": shown, "bytes": size, "cut": size > len(text)}
+        stages = [{"name": each.name, "began": each.began, "ended": each.ended} for each in self.stages]
+        return found | {"stages": stages} | ({"message": self.message} if self.message else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +136,7 @@ class CallFilter:
         who = row.principal
         return (
             (self.viewer is None or is_same_account(self.viewer, who))
-            and (self.tool is None or _is_tool(self.tool, row.get("tool_id")))
+            and (self.tool is None or _is_tool(self.tool, row.tool_id))
             and (self.who is None or self.who in {who.subject, who.client})
             and (self.outcome is None or _is_outcome(self.outcome, row.outcome))
             and (self.since is None or row.began >= self.since)
@@ -110,9 +146,7 @@ class CallFilter:
 
     def _is_in(self, row: CallRow) -> bool:
         who, text = row.principal, (self.text or "").lower()
-        return any(
-            text in each.lower() for each in (row.get("tool_id"), who.subject, who.client, row.outcome)
-        )
+        return any(text in each.lower() for each in (row.tool_id, who.subject, who.client, row.outcome))
 
 
 def is_same_account(viewer: Principal, caller: Principal) -> bool:
@@ -167,21 +201,41 @@ class CallLog:
         self._running.pop(running.id, None)
         if outcome.is_suspended:
             return
-        made: list[AuditRecord] = []
-        Audit(made.append, include_args=True, clock=lambda: running.began).begin("", None)(outcome)
-        record = made[0].__dict__
-        values = tuple(None if name == "args" else record[name] for name in _FIELDS)
+        args, result = json_text(args_of(outcome)) or b"", json_text(result_of(outcome)) or b""
+        sizes = len(args), len(result)
         self._last += 1  # rows are in the order in which calls end, and so are their ids
-        row = CallRow(self._last, running.began, outcome.principal or running.principal, values)
-        self._keep_payload(row.id, outcome, record["args"])
-        self._rows.append(row)
+        self._keep_payload(self._last, outcome, args, result)
+        failure = None
+        if outcome.error is not None:
+            failure = make_record(
+                outcome, running.began, args_bytes=sizes[0] or None, result_bytes=sizes[1] or None
+            )
+        self._rows.append(
+            CallRow(
+                self._last,
+                running.began,
+                outcome.principal or running.principal,
+                outcome.tool_id,
+                outcome.duration,
+                outcome.trace,
+                sizes[0] or None,
+                sizes[1] or None,
+                outcome.backend,
+                outcome.rule,
+                outcome.answer is not None and FROM_CACHE in outcome.answer.notes,
+                failure,
+            )
+        )
 
-    def _keep_payload(self, row_id: int, outcome: Outcome, shown_args: Any) -> None:
-        args = json_text(shown_args) or b"" if args_of(outcome) else b""
-        result = json_text(result_of(outcome)) or b""
-        message = "" if outcome.error is None else error_text(outcome.error)
-        kept = hide_secrets(result[:_PAYLOAD].decode(errors="ignore")).encode()
-        payload = Payload(args[:_PAYLOAD], kept, message[:_PAYLOAD], (len(args), len(result)))
+    def _keep_payload(self, row_id: int, outcome: Outcome, args: bytes, result: bytes) -> None:
+        sizes = len(args), len(result)
+        if args:
+            schema = {} if outcome.request is None else outcome.request.tool.shared("input_schema")
+            given = args_of(outcome)
+            shown = remove_secrets(given, schema)
+            args = args if shown == given else json_text(shown) or b""
+        message = "" if outcome.error is None else error_text(outcome.error)[:_PAYLOAD]
+        payload = Payload(args[:_PAYLOAD], result[:_PAYLOAD], message, sizes, outcome.stages)
         self._payloads[row_id] = payload
         self._payload_bytes += _size(payload)
         while self._payload_bytes > _PAYLOADS or len(self._payloads) > (self._rows.maxlen or 0):
@@ -193,7 +247,7 @@ class CallLog:
         for row in reversed(self._rows):
             if before is not None and row.id >= before:
                 continue
-            if conditions.since is not None and row.began + (row.get("duration") or 0) < conditions.since:
+            if conditions.since is not None and row.began + row.duration < conditions.since:
                 break
             if conditions.admits(row):
                 yield row
@@ -223,10 +277,15 @@ class CallLog:
                 break
         return None
 
+    def of_trace(self, trace: int) -> list[CallRow]:
+        """Return the latest calls of a request, in the order in which they began."""
+        found = (row for row in reversed(self._rows) if row.trace == trace)
+        return sorted(islice(found, _TRACED), key=lambda row: row.began)
+
     def running(self) -> list[Running]:
         """Return the calls that have not ended, the oldest first."""
         return list(islice(self._running.values(), _SCANNED))
 
 
 def _size(payload: Payload) -> int:
-    return len(payload.args) + len(payload.result) + len(payload.message)
+    return _OVERHEAD + len(payload.args) + len(payload.result) + len(payload.message)

@@ -1,7 +1,7 @@
 """What the pages count: calls by minute, tools by use, and tokens."""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from math import ceil
@@ -28,7 +28,7 @@ def count_by_minute(rows: Iterable[CallRow], minutes: int, now: float | None = N
     for row in rows:
         place = int((row.began - start) // _MINUTE)
         if 0 <= place < minutes:
-            durations[place].append(row.get("duration"))
+            durations[place].append(row.duration)
             failed[place] += row.outcome != "ok"
     return Series(
         start=start,
@@ -51,13 +51,13 @@ def quantile(values: Sequence[float], part: float) -> float | None:
 def count_by_tool(rows: Iterable[CallRow]) -> tuple[ToolUse, ...]:
     """Return the tools with the most calls."""
     calls, failed = Counter[str](), Counter[str]()
-    seconds, tokens = Counter[str](), Counter[str]()
+    tokens, seconds = Counter[str](), defaultdict[str, float](float)
     for row in rows:
-        tool_id = row.get("tool_id")
+        tool_id = row.tool_id
         calls[tool_id] += 1
         failed[tool_id] += row.outcome != "ok"
-        seconds[tool_id] += row.get("duration")
-        tokens[tool_id] += (row.get("result_bytes") or 0) // _CHARACTERS_PER_TOKEN
+        seconds[tool_id] += row.duration
+        tokens[tool_id] += (row.result_bytes or 0) // _CHARACTERS_PER_TOKEN
     return tuple(
         ToolUse(tool_id=name, calls=count, failed=failed[name], seconds=seconds[name], tokens=tokens[name])
         for name, count in calls.most_common(_TOP)

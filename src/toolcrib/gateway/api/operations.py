@@ -25,10 +25,13 @@ from toolcrib.errors import (
     ServerUnavailableError,
     ToolcribError,
     ToolNotFoundError,
+    ValidationError,
     explain,
 )
-from toolcrib.execution import Principal, Rule
+from toolcrib.execution import CallContext, ChainResult, Principal, Rule
+from toolcrib.execution.call import Approval
 from toolcrib.execution.mcp import ServerStatus
+from toolcrib.execution.oauth.flows import log_out
 from toolcrib.execution.oauth.persons import login_command
 from toolcrib.execution.oauth.vault import LoginVault
 from toolcrib.execution.policy.rules import Rules
@@ -43,9 +46,10 @@ from toolcrib.gateway.api.caller import (
     QuestionForPersonError,
     SendEvent,
 )
-from toolcrib.gateway.api.calls import CallFilter, CallLog, Running, is_same_account
+from toolcrib.gateway.api.calls import CallFilter, CallLog, CallRow, Running, is_same_account
 from toolcrib.gateway.api.measures import count_by_minute, count_by_tool, find_shared_words, quantile
 from toolcrib.gateway.api.routes import ApiOperation, Handle
+from toolcrib.gateway.api.runs import describe_calls, describe_steps
 from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.frontends.meta import MetaTools
 from toolcrib.gateway.frontends.meta.token_usage import TokenUsage, tool_tokens
@@ -53,6 +57,7 @@ from toolcrib.gateway.request.confirm import ConfirmedCalls
 from toolcrib.model import ToolDoc
 from toolcrib.model.record import Record
 from toolcrib.model.results import RunResult
+from toolcrib.runtime import ExecuteResult
 
 _MIRRORED = frozenset({"summary"})
 """Has the same text as the short description."""
@@ -117,27 +122,34 @@ class ApiOperations:
                 "The last lines of a server's standard error.",
                 self.server_log,
                 answer=records.LogTail,
-                for_operators=True,
+                needs="operator",
             ),
             post(
                 "/servers/{name}/start",
                 "Start a server, or start it again.",
                 self.start_server,
                 answer=records.ServerLine,
-                for_operators=True,
+                needs="operator",
             ),
             post(
                 "/servers/{name}/stop",
                 "Stop a server until it is started again.",
                 self.stop_server,
                 answer=records.ServerLine,
-                for_operators=True,
+                needs="operator",
             ),
             post(
                 "/servers/{name}/login",
                 "Make the page on which the caller logs in to a server.",
                 self.server_login,
                 answer=records.LoginPage,
+            ),
+            post(
+                "/servers/{name}/revoke",
+                "Forget somebody's login to a server, and take its tokens back.",
+                self.revoke_login,
+                body=records.RevokeBody,
+                needs="operator",
             ),
             get(
                 "/tools",
@@ -175,37 +187,60 @@ class ApiOperations:
             get("/calls/callers", "Who has called which tools, with what outcome.", self.callers),
             get("/calls/export", "The latest calls as a file.", self.export, query=records.ExportQuery),
             get("/calls/{id}", "A call, with its arguments and its result.", self.call),
-            get("/approvals", "The calls that wait for a person.", self.approvals, for_operators=True),
+            get("/approvals", "The calls that wait for a person.", self.approvals, needs="auditor"),
             post(
                 "/approvals/{id}",
                 "Answer a call that waits.",
                 self.answer_approval,
                 body=records.AnswerBody,
-                for_operators=True,
+                needs="operator",
+            ),
+            post(
+                "/approvals/{id}/webhook",
+                "Answer a call that waits, with a signature of the webhook's secret.",
+                self.answer_webhook,
+                body=records.WebhookAnswerBody,
+                is_signed=True,
+            ),
+            post(
+                "/approvals/{id}/link",
+                "See a call that waits, or answer it, with the token of its link.",
+                self.answer_link,
+                body=records.LinkAnswerBody,
+                is_open=True,
             ),
             post(
                 "/access",
                 "May somebody call a tool, and by which rule?",
                 self.access,
                 body=records.AccessBody,
-                for_operators=True,
+                needs="auditor",
             ),
-            get("/access/rules", "The rules of the configuration.", self.rules, for_operators=True),
+            get("/access/rules", "The rules of the configuration.", self.rules, needs="auditor"),
             post(
                 "/access/simulate",
                 "What rules decide about the latest calls.",
                 self.simulate,
                 body=records.SimulateBody,
-                for_operators=True,
+                needs="auditor",
             ),
             get("/runs", "The durable runs, the latest first.", self.runs),
-            post("/runs/{id}/resume", "Go on with a durable run.", self.resume),
-            get("/access/tokens", "The named tokens of the gateway.", self.access_tokens, for_operators=True),
+            post(
+                "/runs",
+                "Run code or a chain durably: a result, or an error. It is suspended if the caller leaves.",
+                self.begin_run,
+                body=records.BeginRunBody,
+                streams=True,
+            ),
+            get("/runs/{id}", "A durable run: its steps or its code, with the calls.", self.run_details),
+            post("/runs/{id}/resume", "Go on with a durable run.", self.resume, body=records.ResumeBody),
+            post("/runs/{id}/cancel", "Cancel a durable run, which can be resumed.", self.cancel_run),
+            get("/access/tokens", "The named tokens of the gateway.", self.access_tokens, needs="operator"),
             get(
                 "/config",
                 "The settings that hold, and what is wrong with the file.",
                 self.config,
-                for_operators=True,
+                needs="operator",
             ),
             get(
                 "/events",
@@ -226,6 +261,7 @@ class ApiOperations:
             client=who.client,
             groups=tuple(sorted(who.groups)),
             operator=caller.is_operator,
+            auditor=caller.sees_all,
             version=__version__,
             config=settings.source if caller.is_operator else None,
             toolsets=tuple(sorted(settings.toolsets)),
@@ -237,21 +273,21 @@ class ApiOperations:
         minutes = caller.query.minutes
         since = (time.time() // 60 - minutes + 1) * 60
         rows = list(self._calls.newest(CallFilter(viewer=caller.viewer, since=since)))
-        durations = [row.get("duration") for row in rows]
+        durations = [row.duration for row in rows]
         servers = self._server_lines(caller)
         return records.Overview(
             servers=dict(Counter("paused" if each.paused else each.state for each in servers)),
             unhealthy=tuple(each.name for each in servers if not each.healthy),
             tools=len(caller.view.index),
             running=len(self._running(caller)),
-            waiting=len(self._approvals.waiting()) if caller.is_operator else 0,
+            waiting=len(self._approvals.waiting()) if caller.sees_all else 0,
             calls=len(rows),
             failed=sum(row.outcome != "ok" for row in rows),
             p50=quantile(durations, 0.5),
             p95=quantile(durations, 0.95),
             series=count_by_minute(rows, minutes),
             top=count_by_tool(rows),
-            sessions=self._sessions() if caller.is_operator else None,
+            sessions=self._sessions() if caller.sees_all else None,
         )
 
     async def tokens(self, caller: ApiCaller) -> dict[str, Any]:
@@ -311,16 +347,19 @@ class ApiOperations:
             refused=status.refused,
         )
 
-    def _read_logins(self) -> dict[str, tuple[str, ...]]:
+    def _read_logins(self) -> dict[str, tuple[records.LoginHolder, ...]]:
         """Return who has logged in to which server."""
-        found: dict[str, tuple[str, ...]] = {}
+        found: dict[str, tuple[records.LoginHolder, ...]] = {}
         with suppress(ToolcribError):  # without a home there is no vault; with another key it cannot be read
             vault = LoginVault()
             for name, config in self._crib.settings.servers.items():
                 if config.url is None:
                     continue
-                persons = [subject for _, subject in vault.owners(name, config.url)]
-                own = ["the user of this machine"] if vault.get(name, config.url) is not None else []
+                own = [] if vault.get(name, config.url) is None else [records.LoginHolder()]
+                persons = [
+                    records.LoginHolder(issuer=issuer, subject=subject)
+                    for issuer, subject in vault.owners(name, config.url)
+                ]
                 found[name] = (*own, *persons)
         return found
 
@@ -355,6 +394,18 @@ class ApiOperations:
         if link is None:
             raise LoginRequiredError(name, f"there is no page for it; in a terminal: {login_command(name)}")
         return records.LoginPage(url=link.url)
+
+    async def revoke_login(self, caller: ApiCaller) -> dict[str, Any]:
+        """Forget a login to a server: a person's, or that of this machine's user."""
+        name, who = self._status_of(caller).name, caller.body
+        config = self._crib.settings.servers.get(name)
+        if config is None:
+            raise ServerUnavailableError(name, "only MCP servers have logins of persons")
+        owner = (who.issuer, who.subject) if who.subject else None
+        known, revoked = await log_out(name, config, owner=owner)
+        if not known:
+            raise ServerUnavailableError(name, f"{who.subject or 'nobody'} is not logged in to it")
+        return {"revoked": revoked}
 
     # -- tools -----------------------------------------------------------------------------------
 
@@ -451,7 +502,7 @@ class ApiOperations:
     def _conditions(self, caller: ApiCaller) -> CallFilter:
         asked = caller.query
         return CallFilter(
-            viewer=caller.viewer,
+            viewer=caller.principal if asked.mine else caller.viewer,
             tool=asked.tool or None,
             who=asked.who or None,
             outcome=asked.outcome or None,
@@ -492,7 +543,7 @@ class ApiOperations:
         """Return what the calls can be filtered by, the most frequent first."""
         tools, who, outcomes = Counter[str](), Counter[str](), Counter[str]()
         for row in self._calls.newest(CallFilter(viewer=caller.viewer)):
-            tools[row.get("tool_id")] += 1
+            tools[row.tool_id] += 1
             who[row.principal.subject or row.principal.client or ""] += 1
             outcomes[row.outcome] += 1
         return {
@@ -508,19 +559,22 @@ class ApiOperations:
         if found is None or not CallFilter(viewer=caller.viewer).admits(found[0]):
             raise ToolNotFoundError(number, reason="no call with this id is remembered")
         row, payload = found
-        return row.to_json() | ({} if payload is None else {"payload": payload.to_json()})
+        conditions = CallFilter(viewer=caller.viewer)
+        traced = [each for each in self._calls.of_trace(row.trace) if conditions.admits(each)]
+        return (
+            row.to_json()
+            | {"request": [{**each.to_json(), "began": each.began} for each in traced]}
+            | ({} if payload is None else {"payload": payload.to_json()})
+        )
 
     async def export(self, caller: ApiCaller) -> ApiFile:
         """Return all calls that meet the conditions as a file."""
-        rows = [row.to_json() for row in self._calls.newest(self._conditions(caller))]
-        if caller.query.format == "json":
-            return ApiFile(json.dumps({"calls": rows}).encode(), "application/json", "calls.json")
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        text = io.StringIO(newline="")
-        writer = csv.writer(text)
-        writer.writerow(names)
-        writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
-        return ApiFile(text.getvalue().encode(), "text/csv; charset=utf-8", "calls.csv")
+        rows = list(self._calls.newest(self._conditions(caller)))
+        is_csv = caller.query.format == "csv"
+        body = await to_thread.run_sync(_write_csv if is_csv else _write_json, rows)
+        if is_csv:
+            return ApiFile(body, "text/csv; charset=utf-8", "calls.csv")
+        return ApiFile(body, "application/json", "calls.json")
 
     # -- approvals and access --------------------------------------------------------------------
 
@@ -534,6 +588,26 @@ class ApiOperations:
         if not self._approvals.answer(caller.path["id"], approve=caller.body.approve, by=by):
             raise ToolNotFoundError(caller.path["id"], reason="it does not wait any more")
         return {"approved": caller.body.approve}
+
+    async def answer_webhook(self, caller: ApiCaller) -> dict[str, Any]:
+        """Approve or decline a call that waits, by a signed message."""
+        asked, call_id = caller.body, caller.path["id"]
+        if asked.id != call_id:  # the address is not signed
+            raise ValidationError((Problem("/id", "const", "must be the id in the address"),))
+        if not self._approvals.answer(call_id, approve=asked.approve, by=f"{asked.by}, by the webhook,"):
+            raise ToolNotFoundError(call_id, reason="it does not wait any more")
+        return {"approved": asked.approve}
+
+    async def answer_link(self, caller: ApiCaller) -> dict[str, Any]:
+        """Return the call of a link that was sent to a person, or approve or decline it."""
+        asked, call_id = caller.body, caller.path["id"]
+        call = self._approvals.find_by_link(call_id, asked.token)
+        if call is None:
+            raise ToolNotFoundError(call_id, reason="it does not wait any more, or this is not its link")
+        if asked.approve is None:
+            return call.to_json()
+        self._approvals.answer(call_id, approve=asked.approve, by="somebody with the link of the call")
+        return {"approved": asked.approve}
 
     async def access(self, caller: ApiCaller) -> dict[str, Any]:
         """Explain what the rules decide about a call."""
@@ -554,9 +628,11 @@ class ApiOperations:
             made = [Rule.from_json(each) for each in given]
             issuers = None if rules is None else rules.issuers
             rules = Rules(made, validator=self._crib.validator, issuers=issuers) if made else None
-        rows = [row.to_json() for row in self._calls.newest(CallFilter())]
+        rows = list(self._calls.newest(CallFilter()))
         decided = await to_thread.run_sync(
-            lambda: Counter((decide_again(self._crib, rules, row), "error.type" not in row) for row in rows)
+            lambda: Counter(
+                (decide_again(self._crib, rules, row.to_json()), row.failure is None) for row in rows
+            )
         )
         ordered = sorted(decided.items(), key=lambda item: (item[0][0][0], -item[1]))
         decisions = [
@@ -589,13 +665,73 @@ class ApiOperations:
         found = [each for owner in owners for each in await caller.view.runs(principal=owner)]
         return {"items": [each.to_json() for each in sorted(found, key=lambda run: -run.changed)]}
 
-    async def resume(self, caller: ApiCaller) -> Any:
-        """Go on with a durable run, and return its result."""
+    async def _owner_of(self, caller: ApiCaller) -> Principal:
+        """Return the owner of a run, one of those that the caller may be."""
         run_id = caller.path["id"]
         for owner in _owners(caller.principal):
             if any(each.id == run_id for each in await caller.view.runs(principal=owner)):
-                return (await caller.view.resume(run_id, principal=owner)).to_json()
-        return (await caller.view.resume(run_id, principal=caller.principal)).to_json()  # says why not
+                return owner
+        return caller.principal  # whatever asks for it says that there is none
+
+    def _context_of_run(self, caller: ApiCaller, owner: Principal) -> CallContext:
+        """Return the context of a run: operators are asked about its destructive calls."""
+        confirm = self._crib.settings.gateway.confirm
+        approval = Approval(ask=self._approvals.ask, may_suspend=False, confirm_destructive=confirm)
+        return CallContext(principal=owner, approval=approval, subject_token=caller.open.subject_token)
+
+    async def begin_run(self, caller: ApiCaller) -> ApiStream:
+        """Run code or a chain durably."""
+        asked, view = caller.body, caller.view
+        if (asked.code is None) == (asked.steps is None):
+            raise ValidationError((Problem("/code", "required", "give either code or steps"),))
+        context = self._context_of_run(caller, caller.principal)
+
+        async def produce(send: SendEvent) -> None:
+            try:
+                result: ExecuteResult | ChainResult
+                if asked.code is not None:
+                    result = await view.execute(asked.code, context=context, durable=True)
+                else:
+                    result = await view.run_chain(asked.steps, context=context, durable=True)
+            except ToolcribError as error:
+                await send("error", explain(error))
+            else:
+                await send("result", result.to_json())
+
+        return ApiStream(produce)
+
+    async def run_details(self, caller: ApiCaller) -> dict[str, Any]:
+        """Return a run with its steps or its code."""
+        owner = await self._owner_of(caller)
+        details = await caller.view.describe_run(caller.path["id"], principal=owner)
+        found: dict[str, Any] = {"run": details.run.to_json()}
+        if details.result is not None:
+            found["result"] = details.result
+        if details.message is not None:
+            found["message"] = details.message
+        if details.run.kind == "code":
+            return found | {"code": details.request["code"], "calls": describe_calls(details)}
+        steps = details.request["steps"]
+        try:
+            plan = await caller.view.run_chain(steps, dry_run=True)
+        except ToolcribError as error:  # such as a tool that is not there any more
+            return found | {"steps": steps, "problem": str(error)}
+        return found | {"steps": steps, "graph": describe_steps(plan, details)}
+
+    async def resume(self, caller: ApiCaller) -> Any:
+        """Go on with a durable run, and return its result."""
+        owner, asked = await self._owner_of(caller), caller.body
+        context = self._context_of_run(caller, owner)
+        answers = asked.answers or None
+        result = await caller.view.resume(
+            caller.path["id"], repeat=asked.repeat, answers=answers, context=context
+        )
+        return result.to_json()
+
+    async def cancel_run(self, caller: ApiCaller) -> dict[str, Any]:
+        """Cancel a durable run."""
+        await caller.view.cancel_run(caller.path["id"], principal=await self._owner_of(caller))
+        return {}
 
     async def config(self, caller: ApiCaller) -> dict[str, Any]:  # noqa: ARG002 - of all operations
         """Return the settings without secrets, and what is wrong with the file as it is now."""
@@ -642,12 +778,12 @@ class ApiOperations:
     def state_of(self, caller: ApiCaller) -> tuple[list[dict[str, Any]], int, tuple[int, int]]:
         """Return the servers of a caller, the version of the catalogue, and what waits and runs."""
         lines = [each.to_json(without={"listed_ago", "next_try_in"}) for each in self._server_lines(caller)]
-        waiting = self._approvals.version if caller.is_operator else 0
+        waiting = self._approvals.version if caller.sees_all else 0
         return lines, caller.view.index.version, (waiting, len(self._running(caller)))
 
     def waiting(self, caller: ApiCaller) -> list[dict[str, Any]]:
-        """Return the calls that wait, for an operator."""
-        return [each.to_json() for each in self._approvals.waiting()] if caller.is_operator else []
+        """Return the calls that wait, for those who see all."""
+        return [each.to_json() for each in self._approvals.waiting()] if caller.sees_all else []
 
 
 class _Known:
@@ -692,6 +828,20 @@ def _run_json(result: RunResult) -> dict[str, Any]:
     return {"toolId": str(result.tool.id), "structured": None, **payload}
 
 
+def _write_json(rows: list[CallRow]) -> bytes:
+    return json.dumps({"calls": [row.to_json() for row in rows]}).encode()
+
+
+def _write_csv(rows: list[CallRow]) -> bytes:
+    records = [row.to_json() for row in rows]
+    names = list(dict.fromkeys(name for row in records for name in row))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(names)
+    writer.writerows([_cell(row.get(name)) for name in names] for row in records)
+    return text.getvalue().encode()
+
+
 def _cell(value: Any) -> Any:
     """Return a value for a cell of a table; a program that opens it must not take it for a formula."""
     text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
@@ -702,7 +852,7 @@ def _measure_tokens(caller: ApiCaller) -> tuple[TokenUsage, list[dict[str, Any]]
     view = caller.view
     usage = MetaTools(view, view.settings.gateway).measure_tokens()
     rows = []
-    for summary in view.index.every():
+    for summary in view.index.list_all():
         with suppress(ToolcribError):  # removed while the others are counted
             rows.append({"toolId": summary.id, "tokens": tool_tokens(view.index.get(summary.id))})
     return usage, sorted(rows, key=lambda row: -row["tokens"])

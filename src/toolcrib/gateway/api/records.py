@@ -85,6 +85,8 @@ class CallConditions(Record):
     """Seconds since 1970."""
     text: str | None = None
     """A part of the id, the caller or the outcome."""
+    mine: bool = False
+    """Whether only calls of the caller's own account are meant."""
 
 
 class CallsQuery(CallConditions):
@@ -112,6 +114,25 @@ class AnswerBody(Record):
     approve: bool
 
 
+class WebhookAnswerBody(Record):
+    """A signed answer to a call that waits."""
+
+    id: str
+    """The id of the call."""
+    approve: bool
+    by: _Text
+    """Who answers."""
+
+
+class LinkAnswerBody(Record):
+    """Shows, or answers, the call of a link that was sent to a person."""
+
+    token: str
+    """What the link has after the id."""
+    approve: bool | None = None
+    """Absent: the call is shown."""
+
+
 class AccessBody(Record):
     """A question: may somebody call a tool, with these arguments?"""
 
@@ -130,6 +151,30 @@ class SimulateBody(Record):
     """Rules as `[[policy]]` tables write them; absent: those that hold."""
 
 
+class BeginRunBody(Record):
+    """What is run durably: code, or the steps of a chain."""
+
+    code: str | None = None
+    """Python that calls tools."""
+    steps: tuple[dict[str, Any], ...] | None = None
+
+
+class ResumeBody(Record):
+    """How a run goes on whose last calls may have been made."""
+
+    repeat: bool = False
+    """Whether they are made again."""
+    answers: dict[str, Any] = Field(default={})
+    """Their answers, by key; then they are not."""
+
+
+class RevokeBody(Record):
+    """Whose login is forgotten; without a subject that of this machine's user."""
+
+    issuer: str = ""
+    subject: str = ""
+
+
 class Me(Record):
     """Who is logged in, and what there is for them."""
 
@@ -138,7 +183,9 @@ class Me(Record):
     client: str
     groups: tuple[str, ...] = ()
     operator: bool
-    """Whether they see the calls of everybody, answer those that wait, and start and stop servers."""
+    """Whether they answer calls that wait, and start and stop servers."""
+    auditor: bool
+    """Whether they see the calls of everybody, as operators do."""
     version: str
     """The version of toolcrib."""
     config: str | None = None
@@ -194,6 +241,13 @@ class Overview(Record):
     """Connected clients of the handshake era, for operators."""
 
 
+class LoginHolder(Record):
+    """Somebody's login to a server; without a subject that of this machine's user, which programs share."""
+
+    issuer: str = ""
+    subject: str = ""
+
+
 class ServerLine(Record):
     """A server or an API, and what is wrong with it."""
 
@@ -220,7 +274,7 @@ class ServerLine(Record):
     server_info: dict[str, Any] | None = None
     refused: dict[str, str] = Field(default={})
     """Definitions that are no tools, and why."""
-    logins: tuple[str, ...] = ()
+    logins: tuple[LoginHolder, ...] = ()
     """Who has logged in to it, for operators."""
 
 

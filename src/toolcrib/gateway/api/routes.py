@@ -41,10 +41,12 @@ class ApiOperation:
     """The items of the list that it answers with."""
     streams: bool = False
     """Whether it answers with server-sent events."""
-    for_operators: bool = False
-    """Whether it is refused to others than operators."""
+    needs: Literal["auditor", "operator"] | None = None
+    """The right without which it is refused; operators have that of auditors too."""
     is_open: bool = False
-    """Whether it needs no login."""
+    """Whether it needs no login: browsers show by a header that no other page has sent it."""
+    is_signed: bool = False
+    """Whether it needs no login, since its body is signed."""
     pattern: re.Pattern[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -133,12 +135,10 @@ def _describe(
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
         },
     }
-    if operation.is_open:
+    if operation.is_open or operation.is_signed:
         described["security"] = []
-    if operation.for_operators:
-        described["description"] = (
-            "For operators: the user of this machine, and whom `console.operators` names."
-        )
+    if operation.needs is not None:
+        described["description"] = _NEEDS[operation.needs]
     return described
 
 
@@ -155,6 +155,10 @@ def _content(operation: ApiOperation, references: Mapping[type[Record], Any]) ->
     return {"application/json": {"schema": schema}}
 
 
+_NEEDS = {
+    "operator": "For operators: the user of this machine, and whom `console.operators` names.",
+    "auditor": "For auditors, whom `console.auditors` names, and for operators.",
+}
 _ABOUT = (
     "What the console in the browser and the command do, under the same rules and the same audit as MCP. "
     "Programs send a token of the gateway as 'Authorization: Bearer ...'; browsers log in."

@@ -17,6 +17,7 @@ from pydantic_core import from_json
 
 from toolcrib.console import ConsolePages
 from toolcrib.crib import Crib
+from toolcrib.crib.config.gateway import is_loopback
 from toolcrib.errors import Problem, ToolcribError, ValidationError, explain
 from toolcrib.execution import Principal
 from toolcrib.execution.principal import LOCAL, Issuers, local_user
@@ -27,7 +28,8 @@ from toolcrib.gateway.api.logins import LOGIN_SECONDS, ConsoleLogins, Login, rea
 from toolcrib.gateway.api.operations import ApiOperations
 from toolcrib.gateway.api.records import LoginBody
 from toolcrib.gateway.api.routes import DOCUMENT, ROOT, ApiOperation, find_operation, openapi_document
-from toolcrib.gateway.app.asgi import STREAM, Headers, OpenRequest, Receive, Scope, Send, send_bytes
+from toolcrib.gateway.api.webhook import WebhookSignatureError
+from toolcrib.gateway.app.asgi import STREAM, Headers, HttpRequest, Receive, Scope, Send, send_bytes
 from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.identity.identities import Identities, Refusal
 from toolcrib.model.record import Record
@@ -51,6 +53,7 @@ _SAFE: Headers = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 """Headers of every answer."""
+_FOR_GOOD = b"public, max-age=31536000, immutable"
 _PRIVATE: Headers = [*_SAFE, (b"cache-control", b"no-store")]
 _STATUS = {
     "tool_not_found": 404,
@@ -62,8 +65,8 @@ _STATUS = {
 }
 """The status of an error, by its code; of others 500."""
 _OFF = (
-    "The console of this gateway is off: other machines can reach it. To turn it on, set enabled = true "
-    "below [console] in its configuration."
+    "The console of this gateway is off, as it is by default where other machines can reach the gateway. To "
+    "turn it on, set enabled = true below [console] in its configuration, and restart it. MCP is at /mcp."
 )
 _BEGIN = "open the link that `toolcrib console` prints, or send a token as 'Authorization: Bearer ...'"
 _REPEATED = 50
@@ -87,32 +90,32 @@ class ConsoleSite:
         logins: LoginPages,
         sessions: Callable[[], int],
         *,
-        enabled: bool,
+        enabled: bool | None,
         calls: CallLog,
         approvals: Approvals,
     ) -> None:
-        """Serve a crib, if that is enabled; `calls` observes it, and `approvals` asks for its consent."""
+        """Serve a crib; `calls` observes it, and `approvals` asks for its consent.
+
+        `enabled` is None to serve the console only where other machines cannot reach it.
+        """
         self._crib, self._identities, self._is_enabled = crib, identities, enabled
         self._calls, self.approvals, self._browsers = calls, approvals, ConsoleLogins()
         self._operations = ApiOperations(crib, calls, approvals, logins, sessions)
         self._routes = (*self._session_operations(), *self._operations.all())
         self._pages = ConsolePages()
         self._document: bytes | None = None
-        self._bound: str | None = None
+        self.is_on = False
+        """Whether the console is served."""
         self._answering = self._listeners = 0
         self._quiet = anyio.Event()
         self._closing = anyio.Event()
 
     def bind(self, host: str) -> None:
         """Serve at an address from now on."""
-        self._bound = host
+        is_local = is_loopback(host) and self._crib.settings.gateway.public_url is None
+        self.is_on = is_local if self._is_enabled is None else self._is_enabled
         if self.is_on:
             self._calls.open(self._crib.settings.console.calls)
-
-    @property
-    def is_on(self) -> bool:
-        """Whether the console is served."""
-        return self._bound is not None and self._is_enabled
 
     def make_link(self, address: str) -> str:
         """Return the address at which the user of this machine logs in, once."""
@@ -156,7 +159,7 @@ class ConsoleSite:
             return
         headers = [
             *_SAFE,
-            (b"cache-control", b"no-cache"),
+            (b"cache-control", _FOR_GOOD if page.is_fixed else b"no-cache"),
             (b"etag", page.mark),
             (b"vary", b"accept-encoding"),
         ]
@@ -203,7 +206,7 @@ class ConsoleSite:
     async def _run_operation(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         if not self.is_on:
             raise ApiRefusal(404, _OFF)
-        request: OpenRequest = scope["toolcrib.request"]
+        request: HttpRequest = scope["toolcrib.request"]
         headers = dict(scope["headers"])
         if headers.get(b"sec-fetch-site", b"same-origin") not in {b"same-origin", b"none"}:
             raise ApiRefusal(403, "other web pages may not call the API")
@@ -216,10 +219,12 @@ class ConsoleSite:
             raise ApiRefusal(404, f"there is no such operation; {DOCUMENT} lists them")
         operation, parameters = found
         caller = await self._identify(operation, scope, receive, request)
-        if operation.for_operators and not caller.is_operator:
+        if operation.needs == "operator" and not caller.is_operator:
             raise ApiRefusal(
                 403, "this is for operators: the user of this machine, and whom console.operators names"
             )
+        if operation.needs == "auditor" and not caller.sees_all:
+            raise ApiRefusal(403, "this is for auditors, whom console.auditors names, and for operators")
         caller.path = parameters
         caller.query = _read_query(operation.query, scope["query_string"])
         caller.body = _read_body(operation.body, request.body)
@@ -234,7 +239,7 @@ class ConsoleSite:
             await _send_json(send, 200, to_json(answer), caller.headers)
 
     async def _identify(
-        self, operation: ApiOperation, scope: Scope, receive: Receive, request: OpenRequest
+        self, operation: ApiOperation, scope: Scope, receive: Receive, request: HttpRequest
     ) -> ApiCaller:
         """Return the caller of a request.
 
@@ -243,6 +248,12 @@ class ConsoleSite:
         """
         given = dict(scope["headers"])
         key = given.get(_KEY, b"").decode("latin-1")
+        if operation.is_signed:
+            try:
+                self.approvals.webhook.verify(scope["headers"], request.body)
+            except WebhookSignatureError as error:
+                raise ApiRefusal(403, f"this answer is not accepted: {error}") from error
+            return self._make_caller(Principal(), scope, receive, request)
         if operation.is_open:
             if key != "login":
                 raise ApiRefusal(403, "a login needs the header X-Toolcrib-Key: login")
@@ -302,18 +313,23 @@ class ConsoleSite:
             return None
 
     def _make_caller(
-        self, principal: Principal, scope: Scope, receive: Receive, request: OpenRequest
+        self, principal: Principal, scope: Scope, receive: Receive, request: HttpRequest
     ) -> ApiCaller:
         crib = self._crib
         is_personal = any(each.is_personal for each in crib.settings.servers.values())
         view = crib.seen_by(principal) if crib.rules is not None or is_personal else crib
-        return ApiCaller(principal, self.is_operator(principal), view, request, scope, receive)
+        is_operator, settings = self.is_operator(principal), crib.settings.console
+        sees_all = is_operator or self._is_named(principal, settings.auditors)
+        return ApiCaller(principal, is_operator, sees_all, view, request, scope, receive)
 
     def is_operator(self, principal: Principal) -> bool:
         """Return whether somebody may see and do what is for operators."""
-        named = self._crib.settings.console.operators
+        operators = self._crib.settings.console.operators
+        return principal.issuer == LOCAL or self._is_named(principal, operators)
+
+    def _is_named(self, principal: Principal, names: tuple[str, ...]) -> bool:
         issuers = Issuers() if self._crib.rules is None else self._crib.rules.issuers
-        return principal.issuer == LOCAL or any(issuers.means(principal, who) for who in named if who != "*")
+        return any(issuers.means(principal, who) for who in names if who != "*")
 
     def is_staffed(self) -> bool | None:
         """Return whether an operator has the console open; None where the console is off."""

@@ -14,7 +14,7 @@ from toolcrib.execution import Principal
 from toolcrib.execution.mcp.gateways import EXPOSE_ALL, EXPOSE_HEADER
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.api.site import ConsoleSite
-from toolcrib.gateway.app.asgi import CLOSE, OpenRequest, Receive, Scope, Send, reply, send_bytes
+from toolcrib.gateway.app.asgi import CLOSE, HttpRequest, Receive, Scope, Send, reply, send_bytes
 from toolcrib.gateway.app.connect import CONNECT, LoginPages
 from toolcrib.gateway.app.guard import AccessRules
 from toolcrib.gateway.app.sessions import SessionManager
@@ -102,7 +102,7 @@ class HttpApp:
 
     async def answer_mcp(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request to an endpoint."""
-        request: OpenRequest = scope["toolcrib.request"]
+        request: HttpRequest = scope["toolcrib.request"]
         address = request.address or EndpointAddress()
         if self._closing and _starts_work(scope):
             await reply(send, 503, "the gateway is stopping", CLOSE)
@@ -125,7 +125,7 @@ class HttpApp:
     async def answer_page(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request to any other path."""
         path: str = scope["path"]
-        request: OpenRequest = scope["toolcrib.request"]
+        request: HttpRequest = scope["toolcrib.request"]
         if ConsoleSite.serves(path):
             await self._gateway.console.answer(scope, receive, send)
         elif scope["method"] not in {"GET", "HEAD"}:
@@ -180,13 +180,15 @@ class HttpApp:
         settings = self._gateway.settings
         manager = SessionManager(
             endpoint.server,
+            address=address,
+            closed=endpoint.closed,
+            connections=endpoint.connections,
+            on_limited=self._gateway.limited,
+            on_request=endpoint.refresh_principal,
             max_request_body_size=sys.maxsize,  # the guard has checked it
             session_idle_timeout=settings.session_timeout,
             max_sessions=settings.sessions,
         )
-        manager.address, manager.closed = address, endpoint.closed
-        manager.on_limited, manager.connections = self._gateway.limited, endpoint.connections
-        manager.on_request = endpoint.refresh_principal
         self._running.add(manager)
         try:
             async with manager.run():
@@ -199,7 +201,7 @@ class HttpApp:
             if self._managers.get(address) is manager:
                 del self._managers[address]
 
-    async def _send_readiness(self, request: OpenRequest, scope: Scope, send: Send) -> None:
+    async def _send_readiness(self, request: HttpRequest, scope: Scope, send: Send) -> None:
         missing = self._gateway.unready()
         payload: dict[str, Any] = {"status": "unready" if missing else "ready"}
         if self._closing:
@@ -236,7 +238,7 @@ class HttpApp:
         else:
             await reply(send, 200, found, [(b"cache-control", b"max-age=300")])
 
-    async def _send_metrics(self, request: OpenRequest, send: Send) -> None:
+    async def _send_metrics(self, request: HttpRequest, send: Send) -> None:
         text, kind = self._gateway.metrics(request.principal or Principal())
         await send_bytes(send, 200, text, kind.encode())
 

@@ -53,23 +53,24 @@ async def send_bytes(
     await send({"type": "http.response.body", "body": body})
 
 
-def error(request_id: Any, text: str) -> dict[str, Any]:
+def make_closed_error(request_id: Any, text: str) -> dict[str, Any]:
     """Return the error response to a JSON-RPC request whose connection is closed."""
     return {"jsonrpc": "2.0", "id": request_id, "error": {"code": CONNECTION_CLOSED, "message": text}}
 
 
-def event(message: dict[str, Any]) -> bytes:
+def encode_event(message: dict[str, Any]) -> bytes:
     """Return a JSON-RPC message as an event of a stream."""
     return b"event: message\r\ndata: " + json.dumps(message).encode() + b"\r\n\r\n"
 
 
-class OpenRequest:
+class HttpRequest:
     """An HTTP request that is being answered, with its response, the token that it runs under and its calls.
 
     A call may continue after the response: as a task, or while it waits for input of the client. Both belong
-    to the request whose token they run under (`scopes`), and end when that is revoked.
+    to the request whose token they run under (`background_scopes`), and end when that is revoked.
     """
 
+    # Defaults of the class: most requests set few of these, and one is made for every call.
     address: EndpointAddress | None = None
     """The endpoint; None for other paths."""
     principal: Principal | None = None
@@ -83,8 +84,8 @@ class OpenRequest:
     is_subscription = False
     """Whether the response is a stream without an end, so that it must not outlive its token."""
     is_answered = False
-    """Whether the response is complete, so that only `scopes` are left."""
-    still_allowed: Callable[["OpenRequest"], Awaitable[bool]]
+    """Whether the response is complete, so that only `background_scopes` are left."""
+    still_allowed: Callable[["HttpRequest"], Awaitable[bool]]
     """Returns whether the token would be accepted now."""
     _head: Message | None = None
     _is_complete = False
@@ -93,9 +94,9 @@ class OpenRequest:
         self._send = send
         self.headers = headers
         """The headers that the gateway itself reads, by name."""
-        self.scope = CancelScope()
+        self.cancel_scope = CancelScope()
         """Scope in which the request is answered."""
-        self.scopes: set[CancelScope] = set()
+        self.background_scopes: set[CancelScope] = set()
         """Scopes of the tasks and the waiting calls that it has started."""
 
     @property
@@ -106,9 +107,9 @@ class OpenRequest:
     async def send(self, message: Message) -> None:
         """Send a part of the response; of a subscription only while its token is accepted."""
         if self.is_subscription and not await self.still_allowed(self):
-            self.scope.cancel()
-            await anyio.lowlevel.checkpoint()
-            return
+            self.cancel_scope.cancel()
+            await anyio.lowlevel.checkpoint()  # the cancellation takes effect here, before anything is sent
+            return  # where it is shielded from that
         if message["type"] == "http.response.start":
             if self.extra_headers:
                 message = {**message, "headers": [*message.get("headers", ()), *self.extra_headers]}
@@ -119,32 +120,32 @@ class OpenRequest:
 
     async def break_off(self, text: str, status: int = 503) -> None:
         """End the response early; a JSON-RPC request without a response gets an error with the reason."""
-        self.is_subscription = False  # nobody has to be allowed to read that it is over
+        self.is_subscription = False  # the closing message may be sent without a valid token
         if self._is_complete:
             return
         request_id = _request_id(self.body)
         if self._head is None:
-            content: Any = text if request_id is None else error(request_id, text)
+            content: Any = text if request_id is None else make_closed_error(request_id, text)
             await reply(self.send, status, content, CLOSE)
-        elif STREAM[0] in _content_types(self._head):
-            last = b"" if request_id is None else event(error(request_id, text))
+        elif _is_event_stream(self._head):
+            last = b"" if request_id is None else encode_event(make_closed_error(request_id, text))
             await self.send({"type": "http.response.body", "body": last})
 
     def cancel(self) -> None:
         """Cancel the request, and the tasks and calls that run under its token."""
-        for scope in (self.scope, *self.scopes):
+        for scope in (self.cancel_scope, *self.background_scopes):
             scope.cancel()
 
 
-def open_request(context: ServerRequestContext[Any, Any]) -> OpenRequest | None:
+def http_request_of(context: ServerRequestContext[Any, Any]) -> HttpRequest | None:
     """Return the HTTP request behind a request of MCP; None on a pipe."""
     found = None if context.request is None else context.request.scope.get("toolcrib.request")
-    return found if isinstance(found, OpenRequest) else None
+    return found if isinstance(found, HttpRequest) else None
 
 
-def _content_types(head: Message) -> Headers:
-    """Return the headers of a response without parameters such as the charset."""
-    return [(name.lower(), value.partition(b";")[0].strip()) for name, value in head.get("headers", ())]
+def _is_event_stream(head: Message) -> bool:
+    kinds = [value for name, value in head.get("headers", ()) if name.lower() == b"content-type"]
+    return any(kind.partition(b";")[0].strip() == b"text/event-stream" for kind in kinds)
 
 
 def _request_id(body: bytes) -> Any:

@@ -34,10 +34,10 @@ from toolcrib.gateway.app.asgi import (
     PING,
     STREAM,
     Headers,
-    OpenRequest,
+    HttpRequest,
     Receive,
     Send,
-    event,
+    encode_event,
     reply,
     send_bytes,
 )
@@ -46,7 +46,7 @@ _UNWATCHED_SECONDS = 0.02
 """Seconds within which most calls end; only after them is the connection of the client watched."""
 
 
-async def answer_call(server: Server[Any], request: Request, opened: OpenRequest, patience: float) -> bool:
+async def answer_call(server: Server[Any], request: Request, opened: HttpRequest, patience: float) -> bool:
     """Answer a plain `tools/call` of the stateless era; return False, without an answer, for other requests.
 
     A call that does not end at once gets a task that watches for the client to close the connection. All
@@ -61,22 +61,20 @@ async def answer_call(server: Server[Any], request: Request, opened: OpenRequest
     found = _read_call(request, opened.body)
     if found is None or not _headers_match(server, found[0], request):
         return False
-    call, verdict = found
-    answer = _Answer(call, request, opened.send, patience)
+    call, route = found
+    answer = _CallResponse(call, request, opened.send, patience)
     connection = Connection.from_envelope(
-        verdict.protocol_version, verdict.client_info, verdict.client_capabilities
+        route.protocol_version, route.client_info, route.client_capabilities
     )
     runner = ServerRunner(server, connection, {})
     given: dict[str, Any] | ErrorData | None = None
     try:
         with anyio.CancelScope() as scope:
-            given = await answer.run(
-                runner, _UNWATCHED_SECONDS, partial(answer.watch_client, request.receive, scope)
-            )
+            given = await answer.run(runner, partial(answer.watch_client, request.receive, scope))
         if given is not None:  # else the client has left
             await answer.send_result(given)
     finally:
-        await connection.exit_stack.aclose()  # in which there is nothing, but what a frontend put there
+        await connection.exit_stack.aclose()  # usually empty; a frontend may have put cleanup there
     return True
 
 
@@ -88,7 +86,7 @@ def _headers_match(server: Server[Any], call: JSONRPCRequest, request: Request) 
         return False
     try:
         schema = server.get_tool_input_schema(name)
-    except Exception:  # noqa: BLE001 - frontends are foreign; the SDK says what is wrong, and goes on
+    except Exception:  # noqa: BLE001 - frontends may be code of users; the SDK looks again, and reports the problem
         return False
     return schema is None or validate_mcp_param_headers(schema, args, request.headers) is None
 
@@ -111,13 +109,13 @@ def _read_call(request: Request, body: bytes) -> tuple[JSONRPCRequest, InboundMo
         call = JSONRPCRequest.model_validate(payload)
     except ValueError:
         return None
-    verdict = classify_inbound_request(payload, headers=dict(headers))
-    if call.method != "tools/call" or not isinstance(verdict, InboundModernRoute):
+    route = classify_inbound_request(payload, headers=dict(headers))
+    if call.method != "tools/call" or not isinstance(route, InboundModernRoute):
         return None
-    return call, verdict
+    return call, route
 
 
-class _Answer:
+class _CallResponse:
     """The response to a call: JSON, or a stream of events once there is a message before the result.
 
     For the server it is the `mcp.shared.dispatcher.DispatchContext` of the call.
@@ -143,12 +141,12 @@ class _Answer:
         return anyio.Event()
 
     async def run(
-        self, runner: ServerRunner[Any], moment: float, watch: Callable[[], Coroutine[Any, Any, None]]
+        self, runner: ServerRunner[Any], watch: Callable[[], Coroutine[Any, Any, None]]
     ) -> dict[str, Any] | ErrorData:
-        """Return the result of the server, or its error; after a moment `watch` runs beside it."""
+        """Return the result of the server, or its error; `watch` runs beside a call that takes longer."""
         loop, watchers = asyncio.get_running_loop(), []
         # A task group for each call would take longer than all else that is done here.
-        timer = loop.call_later(moment, lambda: watchers.append(loop.create_task(watch())))
+        timer = loop.call_later(_UNWATCHED_SECONDS, lambda: watchers.append(loop.create_task(watch())))
         try:
             return await runner.on_request(self, self._call.method, self._call.params)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
@@ -175,7 +173,9 @@ class _Answer:
     ) -> None:
         """Send a notification before the result."""
         message = {"jsonrpc": "2.0", "method": method}
-        await self._send_event(event(message if params is None else {**message, "params": dict(params)}))
+        await self._send_event(
+            encode_event(message if params is None else {**message, "params": dict(params)})
+        )
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Send a progress notification, if the client wants any."""
@@ -211,7 +211,9 @@ class _Answer:
             payload = {"result": given}
         message = {"jsonrpc": "2.0", "id": self.request_id, **payload}
         if self._is_stream:
-            await self._send({"type": "http.response.body", "body": event(message), "more_body": False})
+            await self._send(
+                {"type": "http.response.body", "body": encode_event(message), "more_body": False}
+            )
         elif isinstance(given, ErrorData):
             await self._send_error(given, message)
         else:
@@ -222,7 +224,7 @@ class _Answer:
         await reply(self._send, ERROR_CODE_HTTP_STATUS.get(error.code, 200), message)
 
 
-class SessionCall(_Answer):
+class SessionCall(_CallResponse):
     """A request within a session whose client takes no requests; the session can cancel it."""
 
     def __init__(
@@ -243,13 +245,11 @@ class SessionCall(_Answer):
         """Run it and send the result; it is cancelled when its client closes the connection."""
         given: dict[str, Any] | ErrorData | None = None
         with self._scope:
-            given = await self.run(
-                runner, _UNWATCHED_SECONDS, partial(self.watch_client, receive, self._scope)
-            )
+            given = await self.run(runner, partial(self.watch_client, receive, self._scope))
         await self.send_result(self._reason if given is None else given)
 
     async def _send_error(self, error: ErrorData, message: dict[str, Any]) -> None:  # noqa: ARG002 - of the other era
         """Send an error as an event: a client that cancelled may not listen for it."""
         headers = [*STREAM, *self._headers]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self._send({"type": "http.response.body", "body": event(message), "more_body": False})
+        await self._send({"type": "http.response.body", "body": encode_event(message), "more_body": False})

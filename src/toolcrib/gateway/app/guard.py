@@ -15,15 +15,15 @@ from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp.gateways import EXPOSE_HEADER
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.api.site import ConsoleSite
-from toolcrib.gateway.app.asgi import CLOSE, TOO_LARGE, App, Headers, OpenRequest, Receive, Scope, Send, reply
+from toolcrib.gateway.app.asgi import CLOSE, TOO_LARGE, App, Headers, HttpRequest, Receive, Scope, Send, reply
 from toolcrib.gateway.app.connect import CONNECT
 from toolcrib.gateway.identity.identities import METADATA, Identities, Refusal
 from toolcrib.gateway.identity.principals import known_user
 from toolcrib.gateway.limits import LARGE_REQUEST, ByteBudget
 
-_OPEN = frozenset({"/health", "/ready"})
-"""Paths that need no token, besides those below."""
-_OPEN_BELOW = (METADATA, CONNECT)
+_PUBLIC_PATHS = frozenset({"/health", "/ready"})
+"""Paths that need no token, besides those that begin with `_PUBLIC_PREFIXES`."""
+_PUBLIC_PREFIXES = (METADATA, CONNECT)
 _ALLOWED_HEADERS = (
     b"authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, "
     b"mcp-method, mcp-name"
@@ -131,13 +131,13 @@ class Guard:
         self._current = current
         self._on_limited = on_limited
         self._budget = ByteBudget()
-        self._open: set[OpenRequest] = set()
+        self._unfinished: set[HttpRequest] = set()
         self.is_stopping = False
         """Whether requests are being cancelled because the gateway stops."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request and have it answered."""
-        request = scope["toolcrib.request"] = OpenRequest(send, _read_headers(scope["headers"]))
+        request = scope["toolcrib.request"] = HttpRequest(send, _read_headers(scope["headers"]))
         try:
             rules = self._current()
             if await self._admit(scope, request, rules):
@@ -145,10 +145,10 @@ class Guard:
         except anyio.get_cancelled_exc_class():
             if not self.is_stopping:
                 raise
-            # nothing waits for this task any more
+            # The server is stopping and awaits no task of a request, so the cancellation may end here.
             await request.break_off("the gateway is stopping")
 
-    async def _admit(self, scope: Scope, request: OpenRequest, rules: AccessRules) -> bool:
+    async def _admit(self, scope: Scope, request: HttpRequest, rules: AccessRules) -> bool:
         """Return whether a request may be served; if not, it has been answered."""
         headers = request.headers
         origin, host = headers.get(b"origin"), headers.get(b"host")
@@ -174,10 +174,11 @@ class Guard:
         scope["toolcrib.known"] = True
         return True
 
-    async def _serve(self, scope: Scope, receive: Receive, request: OpenRequest, limit: int) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, request: HttpRequest, limit: int) -> None:
         """Read the body and have a request answered, for as long as its token is accepted."""
         size = _announced_length(request.headers, limit)
-        if size > LARGE_REQUEST and not self._budget.take(size):
+        reserved = size if size > LARGE_REQUEST else 0
+        if reserved and not self._budget.take(reserved):
             self._on_limited("request_bytes")
             message = "too many large requests arrive at once; try again later"
             await reply(request.send, 503, message, [(b"retry-after", b"5"), *CLOSE])
@@ -186,10 +187,11 @@ class Guard:
         try:
             if size and not await _read_body(request, receive, limit, is_large=size > limit):
                 return
-            if size > LARGE_REQUEST:  # the body is no longer than was announced
-                self._budget.give_back(size)
-                size = len(request.body)
-                self._budget.take(size)
+            if (
+                reserved
+            ):  # a body may be shorter than announced, and one that is sent in chunks announces nothing
+                self._budget.give_back(reserved - len(request.body))
+                reserved = len(request.body)
             scope["toolcrib.body"] = request.body
             if request.address is None:
                 await self._pages(scope, receive, request.send)
@@ -197,20 +199,20 @@ class Guard:
                 await self._serve_endpoint(scope, receive, request)
         finally:
             auth_context_var.reset(user)
-            if size > LARGE_REQUEST:
-                self._budget.give_back(size)
+            if reserved:
+                self._budget.give_back(reserved)
 
-    async def _serve_endpoint(self, scope: Scope, receive: Receive, request: OpenRequest) -> None:
+    async def _serve_endpoint(self, scope: Scope, receive: Receive, request: HttpRequest) -> None:
         request.is_subscription, request.still_allowed = scope["method"] == "GET", self._still_allowed
-        self._open.add(request)
+        self._unfinished.add(request)
         try:
-            with request.scope:
+            with request.cancel_scope:
                 await self._endpoints(scope, receive, request.send)
         finally:
             request.is_answered = True
-            if not request.scopes:
-                self._open.discard(request)
-        if request.scope.cancelled_caught:
+            if not request.background_scopes:
+                self._unfinished.discard(request)
+        if request.cancel_scope.cancelled_caught:
             await request.break_off("the token is not valid any more", 401)
 
     async def cancel_revoked(self) -> None:
@@ -223,15 +225,15 @@ class Guard:
         while True:
             await anyio.sleep(_RECHECK)
             before, checked = checked, self._current_rules()
-            for request in list(self._open):
-                if request.is_answered and not request.scopes:
-                    self._open.discard(request)
+            for request in list(self._unfinished):
+                if request.is_answered and not request.background_scopes:
+                    self._unfinished.discard(request)
                 elif (request.is_subscription or checked is not before) and not await _is_accepted(
                     request, checked
                 ):
                     request.cancel()
 
-    async def _still_allowed(self, request: OpenRequest) -> bool:
+    async def _still_allowed(self, request: HttpRequest) -> bool:
         return await _is_accepted(request, self._current_rules())
 
     def _current_rules(self) -> AccessRules | None:
@@ -242,14 +244,14 @@ class Guard:
             return None
 
 
-async def _authenticate(scope: Scope, request: OpenRequest, identities: Identities) -> bool:
+async def _authenticate(scope: Scope, request: HttpRequest, identities: Identities) -> bool:
     """Store the principal of a request's token; return False if the request was refused for it."""
     address = request.address or EndpointAddress()
     try:
         principal = await identities.identify(request.authorization, address)
     except Refusal as stranger:
         scope["toolcrib.known"] = False
-        if scope["path"] in _OPEN or scope["path"].startswith(_OPEN_BELOW):
+        if scope["path"] in _PUBLIC_PATHS or scope["path"].startswith(_PUBLIC_PREFIXES):
             return True
         where = identities.metadata_address(address)
         await _refuse(request, stranger.status, stranger.text, _challenge_headers(stranger, where))
@@ -261,7 +263,7 @@ async def _authenticate(scope: Scope, request: OpenRequest, identities: Identiti
     return True
 
 
-async def _is_accepted(request: OpenRequest, rules: AccessRules | None) -> bool:
+async def _is_accepted(request: HttpRequest, rules: AccessRules | None) -> bool:
     """Return whether a request would be admitted now, and a subscription as the same principal."""
     if rules is None:
         return False
@@ -275,7 +277,7 @@ async def _is_accepted(request: OpenRequest, rules: AccessRules | None) -> bool:
     return principal == request.principal or not request.is_subscription
 
 
-async def _refuse(request: OpenRequest, status: int, text: str, headers: Headers | None = None) -> None:
+async def _refuse(request: HttpRequest, status: int, text: str, headers: Headers | None = None) -> None:
     """Refuse a request without reading its body, if it has one."""
     closing = CLOSE if _has_body(request.headers) else ()
     await reply(request.send, status, text, [*(headers or ()), *closing])
@@ -313,7 +315,7 @@ def _announced_length(headers: dict[bytes, str], limit: int) -> int:
     return min(int(length[:_DIGITS]), limit + 1)
 
 
-async def _read_body(request: OpenRequest, receive: Receive, limit: int, *, is_large: bool) -> bool:
+async def _read_body(request: HttpRequest, receive: Receive, limit: int, *, is_large: bool) -> bool:
     """Read the body of a request; return False if it was refused as too long, or its sender has left."""
     parts: list[bytes] = []
     size, more = 0, True

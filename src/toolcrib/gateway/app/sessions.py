@@ -53,8 +53,8 @@ from toolcrib.gateway.app.asgi import (
     PING,
     STREAM,
     Headers,
+    HttpRequest,
     Message,
-    OpenRequest,
     Receive,
     Send,
     reply,
@@ -74,30 +74,43 @@ _ENDED = ErrorData(code=CONNECTION_CLOSED, message="the session ended before the
 class SessionManager(SessionManagerBase):
     """Session manager that answers calls without a stream as plain JSON."""
 
-    address = EndpointAddress()
-    """The address of the endpoint."""
-    closed: anyio.Event
-    """Set when the endpoint is closed."""
     patience = 5.0
     """Silent seconds after which a call gets a stream as its response, and then a sign of life."""
-    on_limited: Callable[[str], object] = staticmethod(lambda _: None)
-    """Called with the name of a limit that refused a new session, or ended an idle one for it."""
-    connections: Mapping[str, Connection] = {}
-    """Initialized connections, by session id."""
 
-    on_request: Callable[[str, Principal | None], object] = staticmethod(lambda *_: None)
-    """Called with the session id of a request, and the principal of its token."""
+    def __init__(
+        self,
+        app: Server[Any],
+        *,
+        address: EndpointAddress,
+        closed: anyio.Event,
+        connections: Mapping[str, Connection],
+        on_limited: Callable[[str], object],
+        on_request: Callable[[str, Principal | None], object],
+        **options: Any,
+    ) -> None:
+        """Serve an endpoint.
 
-    def __init__(self, app: Server[Any], **options: Any) -> None:
+        Args:
+            app: its server.
+            address: its address.
+            closed: set when it is closed.
+            connections: its initialized connections, by session id.
+            on_limited: called with the name of a limit that refused a session, or ended an idle one.
+            on_request: called with the session id of a request, and the principal of its token.
+            options: those of the SDK.
+        """
         super().__init__(app, **options)
+        self.address, self.closed = address, closed
+        self._connections = connections
+        self._on_limited, self._on_request = on_limited, on_request
         self._answering = InFlight()
 
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose body the guard has read."""
-        request: OpenRequest = scope["toolcrib.request"]
+        request: HttpRequest = scope["toolcrib.request"]
         session = request.headers.get(_SESSION)
         if session is not None:
-            self.on_request(session, request.principal)
+            self._on_request(session, request.principal)
         version = request.headers.get(_VERSION)
         # Streams of changes, which a client gets by GET, never end by themselves: nothing waits for them.
         with self._answering if scope["method"] == "POST" else nullcontext():
@@ -105,7 +118,7 @@ class SessionManager(SessionManagerBase):
                 if await answer_call(self.app, Request(scope, receive), request, self.patience):
                     return
             elif session is None and self.is_full and not (b"initialize" in request.body and self.has_idle):
-                self.on_limited("sessions")
+                self._on_limited("sessions")
                 await reply(send, 503, "too many sessions are open", [(b"retry-after", b"60")])
                 return
             await super().handle_request(scope, _replay_body(request.body, receive), send)
@@ -117,7 +130,7 @@ class SessionManager(SessionManagerBase):
     def make_room(self) -> None:
         """End the session that is idle for longest, and count that."""
         if self.end_idlest():
-            self.on_limited("idle_session")
+            self._on_limited("idle_session")
 
     def make_session(self, session_id: str) -> SessionTransport:
         """Create the transport of a new session."""
@@ -127,7 +140,7 @@ class SessionManager(SessionManagerBase):
             idle_timeout=self.session_idle_timeout,
             patience=self.patience,
             server=self.app,
-            connections=self.connections,
+            connections=self._connections,
         )
 
 

@@ -12,7 +12,7 @@ from toolcrib.gateway.frontends.passthrough import PassthroughTools
 from toolcrib.gateway.frontends.shared.frontend import CallingClient, ToolDefinition, ToolResult
 from toolcrib.gateway.results import KeptResults, encoded
 from toolcrib.model import RunResult
-from toolcrib.model.tokens import estimated_tokens
+from toolcrib.model.tokens import estimate_tokens
 
 _FEW = (
     "The tools themselves are listed while they are few; should they become many, search_tools, "
@@ -55,7 +55,7 @@ class AutoTools:
         for tool in tools:
             known = self._tokens.get(id(tool))
             if known is None:
-                known = tool, estimated_tokens(encoded(tool), sampled=False)
+                known = tool, estimate_tokens(encoded(tool), sampled=False)
             counted[id(tool)] = known
             total += known[1]
             if total > self._limit:

@@ -87,7 +87,7 @@ class PassthroughListing:
 
     def _build_listing(self, sole: str | None) -> Listing:
         versions: defaultdict[tuple[str | None, str], list[str]] = defaultdict(list)
-        for summary in self._index.every():
+        for summary in self._index.list_all():
             versions[summary.namespace, summary.name].append(summary.id)
         ids: dict[str, str] = {}
         definitions: dict[str, Mapping[str, Any]] = {}
@@ -165,7 +165,7 @@ class PassthroughTools:
         content = self._view.content
         namespaces = [name for name in self._index.namespaces() if name]
         instructions = {
-            name: content.servers.instructions(name).strip()
+            name: content.instructions(name).strip()
             for name in content.names
             if mend_name(name) in namespaces or content.admits_all(name)
         }
@@ -188,6 +188,10 @@ class PassthroughTools:
     def lists(self, name: str) -> bool:
         """Return whether a tool is listed under a name."""
         return name in self._listing.current().ids
+
+    def listed_ids(self) -> Mapping[str, str]:
+        """Return the ids of the tools by the names that they are listed under."""
+        return self._listing.current().ids
 
     async def settled(self) -> dict[str, Any]:
         """Wait a moment for servers that have not listed their tools yet, or whose list is no longer fresh.

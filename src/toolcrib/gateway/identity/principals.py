@@ -14,7 +14,7 @@ from mcp.server.context import ServerRequestContext
 from toolcrib.errors import InvalidCursorError
 from toolcrib.execution import Principal
 from toolcrib.execution.principal import local_user
-from toolcrib.gateway.app.asgi import open_request
+from toolcrib.gateway.app.asgi import http_request_of
 from toolcrib.model.display import HIDDEN
 
 Account = tuple[str, str]
@@ -53,7 +53,7 @@ def authenticated_principal() -> Principal | None:
 
 def principal_of(context: ServerRequestContext[Any, Any]) -> Principal:
     """Return the principal of a request; without a token, and on a pipe, it has the client's own name."""
-    opened = open_request(context)
+    opened = http_request_of(context)
     if opened is not None and opened.principal is not None:
         return opened.principal
     params = context.session.client_params

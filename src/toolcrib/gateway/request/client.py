@@ -5,6 +5,7 @@ import json
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -23,10 +24,10 @@ from toolcrib.errors import (
     ToolExecutionError,
     ToolLoginRequiredError,
 )
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 from toolcrib.execution.call import Approval, Call, CallContext, PageNotifier
 from toolcrib.execution.mcp.client_relay import APPS, LOG_LEVELS, TASKS
-from toolcrib.gateway.app.asgi import open_request
+from toolcrib.gateway.app.asgi import http_request_of
 from toolcrib.gateway.frontends.shared.frontend import (
     Confirmation,
     ConfirmationResult,
@@ -113,7 +114,7 @@ class RequestClient:
     ) -> None:
         """Wrap a request of the SDK; `patience` is how many seconds to wait for an answer."""
         self._params, self._obtain_login = params, obtain_login
-        self.come_back(context)
+        self.attach(context)
         self._tokens, self._patience, self._mark = tokens, patience, object()
         self._asked: dict[str, str] | None = None
         self._given: dict[str, str] = {}
@@ -139,14 +140,14 @@ class RequestClient:
         token = None if self.request is None else self.request.subject_token
         return CallContext(principal=self.principal, client=self, approval=approval, subject_token=token)
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """Stop sending: the request was answered with a question, so its channel is closed."""
         self._is_away = True
 
-    def come_back(self, context: ServerRequestContext[Any, Any]) -> None:
+    def attach(self, context: ServerRequestContext[Any, Any]) -> None:
         """Continue on a request, the first or a repeated one, which carries notifications from then on."""
         self._context, self._session, self._is_away = context, context.session, False
-        self.request = open_request(context)
+        self.request = http_request_of(context)
         """The HTTP request; None on a pipe."""
         self.principal = principal_of(context)
         """The caller: the subject of the token, else the client by its self-declared name."""
@@ -235,7 +236,7 @@ class RequestClient:
         """Make the task of a server the answer to this request."""
         # The task outlives this request, so nothing of the request is kept with it.
         context = CallContext(principal=call.principal)
-        kept = replace(call, args={}, context=context, emit=None, pause=None, on_asked=None)
+        kept = replace(call, args={}, context=context, emit=None, pause=nullcontext, on_asked=None)
         self.task = StartedTask(kept, handle)
 
     def take_server_state(self) -> dict[str, Any]:
@@ -320,7 +321,7 @@ class RequestClient:
             try:
                 answer = await self._session.elicit_form(question.text, _FORM, self._context.request_id)
             except (MCPError, PydanticError) as error:
-                _LOG.warning("a client could not ask its user: %s", shown(str(error)))
+                _LOG.warning("a client could not ask its user: %s", short_repr(str(error)))
                 return ConfirmationResult.UNANSWERED
             return _read_verdict(answer)
         _LOG.warning("a client did not answer a question within %g s", self._patience)

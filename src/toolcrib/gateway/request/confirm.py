@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,11 +16,14 @@ from toolcrib.errors import (
 )
 from toolcrib.execution import CallContext, Request
 from toolcrib.execution.call import Approval, Decision
-from toolcrib.execution.policy.rule import is_destructive
+from toolcrib.execution.kept import mark_handles, may_have_handles
+from toolcrib.execution.policy.rule import declares_destructive
 from toolcrib.execution.progress import Progress, notify
 from toolcrib.gateway.frontends.shared.frontend import CallingClient, Confirmation, ConfirmationResult
+from toolcrib.gateway.results import PREFIX, KeptResults
 from toolcrib.model import RunResult, Tool
 from toolcrib.model.display import visible
+from toolcrib.model.shape import original_of
 
 MAX_QUESTION = 32_000
 """Longest question, in characters; a longer one is refused, since nothing of it may be left out."""
@@ -76,9 +79,11 @@ class _Why:
 class ConfirmedCalls:
     """Runs single tools of a view for clients, and obtains the consent of their users."""
 
-    def __init__(self, view: View, *, confirm: bool) -> None:
+    def __init__(self, view: View, *, confirm: bool, kept: KeptResults | None = None) -> None:
+        """Run tools of a view; arguments may stand for results that are kept in `kept`."""
         self._view = view
         self._confirm = confirm
+        self._kept = kept
 
     async def run(
         self,
@@ -96,22 +101,38 @@ class ConfirmedCalls:
         """
         can_ask = client.can_ask
         ask = partial(self._ask_about_call, client) if can_ask else None
+        context = client.context(Approval(ask=ask, confirm_destructive=self._confirm and can_ask))
+        if self._kept is not None and may_have_handles(args):
+            args, context = mark_handles(args), self._reading_kept(client, context)
         return await self._view.run(
             reference,
             args,
             timeout=timeout,
             progress=progress_sender(client) if client.wants_progress else None,
             frame_progress=False,
-            context=client.context(Approval(ask=ask, confirm_destructive=self._confirm and can_ask)),
+            context=context,
         )
+
+    def _reading_kept(self, client: CallingClient, context: CallContext) -> CallContext:
+        """Return a context that reads the kept results of a client."""
+        kept = self._kept
+        if kept is None:
+            return context
+
+        def read(name: str) -> tuple[str | bytes, str] | None:
+            found = kept.read(name if name.startswith(PREFIX) else f"{PREFIX}{name}", client.principal)
+            return None if found is None else (found.data, found.mime_type)
+
+        return replace(context, read_kept=read)
 
     def context(self, client: CallingClient, granted: Iterable[Tool] = ()) -> CallContext:
         """Return the context of calls for a client whose user has agreed to the granted tools.
 
         Other destructive tools need consent still, if the client can ask its user.
         """
-        ids = frozenset(str(tool.id) for tool in granted)
-        return client.context(Approval(granted=ids, confirm_destructive=self._confirm and client.can_ask))
+        ids = frozenset(str(original_of(tool).id) for tool in granted)
+        context = client.context(Approval(granted=ids, confirm_destructive=self._confirm and client.can_ask))
+        return self._reading_kept(client, context)
 
     async def obtain_consent(
         self, client: CallingClient, tools: Sequence[Tool], given: Any, what: str, places: Sequence[str] = ()
@@ -150,15 +171,15 @@ class ConfirmedCalls:
         return [
             tool
             for tool in tools
-            if self._needs_consent(client, tool) or (grants is not None and grants.may_ask(tool))
+            if self._needs_consent(client, tool) or (grants is not None and grants.may_ask(original_of(tool)))
         ]
 
     def _needs_consent(self, client: CallingClient, tool: Tool) -> bool:
         """Return whether a tool is destructive, and can be called without the consent of a rule."""
-        if not (self._confirm and is_destructive(tool.annotations)):
+        if not (self._confirm and declares_destructive(tool.annotations)):
             return False
         rules = self._view.rules
-        return rules is None or not rules.grants(client.principal).always_consents(tool)
+        return rules is None or not rules.grants(client.principal).always_consents(original_of(tool))
 
     async def _ask_about_call(self, client: CallingClient, request: Request, decision: Decision) -> None:
         """Ask a person about one call.
@@ -172,7 +193,11 @@ class ConfirmedCalls:
         else:
             rule = decision.rule
             why = _Why(rule.reason or _RULED, is_risk=False, rule=rule.name)
-        await self._ask(client, [request.tool], request.args, why)
+        shaped = request.shaped
+        if shaped is None:
+            await self._ask(client, [request.tool], request.args, why)
+        else:
+            await self._ask(client, [shaped], shaped.seen_args(request.args), why)
 
     async def _ask(
         self,

@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 from toolcrib.concurrency.background import Background
 from toolcrib.errors import LimitExceededError
-from toolcrib.gateway.app.asgi import OpenRequest
+from toolcrib.gateway.app.asgi import HttpRequest
 from toolcrib.gateway.frontends.shared.frontend import InputNeeded
 from toolcrib.gateway.identity.principals import account_of
 from toolcrib.gateway.limits import share_of
@@ -77,7 +77,7 @@ class HeldCalls:
         context: _Context,
         client: RequestClient,
         params: mcp_types.InputResponseRequestParams,
-        work: Callable[[RequestClient], Awaitable[T]],
+        work: Callable[[], Awaitable[T]],
         *,
         within: float | None = None,
     ) -> T | mcp_types.InputRequiredResult:
@@ -139,7 +139,7 @@ class HeldCalls:
             )
             raise MCPError(mcp_types.INVALID_PARAMS, message, {"reason": "invalid_request_state"})
         held.key = None
-        held.client.come_back(context)
+        held.client.attach(context)
         held.follow_request(held.client.request)
         held.take_responses({key: wire(response) for key, response in (params.input_responses or {}).items()})
         return held
@@ -157,12 +157,12 @@ class HeldCalls:
             self._calls.discard(held)
             return held.result()
         if not held.asked:
-            held.client.leave()
+            held.client.detach()
             held.on_end = lambda: self._calls.discard(held)
             return held
         held.key = key = secrets.token_hex(16)
         self._held[key] = held
-        held.client.leave()
+        held.client.detach()
         held.on_end = lambda: self._forget(held)
         return mcp_types.InputRequiredResult(
             input_requests=dict(held.asked), request_state=self._tokens.issue({}, {}, held=key)
@@ -210,7 +210,7 @@ class HeldCall:
         self.failure: BaseException | None = None
         """The error of the work, once it is over."""
         self.on_end: Callable[[], None] = lambda: None
-        self._request: OpenRequest | None = None
+        self._request: HttpRequest | None = None
         """The request whose token the call runs under."""
         self._work, self._patience, self._check = work, patience, check
         self._responses: dict[str, dict[str, Any]] = {}
@@ -220,16 +220,16 @@ class HeldCall:
         client.ask_later = self.ask
         self._task = Background(self._run)
 
-    def follow_request(self, request: OpenRequest | None) -> None:
+    def follow_request(self, request: HttpRequest | None) -> None:
         """Run under the token of a request, the latest of the client: the call ends when it is revoked."""
         self._leave_request()
         self._request = None if self.is_over else request
         if self._request is not None:
-            self._request.scopes.add(self.scope)
+            self._request.background_scopes.add(self.scope)
 
     def _leave_request(self) -> None:
         if self._request is not None:
-            self._request.scopes.discard(self.scope)
+            self._request.background_scopes.discard(self.scope)
 
     async def _run(self) -> None:
         try:
@@ -328,10 +328,10 @@ def _without_id(request: mcp_types.InputRequest) -> mcp_types.InputRequest:
     return mcp_types.ElicitRequest(params=params.model_copy(update={"elicitation_id": None}))
 
 
-async def _run_for_client(client: RequestClient, work: Callable[[RequestClient], Awaitable[T]]) -> Any:
+async def _run_for_client(client: RequestClient, work: Callable[[], Awaitable[T]]) -> Any:
     """Return the result of the work, or a server's question, task or refusal that replaces it."""
     try:
-        given = await work(client)
+        given = await work()
     except InputNeeded as needed:
         return needed.result
     except Exception as error:

@@ -210,7 +210,7 @@ class ContentHandlers:
         """Return whether a visible tool names a page, although the content of its server is not visible."""
         assert self._view is not None  # noqa: S101 - checked by the caller
         index = self._view.seen_by(principal).index
-        tools = index.every(namespace=mend_name(server))
+        tools = index.list_all(namespace=mend_name(server))
         return any(uri in named_pages(index.get(each.id)) for each in tools)
 
     def _page_server(self, server: str) -> str | None:
@@ -354,7 +354,7 @@ class ContentHandlers:
 
         async def ask() -> dict[str, Any]:
             if is_prompt:
-                admitted = content.admit(server, subject)
+                admitted = await content.admit_prompt(server, subject)
             else:
                 admitted = await content.admit_address(server, subject)
             return await content.servers.request(admitted, method, payload, subject)

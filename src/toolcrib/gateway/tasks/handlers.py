@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import mcp_types
@@ -18,7 +17,7 @@ from toolcrib.execution import Principal
 from toolcrib.execution.call import Call
 from toolcrib.execution.mcp.client_relay import TASKS
 from toolcrib.execution.mcp.results import task_ttl_ms
-from toolcrib.gateway.app.asgi import open_request
+from toolcrib.gateway.app.asgi import http_request_of
 from toolcrib.gateway.frontends.shared.frontend import Frontend, StartedTask, TaskFrontend
 from toolcrib.gateway.identity.principals import authenticated_principal, principal_of
 from toolcrib.gateway.passing import wire
@@ -186,7 +185,7 @@ class TaskHandlers:
         if task is None:
             raise _no_such_task()
         if isinstance(task, OwnTask):
-            task.follow_request(open_request(context))
+            task.follow_request(http_request_of(context))
         return task
 
     async def _request(
@@ -198,10 +197,12 @@ class TaskHandlers:
             MCPError: it answered with an error, does not answer, or is not there any more.
         """
 
-        async def ask(client: RequestClient) -> dict[str, Any]:
+        async def request_task() -> dict[str, Any]:
             content = self._content.content_of(client)
             if content is None:
                 raise _no_such_task()
+            if method != "tasks/cancel":
+                content.check_tool(task.call.tool_id)
             server, payload = content.check(task.server), {"taskId": task.own_id, **params}
             return await content.servers.request(server, method, payload, task.own_id)
 
@@ -212,7 +213,7 @@ class TaskHandlers:
                 context,
                 client,
                 mcp_types.InputResponseRequestParams(),
-                lambda client: translate_errors(partial(ask, client), client.principal),
+                lambda: translate_errors(request_task, client.principal),
             )
         except MCPError as error:
             if method == "tasks/get" and error.code == mcp_types.INVALID_PARAMS:
@@ -231,7 +232,7 @@ class TaskHandlers:
 
         def finish() -> RunResult:
             answer = servers.read_result(call, result)
-            return RunResult.of_checked(
+            return RunResult.from_valid(
                 tool=call.tool,
                 backend=call.backend,
                 structured=answer.structured,

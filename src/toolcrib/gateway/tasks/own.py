@@ -8,7 +8,7 @@ from typing import Any
 from mcp.server.runner import modern_error_data
 
 from toolcrib.execution import Principal
-from toolcrib.gateway.app.asgi import OpenRequest
+from toolcrib.gateway.app.asgi import HttpRequest
 from toolcrib.gateway.passing import wire
 from toolcrib.gateway.request.held import HeldCall
 from toolcrib.gateway.tasks.table import new_id
@@ -72,7 +72,7 @@ class OwnTask:
         if self._held is not None:
             self._held.take_responses(responses)
 
-    def follow_request(self, request: OpenRequest | None) -> None:
+    def follow_request(self, request: HttpRequest | None) -> None:
         """Run under the token of a request of its owner, from now on."""
         if self._held is not None:
             self._held.follow_request(request)

@@ -11,7 +11,7 @@ from weakref import ref
 from anyio import to_thread
 
 from toolcrib.model import Tool
-from toolcrib.model.tokens import estimated_tokens
+from toolcrib.model.tokens import estimate_tokens
 from toolcrib.runtime.stubs.naming import TOP_RESERVED, camel, names_of
 from toolcrib.runtime.stubs.signature import render_signature
 from toolcrib.runtime.stubs.types import Detail, Types
@@ -172,7 +172,7 @@ def _charge_budget(budget: int | None, *texts: Iterable[str]) -> int | None:
 
 
 def _count_tokens(text: str) -> int:
-    return estimated_tokens(
+    return estimate_tokens(
         text, sampled=False
     )  # exact, since an estimate from samples could exceed the budget
 

@@ -16,12 +16,13 @@ from anyio import to_thread
 
 from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.settings import MEMORY, Settings
+from toolcrib.crib.shaped import ShapedScope, ShapedTools
 from toolcrib.crib.visible import scope_of
-from toolcrib.discovery import Index
+from toolcrib.discovery import Bm25Searcher, Index
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.model import Tool
+from toolcrib.model import DefaultValidator, Tool
 from toolcrib.paths import catalogue_file, data_folder
 from toolcrib.runtime.registry import backends
 from toolcrib.setup.doctor.config import (
@@ -121,8 +122,8 @@ def _enabled_servers(settings: Settings) -> dict[str, ServerConfig]:
 
 def _count_sources(settings: Settings) -> str:
     servers, apis = len(settings.servers), len(settings.openapi)
-    message = counted(servers, "server")
-    return f"{message}, {counted(apis, 'API')}" if apis else message
+    message = count_noun(servers, "server")
+    return f"{message}, {count_noun(apis, 'API')}" if apis else message
 
 
 def _broken(failure: ConfigError, text: str) -> Finding:
@@ -178,7 +179,7 @@ def _judge_probe(found: Probe, subject: str, slow: float) -> Iterator[Finding]:
         yield error(subject, "it does not work", reason, _suggest_remedy(reason), stderr=found.stderr)
         return
     count = len(found.tools)
-    yield good(subject, f"{counted(count, 'tool')} in {found.seconds:.1f} s", tools=count)
+    yield good(subject, f"{count_noun(count, 'tool')} in {found.seconds:.1f} s", tools=count)
     if not found.tools:
         why = "it answered, and listed none"
         yield warning(subject, "it has no tools", why, "look at its settings, or remove it")
@@ -213,7 +214,13 @@ def _check_tools(settings: Settings, probes: Iterable[Probe]) -> Iterator[Findin
     if not complete:
         return  # what is missing may be in what did not answer
     for name in settings.toolsets:
-        if not len(index.view(scope_of(name, settings))):
+        scope = scope_of(name, settings)
+        if isinstance(scope, ShapedScope):
+            shaped = ShapedTools(index, scope, Index(Bm25Searcher()), DefaultValidator())
+            for tool_id, reason in shaped.faults().items():
+                what = f"the shape of {tool_id} does not fit it, so that it is left out"
+                yield warning(f"toolset {name!r}", what, reason, "mend it with 'toolcrib shape'")
+        if not len(index.view(scope)):
             why = "all its conditions must hold for a tool at once"
             yield warning(f"toolset {name!r}", "no tool is in it", why, "say less, or mend the names")
 

@@ -8,7 +8,8 @@ from discovery.support import DIMENSIONS, WordEmbedder, make, word_vector
 from numpy.typing import NDArray
 
 from toolcrib.discovery import EmbeddingSearcher
-from toolcrib.discovery.search.semantic.documents import DocumentVectors, NeighbourGraph, VectorUpdate
+from toolcrib.discovery.search.semantic.documents import DocumentVectors, VectorUpdate
+from toolcrib.discovery.search.semantic.graph import NeighbourGraph
 from toolcrib.discovery.search.semantic.vectors import Precision
 
 LIMIT = 100

@@ -664,7 +664,7 @@ async def test_byte_order_mark_is_ignored(bench: Bench) -> None:
 
 @pytest.mark.anyio
 async def test_limits_larger_than_the_machine_are_capped(bench: Bench) -> None:
-    limits = Limits.of_checked(cpu=1e300, memory_bytes=1 << 70, disk_bytes=1 << 70)
+    limits = Limits.from_valid(cpu=1e300, memory_bytes=1 << 70, disk_bytes=1 << 70)
     job = Job(
         "open('/tmp/x', 'w').write('x')\n__out = 1", limits, 30.0, "standard", (), FUNCTIONS, Output(limit=9)
     )

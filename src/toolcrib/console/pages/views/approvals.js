@@ -35,11 +35,11 @@ function Waiting({ call, onAnswer }) {
     ${call.reason && html`<p><${Text} value=${call.reason} /></p>`}
     <${Block} value=${prettyText(call.args)} label="All arguments" tall />
     ${error && html`<${Problem} error=${error} />`}
-    <div class="waiting-actions">
+    ${me.value.operator ? html`<div class="waiting-actions">
       <${Button} kind="primary" icon="check" disabled=${busy} onClick=${() => answer(true)}>Approve<//>
       <${Button} kind="danger" disabled=${busy} onClick=${() => answer(false)}>Deny<//>
       <${Left} ends=${call.ends} />
-    </div>
+    </div>` : html`<p><${Left} ends=${call.ends} /></p>`}
   </li>`;
 }
 
@@ -47,7 +47,7 @@ export default function Approvals() {
   const [last, setLast] = useState(null);
   const heading = () => document.querySelector("h1")?.focus();
   useEffect(() => {
-    if (me.value.operator) get("/approvals").then((found) => (waiting.value = found.items), () => {});
+    if (me.value.auditor) get("/approvals").then((found) => (waiting.value = found.items), () => {});
   }, []);
   const answered = (call, approve) => {
     setLast({ call, approve });

@@ -5,13 +5,15 @@ import { Badge, Block, Busy, Button, Command, Empty, Head, Panel, Problem, Searc
 
 const RANGES = [["", "All that is kept"], ["5", "5 minutes"], ["60", "1 hour"], ["1440", "24 hours"]];
 const NEVER = "gen_ai.tool.name";
+/** The choice of one's own calls, which no caller is called. */
+const MINE = "\n";
 
 const who = (call) => [call["user.id"], call["toolcrib.client"]].filter(Boolean).join(" via ") || "unknown";
 const outcome = (call) => call["error.type"] ?? "ok";
 
 function filters() {
-  const { tool, who: caller, outcome: result, text, minutes } = route.value.query;
-  return { tool, who: caller, outcome: result, text, since: minutes ? Date.now() / 1000 - Number(minutes) * 60 : undefined };
+  const { tool, who: caller, outcome: result, text, minutes, mine } = route.value.query;
+  return { tool, who: caller, outcome: result, text, mine, since: minutes ? Date.now() / 1000 - Number(minutes) * 60 : undefined };
 }
 
 function useCalls() {
@@ -45,9 +47,10 @@ function useCalls() {
           load();
           return;
         }
-        const { tool, who: caller, outcome: result, text } = filters();
+        const { tool, who: caller, outcome: result, text, mine } = filters();
         const fits = items.filter(
           (call) =>
+            (!mine || (call["user.id"] === me.value.subject && call["toolcrib.issuer"] === me.value.issuer)) &&
             (!tool || call[NEVER] === tool || (tool.endsWith("*") && call[NEVER].startsWith(tool.slice(0, -1)))) &&
             (!caller || call["user.id"] === caller || call["toolcrib.client"] === caller) &&
             (!result || (result === "failed" ? outcome(call) !== "ok" : outcome(call) === result)) &&
@@ -96,12 +99,42 @@ function Details({ id }) {
       ${data["user.id"] && html`<a href=${link("calls", "", { ...route.value.query, who: data["user.id"] })}>Only this caller</a>`}
     </p>
     ${payload?.message && html`<div class="problem"><p><${Text} value=${payload.message} /></p></div>`}
+    <${Waterfall} call=${data} />
     <dl>${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${typeof value === "string" ? html`<${Text} value=${value} />` : value}</dd></div>`)}</dl>
     ${payload
       ? html`<h3>Arguments</h3><${Payload} part=${payload.args} label="Arguments" />
           <h3>Result</h3><${Payload} part=${payload.result} label="Result" />`
       : html`<p class="muted">Its arguments and its result are not kept any more; those of the newest calls are.</p>`}
   <//>`;
+}
+
+const STAGES = { resolve: "Find the tool", check: "Rules and arguments", consent: "A person is asked" };
+
+/** The calls of the same request at their time, and the stages of the one that is shown. */
+function Waterfall({ call }) {
+  const began = call.request.find((each) => each.id === call.id)?.began;
+  const stages = call.payload?.stages ?? [];
+  if (began === undefined || (call.request.length < 2 && !stages.length)) return null;
+  const first = Math.min(...call.request.map((each) => each.began));
+  const last = Math.max(...call.request.map((each) => each.began + each["toolcrib.duration"]));
+  const span = Math.max(last - first, 1e-6);
+  const bar = (from, to, kind) =>
+    html`<span class="fall-track"><span class=${kind} style=${{ left: `${((from - first) / span) * 100}%`, width: `max(2px, ${((to - from) / span) * 100}%)` }}></span></span>`;
+  return html`<section class="fall" aria-label="Where the time went">
+    ${call.request.map((each) => {
+      const isThis = each.id === call.id;
+      return html`<div key=${each.id} class="fall-row">
+        <span class="cut">${isThis ? html`<strong class="mono"><${Text} value=${each[NEVER]} /></strong>` : html`<a class="mono" href=${link("calls", String(each.id), route.value.query)}><${Text} value=${each[NEVER]} /></a>`}</span>
+        ${bar(each.began, each.began + each["toolcrib.duration"], outcome(each) === "ok" ? "" : "bad")}
+        <span class="number tabular muted">${duration(each["toolcrib.duration"])}</span>
+      </div>
+      ${isThis && stages.map((stage, at) => html`<div key=${`${each.id}-${at}`} class="fall-row stage">
+        <span class="cut muted">${STAGES[stage.name] ?? html`On <span class="mono"><${Text} value=${stage.name} /></span>`}</span>
+        ${bar(began + stage.began, began + stage.ended, "soft")}
+        <span class="number tabular muted">${duration(stage.ended - stage.began)}</span>
+      </div>`)}`;
+    })}
+  </section>`;
 }
 
 const Payload = ({ part, label }) =>
@@ -157,13 +190,18 @@ export default function Calls() {
       <option value="">${label}</option>
       ${[...new Set([...options, ...(query[name] ? [query[name]] : [])])].map((each) => html`<option key=${each} value=${each}>${plain(each)}</option>`)}
     </select>`;
-  return html`<${Head} title="Calls" about=${total ? `${count(total)} ${isFiltered ? "that match" : "kept, the newest first"}${me.value.operator ? "" : "; your own"}` : null}>
+  return html`<${Head} title="Calls" about=${total ? `${count(total)} ${isFiltered ? "that match" : "kept, the newest first"}${me.value.auditor ? "" : "; your own"}` : null}>
       <${Button} onClick=${() => download("/calls/export", { ...filters(), format: "csv" }, "calls.csv")} disabled=${!total}>Export CSV<//>
       <${Button} onClick=${() => download("/calls/export", { ...filters(), format: "json" }, "calls.json")} disabled=${!total}>Export JSON<//>
     <//>
     <div class="filters">
       <${SearchBox} label="Tool, caller or outcome" value=${query.text ?? ""} change=${(value) => set("text", value)} />
-      ${pick("tool", "Any tool", known.data?.tools ?? [])} ${pick("who", "Anybody", known.data?.who ?? [])}
+      ${pick("tool", "Any tool", known.data?.tools ?? [])}
+      <select aria-label="Anybody" value=${query.mine ? MINE : (query.who ?? "")} onChange=${(event) => go("calls", "", { ...query, mine: event.target.value === MINE ? "true" : "", who: event.target.value === MINE ? "" : event.target.value }, { replace: true })}>
+        <option value="">Anybody</option>
+        ${me.value.auditor && html`<option value=${MINE}>Only me</option>`}
+        ${[...new Set([...(known.data?.who ?? []), ...(query.who ? [query.who] : [])])].map((each) => html`<option key=${each} value=${each}>${plain(each)}</option>`)}
+      </select>
       <select aria-label="Any outcome" value=${query.outcome ?? ""} onChange=${(event) => set("outcome", event.target.value)}>
         <option value="">Any outcome</option><option value="failed">all that failed</option>
         ${(known.data?.outcomes ?? []).map((each) => html`<option key=${each} value=${each}>${each}</option>`)}

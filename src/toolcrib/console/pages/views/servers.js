@@ -1,6 +1,6 @@
 // The servers and APIs: their states, why one does not serve, and what repairs it.
 
-import { Text, count, get, html, link, me, plural, post, route, go, useEvents, useLoad, useState, duration } from "../lib.js";
+import { Text, count, get, html, link, me, plain, plural, post, route, go, useEvents, useLoad, useState, duration } from "../lib.js";
 import { Badge, Block, Busy, Button, Command, Empty, Head, Panel, Problem } from "../ui.js";
 
 const WORDS = { ready: "Ready", starting: "Starting", stopped: "Asleep", failed: "Failed", disabled: "Off", closed: "Closed" };
@@ -65,6 +65,22 @@ function Row({ server, changed }) {
   </li>`;
 }
 
+/** A login to a server, and the button that revokes it. */
+function Holder({ server, holder }) {
+  const [state, setState] = useState({});
+  const revoke = async () => {
+    setState({ busy: true });
+    try {
+      setState({ done: (await post(`/servers/${encodeURIComponent(server.name)}/revoke`, { issuer: holder.issuer ?? "", subject: holder.subject ?? "" })).revoked ? "revoked" : "forgotten; its tokens end by themselves" });
+    } catch (error) {
+      setState({ error });
+    }
+  };
+  return html`<li><span>${holder.subject ? html`<${Text} value=${holder.subject} /> <span class="muted"><${Text} value=${holder.issuer} /></span>` : "the user of this machine"}</span>
+    ${state.done ? html`<span class="muted" role="status">${state.done}</span>` : html`<${Button} kind="danger" disabled=${state.busy} label=${`Revoke the login of ${plain(holder.subject || "the user of this machine")}`} onClick=${revoke}>Revoke<//>`}
+    ${state.error && html`<p class="bad-text" role="alert"><${Text} value=${state.error.message} /></p>`}</li>`;
+}
+
 function Details({ server }) {
   const log = useLoad((signal) => (me.value.operator ? get(`/servers/${encodeURIComponent(server.name)}/log`, {}, { signal }) : Promise.resolve(null)), [server.name, server.state]);
   const facts = [
@@ -76,13 +92,13 @@ function Details({ server }) {
     ["Listed", server.listedAgo !== undefined && `${duration(server.listedAgo)} ago`],
     ["Starts", server.starts],
     ["Next try in", server.nextTryIn !== undefined && duration(server.nextTryIn)],
-    ["Logged in", server.logins?.length > 0 && server.logins.join(", ")],
   ].filter(([, value]) => value !== undefined && value !== false && value !== null);
   return html`<${Panel} title=${server.name} close=${() => go("servers")}>
     <dl>${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${typeof value === "string" ? html`<${Text} value=${value} />` : value}</dd></div>`)}</dl>
     ${server.why && html`<h3>Why it does not serve</h3><p class="bad-text"><${Text} value=${server.why} /></p>`}
     ${Object.keys(server.refused ?? {}).length > 0 &&
     html`<h3>Left out</h3><ul class="plain">${Object.entries(server.refused).map(([name, why]) => html`<li key=${name}><span class="mono"><${Text} value=${name} /></span> <span class="muted"><${Text} value=${why} /></span></li>`)}</ul>`}
+    ${server.logins?.length > 0 && html`<h3>Who has logged in</h3><ul class="plain logins">${server.logins.map((each) => html`<${Holder} key=${`${each.issuer ?? ""} ${each.subject ?? ""}`} server=${server} holder=${each} />`)}</ul>`}
     ${me.value.operator && html`<h3>Standard error</h3>
       ${log.data?.text ? html`<${Block} value=${log.data.text} label="Last lines of its standard error" tall />` : html`<p class="muted">It has written nothing.</p>`}
       <${Button} kind="quiet" onClick=${log.reload}>Read again<//>`}

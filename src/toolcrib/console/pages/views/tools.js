@@ -216,8 +216,9 @@ function Convert({ id }) {
 }
 
 function Tool({ id }) {
-  const [tab, setTab] = useState("docs");
   const { query } = route.value;
+  const tab = query.tab ?? "docs";
+  const setTab = (next) => go("tools", id, { ...query, tab: next === "docs" ? "" : next }, { replace: true });
   return html`<${Panel} title=${id} close=${() => go("tools", "", query)}>
     <p class="links"><a href=${link("calls", "", { tool: id })}>Its calls</a>${me.value.operator && html`<a href=${link("access", "", { tool: id })}>Who may call it</a>`}</p>
     <${Tabs} label="Tool" items=${[["docs", "What it does"], ["run", "Run"], ["convert", "Convert"]]} chosen=${tab} choose=${setTab} />

@@ -1,17 +1,28 @@
-"""Document vectors by id, with exact and graph-based nearest-neighbour search."""
+"""Vectors of documents: the table with its searches, and the queue of updates that threads share.
 
-from collections.abc import Iterable, Sequence
+`LiveVectors` is what searchers hold. It keeps a queue of changed documents before `DocumentVectors`, which
+does the searching and knows nothing of threads.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
-from itertools import chain, repeat
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from itertools import repeat
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from toolcrib.discovery.protocols import Indexed
+from toolcrib.discovery.search.semantic.graph import NeighbourGraph
+from toolcrib.discovery.search.semantic.source import MAX_BATCH, CallerHooks, VectorSource, batched
+from toolcrib.discovery.search.semantic.units import from_bytes
 from toolcrib.discovery.search.semantic.vectors import Floats, Packed, Precision, Slots, VectorTable
+
+T = TypeVar("T")
 
 Method = Literal["exact", "graph"]
 
@@ -23,9 +34,12 @@ _OVERSAMPLING = 4
 """Neighbours requested from the graph for each one wanted; the exact cosines decide among them."""
 _MAX_STALE = 3
 """A graph with more than one stale vector to this many live ones is rebuilt."""
-_MAX_INT8 = 127
-_SEARCH_BREADTH = 384
-"""HNSW's `ef`: the number of candidates that a search keeps."""
+
+
+_LINK_BATCH = 16
+"""The number of vectors added to the graph under one hold of the lock, which bounds the wait of readers."""
+_POLL_INTERVAL = 0.05
+"""Seconds between the checks for cancellation of a thread that waits for another one's update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,81 +224,146 @@ class DocumentVectors:
             self._unlinked.update(slots)
 
 
-class NeighbourGraph:
-    """Approximate nearest-neighbour graph (HNSW) over the slots of a table.
+class LiveVectors:
+    """Queues updates, and computes the vectors they need before the next search.
 
-    A discarded slot stays in the graph, because searches pass through it, but is never returned. The same
-    slots with the same vectors, added in the same order, make the same graph. Not thread-safe.
-
-    Built with usearch, which the extra `semantic` brings. Measured with real questions over 100,000
-    vectors of 384 dimensions on one Xeon core: 1.5 ms a search, which has .995 of the true ten best and
-    always the first, where comparing every vector takes 10 ms; a breadth of 128 instead of 384 has .977
-    in 0.6 ms. Adding one vector takes 0.4 ms, so 40 seconds for all.
+    Registering a tool must not wait for an embedding model, so an update is only queued. The first thread
+    that needs current vectors applies the queue (`apply_updates`), and others wait for it. While it embeds,
+    the lock is free: more updates can be queued, and searches that began earlier go on. Then the whole queue
+    becomes visible at once. Every method may be called from any thread.
     """
 
-    def __init__(self, usearch: Any, dimensions: int) -> None:
-        self._index = usearch.Index(
-            ndim=dimensions,
-            metric="cos",
-            dtype="i8",
-            connectivity=16,
-            expansion_add=128,
-            expansion_search=_SEARCH_BREADTH,
-        )
-        self._slots: list[int] = []
-        """The slot that each vector in the graph stands for, or -1."""
-        self._places: dict[int, int] = {}
-
-    @classmethod
-    def of(cls, dimensions: int) -> "NeighbourGraph | None":
-        """Return an empty graph; None if usearch is not installed."""
-        # usearch 2.26 crashes a process that imports onnxruntime after it, so onnxruntime is imported first.
-        with suppress(ImportError):
-            import_module("onnxruntime")
-        try:
-            usearch = import_module("usearch.index")
-        except ImportError:
-            return None
-        return cls(usearch, dimensions)
-
-    def __len__(self) -> int:
-        """Return the number of slots that a search can return."""
-        return len(self._places)
+    def __init__(self, source: VectorSource, *, precision: Precision, exact_limit: int) -> None:
+        self._source = source
+        self._make_documents = partial(DocumentVectors, precision=precision, exact_limit=exact_limit)
+        self._lock = threading.Lock()
+        """Guards the attributes below; never held while texts are embedded."""
+        self._documents: DocumentVectors | None = None
+        self._changes: dict[str, Indexed | None] = {}
+        """The queue: the latest entry of each changed id, None for a removed one."""
+        self._queued_count = 0
+        self._applied_count = 0
+        """The number of updates so far, and of those that the vectors include."""
+        self._turn: threading.Event | None = None
+        """Set when the thread that is applying updates has finished; None if there is none."""
 
     @property
-    def stale(self) -> int:
-        """The number of vectors in the graph whose slots were discarded."""
-        return len(self._slots) - len(self._places)
+    def pending(self) -> int:
+        """The number of documents in the queue."""
+        return len(self._changes)
 
-    def add(self, slots: Slots, rows: NDArray[Any]) -> None:
-        """Add slots that are not in the graph."""
-        first = len(self._slots)
-        places = range(first, first + len(slots))
-        self._index.add(np.arange(first, first + len(slots), dtype=np.uint64), _to_int8(rows), threads=1)
-        self._slots.extend(slots.tolist())
-        self._places.update(zip(slots.tolist(), places, strict=True))
+    @property
+    def method(self) -> Method:
+        """The method of a search among all documents."""
+        documents = self._documents
+        return "exact" if documents is None else documents.method
 
-    def discard(self, slot: int) -> None:
-        """Stop returning a slot until it is added again; a slot outside the graph is ignored."""
-        place = self._places.pop(slot, None)
-        if place is not None:
-            self._slots[place] = -1
+    def __bool__(self) -> bool:
+        """Return whether there may be any document."""
+        return bool(self._documents or self._changes)
 
-    def nearest(self, query: NDArray[Any], count: int) -> Slots:
-        """Return about `count` slots near to a query, fewer if many are stale.
+    def queue(self, added: Sequence[Indexed], removed: Sequence[str]) -> None:
+        """Queue a change of documents; one that is both removed and added is added."""
+        changes: dict[str, Indexed | None] = dict.fromkeys(removed)
+        changes |= {one.id: one for one in added}
+        with self._lock:
+            self._changes |= changes
+            self._queued_count += 1
 
-        For a query of several rows, about as many for each row.
+    def read(self, question: Callable[[DocumentVectors], T]) -> T | None:
+        """Return the result of a function on the documents, which do not change meanwhile; None if empty."""
+        with self._lock:
+            return question(self._documents) if self._documents else None
+
+    def apply_updates(self, hooks: CallerHooks) -> None:
+        """Apply, or wait for another thread to apply, every update that was queued before the call."""
+        goal = self._queued_count
+        while self._applied_count < goal and (turn := self._take_turn(goal)):
+            mine, event = turn
+            if mine:
+                try:
+                    self._apply_pending(hooks)
+                finally:
+                    self._end_turn(event)
+            else:
+                while not event.wait(_POLL_INTERVAL):
+                    hooks.check()
+
+    def link_graph(self, hooks: CallerHooks) -> None:
+        """Add documents to the neighbour graph, a few at a time."""
+        documents = self._documents
+        if documents is None:
+            return
+        with self._lock:
+            loose = documents.unlinked()
+        for start in range(0, len(loose), _LINK_BATCH):
+            hooks.check()
+            with self._lock:
+                documents.link(loose[start : start + _LINK_BATCH])
+            time.sleep(0)  # yields to readers: a released lock would else be taken again at once
+
+    def _take_turn(self, goal: int) -> tuple[bool, threading.Event] | None:
+        """Return whether this thread shall apply the queue, and the event of its end; None if all is done."""
+        with self._lock:
+            if self._applied_count >= goal:
+                return None
+            if self._turn is not None:
+                return False, self._turn
+            self._turn = threading.Event()
+            return True, self._turn
+
+    def _end_turn(self, event: threading.Event) -> None:
+        with self._lock:
+            self._turn = None
+        event.set()
+
+    def _apply_pending(self, hooks: CallerHooks) -> None:
+        with self._lock:
+            goal = self._queued_count
+            changes = dict(self._changes)
+        found = self._prepare_update(hooks, changes)
+        with self._lock:
+            if found is not None:
+                self._documents, change = found
+                self._documents.apply(change)
+            # Changes that were queued meanwhile stay for the next time.
+            queued = self._changes.items()
+            self._changes = {
+                name: one for name, one in queued if name not in changes or changes[name] is not one
+            }
+            self._applied_count = goal
+        self._source.clear()
+
+    def _prepare_update(
+        self, hooks: CallerHooks, changes: Mapping[str, Indexed | None]
+    ) -> tuple[DocumentVectors, VectorUpdate] | None:
+        """Compute the vectors of queued changes; return the update and the documents to apply it to.
+
+        The documents can be read without the lock, because only the thread whose turn it is changes them.
         """
-        rows = _to_int8(np.atleast_2d(query))
-        found = [self._index.search(row, count, threads=1).keys.tolist() for row in rows]
-        slots = np.array([self._slots[key] for key in dict.fromkeys(chain(*found))], np.intp)
-        return slots[slots >= 0]
+        held = self._documents
+        put = {name: one for name, one in changes.items() if one is not None}
+        hashes = {name: one.content_hash for name, one in put.items()}
+        if held is not None:
+            hashes = {name: one for name, one in hashes.items() if held.hash_of(name) != one}
+        missing = {
+            one: put[name] for name, one in hashes.items() if held is None or held.slot_with_hash(one) is None
+        }
+        made = self._source.fetch(hooks, missing)
+        if held is None and self._source.dimensions is not None:
+            held = self._make_documents(self._source.dimensions, leading=self._source.leading)
+        if held is None:
+            return None
+        names = sorted(hashes, key=lambda name: hashes[name] not in made)
+        listed = [hashes[name] for name in names]
+        removed = [name for name, one in changes.items() if one is None]
+        return held, VectorUpdate(removed, names, listed, _pack(held, made, listed))
 
 
-def _to_int8(rows: NDArray[Any]) -> NDArray[np.int8]:
-    """Scale rows to int8, keeping their directions."""
-    if rows.dtype == np.int8:
-        return rows
-    largest = np.abs(rows).max(axis=1, keepdims=True)
-    whole: NDArray[np.int8] = np.rint(rows * (_MAX_INT8 / largest)).astype(np.int8)
-    return whole
+def _pack(documents: DocumentVectors, made: Mapping[str, bytes], hashes: Sequence[str]) -> Packed:
+    """Pack the vectors of contents: first those just computed, then those that the documents have."""
+    table = documents.table
+    fresh = [made[one] for one in hashes if one in made]
+    slots = [documents.slot_with_hash(one) for one in hashes[len(fresh) :]]
+    parts = [table.pack(from_bytes(blobs, table.dimensions)) for blobs in batched(fresh, MAX_BATCH)]
+    return Packed.concatenate([*parts, table.copy_rows(np.array(slots, np.intp))])

@@ -79,7 +79,7 @@ def search_doc(tool: Tool, examples: Sequence[str] = ()) -> SearchDoc:
         *(tool.name, tool.namespace, tool.description, summary.summary, summary.category),
         *(*summary.input_modes, *summary.output_modes, *summary.tags),
     )
-    return SearchDoc.of_checked(
+    return SearchDoc.from_valid(
         id=summary.id,
         doc_text=" ".join(part for part in parts if part).lower(),
         summary=summary,

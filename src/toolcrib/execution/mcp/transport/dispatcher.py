@@ -37,7 +37,7 @@ TransportStreams = tuple[Any, Any]
 OnAsked = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
 """Answers a request of a server: takes the method and its parameters, and returns the result."""
 
-Ask = Callable[[dict[str, Any], dict[str, str]], Awaitable[dict[str, Any] | None]]
+Post = Callable[[dict[str, Any], dict[str, str]], Awaitable[dict[str, Any] | None]]
 """Posts a request with headers, and returns its result; None if it has to be written to the stream."""
 _INPUT_METHODS = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
 _CLOSED = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
@@ -46,13 +46,14 @@ _CANCEL_SECONDS = 5.0
 
 
 class _PendingRequest:
-    """A request of `ask` that waits for its answer, on the stream or from its own HTTP reply."""
+    """A request of `send_plain` that waits for its answer, on the stream or from its own HTTP reply."""
 
-    __slots__ = ("_resolved", "asking", "is_over", "outcome")
+    __slots__ = ("_resolved", "is_over", "outcome", "posting")
 
     def __init__(self) -> None:
         self._resolved: anyio.Event | None = None
-        self.asking: anyio.CancelScope | None = None
+        self.posting: anyio.CancelScope | None = None
+        """The scope of its post: an answer on the event stream, or the end of the connection, cancels it."""
         self.is_over = False
         self.outcome: dict[str, Any] | ErrorData = _CLOSED
 
@@ -69,8 +70,8 @@ class _PendingRequest:
         self.is_over = True
         if self._resolved is not None:
             self._resolved.set()
-        if self.asking is not None:
-            self.asking.cancel()
+        if self.posting is not None:
+            self.posting.cancel()
 
 
 class Dispatcher(JSONRPCDispatcher[TransportContext]):
@@ -78,8 +79,8 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
 
     Everything that a server sends passes here, and known secrets are hidden in it.
 
-    `ask` sends requests by itself: the SDK makes a span, a pair of streams and a timeout for each one, and
-    hands its answer from task to task, which takes as long as all the rest of a call.
+    `send_plain` sends requests by itself: the SDK makes a span, a pair of streams and a timeout for each one,
+    and hands its answer from task to task, which takes as long as all the rest of a call.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         """Of the protocol, by which notifications are checked."""
         self._lost = lost
         self._outgoing = write
-        self._ask: Ask | None = getattr(write, "ask", None)
+        self._post: Post | None = getattr(write, "post_plain", None)
         self._numbers = count(1)
         self._own_requests: dict[RequestId, _PendingRequest] = {}
         self._is_open = False
@@ -154,7 +155,9 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
 
         return answered
 
-    async def ask(self, method: str, params: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
+    async def send_plain(
+        self, method: str, params: dict[str, Any], headers: dict[str, str]
+    ) -> dict[str, Any]:
         """Send a request without progress notifications, and return its result.
 
         Raises:
@@ -167,12 +170,12 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         await anyio.lowlevel.checkpoint_if_cancelled()
         waiting = self._own_requests[number] = _PendingRequest()
         try:
-            if self._ask is not None:
+            if self._post is not None:  # where it gives None, the SDK sends the request, or finds its reply
                 message = {"jsonrpc": "2.0", "id": number, "method": method, **payload}
-                with anyio.CancelScope() as waiting.asking:
-                    if (result := await self._ask(message, headers)) is not None:
+                with anyio.CancelScope() as waiting.posting:
+                    if (result := await self._post(message, headers)) is not None:
                         waiting.outcome, waiting.is_over = result, True
-                waiting.asking = None
+                waiting.posting = None
             if not waiting.is_over:
                 request = JSONRPCRequest(jsonrpc="2.0", id=number, method=method, **payload)
                 await self._outgoing.send(SessionMessage(request, ClientMessageMetadata(headers=headers)))
@@ -199,7 +202,7 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         opts: CallOptions | None = None,
         **related: Any,
     ) -> dict[str, Any]:
-        """Return the result of a request, numbered like those of `ask`."""
+        """Return the result of a request, numbered like those of `send_plain`."""
         numbered: CallOptions = {"request_id": next(self._numbers), **(opts or {})}
         if not self._secrets.has_any:
             return await super().send_raw_request(method, params, numbered, **related)
@@ -232,7 +235,7 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         return hidden
 
     def _resolve_request(self, message: JSONRPCResponse | JSONRPCError) -> bool:
-        """Complete the request that a message answers; return False if it is none of `ask`."""
+        """Complete the request that a message answers; return False if it is none of `send_plain`."""
         waiting = None if message.id is None else self._own_requests.pop(coerce_request_id(message.id), None)
         if waiting is not None:
             waiting.resolve(message.result if isinstance(message, JSONRPCResponse) else message.error)
@@ -247,12 +250,12 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
 
 
 class _UnclaimedMessages:
-    """The stream that the SDK reads from, without the answers to requests of `ask`."""
+    """The stream that the SDK reads from, without the answers to requests of `send_plain`."""
 
     def __init__(
-        self, read: Any, taken: OnAnswer, ended: Callable[[], None], pace: Callable[[], Awaitable[None]]
+        self, read: Any, resolve: OnAnswer, on_end: Callable[[], None], pace: Callable[[], Awaitable[None]]
     ) -> None:
-        self._read, self._resolve, self._on_end, self._pace = read, taken, ended, pace
+        self._read, self._resolve, self._on_end, self._pace = read, resolve, on_end, pace
 
     @property
     def last_context(self) -> Any:

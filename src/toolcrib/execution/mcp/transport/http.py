@@ -6,8 +6,8 @@ Streamable HTTP is the SDK's client on an HTTP client of ours, which changes wha
   connection with all its calls.
 - A cancelled call ends its HTTP request. In the legacy era the SDK waits on for the answer, and a server that
   never answers would hold a connection for good; `_AbortingStream` makes the SDK abort it.
-- A call is posted from its own task where the answer is plain JSON (`AnsweringClient.ask`); everything else,
-  event streams too, goes the SDK's way.
+- A call is posted from its own task where the answer is plain JSON (`AnsweringClient.post_plain`); everything
+  else, event streams too, goes the SDK's way.
 
 HTTP+SSE is a client of ours: the SDK's takes no event above 1 MiB, and lets calls whose post failed wait for
 ever.
@@ -44,7 +44,7 @@ from toolcrib.execution.mcp.errors import (
     reason_of_status,
     refusal_facts,
 )
-from toolcrib.execution.mcp.transport.dispatcher import Ask, TransportStreams
+from toolcrib.execution.mcp.transport.dispatcher import Post, TransportStreams
 from toolcrib.execution.mcp.transport.http_client import (
     ABORT,
     MAX_MESSAGE_BYTES,
@@ -91,7 +91,7 @@ async def http_transport(
     ):
         try:
             can_post = client.open_posts(config, settings)
-            yield read, _AbortingStream(write, client.ask if can_post else None)
+            yield read, _AbortingStream(write, client.post_plain if can_post else None)
         except Exception as error:  # noqa: BLE001 - the block's own, which the SDK's task group would wrap
             failure = error
         finally:
@@ -107,10 +107,10 @@ class _AbortingStream:
     pseudo-request, which `AnsweringClient` does not send.
     """
 
-    def __init__(self, stream: Any, ask: Ask | None) -> None:
+    def __init__(self, stream: Any, post_plain: Post | None) -> None:
         self._stream = stream
-        self.ask = ask
-        """Sends a request in the task of its sender; see `AnsweringClient.ask`."""
+        self.post_plain = post_plain
+        """Sends a request in the task of its sender; see `AnsweringClient.post_plain`."""
 
     async def send(self, item: SessionMessage, /) -> None:
         """Pass a message on."""

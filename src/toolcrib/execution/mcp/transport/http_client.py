@@ -4,6 +4,7 @@ import json
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
+from enum import Enum
 from functools import cache
 from time import monotonic
 from typing import Any
@@ -41,8 +42,8 @@ except ImportError:  # httptools comes with the gateway
 MAX_MESSAGE_BYTES = 64 * 2**20
 """How long a message of a server may be."""
 _TIMEOUT = httpx2.Timeout(connect=10.0, read=None, write=30.0, pool=5.0)
-"""Calls have deadlines of their own, and a stream of events may be silent for hours. Connections there are
-more than calls may run, so that none is free for long only where something holds them for good."""
+"""Calls have deadlines of their own, and a stream of events may be silent for hours. There are more
+connections than calls can run at once: if none becomes free in time, something holds them for good."""
 _SPARE_CONNECTIONS = 8
 """For streams of notifications, listings, and messages without an answer."""
 MAX_NOTIFICATIONS = 4
@@ -57,19 +58,29 @@ ABORT = "toolcrib/abort"
 _UNSENDABLE = "toolcrib.unsendable"
 """Extension of a request: why its message cannot be written."""
 _ASIDE = "toolcrib.aside"
-"""Extension of a request: whether to post it aside, as a notification; None if it must not be sent."""
+"""Extension of a message that gets no answer: an `_Aside`."""
 _ABORTED = "toolcrib.aborted"
 """Extension of a request: the id of the request that it aborts."""
 _IS_HANDSHAKE = "toolcrib.handshake"
 """Extension of a request: whether it belongs to the negotiation of the revision."""
 _REDIRECTED_TO = "toolcrib.redirected"
 _HANDSHAKE_METHODS = frozenset({"initialize", "server/discover"})
-_NEVER_POSTED = frozenset({"tools/list"})
-"""Methods whose answers are looked at before anything else reads them."""
+_LEFT_TO_THE_SDK = frozenset({"tools/list"})
+"""Methods that the SDK sends: `normalize_response` trims definitions in the reply that nest too deeply."""
 _RESULT_KEYS = {"jsonrpc", "id", "result"}
 """The members of a plain answer."""
 _REPEATED = frozenset({*range(300, 400), 401, 403, 407})
 """Statuses of a request that did not run, and that httpx2 repeats with a login or at another address."""
+
+
+class _Aside(Enum):
+    """How to send a message that gets no answer."""
+
+    BACKGROUND = "background"
+    IN_ORDER = "in order"
+    """Before it returns, since nothing may overtake it."""
+    ABORT = "abort"
+    """Not at all: it drops the reply to a request."""
 
 
 @cache
@@ -130,10 +141,10 @@ class AnsweringClient(QuietClient):
         self._posts: PostClient | None = None
         self._jar, self._login = self.cookies.jar, login
         self._replies: dict[int, httpx2.Response] = {}
-        """Replies to requests that `ask` posted, by id, until the SDK sends them and gets the reply."""
+        """Replies to requests of `post_plain`, by id, until the SDK sends them and gets the reply."""
 
     def open_posts(self, config: ServerConfig, settings: Mapping[str, Any]) -> bool:
-        """Open the client that `ask` posts with; return False where only httpx2 can reach the server."""
+        """Open the client of `post_plain`; return False where only httpx2 can reach the server."""
         url = httpx2.URL(config.url or "")
         has_proxy = not getproxies().keys().isdisjoint({url.scheme, "all"})
         if PostClient is None or url.scheme not in {"http", "https"} or url.userinfo or has_proxy:
@@ -157,15 +168,17 @@ class AnsweringClient(QuietClient):
         while self._replies:
             await self._replies.popitem()[1].aclose()
 
-    async def ask(self, message: dict[str, Any], headers: dict[str, str]) -> dict[str, Any] | None:
+    async def post_plain(self, message: dict[str, Any], headers: dict[str, str]) -> dict[str, Any] | None:
         """Post a request from the current task, and return its result if the reply is a plain one.
 
         Otherwise the SDK has to send it: it finds the reply here, if there was one.
         """
         posts, login, number = self._posts, self._login, message["id"]
-        if posts is None or self._session is None or len(self._jar) or message["method"] in _NEVER_POSTED:
+        # The fast client knows neither cookies nor, until the SDK has sent a request, the session.
+        if posts is None or self._session is None or len(self._jar) or message["method"] in _LEFT_TO_THE_SDK:
             return None
         headers = self._session | headers
+        # Until `no_login_until` it is known that nobody has logged in, which saves reading the vault.
         if login is not None and monotonic() >= login.no_login_until:
             access = await login.authorization()
             if access is None:
@@ -200,7 +213,9 @@ class AnsweringClient(QuietClient):
         if isinstance(message, dict):
             name = message.get("method")
             asks = name not in {None, ABORT} and "id" in message
-            aside = None if name == ABORT else name != "notifications/initialized"  # which none may overtake
+            aside = _Aside.BACKGROUND
+            if name in {ABORT, "notifications/initialized"}:
+                aside = _Aside.ABORT if name == ABORT else _Aside.IN_ORDER
             options["extensions"] = (
                 {ID: message["id"]} if asks else {_ASIDE: aside, _ABORTED: message.get("id")}
             )
@@ -230,9 +245,10 @@ class AnsweringClient(QuietClient):
 
     async def _send_aside(self, request: httpx2.Request) -> None:
         """Post a notification, or drop the reply to a request that is aborted."""
-        if self.tasks is not None and request.extensions[_ASIDE]:
+        kind = request.extensions[_ASIDE]
+        if self.tasks is not None and kind is _Aside.BACKGROUND:
             self.tasks.start_soon(self._post_notification, request)
-        elif request.extensions[_ASIDE] is not None:
+        elif kind is not _Aside.ABORT:
             await self._post_notification(request)
         elif (reply := self._replies.pop(request.extensions[_ABORTED], None)) is not None:
             await reply.aclose()  # its call was cancelled before the SDK read it
@@ -256,15 +272,15 @@ class AnsweringClient(QuietClient):
 
     async def _post_notification(self, request: httpx2.Request) -> None:
         """Post a notification, with redirects within the origin; failures are ignored."""
-        watcher: httpx2.Request | None = request
+        pending: httpx2.Request | None = request
         with anyio.move_on_after(NOTIFICATION_SECONDS), suppress(httpx2.HTTPError):
             async with self._notifications:
                 for _ in range(self.max_redirects + 1):
-                    if watcher is None:
+                    if pending is None:
                         return
-                    response = await super().send(watcher, stream=True, follow_redirects=False)
+                    response = await super().send(pending, stream=True, follow_redirects=False)
                     await response.aclose()
-                    watcher = next_request_within_origin(response)
+                    pending = next_request_within_origin(response)
 
     async def _open_stream(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Open an event stream when its pause is over; one that was resumed in vain gets an error instead."""

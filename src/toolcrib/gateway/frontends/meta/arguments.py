@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any
 
 from toolcrib.errors import Problem, ValidationError
-from toolcrib.errors.base import MAX_PROBLEMS, shown
+from toolcrib.errors.base import MAX_PROBLEMS, short_repr
 from toolcrib.gateway.frontends.meta.definitions import Definition
 from toolcrib.model import DefaultValidator
 from toolcrib.model.plain import parse_json, pointer
@@ -104,7 +104,7 @@ def _read_object(given: Any, notes: list[str]) -> Mapping[str, Any]:
     if isinstance(given, str):
         given = _parse_json(given, "arguments", notes) if given.strip() else {}
     if not isinstance(given, Mapping):
-        raise ValidationError((Problem("", "type", f"arguments must be an object, not {shown(given)}"),))
+        raise ValidationError((Problem("", "type", f"arguments must be an object, not {short_repr(given)}"),))
     return given
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from toolcrib.discovery import Change, Index, IndexView
 from toolcrib.discovery.keys import namespace_of
 from toolcrib.errors import ToolNotFoundError
-from toolcrib.execution.policy.rule import is_destructive
+from toolcrib.execution.policy.rule import declares_destructive
 from toolcrib.model import Tool
 
 _MAX_TEXT = 600
@@ -106,12 +106,12 @@ class CatalogSummary:
 
     def _found(self) -> tuple[Tool, ...]:
         found = []
-        for summary in self.index.every(annotations=_DESTRUCTIVE):
+        for summary in self.index.list_all(annotations=_DESTRUCTIVE):
             try:
                 tool = self.index.get(summary.id)
             except ToolNotFoundError:  # it has gone meanwhile
                 continue
-            if is_destructive(tool.annotations):
+            if declares_destructive(tool.annotations):
                 found.append(tool)
         return tuple(found)
 

@@ -37,7 +37,8 @@ _DESCRIBE = (
 )
 _RUN = (
     "Run one tool by its id, with its arguments in 'args' as its inputSchema says (see describe_tool). The "
-    "value is in 'structured'."
+    "value is in 'structured'. "
+    'In args, {"$kept": URI, "path": "/a/0"} stands for a result that was too large to send, or a part of it.'
 )
 _CHAIN = (
     "Run several tools one after another in one call. In the args of a step, "

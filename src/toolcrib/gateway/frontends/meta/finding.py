@@ -5,7 +5,7 @@ from typing import Any
 
 from toolcrib.crib import View
 from toolcrib.discovery import IndexView, Page, Result, explain_no_match
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 from toolcrib.execution import Principal
 from toolcrib.gateway.frontends.meta.catalog_summary import CatalogSummary
 from toolcrib.gateway.frontends.meta.definitions import MAX_EXAMPLES
@@ -148,10 +148,12 @@ class FindHandlers:
             return self._empty_note
         namespace, backend = args.get("namespace"), args.get("backend")
         if namespace and namespace not in counts:
-            return f"there is no namespace {shown(namespace)}{choose(namespace, [*filter(None, counts)])}"
-        whose = f" of {shown(namespace)}" if namespace else ""
+            return (
+                f"there is no namespace {short_repr(namespace)}{choose(namespace, [*filter(None, counts)])}"
+            )
+        whose = f" of {short_repr(namespace)}" if namespace else ""
         others = choose(str(backend), [*_KINDS, *filter(None, counts)])
-        return f"no tool{whose} runs at {shown(backend)}{others}"
+        return f"no tool{whose} runs at {short_repr(backend)}{others}"
 
     def _name_absent(self) -> list[str]:
         """Return what to say of servers whose tools may be missing."""

@@ -24,7 +24,7 @@ from toolcrib.gateway.frontends.shared.failures import describe_error
 from toolcrib.gateway.frontends.shared.frontend import CallingClient
 from toolcrib.gateway.request.confirm import MAX_QUESTION, ConfirmedCalls, progress_sender
 from toolcrib.gateway.resources.addresses import place_blocks, result_server
-from toolcrib.gateway.results import encoded
+from toolcrib.gateway.results import KeptResults, encoded
 from toolcrib.model import RunResult, Tool, ToolCallRecord
 from toolcrib.runtime.stubs.naming import identifier
 from toolcrib.runtime.surface import find_mentions
@@ -47,14 +47,18 @@ class RunHandlers:
         catalog: CatalogSummary,
         limiter: ResultLimiter,
         code: str,
+        kept: KeptResults | None = None,
     ) -> None:
-        """Run tools of a view; `code` is the reason why code cannot run, empty if it can."""
+        """Run tools of a view; `code` is the reason why code cannot run, empty if it can.
+
+        Arguments may stand for results in `kept`.
+        """
         self._view = view
         self._confirm, self._max_timeout = settings.confirm, settings.max_timeout
         self._catalog = catalog
         self._limiter = limiter
         self._no_code = code
-        self._calls = ConfirmedCalls(view, confirm=settings.confirm)
+        self._calls = ConfirmedCalls(view, confirm=settings.confirm, kept=kept)
 
     async def run_tool(self, call: MetaCall) -> Reply:
         """Run one tool."""
@@ -172,7 +176,7 @@ class RunHandlers:
         index = self._view.index
         tools: Iterable[Tool] = self._catalog.destructive()
         if self._view.rules is not None:
-            tools = (index.get(each.id) for each in index.every())
+            tools = (index.get(each.id) for each in index.list_all())
         code = call.args["code"]
         found, places = await to_thread.run_sync(
             _find_mentions, code, self._calls.filter_needing_consent(client, tools)

@@ -7,7 +7,7 @@ from pydantic_core import to_json
 from toolcrib.discovery import Index, IndexView
 from toolcrib.errors import ToolcribError
 from toolcrib.model import Tool
-from toolcrib.model.tokens import estimated_tokens
+from toolcrib.model.tokens import estimate_tokens
 
 _UNSEEN = frozenset({"backend", "namespace", "version", "tags"})
 """What a server does not list of a tool."""
@@ -32,7 +32,7 @@ class TokenUsage(NamedTuple):
 def measure_usage(index: Index | IndexView, surface: int) -> TokenUsage:
     """Count the definitions of an index, which may take a second for thousands of tools."""
     direct = tools = 0
-    for summary in index.every():
+    for summary in index.list_all():
         try:
             tokens = tool_tokens(index.get(summary.id))
         except ToolcribError:  # removed while the others are counted
@@ -43,4 +43,4 @@ def measure_usage(index: Index | IndexView, surface: int) -> TokenUsage:
 
 def tool_tokens(tool: Tool) -> int:
     """Return about how many tokens the definition of a tool takes, as its server would list it."""
-    return estimated_tokens(to_json(tool.to_json(without=_UNSEEN)).decode(), sampled=False)
+    return estimate_tokens(to_json(tool.to_json(without=_UNSEEN)).decode(), sampled=False)

@@ -24,7 +24,7 @@ from toolcrib.gateway.frontends.shared.failures import describe_error, no_such_t
 from toolcrib.gateway.frontends.shared.frontend import CallingClient, InputNeeded
 from toolcrib.gateway.results import KeptResults, encoded, sendable
 from toolcrib.model import RunResult
-from toolcrib.model.tokens import estimated_tokens
+from toolcrib.model.tokens import estimate_tokens
 from toolcrib.runtime import GUIDE
 from toolcrib.runtime.registry import UNSAFE, check_profile, make_sandbox
 
@@ -81,7 +81,7 @@ class MetaTools:
         self._follow_index(view.index)
         no_code = why_no_code(settings, view.settings.code, sandbox=sandbox)
         limiter = ResultLimiter(self.kept, settings.result_bytes)
-        self._running = RunHandlers(view, settings, self._catalog, limiter, no_code)
+        self._running = RunHandlers(view, settings, self._catalog, limiter, no_code, self.kept)
         self._handlers = _handlers(FindHandlers(view, self._catalog, limiter), self._running)
         self._arguments = Arguments()
         self._names = [name for name in DEFINITIONS if name != "execute_code" or not no_code]
@@ -212,7 +212,7 @@ def publish(definition: Definition, snapshot: CatalogSnapshot) -> mcp_types.Tool
 def count_tokens(tools: Iterable[mcp_types.Tool]) -> int:
     """Return about how many tokens definitions take, as they are listed."""
     listed = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in tools]
-    return sum(estimated_tokens(encoded(tool)) for tool in listed)
+    return sum(estimate_tokens(encoded(tool)) for tool in listed)
 
 
 def _make_annotations(definition: Definition, snapshot: CatalogSnapshot) -> mcp_types.ToolAnnotations:

@@ -20,7 +20,7 @@ from toolcrib.errors import (
     ToolLoginRequiredError,
     explain,
 )
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import short_repr
 from toolcrib.execution import Principal
 from toolcrib.execution.oauth.persons import login_reason
 from toolcrib.gateway.results import encoded, sendable
@@ -78,7 +78,7 @@ def _hide_commands(value: Any, principal: Principal | None) -> Any:
 
 def no_such_tool(name: str, names: Sequence[str]) -> MCPError:
     """Return the error for a tool that is not listed."""
-    return MCPError(mcp_types.INVALID_PARAMS, f"no tool {shown(name)}{choose(name, names)}")
+    return MCPError(mcp_types.INVALID_PARAMS, f"no tool {short_repr(name)}{choose(name, names)}")
 
 
 def _describe_internal(error: Exception, *, ran: bool) -> dict[str, Any]:

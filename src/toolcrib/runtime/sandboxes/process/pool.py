@@ -219,7 +219,7 @@ class PooledSandbox(ABC, Generic[G, S]):
         self._entered: GuestPool[G, S] | None = None
 
     async def __aenter__(self) -> Self:
-        size = self._size(Limits.of_checked())
+        size = self._size(Limits.from_valid())
         self._entered = GuestPool(self.kind, self._start, size=size, keep=self._warm, most=self.concurrency)
         return self
 

@@ -118,7 +118,7 @@ class ProcessSandbox(PooledSandbox[Child, int]):
             if cgroup is not None:
                 cgroup.remove()
             raise RuntimeUnavailableError(self.kind, f"a guest cannot be started ({error})") from error
-        _set_cgroup_limits(child, Limits.of_checked())
+        _set_cgroup_limits(child, Limits.from_valid())
         user = GUEST_UID if wall.bubblewrap.as_root else None
         syscalls = base64.b64encode(wall.filter).decode()
         return await boot(child, {"uid": user, "gid": user, "filter": syscalls})

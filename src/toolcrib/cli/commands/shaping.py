@@ -1,0 +1,188 @@
+"""The verb `shape`, which writes what the callers of a toolset see of a tool."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.commands.servers import carry_out, own_file, tell_notes
+from toolcrib.cli.exits import NotFoundError
+from toolcrib.cli.screen import note, show_json
+from toolcrib.cli.state import State, common, wait_for
+
+if TYPE_CHECKING:
+    from toolcrib.model import Tool
+    from toolcrib.model.shape import ToolShape
+
+
+@click.command()
+@click.argument("toolset", metavar="TOOLSET")
+@click.argument("tool_id", metavar="ID")
+@click.option("--name", metavar="NAME", help="Its name in this toolset.")
+@click.option("--title", metavar="TEXT", help="Its title.")
+@click.option("--description", metavar="TEXT", help="Its description.")
+@click.option(
+    "--rename", multiple=True, metavar="OLD=NEW", help="Call a parameter something else; may be repeated."
+)
+@click.option(
+    "--describe", multiple=True, metavar="PARAM=TEXT", help="Describe a parameter; may be repeated."
+)
+@click.option("--hide", multiple=True, metavar="PARAM", help="Hide a parameter; may be repeated.")
+@click.option(
+    "--fix",
+    multiple=True,
+    metavar="PARAM=VALUE",
+    help="Hide a parameter, and always send this value: JSON, or else text; may be repeated.",
+)
+@click.option(
+    "--default",
+    "defaults",
+    multiple=True,
+    metavar="PARAM=VALUE",
+    help="Send this value where a caller gives none; may be repeated.",
+)
+@click.option("--pin/--no-pin", default=None, help="List it beside the tools that find and run others.")
+@click.option("--remove", is_flag=True, help="Show the tool as it is again.")
+@click.option("--dry-run", is_flag=True, help="Show the change, and write nothing.")
+@common
+@click.pass_obj
+def shape(  # noqa: PLR0913 - each is an option
+    state: State,
+    toolset: str,
+    tool_id: str,
+    *,
+    name: str | None,
+    title: str | None,
+    description: str | None,
+    rename: tuple[str, ...],
+    describe: tuple[str, ...],
+    hide: tuple[str, ...],
+    fix: tuple[str, ...],
+    defaults: tuple[str, ...],
+    pin: bool | None,
+    remove: bool,
+    dry_run: bool,
+) -> None:
+    """Say what the callers of a toolset see of a tool.
+
+    That is its name, its description and its parameters, which are named as the tool itself names them.
+    Options add to what the configuration says already; --remove takes all of it back. Calls, searches and
+    errors speak the names of the toolset, and rules and the audit those of the tool.
+
+    Example: toolcrib shape support github:create_issue --name file_bug --fix repo=acme/app --hide labels
+    """
+    changes: dict[str, Any] = {"name": name, "title": title, "description": description, "pin": pin}
+    changes = {key: value for key, value in changes.items() if value is not None}
+    tables = {
+        "rename": _pairs("--rename", rename),
+        "describe": _pairs("--describe", describe),
+        "fix": _values("--fix", fix),
+        "defaults": _values("--default", defaults),
+    }
+    if not (remove or changes or hide or any(tables.values())):
+        raise click.UsageError("say what callers see, such as --name or --hide; or --remove")
+    path = own_file(state, user=False)
+    known = _read_shapes(path, toolset)
+    if remove:
+        if tool_id not in known:
+            raise NotFoundError(f"toolset {toolset!r} gives {tool_id!r} no shape")
+        entry = None
+    else:
+        entry = _merge(known.get(tool_id), changes, tables, hide)
+        _check(state, tool_id, entry)
+    facts = _write(path, toolset, tool_id, entry, dry_run=dry_run)
+    if state.json:
+        show_json({"toolset": toolset, "toolId": tool_id, "shape": entry, **facts})
+        return
+    if dry_run:
+        click.echo(facts["diff"])
+    tell_notes(facts)
+
+
+def _pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{option} takes PARAM=VALUE, and there is no '=' in {each[:80]!r}")
+        found[key] = value
+    return found
+
+
+def _values(option: str, given: tuple[str, ...]) -> dict[str, Any]:
+    """Return values, which are JSON where they can be read so, and else text."""
+    found: dict[str, Any] = {}
+    for key, text in _pairs(option, given).items():
+        try:
+            found[key] = json.loads(text)
+        except ValueError:
+            found[key] = text
+    return found
+
+
+def _read_shapes(path: Path, toolset: str) -> "Mapping[str, ToolShape]":
+    """Return the shapes of a toolset by the ids of tools."""
+    from toolcrib.crib.config.files import load  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.model.suggest import choose  # noqa: PLC0415
+
+    if path.suffix != ".toml":
+        raise click.UsageError(f"toolsets are kept in a toolcrib.toml; {path.name} holds servers only")
+    toolsets = load(path if path.exists() else None).toolsets
+    if toolset not in toolsets:
+        raise NotFoundError(f"there is no toolset {toolset!r} in {path}{choose(toolset, toolsets)}")
+    return toolsets[toolset].tools
+
+
+def _merge(
+    known: "ToolShape | None",
+    changes: dict[str, Any],
+    tables: dict[str, dict[str, Any]],
+    hide: tuple[str, ...],
+) -> dict[str, Any]:
+    """Return a shape as the configuration has it, with changes."""
+    from toolcrib.model.shape import ToolShape  # noqa: PLC0415 - not needed to ask for help
+
+    entry: dict[str, Any] = {} if known is None else known.to_json()
+    entry |= changes
+    for key, pairs in tables.items():
+        if pairs:
+            entry[key] = {**entry.get(key, {}), **pairs}
+    if hide:
+        entry["hide"] = list(dict.fromkeys([*entry.get("hide", ()), *hide]))
+    ToolShape(**entry)
+    return {key: value for key, value in entry.items() if value is not False}
+
+
+def _check(state: State, tool_id: str, entry: dict[str, Any]) -> None:
+    """Check that a shape fits its tool, if the tool is known.
+
+    Raises:
+        InvalidToolError: it does not.
+    """
+    from toolcrib.errors import ToolcribError  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.model.shape import ShapedTool, ToolShape  # noqa: PLC0415
+
+    async def find() -> "Tool | None":
+        async with state.crib() as crib:
+            try:
+                await crib.describe(tool_id)
+            except ToolcribError as error:
+                note(f"whether it fits is checked when the tool is there: {error}")
+                return None
+            tool = crib[tool_id]
+            ShapedTool.of(tool, ToolShape(**entry), crib.validator)
+            return tool
+
+    wait_for(find)
+
+
+def _write(
+    path: Path, toolset: str, tool_id: str, entry: dict[str, Any] | None, *, dry_run: bool
+) -> dict[str, Any]:
+    from toolcrib.crib.config.files import load_text  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.setup.editing import edit_servers  # noqa: PLC0415
+
+    place = ("toolsets", toolset, "tools")
+    return carry_out(edit_servers(path, {tool_id: entry}, place=place, check=load_text), dry_run=dry_run)

@@ -1,0 +1,189 @@
+"""The tools of a toolset that gives some of them another shape, as an index of their own.
+
+Such a toolset is searched and listed by its own names and descriptions, so it has an index of its own:
+`ShapedTools` follows the index of all tools and keeps a copy of the part that the toolset admits, with each
+tool in its shape. A shape that does not fit its tool, for example because its server has changed it, keeps
+the tool out of the toolset: to show the tool as it is could show what the shape hides.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from functools import cached_property
+from threading import RLock
+from weakref import ref as weak
+
+from pydantic import Field
+
+from toolcrib.discovery import Index, Scope
+from toolcrib.discovery.keys import key_of, without_version
+from toolcrib.errors import InvalidToolError, Problem, ToolcribError
+from toolcrib.model import SchemaValidator, Tool, ToolBackend
+from toolcrib.model.shape import ShapedTool, ToolShape
+
+_LOG = logging.getLogger("toolcrib.crib.shaped")
+
+
+class ShapedScope(Scope):
+    """A scope whose tools have other shapes; ids in it are those of the tools themselves."""
+
+    shapes: dict[str, ToolShape] = Field(default={})
+    """The shapes by the id of the tool, with or without a version."""
+
+    @cached_property
+    def key(self) -> str:
+        """A text that is the same for equal scopes."""
+        shapes = {key: shape.to_json() for key, shape in self.shared("shapes").items()}
+        return json.dumps([self.to_json(without={"shapes"}), shapes], sort_keys=True)
+
+    @cached_property
+    def _own_names(self) -> dict[str, str]:
+        """The ids of tools, by the ids that they have here; both without a version."""
+        shapes = self.shared("shapes").items()
+        return {
+            _renamed(without_version(key), shape.name): without_version(key)
+            for key, shape in shapes
+            if shape.name is not None
+        }
+
+    def shape_of(self, tool_id: str) -> ToolShape | None:
+        """Return the shape of a tool."""
+        shapes = self.shared("shapes")
+        found: ToolShape | None = shapes.get(tool_id) or shapes.get(without_version(tool_id))
+        return found
+
+    def seen(self, ref: str) -> str:
+        """Return a reference by the own id of a tool as one by the id that it has here."""
+        base, rest = _split_version(ref)
+        if base in self._own_names:
+            return ref
+        shape = self.shape_of(ref) or self.shape_of(base)
+        return ref if shape is None or shape.name is None else _renamed(base, shape.name) + rest
+
+    def original(self, ref: str) -> str:
+        """Return a reference by the id that a tool has here as one by its own id."""
+        base, rest = _split_version(ref)
+        return self._own_names.get(base, base) + rest
+
+
+def _split_version(ref: str) -> tuple[str, str]:
+    """Split a reference before its version or constraint."""
+    namespace, colon, rest = ref.partition(":")
+    name, second, version = rest.partition(":")
+    return f"{namespace}{colon}{name}", f"{second}{version}"
+
+
+def _renamed(base: str, name: str) -> str:
+    """Return an id without a version with another name.
+
+    >>> _renamed("github:create_issue", "file_bug"), _renamed("add", "plus")
+    ('github:file_bug', 'plus')
+    """
+    namespace, colon, _ = base.rpartition(":")
+    return f"{namespace}{colon}{name}"
+
+
+class ShapedTools:
+    """The index of a toolset, with its tools in their shapes; every method may be called from any thread."""
+
+    def __init__(self, whole: Index, scope: ShapedScope, index: Index, validator: SchemaValidator) -> None:
+        """Copy the tools of a scope to an empty index, and follow their changes."""
+        self.whole, self.index = whole, index
+        """The index of all tools, and that of these."""
+        self._scope, self._validator = scope, validator
+        self._source = whole.view(Scope(**{name: getattr(scope, name) for name in Scope.model_fields}))
+        self._lock = RLock()
+        self._version = -1
+        self._shaped: dict[str, ShapedTool] = {}
+        self._listed: dict[str, tuple[Tool, tuple[ToolBackend, ...]]] = {}
+        self._faults: dict[str, str] = {}
+        itself = weak(self)
+
+        def follow(_: object) -> None:
+            found = itself()
+            if found is not None:
+                found.refresh()
+
+        self._unsubscribe: Callable[[], None] = self._source.on_change(follow)
+        self.refresh()
+
+    def close(self) -> None:
+        """Stop following changes."""
+        self._unsubscribe()
+
+    def original_id(self, tool_id: str) -> str:
+        """Return the own id of a tool of this index."""
+        shaped = self._shaped.get(tool_id)
+        return tool_id if shaped is None else str(shaped.origin.id)
+
+    def current(self, tool: Tool) -> Tool:
+        """Return a tool of this index with its original as it is now."""
+        return self._shaped.get(key_of(tool.id), tool)
+
+    def fault_of(self, ref: str) -> str | None:
+        """Return why a tool is kept out; None if it is not."""
+        base = _split_version(self._scope.original(ref))[0]
+        return next((fault for key, fault in self._faults.items() if without_version(key) == base), None)
+
+    def faults(self) -> dict[str, str]:
+        """Return why tools are kept out, by their own ids; the reasons may name hidden parameters."""
+        return dict(self._faults)
+
+    def refresh(self) -> None:
+        """Copy what has changed."""
+        if self._version == self._source.version:
+            return
+        with self._lock:
+            version = self._source.version
+            if self._version == version:
+                return
+            wanted, faults = self._read()
+            for key in faults.keys() - self._faults.keys():
+                _LOG.warning("%s is kept out of a toolset: %s", key, faults[key])
+            self._faults = faults
+            self._shaped = {key: tool for key, (tool, _) in wanted.items() if isinstance(tool, ShapedTool)}
+            put, gone = [], []
+            for key, (tool, backends) in wanted.items():
+                known = self._listed.get(key)
+                if known is None or known[0] is not tool or known[1] != backends:
+                    put += [(tool, backend) for backend in backends or (None,)]
+                    gone += [(key, each) for each in (known[1] if known else ()) if each not in backends]
+            removed = [(key, None) for key in self._listed.keys() - wanted.keys()]
+            self._listed, self._version = wanted, version
+            self.index.register_many(put, remove=[*gone, *removed])
+
+    def _read(self) -> tuple[dict[str, tuple[Tool, tuple[ToolBackend, ...]]], dict[str, str]]:
+        """Return the tools as they are to be listed, by id, and why others cannot be."""
+        wanted: dict[str, tuple[Tool, tuple[ToolBackend, ...]]] = {}
+        shaped: list[tuple[str, ShapedTool, tuple[ToolBackend, ...]]] = []
+        faults: dict[str, str] = {}
+        for summary in self._source.list_all():
+            try:
+                tool, backends = self._source.find(summary.id)
+            except ToolcribError:  # it has gone meanwhile; the next change is being delivered
+                continue
+            shape = self._scope.shape_of(summary.id)
+            if shape is None:
+                wanted[summary.id] = tool, backends
+                continue
+            try:
+                shaped.append((summary.id, self._apply(shape, tool), backends))
+            except ToolcribError as error:
+                faults[summary.id] = str(error)
+        taken = set(map(without_version, wanted))
+        for own_id, tool, backends in shaped:
+            key = key_of(tool.id)
+            if without_version(key) in taken or key in wanted:
+                problem = Problem("/name", "unique", f"another tool of this toolset is called {key!r}")
+                faults[own_id] = str(InvalidToolError((problem,), own_id, "shape"))
+            else:
+                wanted[key] = tool, backends
+        return wanted, faults
+
+    def _apply(self, shape: ToolShape, tool: Tool) -> ShapedTool:
+        known = self._shaped.get(self._scope.seen(key_of(tool.id)))
+        if known is not None and known.origin is tool:
+            return known
+        made = ShapedTool.of(tool, shape, self._validator)
+        self.index.check(made)
+        return made

@@ -1,0 +1,406 @@
+"""Servers from a registry of MCP servers, or from a file in the format of its API.
+
+A registry says which package or address a server has, and what has to be known to start it. `read_entry`
+finds a server there, and `plan_server` makes a server of a configuration of it. What a registry says is
+somebody else's text: nothing of it is run here, versions must be exact, no variable of the user is filled
+into it, and the package host that it names is not used.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from toolcrib.crib.config.reading import file_refusal
+from toolcrib.errors import ConfigError, MissingExtraError, Problem, ServerUnavailableError
+from toolcrib.errors.base import join_options
+from toolcrib.model.plain import parse_json
+from toolcrib.model.suggest import choose
+from toolcrib.redaction import host_of
+
+KINDS = ("npm", "pypi", "oci", "remote")
+"""The kinds of packages and addresses that can be used."""
+_VERSIONS = ("v0.1", "v0")
+"""Versions of the API, the newest first."""
+_MAX_BYTES = 8 * 2**20
+_MAX_PAGES = 50
+_SECONDS = 30.0
+_PAGE = 100
+_OFFICIAL = "io.modelcontextprotocol.registry/official"
+_NAME = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+")
+_EXACT = re.compile(r"v?\d[\w.+-]*")
+_BRACES = re.compile(r"\{([A-Za-z_][\w-]*)\}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PACKAGES = {"npm": re.compile(r"(?:@[\w.-]+/)?[\w.-]+"), "pypi": re.compile(r"[A-Za-z0-9][\w.-]*")}
+_IMAGE = re.compile(r"[a-z0-9][\w./:-]*(?:@sha256:[a-f0-9]{64})?")
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryEntry:
+    """A server in a registry."""
+
+    source: str
+    """The file or the address of the registry, without secrets."""
+    server: dict[str, Any] = field(repr=False)
+    """Its description: a `server.json`."""
+    status: str = "active"
+    """`active`, `deprecated` or `deleted`."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the registry."""
+        return str(self.server.get("name"))
+
+    @property
+    def version(self) -> str:
+        """Its version."""
+        return str(self.server.get("version", ""))
+
+
+@dataclass(slots=True)
+class ServerPlan:
+    """How a server of a registry is started or reached."""
+
+    kind: str
+    """One of `KINDS`."""
+    settings: dict[str, Any]
+    """The server, as a configuration has it."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """Environment variables that the user has to set, with what they are."""
+    notes: list[str] = field(default_factory=list)
+    """Notes for the user."""
+
+
+def read_entry(source: str, name: str) -> RegistryEntry:
+    """Return a server of a registry: a file, or the base address of a registry; `name@1.2.3` is one version.
+
+    Raises:
+        ConfigError: the registry cannot be read, or has no such server.
+        ServerUnavailableError: the registry cannot be reached.
+        MissingExtraError: httpx is not installed.
+    """
+    wanted, _, version = name.partition("@")
+    if not _NAME.fullmatch(wanted):
+        reason = f"{name[:80]!r} is no name of a server there; it is like 'io.github.acme/weather'"
+        raise _error(source, reason)
+    if source.lower().startswith(("http://", "https://")):
+        return _read_remote(source, wanted, version)
+    path = Path(source).expanduser()
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise file_refusal(path, f"it cannot be read: {error.strerror or error}") from error
+    return _choose(str(path), list(_entries_in(str(path), content)), wanted, version)
+
+
+def _read_remote(source: str, name: str, version: str) -> RegistryEntry:
+    if source.partition("?")[0].endswith(".json"):  # a file on a web server
+        content = _download(source)
+        return _choose(host_of(source), list(_entries_in(host_of(source), content or b"")), name, version)
+    base = source.rstrip("/")
+    for api in _VERSIONS:
+        path = f"/{api}/servers/{quote(name, safe='')}/versions/{quote(version or 'latest', safe='')}"
+        content = _download(base + path)
+        if content is not None:
+            return _choose(host_of(source), list(_entries_in(host_of(source), content)), name, version)
+    found, cursor = list[RegistryEntry](), ""
+    for _ in range(_MAX_PAGES):  # older registries have the list alone
+        asked = {"search": name, "limit": _PAGE, **({"cursor": cursor} if cursor else {})}
+        content = _download(f"{base}/{_VERSIONS[-1]}/servers?{urlencode(asked)}")
+        if content is None:
+            break
+        found += _entries_in(host_of(source), content)
+        metadata = _parse(host_of(source), content).get("metadata")
+        cursor = str(metadata.get("nextCursor") or "") if isinstance(metadata, Mapping) else ""
+        if not cursor:
+            break
+    return _choose(host_of(source), found, name, version)
+
+
+def _download(url: str) -> bytes | None:
+    """Return what is at an address; None if nothing is there."""
+    try:
+        import httpx  # noqa: PLC0415 - behind an extra
+    except ImportError as error:
+        raise MissingExtraError("reading a registry", "openapi") from error
+    content = bytearray()
+    options: Any = {"headers": {"Accept": "application/json"}, "timeout": _SECONDS, "follow_redirects": True}
+    try:
+        with httpx.stream("GET", url, **options) as response:
+            if response.status_code == httpx.codes.NOT_FOUND:
+                return None
+            if response.status_code != httpx.codes.OK:
+                reason = f"the registry answers {response.status_code}"
+                raise ServerUnavailableError(host_of(url), reason)
+            for part in response.iter_bytes():
+                content += part
+                if len(content) > _MAX_BYTES:
+                    raise _error(host_of(url), f"it is larger than {_MAX_BYTES:,} bytes")
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+        raise ServerUnavailableError(host_of(url), str(error) or type(error).__name__) from error
+    return bytes(content)
+
+
+def _parse(source: str, content: bytes) -> dict[str, Any]:
+    if len(content) > _MAX_BYTES:
+        raise _error(source, f"it is larger than {_MAX_BYTES:,} bytes")
+    try:
+        found = parse_json(content)
+    except ValueError as error:
+        raise _error(source, f"it is not JSON: {error}") from error
+    return found if isinstance(found, dict) else {"servers": found}
+
+
+def _entries_in(source: str, content: bytes) -> Iterator[RegistryEntry]:
+    """Yield the servers in an answer or a file: a list, one with its metadata, or a bare `server.json`."""
+    parsed = _parse(source, content)
+    listed = parsed.get("servers", [parsed])
+    for each in listed if isinstance(listed, list) else ():
+        if not isinstance(each, dict):
+            continue
+        server = each.get("server", each)
+        meta = each.get("_meta")
+        official = meta.get(_OFFICIAL) if isinstance(meta, Mapping) else None
+        status = official.get("status") if isinstance(official, Mapping) else server.get("status")
+        if isinstance(server, dict) and isinstance(server.get("name"), str):
+            yield RegistryEntry(source, server, str(status or "active"))
+
+
+def _choose(source: str, found: list[RegistryEntry], name: str, version: str) -> RegistryEntry:
+    """Return the newest entry of a name, or the one of a version."""
+    named = [each for each in found if each.name == name]
+    if not named:
+        raise _error(
+            source, f"there is no server {name!r}{choose(name, [each.name for each in found])}", "name"
+        )
+    same = [each for each in named if each.version == version] if version else named
+    if not same:
+        versions = sorted({each.version for each in named})
+        reason = f"there is no version {version!r} of {name!r}{choose(version, versions)}"
+        raise _error(source, reason, "version")
+    chosen = max(same, key=lambda each: _version_key(each.version))
+    if chosen.status == "deleted":
+        raise _error(source, f"{name!r} {chosen.version} was deleted there", "status")
+    return chosen
+
+
+def _version_key(version: str) -> tuple[list[tuple[int, int, str]], bool]:
+    """Return a key by which newer versions are greater, whatever their scheme."""
+    main, dash, _ = version.removeprefix("v").partition("-")
+    parts = [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in main.split(".")]
+    return parts, not dash
+
+
+def plan_server(
+    entry: RegistryEntry, *, kind: str | None = None, values: Mapping[str, str] | None = None
+) -> ServerPlan:
+    """Return how a server is started or reached.
+
+    Args:
+        entry: the server.
+        kind: which of its packages or addresses, by `KINDS`; the first that can be used without it.
+        values: values for variables, arguments and headers, by their names.
+
+    Raises:
+        ConfigError: none can be used, its version is not exact, or values are missing; with all of these.
+    """
+    filling = _Filling(dict(values or {}))
+    options = [*_offered(entry, "packages", "registryType"), *_offered(entry, "remotes", "")]
+    usable = [(name, each) for name, each in options if name in KINDS and (kind is None or name == kind)]
+    if not usable:
+        there = sorted({name for name, _ in options}) or ["nothing"]
+        wanted = "" if kind is None else f" of the kind {kind!r}"
+        reason = f"{entry.name!r} has no package{wanted} that can be started here; it has {', '.join(there)}"
+        raise _error(entry.source, f"{reason}, and {join_options(KINDS)} can be", "kind")
+    chosen, package = usable[0]
+    settings = _reach(package, filling) if chosen == "remote" else _start(chosen, package, entry, filling)
+    filling.finish(entry)
+    plan = ServerPlan(chosen, settings, filling.variables)
+    if entry.status != "active":
+        plan.notes.append(f"the registry calls it {entry.status}")
+    if isinstance(package.get("registryBaseUrl"), str) and chosen in _PACKAGES:
+        host = host_of(package["registryBaseUrl"])
+        plan.notes.append(f"the registry names the package host {host}; the one that is set up here is used")
+    return plan
+
+
+def _offered(entry: RegistryEntry, field_name: str, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    listed = entry.server.get(field_name)
+    for each in listed if isinstance(listed, list) else ():
+        if not isinstance(each, dict):
+            continue
+        if not kind:
+            yield "remote", each
+            continue
+        transport = each.get("transport")
+        spoken = transport.get("type", "stdio") if isinstance(transport, Mapping) else "stdio"
+        name = str(each.get(kind) or each.get("registry_name") or "unknown")
+        yield (name if spoken == "stdio" else f"{name} over {spoken}"), each
+
+
+def _start(kind: str, package: dict[str, Any], entry: RegistryEntry, filling: "_Filling") -> dict[str, Any]:
+    """Return the settings of a server that is started from a package."""
+    identifier = str(package.get("identifier") or "")
+    version = str(package.get("version") or entry.version)
+    before = filling.arguments(package.get("runtimeArguments"))
+    after = filling.arguments(package.get("packageArguments"))
+    env = filling.environment(package.get("environmentVariables"))
+    if kind in _PACKAGES:
+        if not _PACKAGES[kind].fullmatch(identifier):
+            raise _error(entry.source, f"{identifier[:80]!r} is no name of a package of {kind}", "identifier")
+        _check_version(entry, version)
+        launcher = ["npx", "-y"] if kind == "npm" else ["uvx"]
+        before = [word for word in before if word not in {"-y", "--yes"}]
+        command = [*launcher, *before, f"{identifier}@{version}", *after]
+    else:
+        if not _IMAGE.fullmatch(identifier):
+            raise _error(entry.source, f"{identifier[:80]!r} is no name of an image", "identifier")
+        tag = identifier.rpartition("/")[2]
+        if "@" not in tag and ":" not in tag:
+            _check_version(entry, version)
+            identifier = f"{identifier}:{version}"
+        elif tag.endswith(":latest"):
+            _check_version(entry, "latest")
+        passed = [word for name in env for word in ("-e", name)]
+        command = ["docker", "run", "-i", "--rm", *passed, *before, identifier, *after]
+    settings: dict[str, Any] = {"command": command[0], "args": command[1:]}
+    return settings | ({"env": env} if env else {})
+
+
+def _check_version(entry: RegistryEntry, version: str) -> None:
+    """Refuse a version that is not exact: what is started must not change by itself."""
+    if not _EXACT.fullmatch(version) or version == "latest":
+        reason = f"{entry.name!r} has no exact version, but {version[:40]!r}; add it by hand to accept that"
+        raise _error(entry.source, reason, "version")
+
+
+def _reach(remote: dict[str, Any], filling: "_Filling") -> dict[str, Any]:
+    """Return the settings of a server that is reached at an address."""
+    variables = remote.get("variables")
+    url = filling.template(str(remote.get("url") or ""), variables if isinstance(variables, dict) else {})
+    headers: dict[str, str] = {}
+    listed = remote.get("headers")
+    for each in listed if isinstance(listed, list) else ():
+        if isinstance(each, dict) and isinstance(each.get("name"), str):
+            value = filling.value(each, each["name"], variable=_variable_name(each["name"]))
+            if value is not None:
+                headers[each["name"]] = value
+    settings: dict[str, Any] = {"url": url}
+    if remote.get("type") == "sse":
+        settings["transport"] = "sse"
+    return settings | ({"headers": headers} if headers else {})
+
+
+def _variable_name(text: str) -> str:
+    """Return the name of an environment variable for what a text names.
+
+    >>> _variable_name("X-API-Key")
+    'X_API_KEY'
+    """
+    return re.sub(r"\W+", "_", text).upper().strip("_")
+
+
+class _Filling:
+    """Fills in the values that a description leaves open, and notes those that are missing."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self.variables: dict[str, str] = {}
+        self._values = values
+        self._used: set[str] = set()
+        self._missing: dict[str, str] = {}
+
+    def finish(self, entry: RegistryEntry) -> None:
+        """Raise if values are missing, or none of those that were given."""
+        problems = [
+            Problem(
+                "/values", "missing", f"it needs {name!r}{f': {text}' if text else ''}; give --set {name}=..."
+            )
+            for name, text in self._missing.items()
+        ]
+        unused = sorted(self._values.keys() - self._used)
+        known = sorted({*self._missing, *self._used, *self.variables})
+        problems += [
+            Problem("/values", "unknown", f"it has no {name!r}{choose(name, known)}") for name in unused
+        ]
+        if problems:
+            raise ConfigError(entry.source, tuple(problems))
+
+    def arguments(self, listed: Any) -> list[str]:
+        """Return the words of a command line."""
+        words: list[str] = []
+        for each in listed if isinstance(listed, list) else ():
+            if not isinstance(each, dict):
+                continue
+            named = each.get("type") == "named"
+            flag = str(each.get("name") or "") if named else ""
+            name = flag.lstrip("-") if named else str(each.get("valueHint") or "argument")
+            value = self.value(each, name)
+            if value is not None:
+                words += [flag, value] if named and value else [flag if named else value]
+            elif named and not {"value", "default", "valueHint"} & each.keys() and each.get("isRequired"):
+                words.append(flag)
+        return words
+
+    def environment(self, listed: Any) -> dict[str, str]:
+        """Return the environment variables of a server."""
+        found: dict[str, str] = {}
+        for each in listed if isinstance(listed, list) else ():
+            name = each.get("name") if isinstance(each, dict) else None
+            if isinstance(name, str) and _VARIABLE.fullmatch(name):
+                value = self.value(each, name, variable=name)
+                if value is not None:
+                    found[name] = value
+        return found
+
+    def value(self, described: dict[str, Any], name: str, *, variable: str | None = None) -> str | None:
+        """Return the value of an input: as given, fixed or by default; None if it may stay open.
+
+        One that the user has to know becomes a variable of the environment, where that can be.
+        """
+        fixed = described.get("value")
+        if isinstance(fixed, str):
+            inner = described.get("variables")
+            return self.template(fixed, inner if isinstance(inner, dict) else {})
+        if name in self._values:
+            self._used.add(name)
+            return self._values[name]
+        if isinstance(described.get("default"), str):
+            return _literal(described["default"])
+        if described.get("isRequired") is not True:
+            return None
+        about = str(described.get("description") or "")[:200]
+        if variable is None:
+            self._missing[name] = about
+            return ""
+        self.variables[variable] = about
+        return f"${{{variable}}}"
+
+    def template(self, text: str, variables: dict[str, Any]) -> str:
+        """Return a text with its `{names}` replaced by the values of the inputs that describe them."""
+
+        def fill(found: re.Match[str]) -> str:
+            described = variables.get(found[1])
+            if not isinstance(described, dict):
+                return found[0]
+            secret = described.get("isSecret") is True
+            needed = {"isRequired": True, **described}
+            value = self.value(needed, found[1], variable=_variable_name(found[1]) if secret else None)
+            return value or ""
+
+        return _BRACES.sub(fill, _literal(text))
+
+
+def _literal(text: str) -> str:
+    """Return a text of a registry as a configuration writes it: nothing in it is a variable of the user.
+
+    >>> _literal("${HOME}/x")
+    '$${HOME}/x'
+    """
+    return text.replace("${", "$${")
+
+
+def _error(source: str, reason: str, keyword: str = "registry") -> ConfigError:
+    return ConfigError(source, (Problem("", keyword, reason[:500]),))

@@ -1,0 +1,86 @@
+"""The verb `shape`, which writes what the callers of a toolset see of a tool."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FILE = """# mine
+[toolsets.team]
+description = "Ours"  # kept
+"""
+
+
+@pytest.fixture(autouse=True)
+def file(talker: dict[str, Any]) -> Path:
+    path = Path("toolcrib.toml")
+    server = (
+        f"[servers.talk]\ncommand = {json.dumps(talker['command'])}\nargs = {json.dumps(talker['args'])}\n"
+    )
+    path.write_text(f"{FILE}\n{server}")
+    return path
+
+
+def shapes(file: Path) -> Any:
+    return tomllib.loads(file.read_text())["toolsets"]["team"].get("tools", {})
+
+
+def test_a_shape_is_written_added_to_and_taken_back(toolcrib: Any, file: Path) -> None:
+    made = toolcrib("shape", "team", "talk:count", "--name", "tally", "--pin")
+    assert made.exit_code == 0, made.stderr
+    assert shapes(file) == {"talk:count": {"name": "tally", "pin": True}}
+    assert toolcrib("shape", "team", "talk:count", "--description", "Count.", "--no-pin").exit_code == 0
+    assert shapes(file) == {"talk:count": {"name": "tally", "description": "Count."}}
+    listed = json.loads(toolcrib("list", "--toolset", "team", "--json").stdout)
+    assert "talk:tally" in [each["id"] for each in listed["tools"]]
+    assert toolcrib("shape", "team", "talk:count", "--remove").exit_code == 0
+    assert shapes(file) == {}
+    assert "# mine" in file.read_text()
+    assert "# kept" in file.read_text()
+
+
+def test_parameters_are_shaped_by_their_own_names(toolcrib: Any, file: Path) -> None:
+    args = ("--rename", "g=greeting", "--fix", 'b={"x": 1}', "--fix", "c=some text", "--default", "e=1")
+    made = toolcrib(
+        "shape", "team", "talk:hostile", *args, "--hide", "d", "--describe", "g=A word.", "--json"
+    )
+    assert made.exit_code == 0, made.stderr
+    written = {
+        "rename": {"g": "greeting"},
+        "describe": {"g": "A word."},
+        "hide": ["d"],
+        "fix": {"b": {"x": 1}, "c": "some text"},
+        "defaults": {"e": 1},
+    }
+    assert shapes(file)["talk:hostile"] == written
+    assert json.loads(made.stdout)["shape"] == written
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "text"),
+    [
+        (("team", "talk:hostile", "--hide", "zebra"), 2, "'zebra' is not a parameter"),
+        (("team", "talk:hostile", "--fix", "e=9"), 2, "no arguments could fit"),
+        (("team", "talk:hostile", "--fix", "e"), 2, "there is no '='"),
+        (("team", "talk:hostile"), 2, "say what callers see"),
+        (("temn", "talk:hostile", "--pin"), 3, "did you mean 'team'?"),
+        (("team", "talk:hostile", "--remove"), 3, "no shape"),
+        (("team", "talk:count", "--name", "no name"), 2, "'no name'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_and_nothing_is_written(
+    toolcrib: Any, file: Path, args: tuple[str, ...], code: int, text: str
+) -> None:
+    before = file.read_text()
+    told = toolcrib("shape", *args)
+    assert (told.exit_code, text in told.stderr) == (code, True), told.stderr
+    assert file.read_text() == before
+
+
+def test_a_dry_run_shows_the_change_alone(toolcrib: Any, file: Path) -> None:
+    before = file.read_text()
+    told = toolcrib("shape", "team", "talk:count", "--name", "tally", "--dry-run")
+    assert '+name = "tally"' in told.stdout
+    assert file.read_text() == before

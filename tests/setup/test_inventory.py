@@ -1,0 +1,100 @@
+"""The inventory of the servers that clients use, and its CycloneDX document."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.setup.inventory import Inventory, Package, find_package, take_inventory, to_cyclonedx
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        (["npx", "-y", "@acme/notes@1.2.0", "--key", "secret"], Package("npm", "@acme/notes", "1.2.0")),
+        (["npx", "acme-notes"], Package("npm", "acme-notes")),
+        (["npx", "-y", "acme-notes@latest"], Package("npm", "acme-notes")),
+        (["npx", "-p", "acme@1.0.0", "notes"], Package("npm", "acme", "1.0.0")),
+        (["npm", "exec", "-y", "acme"], Package("npm", "acme")),
+        (["C:\\bin\\npx.cmd", "acme"], Package("npm", "acme")),
+        (["uvx", "mcp-server-time==1.0"], Package("pypi", "mcp-server-time", "1.0")),
+        (["uvx", "--from", "acme[all]==2.0", "notes"], Package("pypi", "acme", "2.0")),
+        (["uv", "tool", "run", "acme@3.1"], Package("pypi", "acme", "3.1")),
+        (
+            ["docker", "run", "-i", "--rm", "-p", "1:2", "acme/notes:2.0"],
+            Package("docker", "acme/notes", "2.0"),
+        ),
+        (["docker", "run", "host:5000/notes"], Package("docker", "host:5000/notes")),
+        (["docker", "run", "a/b@sha256:ff"], Package("docker", "a/b", "sha256:ff")),
+        (["python", "server.py"], None),
+        (["npx"], None),
+    ],
+)
+def test_the_package_of_a_command_is_found(command: list[str], found: Package | None) -> None:
+    assert find_package(command[0], command[1:]) == found
+
+
+@pytest.fixture
+def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inventory:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    cursor = tmp_path / ".cursor" / "mcp.json"
+    cursor.parent.mkdir()
+    servers: dict[str, Any] = {
+        "notes": {"command": "npx", "args": ["-y", "@acme/notes@1.2.0"], "env": {"KEY": "s3cret"}},
+        "time": {"command": "uvx", "args": ["mcp-server-time"], "disabled": True},
+        "toolcrib": {"command": "uvx", "args": ["toolcrib[cli]", "serve"]},
+        "mine": {"command": "/opt/mine", "args": ["--token=s3cret"]},
+    }
+    cursor.write_text(json.dumps({"mcpServers": servers}))
+    project = tmp_path / "project"
+    project.mkdir()
+    remote = {"type": "http", "url": "https://ann:s3cret@example.com/mcp?key=s3cret"}
+    same = {"command": "npx", "args": ["-y", "@acme/notes@1.2.0"]}
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"api": remote, "notes": same}}))
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex" / "config.toml").write_text("broken [")
+    ours = {"kept": ServerConfig(command="npx", args=["-y", "@acme/notes@1.0.0"])}
+    return take_inventory(project, ours, environ={})
+
+
+def test_every_client_is_read_and_what_is_past_the_gateway_is_told(inventory: Inventory) -> None:
+    found = {(each.client, each.name): each for each in inventory.items}
+    assert {key: each.status for key, each in found.items()} == {
+        ("claude", "api"): "direct",
+        ("claude", "notes"): "both",
+        ("cursor", "mine"): "direct",
+        ("cursor", "notes"): "both",
+        ("cursor", "time"): "direct",
+        ("cursor", "toolcrib"): "gateway",
+    }
+    assert [each.name for each in inventory.outside] == ["api", "notes", "mine", "notes"]
+    assert found["cursor", "notes"].origin == "npm:@acme/notes@1.2.0"
+    assert found["claude", "api"].origin == "https://example.com/mcp"
+    assert len(inventory.notes) == 1
+    assert "Codex" in inventory.notes[0]
+
+
+def test_nothing_secret_is_in_an_inventory(inventory: Inventory) -> None:
+    text = json.dumps([each.to_json() for each in inventory.items]) + json.dumps(to_cyclonedx(inventory))
+    assert "s3cret" not in text
+
+
+def test_a_cyclonedx_document_has_each_package_once(inventory: Inventory) -> None:
+    document = to_cyclonedx(inventory)
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
+    components = {each["bom-ref"]: each for each in document["components"]}
+    assert components.keys() == {
+        "pkg:npm/%40acme/notes@1.2.0",
+        "pkg:pypi/mcp-server-time",
+        "program:mine:mine",
+    }
+    notes = components["pkg:npm/%40acme/notes@1.2.0"]
+    assert (notes["name"], notes["version"], notes["type"]) == ("@acme/notes", "1.2.0", "application")
+    assert [each["value"] for each in notes["properties"] if each["name"] == "toolcrib:client"] == [
+        "claude",
+        "cursor",
+    ]
+    assert [each["endpoints"] for each in document["services"]] == [["https://example.com/mcp"]]
