@@ -1,7 +1,8 @@
-"""Measures what verifying a large catalogue against its lock costs, on copies of real tools.
+"""Measures what verifying a large catalogue against its lock costs, and scanning it, on copies of real tools.
 
-Three cases: nothing has changed, one description in a hundred has, and one schema in a hundred has. The lock
-is read from its file once, when a process starts. CPU time; how slow the machine is stands beside it.
+Three cases of verifying: nothing has changed, one description in a hundred has, and one schema in a hundred
+has. The lock is read from its file once, when a process starts. The scan compares each tool with all others.
+CPU time; how slow the machine is stands beside it.
 """
 
 import json
@@ -16,25 +17,29 @@ from turns import QUICK
 
 from toolcrib.errors import InvalidToolError
 from toolcrib.model import Tool
-from toolcrib.trust import Lock
+from toolcrib.trust import KnownTools, Lock, scan
 
 ROOT = Path(__file__).parents[1]
 TOOLS = ROOT.parent / "shared" / "data" / "real-tools" / "mcp_tools.jsonl"
 COUNT = 500 if QUICK else 10_000
 PROMISED = 2.0
 """CPU seconds within which 10,000 tools are verified."""
+SCANNED = 5.0
+"""Those within which they are scanned."""
 EVERY = 100
 
 
 def real_tools() -> Iterator[Tool]:
     """Yield copies of real tools without end, each copy of a server of its own."""
     rows = [json.loads(line) for line in TOOLS.read_text(encoding="utf-8").splitlines()]
+    servers = {(row["source"], row["server"]): place for place, row in enumerate(rows)}
     turn = 0
     while True:
-        for place, row in enumerate(rows):
+        for row in rows:
             fields = {name: row[name] for name in row if name not in {"source", "server"}}
+            server = servers[row["source"], row["server"]]
             try:
-                yield Tool.from_json(fields | {"namespace": f"server-{turn}-{place}"})
+                yield Tool.from_json(fields | {"namespace": f"server-{turn}-{server}"})
             except InvalidToolError:
                 continue
         turn += 1
@@ -88,6 +93,13 @@ def main() -> None:
     ):
         seconds, drifts = spent(lambda current=current: lock.compare(current))
         print(f"  {name:42} {seconds:6.2f}   {len(drifts):4} found (promised: {PROMISED * COUNT / 10_000:g})")
+    # Copies of one tool are of one server here, or all would be clones of each other.
+    tools = [tool.replace(namespace=f"server-{(tool.namespace or '').rpartition('-')[2]}") for tool in tools]
+    seconds, known = spent(lambda: KnownTools(tools))
+    print(f"  {'take up the tools for the scan':42} {seconds:6.2f}")
+    seconds, reports = spent(lambda: [scan(tool, others=known) for tool in tools])
+    found = sum(bool(each.findings) for each in reports)
+    print(f"  {'scan':42} {seconds:6.2f}   {found:4} found (promised: {SCANNED * COUNT / 10_000:g})")
     with TemporaryDirectory() as folder:
         path = Path(folder) / "tools.lock"
         print(f"  {'write the lock':42} {spent(lambda: lock.save(path))[0]:6.2f}")

@@ -1,7 +1,8 @@
 """An MCP server that sends what it is asked to send: the standard library alone.
 
 The tool `say` answers with the result that it gets as an argument, after the notifications and the questions
-that it gets too. Resources and prompts have the text of the first argument of the command.
+that it gets too. Resources and prompts have the text of the first argument of the command; the second is the
+description of the tool.
 """
 
 import json
@@ -32,7 +33,8 @@ def respond(method: str, params: Json, text: str) -> Json:  # noqa: C901, PLR091
             info = {"name": "leaky", "version": "1"}
             return {"result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}}
         case "tools/list":
-            say = {"name": "say", "description": "Say something.", "inputSchema": SCHEMA}
+            words = sys.argv[2] if len(sys.argv) > 2 else "Say something."
+            say = {"name": "say", "description": words, "inputSchema": SCHEMA}
             return {"result": {"tools": [say]}}
         case "resources/list":
             return {"result": {"resources": [{"uri": "leaky://it", "name": "it"}]}}

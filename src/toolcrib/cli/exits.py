@@ -24,6 +24,7 @@ USAGE = 2
 NOT_FOUND = 3
 UNAVAILABLE = 4
 REFUSED = 5
+FINDINGS = 13
 EXITS = {
     0: "ok",
     FAILED: "the tool failed, or something else did",
@@ -34,7 +35,7 @@ EXITS = {
     10: "`verify`, `diff` and `require`: only words have changed since it was approved",
     11: "the same: something has changed, and breaks no call",
     12: "the same: something has changed that may break calls",
-    13: "the same: a definition is made to mislead a model",
+    FINDINGS: "`verify` and `scan`: a definition is made to mislead a model",
     INTERRUPTED: "interrupted",
 }
 """The exit codes and their meanings."""

@@ -27,6 +27,7 @@ from toolcrib.crib.compose import (
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.learning import Learning
 from toolcrib.crib.reload import Reload, differences, layers, left_for_later, replaced
+from toolcrib.crib.scans import ToolScans
 from toolcrib.crib.shaped import ShapedScope, ShapedTools
 from toolcrib.crib.sources.apis import Apis
 from toolcrib.crib.sources.catalogue import CatalogueWriter, StoredSource, keep_only, missed_before
@@ -92,6 +93,8 @@ class Engine:
         """The namespaces whose tools come from servers and APIs; another set after a reload."""
         self.listing: ToolLister | None = None
         self.servers: McpServers | None = None
+        self.scans = ToolScans()
+        """What the scan finds in the tools."""
         self.lists = ContentLists()
         """The resources and prompts of the servers."""
         self.gate: TrustGate | None = None

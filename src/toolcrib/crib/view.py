@@ -210,6 +210,12 @@ class View:
         await self._tools.wait_for(tool_id)
         return self.known(tool_id, level)
 
+    def warnings(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """Return a sentence on each of some known tools in which the scan finds something."""
+        engine = self._shared.engine
+        found = (engine.scans.warning(self.index.get(each)) for each in ids)
+        return tuple(each for each in found if each is not None)
+
     async def examples(self, tool_id: Ref, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
         """Return the examples of a tool."""
         tool_id = self._id_of(tool_id)
@@ -224,7 +230,9 @@ class View:
             BackendUnavailableError: its server has not listed its tools.
             ValidationError: there is no such level.
         """
-        return self._tools.docs_for(tool_id).describe(tool_id, level)
+        doc = self._tools.docs_for(tool_id).describe(tool_id, level)
+        warning = self._shared.engine.scans.warning(self._tools.look_up(tool_id))
+        return doc if warning is None else doc.replace(warnings=(warning,))
 
     async def run(  # noqa: PLR0913 - each is another wish of the caller
         self,

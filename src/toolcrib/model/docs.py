@@ -69,6 +69,8 @@ class ToolDoc(Record):
     """Example calls (`full`)."""
     external_refs: tuple[str, ...] = ()
     """Links to more documentation (`full`)."""
+    warnings: tuple[str, ...] = ()
+    """What the scan finds in the definition, which may be made to mislead a model."""
 
     def __repr__(self) -> str:
         called = "" if self.tool is None else f" {self.tool.id}({', '.join(self._arguments())})"
@@ -99,7 +101,8 @@ class ToolDoc(Record):
         ]
         head = ("argument", "type", "required", "default", "description")
         shown = table(f"{self.tool.id}: {self.summary}", head, rows)
-        more = [("notes", self.notes)] if self.notes else []
+        more = [("warning", each) for each in self.warnings]
+        more += [("notes", self.notes)] if self.notes else []
         more += [(each.title or "example", brief_json(each.args)) for each in self.examples]
         more += [("see", each) for each in self.external_refs]
         return shown + (table("", ("", ""), more, MAX_JSON) if more else "")

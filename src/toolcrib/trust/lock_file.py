@@ -147,9 +147,13 @@ def _quoted(key: str) -> str:
 
 def _json_lines(value: Any, indent: str = "") -> str:
     """Return JSON with a line for each member of what is long."""
-    text = _json_text(value)
-    if len(indent) + len(text) <= _WIDE or not isinstance(value, dict | list) or not value:
-        return text
+    if not isinstance(value, dict | list) or not value:
+        return _json_text(value)
+    room = _WIDE - len(indent)
+    if not _is_longer(value, room):
+        text = _json_text(value)
+        if len(text) <= room:
+            return text
     deeper = indent + " "
     if isinstance(value, dict):
         members = [f"{deeper}{_json_text(key)}: {_json_lines(value[key], deeper)}" for key in sorted(value)]
@@ -157,6 +161,27 @@ def _json_lines(value: Any, indent: str = "") -> str:
         members = [f"{deeper}{_json_lines(each, deeper)}" for each in value]
     left, right = "{}" if isinstance(value, dict) else "[]"
     return f"{left}\n" + ",\n".join(members) + f"\n{indent}{right}"
+
+
+def _is_longer(value: Any, room: int) -> bool:
+    """Return whether a value surely takes more characters as JSON; what is long is not looked at any further.
+
+    To write each value that is long, only to see that it is, would take more time than all the rest.
+    """
+    waiting = [value]
+    for each in waiting:
+        kind = type(each)
+        if kind is str:
+            room -= len(each)
+        elif kind is dict:
+            room -= sum(map(len, each)) + 4 * len(each)
+            waiting += each.values()
+        elif kind is list:
+            room -= len(each)
+            waiting += each
+        if room < 0:
+            return True
+    return False
 
 
 def _json_text(value: Any) -> str:

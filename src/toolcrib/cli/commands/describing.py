@@ -66,6 +66,8 @@ def describe(state: State, tool_id: str, level: "DetailName") -> None:
 def _show(tool_id: str, doc: "ToolDoc") -> None:
     tool = doc.tool
     heading(str(tool.id) if tool else tool_id)
+    for warning in doc.warnings:
+        note(clean(warning))
     click.echo(clean((tool.description if tool else None) or doc.summary))
     if tool is not None:
         click.echo(f"\n{_signature(tool)}")

@@ -6,7 +6,7 @@ import click
 
 from toolcrib.cli.completing import server_names
 from toolcrib.cli.naming import not_there, tell_absent
-from toolcrib.cli.screen import bar, is_terminal, note, shorten_input, show_json, show_table, waiting
+from toolcrib.cli.screen import bar, clean, is_terminal, note, shorten_input, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
 
 if TYPE_CHECKING:
@@ -64,11 +64,15 @@ def search(
             with waiting("searching"):
                 page = await view.search(asked, **options)
                 message = await _weak_results_note(view, asked, page)
+                warnings = view.warnings(result.id for result in page)
             message += "" if page.items else not_there(view, options)
             absent = tell_absent(view, namespace)
+            for warning in () if state.json else warnings:
+                note(clean(warning))
             if state.json:
+                warned = {"warnings": list(warnings)} if warnings else {}
                 found: dict[str, Any] = {"tools": [_to_json(result) for result in page], "total": page.total}
-                show_json({**found, **({"note": message} if message else {}), **absent})
+                show_json({**found, **({"note": message} if message else {}), **warned, **absent})
             elif page.items:
                 _show_found(page, message)
             else:

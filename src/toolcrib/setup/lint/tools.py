@@ -16,12 +16,11 @@ from toolcrib.model.schema.references import LocalReferences
 from toolcrib.model.suggest import choose
 from toolcrib.setup.lint.text import (
     first_sentence,
-    hidden_characters,
     identifiers,
-    instructions,
     program_names,
     steering,
 )
+from toolcrib.trust import KnownTools, scan
 
 Severity = Literal["error", "warning", "info"]
 """An error is dangerous or does not work; a warning costs quality; the rest is good to know."""
@@ -93,7 +92,9 @@ def lint_tools(tools: Iterable[Tool], *, targets: Collection[str] | None = None)
     names = program_names(name for tool in known for name in (tool.name, tool.namespace) if name)
     registry = default_registry()
     by_tool: dict[str, list[LintFinding]] = {str(tool.id): [] for tool in known}
+    others = KnownTools(known)
     for tool in known:
+        by_tool[str(tool.id)] += _scan(tool, others)
         by_tool[str(tool.id)] += _lint(tool, names)
         by_tool[str(tool.id)] += _portable(tool, targets, registry)
     for finding in _lint_together(known):
@@ -103,7 +104,11 @@ def lint_tools(tools: Iterable[Tool], *, targets: Collection[str] | None = None)
 
 
 def _lint(tool: Tool, names: frozenset[str]) -> Iterator[LintFinding]:
-    yield from _lint_texts(tool)
+    if order := steering(tool.description or ""):
+        message = (
+            f"it says {order!r}, which competes with the other tools; say what it does, and when it helps"
+        )
+        yield _finding(tool, "warning", "steering", message, "/description")
     yield from _description(tool, names)
     yield from _parameters(tool)
     yield from _definition(tool)
@@ -113,38 +118,14 @@ def _finding(tool: Tool, severity: Severity, rule: str, message: str, path: str 
     return LintFinding(str(tool.id), severity, rule, message, path)
 
 
-def _lint_texts(tool: Tool) -> Iterator[LintFinding]:
-    """Yield the first hidden character and the first instruction to the model in the texts of a tool."""
-    hidden = is_reported = False
-    shown = tool.to_json(without={"meta", "backend", "icons"})
-    for path, text in _walk_texts(shown, ()):
-        if not hidden and (found := next(hidden_characters(text), None)):
-            place, what = found
-            message = f"{what} hides at character {place}; remove it, or do not trust this tool"
-            yield _finding(tool, "error", "hidden-characters", message, pointer(path))
-            hidden = True
-        if not is_reported and (words := next(instructions(text), None)):
-            message = f"it tells the model {words[:80]!r}, which no definition should; do not trust this tool"
-            yield _finding(tool, "error", "instructions", message, pointer(path))
-            is_reported = True
-    if order := steering(tool.description or ""):
-        message = (
-            f"it says {order!r}, which competes with the other tools; say what it does, and when it helps"
-        )
-        yield _finding(tool, "warning", "steering", message, "/description")
-
-
-def _walk_texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield all texts of a value, keys too, and where they are."""
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, member in value.items():
-            yield (*path, key), key
-            yield from _walk_texts(member, (*path, key))
-    elif isinstance(value, list):
-        for place, member in enumerate(value):
-            yield from _walk_texts(member, (*path, place))
+def _scan(tool: Tool, known: KnownTools) -> Iterator[LintFinding]:
+    """Yield what the scan finds in a tool."""
+    for each in scan(tool, others=known).findings:
+        if each.rule == "clone":  # here it is a near duplicate, which has a rule of its own
+            continue
+        severity: Severity = "error" if each.severity == "hard" else "warning"
+        words = f": {each.excerpt!r}" if each.excerpt else ""
+        yield _finding(tool, severity, each.rule, f"{each.message}{words}; do not trust this tool", each.path)
 
 
 def _description(tool: Tool, names: frozenset[str]) -> Iterator[LintFinding]:

@@ -78,8 +78,11 @@ class KnownTools:
                     # A server may have a tool and its second version, and then says what sets them apart.
                     is_clone = tool.name != known.tool.name and name == known.name and words == known.words
                 else:
+                    # The cheapest question first: it is asked of many tools.
                     is_clone = (
-                        _share(words, known.words) >= _ALIKE and _share(name, known.name) >= _NAMES_ALIKE
+                        _ALIKE * len(words) <= len(known.words) <= len(words) / _ALIKE
+                        and _share(name, known.name) >= _NAMES_ALIKE
+                        and _share(words, known.words) >= _ALIKE
                     )
                 if is_clone:
                     return known.tool
@@ -88,7 +91,12 @@ class KnownTools:
     def _orders(self, tool: Tool) -> Iterator[ScanFinding]:
         definition = tool.to_json(without={"backend", "icons", "name"})
         own: frozenset[str] | None = None
-        for text in texts_of(definition):
+        texts = list(texts_of(definition))
+        # Hardly any tool names one of another server, so this is asked of all texts at once.
+        everything = _WORD.findall("\n".join(text.text for text in texts).lower())
+        if not any(self._is_foreign(word, tool) for word in self._spaces.keys() & set(everything)):
+            return
+        for text in texts:
             words = words_of(mark_forms(text.text))
             foreign = {word for word in words if self._is_foreign(word, tool)}
             if not foreign:

@@ -8,7 +8,7 @@ to the text.
 
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from toolcrib.errors.text import truncate
@@ -20,7 +20,7 @@ from toolcrib.trust.scanning.decoding import decoded_parts, letters_apart
 from toolcrib.trust.scanning.definition import Text, names_in, texts_of
 from toolcrib.trust.scanning.hidden import hidden_characters, hidden_message, without_hidden
 from toolcrib.trust.scanning.homoglyphs import fold_homoglyphs, mixed_word
-from toolcrib.trust.scanning.judge import judge
+from toolcrib.trust.scanning.judge import Judged, judge
 from toolcrib.trust.scanning.report import ScanFinding, ScanReport, Verdict
 
 _MAX_CHARS = 500_000
@@ -29,6 +29,8 @@ _MAX_EXCERPT = 200
 _MAX_FINDINGS = 20
 _MAX_SAID = 80
 _NEAR = 40
+_SHORT, _MAX_SHORT = 200, 20_000
+"""Characters of a short text, and how many of them are remembered: many tools share names and sentences."""
 _SEPARATOR = "\n\x1f\n"
 """What stands in no text that is read: it is hidden, and no pattern goes across lines."""
 
@@ -135,17 +137,33 @@ def _find_homoglyphs(texts: list[Text], names: Callable[[], frozenset[str]]) -> 
 
 def _find_encoded(texts: list[Text]) -> Iterator[ScanFinding]:
     for text in texts:
-        for how, plain in decoded_parts(text.text):
-            found = _judge_decoded(plain)
-            if found:
-                yield ScanFinding(
-                    "encoded", "hard", text.pointer, f"{how} hides a text: {found}", _cut(plain)
-                )
-                break
-        run = letters_apart(text.text)
-        if run:
-            message = "its letters are written one by one, so that words are not found"
-            yield ScanFinding("letters-apart", "hard", text.pointer, message, _cut(run))
+        read = _read_short_encoded if len(text.text) <= _SHORT else _read_encoded
+        for rule, message, excerpt in read(text.text):
+            yield ScanFinding(rule, "hard", text.pointer, message, excerpt)
+
+
+def _read_encoded(text: str) -> tuple[tuple[str, str, str], ...]:
+    """Return what is wrong with what is encoded in a text: rules, messages and excerpts."""
+    found: list[tuple[str, str, str]] = []
+    for how, plain in decoded_parts(text):
+        wrong = _judge_decoded(plain)
+        if wrong:
+            found.append(("encoded", f"{how} hides a text: {wrong}", _cut(plain)))
+            break
+    run = letters_apart(text)
+    if run:
+        message = "its letters are written one by one, so that words are not found"
+        found.append(("letters-apart", message, _cut(run)))
+    return tuple(found)
+
+
+_read_short_encoded = lru_cache(_MAX_SHORT)(_read_encoded)
+
+
+@lru_cache(_MAX_SHORT)
+def _judge_short(marked: str, is_parameter: bool) -> Judged | None:  # noqa: FBT001 - a part of the key
+    """Return what the judge finds in a short text that names no tool."""
+    return judge().judge(words_of(marked), frozenset, is_parameter=is_parameter)
 
 
 def _judge_decoded(plain: str) -> str | None:
@@ -161,7 +179,10 @@ def _judge(texts: list[Text], names: Callable[[], frozenset[str]]) -> tuple[list
     best = fitted.suspicious
     # All texts at once: most of the time would go into looking for forms in short ones.
     for text, marked in zip(texts, mark_forms(plain).split(_SEPARATOR), strict=True):
-        judged = fitted.judge(words_of(marked), names, is_parameter=text.is_parameter)
+        if len(marked) <= _SHORT and "_" not in marked:
+            judged = _judge_short(marked, text.is_parameter)
+        else:
+            judged = fitted.judge(words_of(marked), names, is_parameter=text.is_parameter)
         if judged:
             best = max(best, judged.score)
             excerpt = _cut(excerpt_of(fold_text(text.text), judged.first, judged.last))

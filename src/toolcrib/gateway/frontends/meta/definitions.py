@@ -272,6 +272,7 @@ OUTPUTS: Final[Mapping[str, dict[str, Any]]] = {
         examples=_OBJECTS,
         notes=_TEXT,
         externalRefs=_TEXTS,
+        warnings=_TEXTS,
         note=_TEXT,
     ),
     "list_tool_examples": _output(("examples",), examples=_OBJECTS, note=_TEXT),

@@ -19,7 +19,7 @@ _KINDS = ("mcp", "provider", "local")
 """The kinds of backends."""
 _NAMED = 3
 """Namespaces that a note names, at most."""
-_BRIEF = frozenset({"summary", "annotations", "schemaInfo"})
+_BRIEF = frozenset({"summary", "annotations", "schemaInfo", "warnings"})
 """Stands for the schema of a tool whose definition is too large to send."""
 _MIRRORED = frozenset({"summary"})
 """Has the same text as the short description, which a model need not read twice."""
@@ -42,7 +42,12 @@ class FindHandlers:
         if page.next_cursor is not None:
             payload["nextCursor"] = bind_cursor(page.next_cursor, call.client.principal)
         return self._make_reply(
-            call, payload, {"tools": []}, *self._explain_doubt(args, page), *self._name_absent()
+            call,
+            payload,
+            {"tools": []},
+            *self._view.warnings(result.id for result in page.items),
+            *self._explain_doubt(args, page),
+            *self._name_absent(),
         )
 
     async def list_tools(self, call: MetaCall) -> Reply:
