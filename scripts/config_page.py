@@ -27,6 +27,7 @@ from toolcrib.crib import (
     SearchSettings,
     Settings,
     ToolsetSettings,
+    TrustSettings,
 )
 from toolcrib.crib.config.gateway import AuthSettings, TokenSettings
 from toolcrib.crib.config.section import INTERNAL
@@ -34,6 +35,7 @@ from toolcrib.crib.config.settings import WebhookSettings
 from toolcrib.execution import Rule
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.oauth.settings import AuthConfig
+from toolcrib.model.findings import ResultActions
 from toolcrib.model.record import Record
 from toolcrib.runtime import Limits
 
@@ -107,6 +109,8 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("Limits of code", "[code.limits]", Limits),
     ("Cache", "[cache]", CacheSettings),
     ("Retries", "[retry]", RetrySettings),
+    ("Results", "[results]", ResultActions),
+    ("Trust", "[trust]", TrustSettings),
     ("Audit", "[audit]", AuditSettings),
     ("Console", "[console]", ConsoleSettings),
     ("Approvals outside the console", "[console.webhook]", WebhookSettings),

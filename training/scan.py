@@ -27,7 +27,7 @@ import numpy as np
 from toolcrib.trust.scanning.concepts import mark_forms, read_sentence, split_sentences, words_of
 from toolcrib.trust.scanning.definition import names_in, texts_of
 from toolcrib.trust.scanning.judge import judge
-from toolcrib.trust.scanning.scanner import _fold
+from toolcrib.trust.scanning.scanner import fold_text
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
@@ -89,7 +89,7 @@ def row(group: str, definition: dict[str, Any], name: str, *, is_poisoned: bool 
     own = names_in(definition)
     for text in texts_of(definition):
         also = {"param"} if text.is_parameter else set()
-        words = words_of(mark_forms(_fold(text.text)))
+        words = words_of(mark_forms(fold_text(text.text)))
         found = (read_sentence(words[first:last], own) for first, last in split_sentences(words))
         masks = [judge().mask(each | also) for each in found]
         pairs.update(zip(masks, [*masks[1:], 0], strict=False))

@@ -31,6 +31,7 @@ _MAX_PATHS = 200
 """Values that are read as paths."""
 _MAX_PATH_LENGTH = 500
 """Characters of a path that are read."""
+_MARK = "[secret]"
 _SITE = re.compile(r'(?<!\s)\s*+File "[^"]*+", line \d++(?:, in \S++)?')
 
 _ROOTS = frozenset(
@@ -61,6 +62,9 @@ _SECRET = re.compile(
     (?P<pem>-----BEGIN\ [A-Z\ ]{0,30}PRIVATE\ KEY-----[^-]*+(?:-----END\ [A-Z\ ]{0,40}-----)?)
     | (?P<known>(?<![\w-])(?-i:
         gh[a-z]_\w{20,}+ | github_pat_\w{20,}+ | glpat-[\w-]{16,}+ | xox[a-z]-[\w-]{10,}+
+        | xapp-[\w-]{20,}+ | npm_\w{30,}+ | hf_[A-Za-z]{30,}+ | pypi-[\w-]{50,}+ | dop_v1_[0-9a-f]{60,}+
+        | SG\.[\w-]{16,}+\.[\w-]{16,}+ | shp(?:at|ss|ca|pa)_[0-9a-fA-F]{32,}+ | ya29\.[\w-]{20,}+
+        | GOCSPX-[\w-]{20,}+ | glsa_\w{32,}+
         | A[KS]IA[0-9A-Z]{16}(?!\w) | AIza[\w-]{30,}+ | eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]++
         | (?=[\w-]{0,60}\d)(?:sk-[\w-]{12,}+ | [rsp]k_(?:live|test)_\w{10,}+) ))
     | (?P<login>(?<=://)[^\s/@:'"]++:[^\s/@'"]++(?=@))
@@ -131,6 +135,18 @@ def hide_secrets(text: str) -> str:
     '401 for Bearer [secret] at https://[secret]@example.org'
     """
     return _SECRET.sub(_without_secret, text)
+
+
+def find_secrets(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of what `hide_secrets` hides: the first character, and the one after the last.
+
+    >>> [text[first:last] for text in ("Bearer 4f8a91c2d7.",) for first, last in find_secrets(text)]
+    ['4f8a91c2d7.']
+    """
+    for found in _SECRET.finditer(text):
+        shown = _without_secret(found)
+        if shown != found.group():  # the mark is at the end, and what is before it stays
+            yield found.start() + len(shown) - len(_MARK), found.end()
 
 
 def _without_secret(found: re.Match[str]) -> str:

@@ -29,6 +29,7 @@ FAULTY = str(Path(__file__).with_name("faulty.py"))
 TOOLCRIB = ("-m", "toolcrib.cli")
 LIBRARY = str(Path(__file__).with_name("library.py"))
 LITTLE = str(Path(__file__).with_name("little.py"))
+SHIFTING = str(Path(__file__).with_name("shifting.py"))
 TINY = str(Path(__file__).with_name("tiny.py"))
 PACKAGES = ROOT / ".servers" / "node_modules"
 MODULES = PACKAGES / "@modelcontextprotocol"
@@ -91,6 +92,11 @@ def tiny(*flags: str, **more: Any) -> Config:
 def little(*how: str, **more: Any) -> Config:
     """Return how the little server is started, which behaves as its first argument says."""
     return {"command": sys.executable, "args": ["-S", "-I", LITTLE, *how], **more}
+
+
+def shifting(file: Path | str, **more: Any) -> Config:
+    """Return how the server is started that is what a file says."""
+    return {"command": sys.executable, "args": ["-S", "-I", SHIFTING, str(file)], **more}
 
 
 def conformance(*flags: str, **more: Any) -> Config:

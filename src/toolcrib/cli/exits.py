@@ -31,6 +31,10 @@ EXITS = {
     NOT_FOUND: "there is no such tool, server, client or file to import",
     UNAVAILABLE: "the server, the API or the sandbox that this needs is unavailable",
     REFUSED: "refused by the policy",
+    10: "`verify`, `diff` and `require`: only words have changed since it was approved",
+    11: "the same: something has changed, and breaks no call",
+    12: "the same: something has changed that may break calls",
+    13: "the same: a definition is made to mislead a model",
     INTERRUPTED: "interrupted",
 }
 """The exit codes and their meanings."""

@@ -13,11 +13,22 @@ from toolcrib.crib.config.settings import (
     RunSettings,
     SearchSettings,
     Settings,
+    TrustSettings,
 )
 from toolcrib.crib.crib import Crib
 from toolcrib.crib.reload import Reload
 from toolcrib.crib.session import SyncToolSession, ToolSession
 from toolcrib.crib.sync import SyncCrib
+from toolcrib.crib.trust import (
+    Trust,
+    TrustChange,
+    TrustDrift,
+    TrustEdit,
+    TrustFinding,
+    TrustReport,
+    TrustRequirement,
+    TrustWithheld,
+)
 from toolcrib.crib.view import View
 from toolcrib.paths import find_config
 
@@ -40,6 +51,15 @@ __all__ = [
     "SyncToolSession",
     "ToolSession",
     "ToolsetSettings",
+    "Trust",
+    "TrustChange",
+    "TrustDrift",
+    "TrustEdit",
+    "TrustFinding",
+    "TrustReport",
+    "TrustRequirement",
+    "TrustSettings",
+    "TrustWithheld",
     "View",
     "find_config",
     "load",

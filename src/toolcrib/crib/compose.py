@@ -27,14 +27,16 @@ from toolcrib.execution.audit import Audit, AuditFile
 from toolcrib.execution.audit.hash_chain import Sign
 from toolcrib.execution.audit.signing import make_signer
 from toolcrib.execution.mcp.config import OnInput
-from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry
+from toolcrib.execution.middleware import Cache, ConcurrencyLimit, ResultGuard, Retry
 from toolcrib.execution.policy.rules import Approver, Rules
 from toolcrib.execution.principal import Issuers
 from toolcrib.execution.tracing import OpenTelemetry, available
 from toolcrib.model import SchemaValidator
+from toolcrib.model.findings import ResultActions, ResultCheck
 from toolcrib.paths import audit_key, catalogue_file
 from toolcrib.runs import RunStore
 from toolcrib.runtime import Sandbox
+from toolcrib.trust import ResultScan
 
 if TYPE_CHECKING:
     from toolcrib.adapter import Adapter
@@ -162,6 +164,10 @@ def _make_searcher(settings: SearchSettings, store: Store | None, embedder: Embe
 def make_middleware(settings: Settings) -> list[Middleware]:
     """Make the middleware of calls, the outermost first."""
     layers: list[Middleware] = []
+    checks = make_checks(settings)
+    default = _make_check(settings.results)
+    if default is not None or any(checks.values()):
+        layers.append(ResultGuard(checks, default))
     if settings.cache is not None:
         layers.append(Cache(ttl=settings.cache.ttl, max_entries=settings.cache.entries))
     if settings.retry is not None:
@@ -169,6 +175,22 @@ def make_middleware(settings: Settings) -> list[Middleware]:
     if settings.limits.concurrency is not None:
         layers.append(ConcurrencyLimit(settings.limits.concurrency))
     return layers
+
+
+def make_checks(settings: Settings) -> dict[str, ResultCheck | None]:
+    """Make the checks of results of the servers and APIs, by the labels of their backends."""
+    kinds = (("mcp", settings.servers), ("provider", settings.openapi))
+    return {
+        f"{kind}:{name}": _make_check(settings.results if each.results is None else each.results)
+        for kind, parts in kinds
+        for name, each in parts.items()
+    }
+
+
+def _make_check(actions: ResultActions) -> ResultCheck | None:
+    """Make the check of some results; None if nothing is looked for."""
+    named = {name: action for name, action in actions if action is not None}
+    return ResultScan(**named) if named else None
 
 
 def open_audit(settings: Settings, environ: Mapping[str, str] | None = None) -> AuditFile | None:

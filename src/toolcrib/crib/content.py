@@ -4,7 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 import anyio.lowlevel
@@ -35,6 +35,9 @@ from toolcrib.execution.policy.resource_names import canonical_address
 from toolcrib.execution.policy.rules import Grants
 from toolcrib.model.suggest import nearest
 
+if TYPE_CHECKING:
+    from toolcrib.crib.gate import TrustGate
+
 _TURN = 200
 """How many items the rules are asked about at once."""
 _MOMENT = 2.0
@@ -60,6 +63,7 @@ class ViewContent:
         lists: ContentLists,
         grants: Grants | None = None,
         listing: ToolLister | None = None,
+        gate: "TrustGate | None" = None,
     ) -> None:
         self.servers = servers
         """Asks a server by its name."""
@@ -69,6 +73,7 @@ class ViewContent:
         """What they are known to list."""
         self._grants = grants
         self._listing = listing
+        self._gate = gate
 
     async def resources(self) -> tuple[Resource, ...]:
         """Return the resources, server by server."""
@@ -218,6 +223,7 @@ class ViewContent:
         found, listed, failed = await self._find_server(uri, "fresh")
         if found is not None:
             return found
+        self._raise_if_withheld("templates", lambda template: _may_match(uri, template))
         if failed:
             raise failed[0]
         close = nearest(uri, [each.uri for each in listed])
@@ -237,7 +243,7 @@ class ViewContent:
     async def prompt(self, ref: str, args: Mapping[str, str]) -> PromptResult:
         """Return the messages of a prompt; `ref` is `server:name`, or a name that only one server has."""
         server, name = await self._resolve_prompt(ref)
-        self.admit(server, name)
+        await self.admit_prompt(server, name)
         try:
             return await self.servers.prompt(server, name, args)
         except RequestRefusedError as error:
@@ -255,7 +261,7 @@ class ViewContent:
             server = await self.admit_address(await self.server_of_template(ref), ref)
             return await self.servers.complete(server, "resource", ref, (argument, value), known)
         server, name = await self._resolve_prompt(ref)
-        self.admit(server, name)
+        await self.admit_prompt(server, name)
         return await self.servers.complete(server, "prompt", name, (argument, value), known)
 
     async def server_of_template(self, template: str) -> str:
@@ -273,6 +279,7 @@ class ViewContent:
             server: str | None = next(found, None)
             if server is not None:
                 return server
+        self._raise_if_withheld("templates", lambda known: known == template)
         raise failed[0] if failed else ResourceNotFoundError(template)
 
     async def _resolve_prompt(self, ref: str) -> tuple[str, str]:
@@ -287,10 +294,18 @@ class ViewContent:
         if found:
             ids = tuple(each.id for each in found)
             raise PromptNotFoundError(ref, ids, "several servers have one")
+        self._raise_if_withheld("prompts", lambda name: name == ref)
         if failed:
             raise failed[0]
         close = nearest(ref, [name for each in prompts for name in (each.id, each.name)])
         raise PromptNotFoundError(ref, (close,) if close else ())
+
+    def _raise_if_withheld(self, kind: ContentKind, is_meant: Callable[[str], bool]) -> None:
+        """Raise if what was not found is there, and may not be used."""
+        for server in self.names if self._gate is not None else ():
+            for name, each in self.lists.withheld(self._source(server), kind).items():
+                if self._gate is not None and is_meant(name) and self.admits(server, name):
+                    raise self._gate.error(each, f"{server}:{name}")
 
     def _may_find(self, item: Any) -> bool:
         return self.admits(item.server, _name_of(item))
@@ -305,16 +320,43 @@ class ViewContent:
             self._grants.admit(f"{server}:{name}")
         return server
 
+    async def admit_prompt(self, server: str, name: str) -> str:
+        """Check a prompt against the rules and the lock, and return the name of its server.
+
+        Raises:
+            PolicyDeniedError: the rules deny it.
+            ToolWithheldError: it is not what was approved.
+        """
+        self.admit(server, name)
+        gate = self._gate
+        if gate is not None and gate.governs(server):
+            source = await self._screened_source(server, "prompts")
+            listed = {each.name for each in self.lists.items(source, "prompts") or ()}
+            gate.check_prompt(server, name, self.lists.withheld(source, "prompts"), listed)
+        return server
+
+    async def _screened_source(self, server: str, kind: ContentKind) -> Source:
+        """Return the source of a list of a server that a lock governs, as the server lists it now."""
+        source = self._source(server)
+        if not self.servers.is_listed(server):  # another process of it may list something else
+            await self.servers.list_tools(server)
+        if self.lists.age(source, kind) is None or self.lists.is_changed(source, kind):
+            await self._fetch(server, kind).wait()
+        return source
+
     async def admit_address(self, server: str, uri: str) -> str:
-        """Check the address of a resource or template against the rules, and return the name of its server.
+        """Check the address of a resource or template against the rules and the lock, and return its server.
 
         The server gets the address as it is written. Where the rules tell addresses apart it must therefore
         be canonical, so that all servers read it alike, or stand in the server's own lists.
 
         Raises:
             PolicyDeniedError: they do not, or the address is neither canonical nor listed.
+            ToolWithheldError: only a template that is not what was approved has the address.
         """
         self.admit(server, uri)
+        if self._gate is not None and self._gate.governs(server):
+            await self._check_templates(self._gate, server, uri)
         if self._grants is None or not self._grants.tells_addresses_apart(server):
             return server
         canonical = canonical_address(uri)
@@ -323,6 +365,17 @@ class ViewContent:
         advice = "list the resources" if canonical is None else f"ask for {canonical!r}"
         reason = f"the address is not in canonical form, nor in a list of the server; {advice}"
         raise PolicyDeniedError(tool_id=f"{server}:{uri}", reason=reason)
+
+    async def _check_templates(self, gate: "TrustGate", server: str, uri: str) -> None:
+        """Check that an address is not one of a withheld template alone."""
+        source = await self._screened_source(server, "templates")
+        for template, each in self.lists.withheld(source, "templates").items():
+            if template != uri and not _may_match(uri, template):
+                continue
+            admitted = (known.uri_template for known in self.lists.items(source, "templates") or ())
+            if any(_may_match(uri, known) for known in admitted) or await self._is_listed(server, uri):
+                return
+            raise gate.error(each, f"{server}:{uri}")
 
     async def _is_listed(self, server: str, uri: str) -> bool:
         """Return whether a server lists a resource or a template with exactly this address."""
@@ -338,6 +391,21 @@ class ViewContent:
     def admits(self, server: str, name: str) -> bool:
         """Return whether `admit` allows a resource or prompt."""
         return self._grants is None or self._grants.admits(f"{server}:{name}")
+
+    def instructions(self, server: str) -> str:
+        """Return what a server says of how to use it, as far as it is known, and is what was approved."""
+        text = self.servers.instructions(server)
+        return text if self._gate is None else self._gate.instructions(server, text)
+
+    def check_tool(self, tool_id: str) -> None:
+        """Check that a tool may still be used, of which something is under way.
+
+        Raises:
+            ToolWithheldError: it is not what was approved.
+        """
+        withheld = None if self._gate is None else self._gate.find_withheld(tool_id)
+        if self._gate is not None and withheld is not None:
+            raise self._gate.error(withheld, tool_id)
 
     def admits_all(self, server: str) -> bool:
         """Return whether the rules allow all resources and prompts of a server."""

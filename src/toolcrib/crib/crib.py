@@ -13,6 +13,7 @@ from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.reload import Reload
 from toolcrib.crib.saved import SavedTools
+from toolcrib.crib.trust import Trust
 from toolcrib.crib.view import SharedState, View
 from toolcrib.crib.visible import scope_of
 from toolcrib.discovery import Discovery, Embedder, Scope, Searcher, Store, StoreStatus
@@ -141,6 +142,12 @@ class Crib(View):
         """How the file of the catalogue is doing; None where the catalogue is not kept."""
         store = self._engine.store
         return None if store is None else store.status
+
+    @property
+    def trust(self) -> Trust:
+        """What was approved of servers and APIs, what has changed since, and the decisions about it."""
+        self._check_open()
+        return Trust(self._engine)
 
     @property
     def needs_start(self) -> bool:

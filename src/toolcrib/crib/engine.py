@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio import to_thread
@@ -14,6 +15,7 @@ from toolcrib.concurrency.lru import LruCache
 from toolcrib.crib.compose import (
     Hooks,
     issuers_of,
+    make_checks,
     make_index,
     make_middleware,
     make_observers,
@@ -27,7 +29,7 @@ from toolcrib.crib.learning import Learning
 from toolcrib.crib.reload import Reload, differences, layers, left_for_later, replaced
 from toolcrib.crib.sources.apis import Apis
 from toolcrib.crib.sources.catalogue import CatalogueWriter, StoredSource, keep_only, missed_before
-from toolcrib.crib.sources.content import ContentLists, KeptLists, drop_lists, load_lists
+from toolcrib.crib.sources.content import ContentLists, KeptLists, Source, drop_lists, load_lists
 from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.nesting import choose_gateway_id, nest_servers, read_depth
 from toolcrib.crib.sources.origins import (
@@ -44,9 +46,15 @@ from toolcrib.discovery.store.connection import is_damage, set_aside
 from toolcrib.discovery.store.queued import QueuedStore
 from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
 from toolcrib.execution import LocalHandlers, Observer, Principal, Runner
+from toolcrib.execution.audit.records import content_record
 from toolcrib.execution.mcp import McpServers, ServerStatus
-from toolcrib.execution.mcp.content import ServerContent
+from toolcrib.execution.mcp.content import ContentKind, ServerContent
 from toolcrib.model import DefaultValidator, SchemaValidator, Tool, ToolBackend
+from toolcrib.model.findings import ResultFinding
+
+if TYPE_CHECKING:
+    from toolcrib.crib.gate import TrustGate
+    from toolcrib.trust import Withheld
 
 _LOG = logging.getLogger("toolcrib.crib")
 _CATALOGUE_LOG = logging.getLogger("toolcrib.crib.catalogue")
@@ -57,6 +65,11 @@ _WRITING_TIME, _FLUSHING_TIME = 10.0, 2.0
 """Seconds, of these, for writing the catalogue and for flushing the audit."""
 _MAX_VISIBLE = 256
 """Cached `VisibleTools`, one for each scope and set of rules."""
+
+
+def _name_of(origin: str) -> str:
+    """Return the name of a server or an API by its key in the catalogue, such as `mcp:github`."""
+    return origin.partition(":")[2]
 
 
 class Engine:
@@ -78,6 +91,8 @@ class Engine:
         self.servers: McpServers | None = None
         self.lists = ContentLists()
         """The resources and prompts of the servers."""
+        self.gate: TrustGate | None = None
+        """Screens what servers and APIs list; None where nothing is asked of them."""
         self.hooks = hooks
         self.validator: SchemaValidator = hooks.validator or DefaultValidator()
         """The one validator of the crib, so that each schema is compiled once."""
@@ -185,14 +200,98 @@ class Engine:
                 self._replace_settings(settings, observers)
                 on_switched()
                 return changes
+            await to_thread.run_sync(self._read_trust, settings)
             self._observers = observers
             renewed, dropped = self._switch_running(settings, changes, self.listing, self.servers)
             on_switched()
             await dropped.wait()
+            await self._screen_again()
             if former is not None and former is not audit:
                 await to_thread.run_sync(former.flush, _FLUSHING_TIME)
             changed = tuple(sorted({*changes.changed, *renewed}))
             return changes.replace(changed=changed, later=left_for_later(self._opened, settings))
+
+    async def reread_lock(self) -> None:
+        """Read the lock of approved tools again, and screen all that servers and APIs have listed."""
+        async with self._changing:
+            await to_thread.run_sync(self._read_trust, self.settings)
+            await self._screen_again()
+
+    def _read_trust(self, settings: Settings) -> None:
+        """Read the lock; where none is asked for, nothing of it is loaded."""
+        if self.gate is not None:
+            self.gate.adopt(settings)
+        elif settings.asks_for_trust:
+            from toolcrib.crib.gate import TrustGate  # noqa: PLC0415 - most need nothing of it
+
+            self.gate = TrustGate(settings, self.hooks.environ)
+            self.lists.screen = self._screen_content
+
+    async def _screen_again(self) -> None:
+        """Screen the tools, prompts and templates of all servers and APIs by the lock as it is now."""
+        gate, catalogue = self.gate, self._catalogue
+        if gate is not None and catalogue is not None:
+            await to_thread.run_sync(catalogue.screen_again, self._withheld_of)
+            await self.lists.screen_again()
+
+    def is_current(self, name: str) -> bool:
+        """Return whether the tools of a server or an API are known as it lists them now, or none need be.
+
+        Where a lock governs it, what an earlier run has stored, or an earlier process of the server listed,
+        may be found, but not called: it may have changed since.
+        """
+        gate, listing, servers = self.gate, self.listing, self.servers
+        if gate is None or listing is None or servers is None or gate.mode(name) == "off":
+            return True
+        config = self.settings.servers.get(name)
+        if config is None or config.is_personal:  # a person's connection does not list tools
+            return name not in listing.origins or listing.is_taken(name)
+        return servers.is_listed(name) and listing.is_taken(name)
+
+    async def confirm(self, name: str) -> None:
+        """Have a server or an API list its tools again, and wait until they are in the catalogue.
+
+        Raises:
+            ServerUnavailableError: it does not.
+        """
+        listing, servers = self.listing, self.servers
+        if listing is None or servers is None:
+            return
+        if name in self.settings.servers:
+            await servers.tools(name)
+            await listing.wait_taken(name)
+        else:
+            await listing.wait_again(name)
+
+    def listed_tools(self) -> dict[str, tuple[Tool, ...]]:
+        """Return all tools that servers and APIs have listed in this run, by the names of those."""
+        listing, catalogue = self.listing, self._catalogue
+        if listing is None or catalogue is None:
+            raise CribStateError(f"its servers are not started; use it within `{self.way_in}`")
+        return {
+            name: (*catalogue.tools(origin.key), *self._withheld_of(origin.key))
+            for name, origin in listing.origins.items()
+            if origin.is_well
+        }
+
+    def _withheld_of(self, origin: str) -> list[Tool]:
+        known = {} if self.gate is None else self.gate.withheld_tools(_name_of(origin))
+        return [each.tool for each in known.values() if each.tool is not None]
+
+    def _screen_tools(self, origin: str, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        gate, servers, name = self.gate, self.servers, _name_of(origin)
+        if gate is None:
+            return tools
+        info = {} if servers is None else servers.server_info(name)
+        facts = (info, servers.instructions(name)) if servers is not None and info else None
+        return gate.screen_tools(name, tools, facts)
+
+    def _screen_content(
+        self, source: Source, kind: ContentKind, items: tuple[Any, ...]
+    ) -> "tuple[tuple[Any, ...], Mapping[str, Withheld]]":
+        if self.gate is None:
+            return items, {}
+        return self.gate.screen_content(source[0], kind, items, is_personal=source[1] is not None)
 
     def _replace_settings(self, settings: Settings, observers: Sequence[Observer]) -> None:
         """Replace the settings of an engine that is not open."""
@@ -225,6 +324,7 @@ class Engine:
         ):  # the cache may have results of other servers
             self._middleware = make_middleware(settings)
         servers.max_result_bytes = settings.limits.result_bytes
+        servers.checks = make_checks(settings)
         for name in before.servers.keys() - settings.servers.keys():
             servers.retire(name)
         for name, config in nest_servers(settings, self._depth, self._gateway).items():
@@ -273,6 +373,7 @@ class Engine:
         stack.push_async_callback(self._flush_audit)
         self._depth = read_depth(self.hooks.environ)
         self._gateway = choose_gateway_id(self.settings, self.hooks.environ)
+        await to_thread.run_sync(self._read_trust, self.settings)
         self.servers = servers = McpServers(
             nest_servers(self.settings, self._depth, self._gateway),
             gateway=self._gateway,
@@ -281,12 +382,14 @@ class Engine:
             on_tools=self._note_tools,
             on_input=self.hooks.on_input,
         )
+        servers.checks, servers.on_findings = make_checks(self.settings), self._note_findings
         origins = self._origins(servers).values()
         catalogue, kept = await to_thread.run_sync(self._open_catalogue, origins)
         self._catalogue = catalogue
         stack.push_async_callback(self._close_catalogue, self.discovery, self._learning)
         identities = shared_identities(self.settings)
         self.lists.serve(ServerContent(servers), identities, self.discovery.index.store, kept)
+        await self._screen_again()  # what is kept of an earlier run
         self.listing = ToolLister(
             origins,
             take=lambda origin, tools: catalogue.replace(origin.key, tools, origin.identity),
@@ -306,6 +409,8 @@ class Engine:
         """Delete the stored tools and lists of a removed server or API."""
         if self._catalogue is not None:
             self._catalogue.drop(origin.key)
+        if self.gate is not None and origin.name not in self.names:
+            self.gate.forget(origin.name)
         store = self.discovery.index.store
         if store is not None:
             drop_lists(store, origin.name)
@@ -327,7 +432,7 @@ class Engine:
             origin.missed = bool(kept) and origin.key in missed
             if origin.missed:
                 self.lists.note_late((origin.name, None))
-        return CatalogueWriter(self.discovery, kept, missed), lists
+        return CatalogueWriter(self.discovery, kept, missed, self._screen_tools), lists
 
     @property
     def _is_store_named(self) -> bool:
@@ -409,11 +514,30 @@ class Engine:
         """Add the catalogue's facts about a server to its status."""
         if origin is None or self._catalogue is None:
             return status
-        return self._catalogue.described(status, origin)
+        described = self._catalogue.described(status, origin)
+        known = {} if self.gate is None else self.gate.withheld_tools(origin.name)
+        reasons = {each.tool.name: f"withheld: {each.reason}" for each in known.values() if each.tool}
+        return described.replace(refused={**described.refused, **reasons}) if reasons else described
 
     def absent(self) -> tuple[Absence, ...]:
         """Return the servers and APIs whose tools may be missing from lists and searches."""
-        return () if self.listing is None else self.listing.absent()
+        missing = () if self.listing is None else self.listing.absent()
+        if self.gate is None:
+            return missing
+        faults = {name: fault for name in sorted(self.names) if (fault := self.gate.fault(name))}
+        withheld = [Absence(name=name, state="failed", reason=fault) for name, fault in faults.items()]
+        return (*withheld, *(each for each in missing if each.name not in faults))
+
+    def withheld(self, ref: str) -> "Withheld | None":
+        """Return the tool that a reference means if it may not be used, and why."""
+        return None if self.gate is None else self.gate.find_withheld(ref)
+
+    def _note_findings(
+        self, subject: str, method: str, findings: tuple[ResultFinding, ...], principal: Principal | None
+    ) -> None:
+        """Write down what was found in a resource or a prompt."""
+        if self.audit is not None:
+            self.audit.write(content_record(subject, method, findings, principal))
 
     def _note_tools(self, name: str, tools: Tools) -> None:
         if self.listing is not None:

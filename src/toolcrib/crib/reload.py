@@ -50,7 +50,7 @@ def replaced(before: Settings, after: Settings) -> tuple[set[str], set[str]]:
 
 def layers(settings: Settings) -> tuple[object, ...]:
     """Return the settings of the middleware; it is made anew if they differ."""
-    return settings.cache, settings.retry, settings.limits.concurrency
+    return settings.cache, settings.retry, settings.limits.concurrency, settings.results
 
 
 def left_for_later(opened: Settings, after: Settings) -> tuple[str, ...]:

@@ -463,7 +463,7 @@ class View:
             raise CribStateError(f"the servers are not running: use them inside '{engine.way_in}'")
         grants = None if engine.rules is None else engine.rules.grants(context.principal)
         servers, names = ServerContent(engine.servers, context), tools.content_servers()
-        return ViewContent(servers, names, engine.lists, grants, engine.listing)
+        return ViewContent(servers, names, engine.lists, grants, engine.listing, engine.gate)
 
     async def resources(self) -> tuple[Resource, ...]:
         """Return what the servers let be read; one of which nothing is known is left out, as `absent` says.

@@ -20,7 +20,7 @@ the index, and a reload replaces the servers.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.config.settings import Settings
@@ -28,7 +28,7 @@ from toolcrib.crib.shapes import ShapeLearning
 from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.origins import Absence
 from toolcrib.discovery import Discovery, DocStore, Index, IndexView, Scope
-from toolcrib.discovery.index.filters import Admission, hints_among, tags_of
+from toolcrib.discovery.index.filters import Admission, hints_among, read_filter, tags_of, tool_facets
 from toolcrib.discovery.keys import namespace_of
 from toolcrib.errors import (
     BackendUnavailableError,
@@ -42,6 +42,7 @@ from toolcrib.errors import (
     ToolcribError,
     ToolLoginRequiredError,
     ToolNotFoundError,
+    ToolWithheldError,
 )
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp import ServerStatus
@@ -52,6 +53,9 @@ from toolcrib.model.suggest import did_you_mean
 from toolcrib.redaction import hide_secrets
 from toolcrib.runtime.stubs import identifier, render
 from toolcrib.runtime.surface import find_mentions, tools_by_path
+
+if TYPE_CHECKING:
+    from toolcrib.trust import Withheld
 
 Ref = str | ToolId | Tool | Callable[..., Any]
 """A reference to a tool: its id, the tool, or the function passed to or returned by `add`."""
@@ -89,6 +93,18 @@ class ToolState(Protocol):
 
     def content_servers(self) -> tuple[str, ...]:
         """Return the MCP servers, which may have resources and prompts."""
+        ...
+
+    def withheld(self, ref: str) -> "Withheld | None":
+        """Return the tool that a reference means if it may not be used, and why."""
+        ...
+
+    def is_current(self, name: str) -> bool:
+        """Return whether the tools of a server or an API are known as it lists them now, or none need be."""
+        ...
+
+    async def confirm(self, name: str) -> None:
+        """Have a server or an API list its tools again; raises `ServerUnavailableError`."""
         ...
 
     def why_absent(self, namespace: str) -> tuple[str, ServerUnavailableError] | None:
@@ -193,9 +209,19 @@ class VisibleTools:
 
         Raises:
             PolicyDeniedError: the rules deny every tool of this id.
+            ToolWithheldError: it is not what was approved.
             ToolNotFoundError: there is no visible tool; with suggestions among the visible ones.
             BackendUnavailableError: its server has not listed its tools.
         """
+        found = self.find_known(ref)
+        name = found.tool.namespace
+        if name is not None and not self._engine.is_current(name) and _is_foreign(found):
+            reason = "it has not listed its tools again, so they cannot be compared with what was approved"
+            raise BackendUnavailableError(tool_id=found.id, op="resolve", reason=reason, sent=False)
+        return found
+
+    def find_known(self, ref: str | ToolId) -> ResolvedTool:
+        """Return the same, whether or not its server has listed it in this run; raises what `find` does."""
         snapshot = self._snapshot
         found = snapshot.found.get(ref) if isinstance(ref, str) else None
         if found is not None:
@@ -203,6 +229,7 @@ class VisibleTools:
         try:
             tool, backends = snapshot.index.find(ref)
         except ToolNotFoundError as error:
+            self._raise_if_withheld(str(ref))
             self._raise_if_unavailable(ref)
             refusal = None if self._grants is None else self._grants.refusal(str(ref))
             if refusal is None:
@@ -224,13 +251,37 @@ class VisibleTools:
 
         Raises:
             ToolNotFoundError: there is none; with suggestions.
+            ToolWithheldError: it is not what was approved.
             BackendUnavailableError: its server has not listed its tools.
         """
         try:
             return self.index.resolve(ref)
         except ToolNotFoundError:
+            self._raise_if_withheld(str(ref))
             self._raise_if_unavailable(ref)
             raise
+
+    def _raise_if_withheld(self, ref: str) -> None:
+        """Raise if a tool is missing because it may not be used, and would be visible if it might."""
+        withheld = self._engine.withheld(ref)
+        if withheld is not None and self._would_show(ref, withheld.tool):
+            tool_id = ref if withheld.tool is None else str(withheld.tool.id)
+            raise ToolWithheldError(tool_id=tool_id, reason=withheld.reason, level=withheld.level)
+
+    def _would_show(self, ref: str, tool: Tool | None) -> bool:
+        """Return whether a tool of a server would be visible if it were in the catalogue."""
+        if self._is_whole:
+            return True
+        facets = () if tool is None else tool_facets(tool)
+        conditions = read_filter(
+            {"tags": self._scope.tags, "annotations": self._scope.shared("annotations") or None}
+        )
+        if not self._scope.may_admit(ref) or any(each.isdisjoint(facets) for each in conditions):
+            return False
+        if self._grants is None:
+            return True
+        tool_id = ref if tool is None else str(tool.id)
+        return self._grants.may_find(tool_id, tags_of(facets), hints_among(facets), vouched=False)
 
     def _raise_if_unavailable(self, ref: str | ToolId) -> None:
         """Raise if a tool is missing because its server has not listed its tools.
@@ -238,17 +289,8 @@ class VisibleTools:
         The output of the server is only in the cause, since a model may read this error.
         """
         absent = self._engine.why_absent(namespace_of(ref)) if self._may_be_told(str(ref)) else None
-        if absent is None:
-            return
-        backend, failure = absent
-        reason = hide_secrets(failure.reason)
-        if isinstance(failure, LoginRequiredError):
-            raise ToolLoginRequiredError(
-                tool_id=str(ref), op="resolve", backend=backend, reason=reason, server=failure.server
-            ) from failure
-        raise BackendUnavailableError(
-            tool_id=str(ref), op="resolve", backend=backend, reason=reason, sent=False
-        ) from failure
+        if absent is not None:
+            raise _unavailable(ref, *absent) from absent[1]
 
     def backends(self, tool_id: str | ToolId) -> Sequence[ToolBackend]:
         """Return the backends of a tool."""
@@ -352,8 +394,10 @@ class VisibleTools:
         server, it fails at once.
 
         Raises:
+            BackendUnavailableError: a lock governs its server, which does not list its tools again.
             CribStateError: it could only be a tool of a server, and the servers are not started.
         """
+        await self._wait_until_current(ref)
         known = None
         while self._is_absent(ref):
             namespace, listing = namespace_of(ref), self._started_lister()
@@ -364,6 +408,20 @@ class VisibleTools:
             await listing.wait([namespace], first=True)
             if self._is_absent(ref):
                 await listing.wait_again(namespace)
+
+    async def _wait_until_current(self, ref: str | ToolId) -> None:
+        """Wait until a server that a lock governs has listed its tools as they are now.
+
+        Raises:
+            BackendUnavailableError: it does not.
+        """
+        namespace = namespace_of(ref)
+        if self._engine.is_current(namespace) or not self._may_have(str(ref)):
+            return
+        try:
+            await self._engine.confirm(namespace)
+        except ServerUnavailableError as error:
+            raise _unavailable(ref, f"mcp:{namespace}", error) from error
 
     async def wait_for_listing(self, options: Mapping[str, Any]) -> None:
         """Wait for the servers that a list or a search needs; further pages need none."""
@@ -404,6 +462,21 @@ class VisibleTools:
         return listing
 
 
+def _is_foreign(found: ResolvedTool) -> bool:
+    """Return whether a tool is of a server or an API, and not of the program."""
+    return all(backend.kind != "local" for backend in found.backends)
+
+
+def _unavailable(ref: str | ToolId, backend: str, failure: ServerUnavailableError) -> BackendUnavailableError:
+    """Return the error for a tool whose server has not listed it."""
+    reason = hide_secrets(failure.reason)
+    if isinstance(failure, LoginRequiredError):
+        return ToolLoginRequiredError(
+            tool_id=str(ref), op="resolve", backend=backend, reason=reason, server=failure.server
+        )
+    return BackendUnavailableError(tool_id=str(ref), op="resolve", backend=backend, reason=reason, sent=False)
+
+
 class DocumentedTools:
     """Resolver for the documentation of visible tools."""
 
@@ -437,7 +510,7 @@ class CodeNames:
             if not _may_mean_tool(tools, ref):
                 continue
             try:
-                found[ref] = _add_learnt_output(tools, tools.find(ref).tool)
+                found[ref] = _add_learnt_output(tools, tools.find_known(ref).tool)
             except ToolcribError:  # it is not there, or its name is none: code may mention anything
                 continue
         return found

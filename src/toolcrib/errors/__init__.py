@@ -17,7 +17,8 @@ message from them: the problem first, then the remedy.
     │   ├── NoBackendError, ToolExecutionError, ToolCancelledError, StreamNotSupportedError
     │   ├── InputValidationError, OutputValidationError                 (ValidationError)
     │   ├── ToolTimeoutError (TimeoutError), BackendUnavailableError (ConnectionError)
-    │   └── PolicyDeniedError (PermissionError)
+    │   └── PolicyDeniedError, ResultBlockedError (PermissionError)
+    │       └── ToolWithheldError                                       (PolicyDeniedError)
     ├── ChainError
     │   └── InvalidChainError                                           (ValidationError)
     ├── ServerUnavailableError                                          (ConnectionError)
@@ -83,6 +84,7 @@ from toolcrib.errors.running import (
     OutputValidationError,
     PolicyDeniedError,
     RequestRefusedError,
+    ResultBlockedError,
     RuntimeUnavailableError,
     SandboxViolationError,
     ServerUnavailableError,
@@ -93,6 +95,7 @@ from toolcrib.errors.running import (
     ToolExecutionError,
     ToolLoginRequiredError,
     ToolTimeoutError,
+    ToolWithheldError,
     Unconfirmed,
     UnsupportedPackageError,
     VaultError,
@@ -134,6 +137,7 @@ __all__ = [
     "PromptNotFoundError",
     "RequestRefusedError",
     "ResourceNotFoundError",
+    "ResultBlockedError",
     "RunNotFoundError",
     "RunStateError",
     "RuntimeUnavailableError",
@@ -149,6 +153,7 @@ __all__ = [
     "ToolLoginRequiredError",
     "ToolNotFoundError",
     "ToolTimeoutError",
+    "ToolWithheldError",
     "ToolcribError",
     "Unconfirmed",
     "UnknownMetaSchemaError",

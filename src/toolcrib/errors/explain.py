@@ -27,6 +27,7 @@ from toolcrib.errors.running import (
     OutputValidationError,
     PolicyDeniedError,
     RequestRefusedError,
+    ResultBlockedError,
     RuntimeUnavailableError,
     SandboxViolationError,
     ServerUnavailableError,
@@ -58,6 +59,7 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
     (ServerUnavailableError, "backend_unavailable"),
     (StreamNotSupportedError, "stream_not_supported"),
     (PolicyDeniedError, "denied"),
+    (ResultBlockedError, "denied"),
     (SandboxViolationError, "denied"),
     (LoginError, "denied"),
     (RuntimeUnavailableError, "backend_unavailable"),
@@ -157,6 +159,8 @@ def _collect_details(error: ToolcribError) -> dict[str, Any]:
         details["suggestions"] = list(error.suggestions)
     if isinstance(error, ToolError) and error.backend:
         details["backend"] = error.backend
+    if isinstance(error, ToolError) and error.findings:
+        details["findings"] = [each.to_json() for each in error.findings]
     details |= _specific_facts(error)
     ran = getattr(getattr(error, "result", None), "tool_calls", None)
     if ran is not None:

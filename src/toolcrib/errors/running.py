@@ -34,6 +34,8 @@ class ToolError(ToolcribError):
     """`kind:name` of the backend; None if none was selected yet."""
     reason: str = ""
     """Further explanation; may be empty."""
+    findings: tuple[Any, ...] = ()
+    """What the check of results found in what the tool sent: the `ResultFinding`s."""
 
     def __str__(self) -> str:
         backend = f" on {self.backend}" if self.backend else ""
@@ -79,6 +81,16 @@ class ToolExecutionError(ToolError):
     op: Op = "execute"
     result: Any = None
     """The raw result with the error; None if there was none."""
+
+
+@dataclass(eq=False, kw_only=True)
+class ResultBlockedError(ToolError, PermissionError):
+    """The result of a tool is withheld for what it holds; the tool did run."""
+
+    op: Op = "execute"
+
+    def __str__(self) -> str:
+        return f"{self.tool_id} has run, and its result is withheld: it holds {self.reason}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -159,6 +171,18 @@ class PolicyDeniedError(ToolError, PermissionError):
         if self.rule is not None:
             message = f"was refused by the rule {self.rule!r}"
         return f"{self.tool_id} {message}{': ' if self.reason else ''}{self.reason}"
+
+
+@dataclass(eq=False, kw_only=True)
+class ToolWithheldError(PolicyDeniedError):
+    """A tool, prompt or resource that has changed since it was approved, or that nobody has approved."""
+
+    op: Op = "resolve"
+    level: str | None = None
+    """How much has changed: `patch`, `minor` or `major`; None if something else is the reason."""
+
+    def __str__(self) -> str:
+        return f"{self.tool_id} is withheld: {self.reason}"
 
 
 @dataclass(eq=False)

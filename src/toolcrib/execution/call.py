@@ -14,6 +14,7 @@ from toolcrib.errors import LoginRequiredError, PolicyDeniedError, ToolcribError
 from toolcrib.execution.policy.rule import Effect, Rule
 from toolcrib.execution.principal import Principal, SubjectToken
 from toolcrib.model.backend import AnyBackend, ToolBackend
+from toolcrib.model.findings import ResultFinding
 from toolcrib.model.protocols import ToolSource
 from toolcrib.model.record import Record
 from toolcrib.model.tool import Tool
@@ -249,6 +250,9 @@ class Call(Request):
     """Stops the deadline while the client is asked for input, unless the caller chose the timeout."""
     on_asked: Callable[[], None] | None = None
     """Called when the client is asked for input: the answer must not be shared with other callers then."""
+    check: Callable[[Any], Any] | None = None
+    """Returns what a server sends beside its result, log messages and questions, as it may be passed on;
+    None: as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +269,8 @@ class Answer:
     """Whether the client was asked for input, so that the answer must not be shared."""
     is_task: bool = False
     """Whether the tool continues as a task of its server: the raw result is the handle, without a value."""
+    findings: tuple[ResultFinding, ...] = ()
+    """What the check of results found."""
 
 
 class Stage(NamedTuple):

@@ -358,6 +358,7 @@ class Runner:
                 mcp_result=answer.mcp_result,
                 duration=perf_counter() - started,
                 notes=(*state.notes, *answer.notes),
+                findings=answer.findings,
             )
         except BaseException as error:
             failure = error

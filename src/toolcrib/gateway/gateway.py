@@ -36,7 +36,7 @@ from toolcrib.gateway.request.login import LoginRequests
 from toolcrib.gateway.results import KeptResults
 from toolcrib.gateway.signals import stop_signals
 from toolcrib.gateway.stdio import is_toolcrib, serve_streams, taken_over
-from toolcrib.gateway.watch import mark_of
+from toolcrib.gateway.watch import mark_of, watch_any
 from toolcrib.gateway.watch import watch as watch_file
 from toolcrib.model import LocalTool, SchemaValidator, Tool
 from toolcrib.model.suggest import choose
@@ -114,6 +114,7 @@ class Gateway:
             ),
         )
         settings = load(config)
+        self._lock_mark = None if settings.lock_file is None else mark_of(settings.lock_file)
         wanted = settings.console.enabled if console is None else console  # None: it depends on the address
         self.crib = Crib(
             settings,
@@ -349,11 +350,18 @@ class Gateway:
                 wanted = self.settings.watch if self._watch is None else self._watch
                 if source and wanted:
                     tasks.start_soon(watch_file, source, self._mark, self.reload)
+                    lock = self.crib.settings.lock_file
+                    assert lock is not None  # noqa: S101 - it stands beside the source
+                    tasks.start_soon(watch_any, lock, self._lock_mark, self._reread_lock)
         except Exception:  # noqa: BLE001 - the end of a task that nobody waits for: somebody must hear of it
             self._has_failed = True
             _LOG.exception("the gateway follows no changes of tools and configuration any more")
         finally:
             started.set()
+
+    async def _reread_lock(self) -> None:
+        await self.crib.trust.reread()
+        _LOG.warning("the lock of approved tools was read again: %s", self.crib.settings.lock_file)
 
     async def reload(self) -> None:
         """Read the configuration's file again; one that cannot be used changes nothing, and is logged."""

@@ -1,4 +1,4 @@
-"""Watches the configuration file for changes."""
+"""Watches the configuration file, and the lock of approved tools, for changes."""
 
 import logging
 import os
@@ -48,6 +48,27 @@ async def watch(
         if mark is not None and mark != known:
             known = mark
             await changed()
+
+
+async def watch_any(
+    path: str | PathLike[str],
+    since: Mark,
+    changed: Callable[[], Awaitable[None]],
+    *,
+    every: float = _EVERY,
+    settled: float = _SETTLED,
+) -> None:
+    """Call a function each time a file was written, replaced, made or deleted, until cancelled."""
+    known = since
+    while True:
+        await anyio.sleep(every)
+        mark = mark_of(path)
+        while mark != known:
+            await anyio.sleep(settled)
+            last, mark = mark, mark_of(path)
+            if mark == last:
+                known = mark
+                await changed()
 
 
 def mark_of(path: str | PathLike[str]) -> Mark:

@@ -15,6 +15,7 @@ from toolcrib.model.canonical import CanonicalProvider, CanonicalTool
 from toolcrib.model.context import Context, LogLevel
 from toolcrib.model.decorator import LocalTool, ToolOptions, tool
 from toolcrib.model.docs import ObservedOutput, SchemaInfo, ToolDoc, ToolExample
+from toolcrib.model.findings import ResultActions, ResultFinding
 from toolcrib.model.protocols import Resolver, ToolGateway
 from toolcrib.model.results import RunResult, ToolCallRecord
 from toolcrib.model.schema.source import schema_of
@@ -37,6 +38,8 @@ __all__ = [
     "ObservedOutput",
     "ProviderBackend",
     "Resolver",
+    "ResultActions",
+    "ResultFinding",
     "RunResult",
     "SchemaInfo",
     "SchemaValidator",

@@ -5,6 +5,7 @@ from typing import Any
 from toolcrib.errors import Op
 from toolcrib.model.backend import AnyBackend, BackendKind
 from toolcrib.model.display import MAX_JSON, brief, brief_json, table
+from toolcrib.model.findings import ResultFinding
 from toolcrib.model.record import Record
 from toolcrib.model.tool import Tool
 
@@ -24,6 +25,8 @@ class RunResult(Record):
     """The duration of the call, in seconds."""
     notes: tuple[str, ...] = ()
     """Remarks on the call, such as arguments parsed from text or a result from the cache."""
+    findings: tuple[ResultFinding, ...] = ()
+    """What the check of results found in it, and what was done about that; see the setting `results`."""
 
     def __repr__(self) -> str:
         return f"<RunResult {self.tool.id}: {brief(self.structured)}, {self.duration * 1000:.1f} ms>"
@@ -51,3 +54,5 @@ class ToolCallRecord(Record):
     """The step that failed."""
     duration: float
     """The duration of the call, in seconds."""
+    findings: tuple[ResultFinding, ...] = ()
+    """What the check of results found in what the tool sent."""

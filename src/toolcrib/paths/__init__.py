@@ -15,6 +15,7 @@ from toolcrib.paths.folders import (
     runs_file,
     runs_key,
     runtime_folder,
+    seen_file,
 )
 from toolcrib.paths.locating import config_folder, find_config, project_config, user_config
 from toolcrib.paths.replacing import TEMPORARY_PREFIX, file_rights, lock_path, read_file, replace_file
@@ -39,5 +40,6 @@ __all__ = [
     "runs_file",
     "runs_key",
     "runtime_folder",
+    "seen_file",
     "user_config",
 ]

@@ -107,6 +107,11 @@ def runs_file(source: str | Path | None, environ: Mapping[str, str] | None = Non
     return data_folder(environ) / "runs" / f"{name}.db"
 
 
+def seen_file(source: str | Path, environ: Mapping[str, str] | None = None) -> Path:
+    """Return the file of what was seen first of the servers of a configuration file."""
+    return data_folder(environ) / "seen" / f"{_digest(source)}.lock"
+
+
 def runs_key(environ: Mapping[str, str] | None = None) -> Path:
     """Return the file of the key that signs durable runs."""
     return data_folder(environ) / "runs.key"

@@ -44,6 +44,7 @@ from toolcrib.errors import (
 )
 from toolcrib.model import RunResult, Tool, ToolId
 from toolcrib.model.backend import AnyBackend, ToolBackend
+from toolcrib.model.findings import ResultFinding
 from toolcrib.model.json_text import compact_json
 from toolcrib.model.record import Record
 from toolcrib.redaction import error_text
@@ -369,6 +370,7 @@ def _serialize_result(result: Any, duration: float) -> dict[str, Any]:
         "tool": None if tool is None else str(tool.id),
         "backend": None if backend is None else _serialize_backend(backend),
         "notes": list(getattr(result, "notes", ())),
+        "findings": [each.to_json() for each in getattr(result, "findings", ())],
         "duration": duration,
     }
 
@@ -393,6 +395,7 @@ def _parse_result(outcome: Mapping[str, Any], reference: str, duration: float) -
         structured=outcome["value"],
         duration=duration,
         notes=tuple(outcome["notes"]),
+        findings=tuple(ResultFinding.from_json(each) for each in outcome.get("findings", ())),
     )
 
 

@@ -31,6 +31,7 @@ from toolcrib.errors import (
 from toolcrib.execution.chains import Around, ChainLimits, RunTool, run_chain
 from toolcrib.execution.chains.parse import invalid_chain_error, read_chain
 from toolcrib.model import ToolCallRecord, ToolGateway
+from toolcrib.model.findings import ResultFinding
 from toolcrib.model.plain import measure
 from toolcrib.model.protocols import Journal
 from toolcrib.redaction import error_text
@@ -95,6 +96,7 @@ class _Call:
     error: str | None = _NOT_BEGUN
     error_op: str | None = None
     backend_kind: str | None = None
+    findings: tuple[ResultFinding, ...] = ()
 
     def succeed(self, result: Any, duration: float) -> None:
         """Record success, with the version of the tool that ran and its backend."""
@@ -103,6 +105,7 @@ class _Call:
         if tool is not None:
             self.tool_id = str(tool.id)
         self.backend_kind = getattr(getattr(result, "backend", None), "kind", None)
+        self.findings = getattr(result, "findings", ())
 
     def fail(self, error: BaseException, duration: float) -> None:
         """Record a failure or a cancellation."""
@@ -111,6 +114,7 @@ class _Call:
             self.error = explain(error)["message"] if isinstance(error, ToolcribError) else error_text(error)
             self.error_op = error.op if isinstance(error, ToolError) else None
             self.backend_kind = (getattr(error, "backend", None) or "").partition(":")[0] or None
+            self.findings = getattr(error, "findings", ())
 
 
 class Bridge:
@@ -153,6 +157,7 @@ class Bridge:
                 error=call.error,
                 error_op=call.error_op,
                 backend_kind=call.backend_kind,
+                findings=call.findings,
             )
             for call in self._calls
         )

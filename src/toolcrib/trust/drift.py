@@ -33,6 +33,8 @@ Level = Literal["none", "patch", "minor", "major"]
 """How much has changed, as SemVer would count it."""
 LEVELS: Final[tuple[Level, ...]] = ("none", "patch", "minor", "major")
 """The levels, the least first."""
+PREFIXES: Final[Mapping[str, str]] = {"prompts": "prompt", "templates": "template"}
+"""How the ids of drifts begin, by the part of a server."""
 _KINDS: Final[Mapping[str, Level]] = {
     "words": "patch",
     "icons": "patch",
@@ -160,8 +162,10 @@ def compare_servers(name: str, before: ServerParts, after: ServerParts) -> Itera
         changes.append(_worded("/instructions", "instructions", before.instructions, after.instructions))
     if changes:
         yield Drift.of(f"server/{name}", changes)
-    yield from _listed(f"prompt/{name}", before.prompts, after.prompts, _prompt_changes)
-    yield from _listed(f"template/{name}", before.templates, after.templates, _template_changes)
+    yield from _listed(f"{PREFIXES['prompts']}/{name}", before.prompts, after.prompts, _prompt_changes)
+    yield from _listed(
+        f"{PREFIXES['templates']}/{name}", before.templates, after.templates, _template_changes
+    )
 
 
 def _listed(

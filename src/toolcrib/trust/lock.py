@@ -7,9 +7,12 @@ beside it, since two files can be committed apart. A digest makes sure that what
 approved: where the two do not belong together, as after a careless merge, the lock is refused.
 """
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from difflib import unified_diff
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,9 +21,9 @@ from toolcrib.errors import InvalidToolError, LockError, Problem
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
 from toolcrib.paths import file_rights, lock_path, read_file, replace_file
-from toolcrib.trust.drift import Drift, DriftChange, compare_parts, compare_servers
+from toolcrib.trust.drift import PREFIXES, Drift, DriftChange, compare_parts, compare_servers
 from toolcrib.trust.entries import Block, Entries, LockedServer, LockedTool, Review, Suppression
-from toolcrib.trust.lock_file import parse_lock, write_lock
+from toolcrib.trust.lock_file import parse_lock, tool_text, write_lock
 from toolcrib.trust.parts import ServerParts, ToolParts
 from toolcrib.trust.subset import MAX_STEPS, Allowance
 from toolcrib.version import Version
@@ -78,17 +81,25 @@ class Lock(Entries):
         Raises:
             LockError: it cannot be written, or would be larger than `MAX_BYTES`.
         """
-        content = write_lock(self).encode()
-        if len(content) > MAX_BYTES:
-            raise LockError(str(path), f"it would be larger than {MAX_BYTES >> 20} MiB; lock fewer tools")
-        try:
-            target = Path(path).resolve()  # a link stays one
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with lock_path(target.parent):
-                replace_file(target, content, rights=file_rights(target), like=target)
-        except (OSError, RuntimeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise LockError(str(path), f"it cannot be written: {reason}") from error
+        with _changing(path) as target:
+            _write(self, target)
+
+    @classmethod
+    def update(cls, path: str | PathLike[str], change: Callable[["Lock"], "Lock"]) -> "Lock":
+        """Replace the lock in a file by what a function makes of it, and return that; other processes wait.
+
+        Where there is no file, the function gets an empty lock.
+
+        Raises:
+            LockError: the file cannot be read or written.
+        """
+        with _changing(path) as target:
+            is_there = os.path.lexists(path)
+            known = cls.load(path) if is_there else cls()
+            changed = change(known)
+            if changed != known or not is_there:
+                _write(changed, target)
+        return changed
 
     def compare(
         self, tools: Iterable[Tool], *, servers: Mapping[str, ServerParts] | None = None
@@ -116,6 +127,43 @@ class Lock(Entries):
             drifts += self._compare_servers(servers)
         return tuple(sorted(drifts, key=lambda drift: drift.tool_id))
 
+    def judge(self, tools: Iterable[Tool]) -> list[Drift | None]:
+        """Return for each tool how it differs from what the lock has of its name; None where that is nothing.
+
+        A version that the lock does not have is compared with the highest that it has, since calls which name
+        no version would be given it.
+        """
+        known = _by_name(self.tools)
+        allowance = Allowance(_STEPS)
+        return [_judge(_entry(tool), known.get(_name(tool.id)), allowance) for tool in tools]
+
+    def judge_listed(self, name: str, parts: ServerParts) -> dict[str, Drift]:
+        """Return how the prompts and templates of a server differ, by the ids of the drifts.
+
+        What the lock does not have is left out.
+        """
+        locked = self.servers.get(name)
+        if locked is None:
+            return {}
+        before, after = _shared(locked.parts, parts), _shared(parts, locked.parts)
+        ids = [f"{prefix}/{name}/{key}" for kind, prefix in PREFIXES.items() for key in getattr(before, kind)]
+        changed = {each.tool_id: each for each in compare_servers(name, before, after.copied())}
+        return {each: changed.get(each) or Drift(each, "none") for each in ids}
+
+    def diff(self, other: "Lock", tool_id: str) -> list[str]:
+        """Return the lines of a tool's entries that differ in another lock, as `diff -u` writes them."""
+        name = _named(tool_id)
+        old, new = (
+            [
+                line
+                for key, each in lock.tools.items()
+                if _name(each.id) == name
+                for line in tool_text(key, each)
+            ]
+            for lock in (self, other)
+        )
+        return list(unified_diff(old, new, "approved", "offered", lineterm="", n=2))
+
     def _compare_servers(self, servers: Mapping[str, ServerParts]) -> Iterable[Drift]:
         for name in sorted(self.servers.keys() | servers.keys()):
             if name not in servers:
@@ -125,17 +173,58 @@ class Lock(Entries):
             else:
                 yield from compare_servers(name, self.servers[name].parts, servers[name].copied())
 
-    def approve(self, tool: Tool, *, by: str, at: datetime) -> "Lock":
-        """Return a lock in which a tool is approved as it is; a block of it ends."""
-        entry = _entry(tool, _approval(by, at))
-        kept = [each for each in self.tools.values() if not _replaces(entry, each, self.tools.values())]
-        blocked = {name: block for name, block in self.blocked.items() if name != _name(tool.id)}
-        return replace(self, tools=_keyed([*kept, entry]), blocked=blocked)
+    def approve(self, *tools: Tool, by: str, at: datetime) -> "Lock":
+        """Return a lock in which tools are approved as they are; blocks of them end.
+
+        A tool takes the place of the only entry of its name, or else of that of its version.
+
+        Raises:
+            InvalidToolError: two tools have the same id, or nobody approves them.
+        """
+        review = _review(by, at)
+        fresh = _grouped(_entry(tool, review) for tool in tools)
+        kept: list[LockedTool] = []
+        for name, known in _grouped(self.tools.values()).items():
+            new = fresh.get(name, [])
+            versions = {entry.id.version for entry in new}
+            if not len(known) == len(new) == 1:
+                kept += [entry for entry in known if entry.id.version not in versions]
+        entries = [*kept, *(entry for same in fresh.values() for entry in same)]
+        blocked = {name: block for name, block in self.blocked.items() if name not in fresh}
+        return replace(self, tools=_keyed(entries), blocked=blocked)
+
+    def note(self, tools: Iterable[Tool]) -> "Lock":
+        """Return a lock that has these tools as well, seen and not approved; those that it has stay."""
+        known = {entry.id for entry in self.tools.values()}
+        fresh = {entry.id: entry for entry in map(_entry, tools) if entry.id not in known}
+        return replace(self, tools=_keyed([*self.tools.values(), *fresh.values()]))
+
+    def note_server(self, name: str, parts: ServerParts) -> "Lock":
+        """Return a lock that has a server as well, seen and not approved; what it has of it already stays."""
+        fresh, known = parts.copied(), self.servers.get(name)
+        if known is not None:
+            old = known.parts
+            told = old if old.info else fresh
+            fresh = ServerParts(
+                old.identity,
+                told.info,
+                told.instructions,
+                {**fresh.prompts, **old.prompts},
+                {**fresh.templates, **old.templates},
+            )
+        return self._with_server(name, LockedServer(fresh, fresh.digests()))
+
+    def forget(self, name: str) -> "Lock":
+        """Return a lock without a server and its tools; there need be none."""
+        left = [each for each in self.tools.values() if each.id.namespace != name]
+        return replace(self.remove_server(name), tools=_keyed(left))
 
     def approve_server(self, name: str, parts: ServerParts, *, by: str, at: datetime) -> "Lock":
         """Return a lock in which a server is approved as it is; its tools are approved by themselves."""
         kept = parts.copied()
-        entry = LockedServer(kept, kept.digests(), _approval(by, at))
+        return self._with_server(name, LockedServer(kept, kept.digests(), _review(by, at)))
+
+    def _with_server(self, name: str, entry: LockedServer) -> "Lock":
         return replace(self, servers=dict(sorted({**self.servers, name: entry}.items())))
 
     def remove(self, tool_id: str) -> "Lock":
@@ -149,14 +238,34 @@ class Lock(Entries):
 
     def block(self, tool_id: str, *, reason: str, by: str, at: datetime) -> "Lock":
         """Return a lock in which a tool is blocked, in all versions."""
-        entry = Block(_words("reason", reason), _approval(by, at))
+        entry = Block(_words("reason", reason), _review(by, at))
         return replace(self, blocked=dict(sorted({**self.blocked, _named(tool_id): entry}.items())))
 
     def suppress(self, tool_id: str, rule: str, *, reason: str, by: str, at: datetime) -> "Lock":
         """Return a lock in which a rule of the scan is known not to mean what it finds in a tool."""
-        entry = Suppression(_words("reason", reason), _approval(by, at))
+        entry = Suppression(_words("reason", reason), _review(by, at))
         known = {**self.suppressions, (_named(tool_id), _words("rule", rule)): entry}
         return replace(self, suppressions=dict(sorted(known.items())))
+
+
+@contextmanager
+def _changing(path: str | PathLike[str]) -> Iterator[Path]:
+    """Hold the folder of a lock against other processes; yields the file, to which `path` may be a link."""
+    try:
+        target = Path(path).resolve()
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with lock_path(target.parent):
+            yield target
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise LockError(str(path), f"it cannot be written: {reason}") from error
+
+
+def _write(lock: Lock, target: Path) -> None:
+    content = write_lock(lock).encode()
+    if len(content) > MAX_BYTES:
+        raise LockError(str(target), f"it would be larger than {MAX_BYTES >> 20} MiB; lock fewer tools")
+    replace_file(target, content, rights=file_rights(target), like=target)
 
 
 def _entry(tool: Tool, approval: Review | None = None) -> LockedTool:
@@ -164,7 +273,7 @@ def _entry(tool: Tool, approval: Review | None = None) -> LockedTool:
     return LockedTool(tool.id, parts, parts.digests(), approval)
 
 
-def _approval(by: str, at: datetime) -> Review:
+def _review(by: str, at: datetime) -> Review:
     """Return an approval, in UTC and without parts of seconds."""
     return Review(_words("name of who approves", by), at.astimezone(UTC).replace(microsecond=0))
 
@@ -184,17 +293,22 @@ def _named(tool_id: str) -> str:
     return _name(ToolId.parse(tool_id))
 
 
+def _grouped(entries: Iterable[LockedTool]) -> dict[str, list[LockedTool]]:
+    """Return entries by their ids without versions."""
+    grouped: dict[str, list[LockedTool]] = {}
+    for entry in entries:
+        grouped.setdefault(_name(entry.id), []).append(entry)
+    return grouped
+
+
 def _keyed(entries: Iterable[LockedTool]) -> dict[str, LockedTool]:
     """Return entries by their ids, sorted; with the version where there are several of one tool.
 
     Raises:
         InvalidToolError: two have the same id.
     """
-    by_name: dict[str, list[LockedTool]] = {}
-    for entry in entries:
-        by_name.setdefault(_name(entry.id), []).append(entry)
     keyed: dict[str, LockedTool] = {}
-    for name, same in by_name.items():
+    for name, same in _grouped(entries).items():
         for entry in same:
             key = name if len(same) == 1 else str(entry.id)
             if key in keyed:
@@ -208,10 +322,24 @@ def _differs(old: LockedTool, new: LockedTool) -> bool:
     return old.digests != new.digests or old.parts.version != new.parts.version
 
 
-def _replaces(new: LockedTool, old: LockedTool, entries: Iterable[LockedTool]) -> bool:
-    """Return whether an approved tool takes the place of an entry: its only one, or that of its version."""
-    same = [each for each in entries if _name(each.id) == _name(new.id)]
-    return old in same and (len(same) == 1 or old.id.version == new.id.version)
+def _shared(parts: ServerParts, other: ServerParts) -> ServerParts:
+    """Return the prompts and templates of a server whose names the other has too."""
+    return ServerParts(
+        "",
+        prompts={name: each for name, each in parts.prompts.items() if name in other.prompts},
+        templates={uri: each for uri, each in parts.templates.items() if uri in other.templates},
+    )
+
+
+def _judge(
+    entry: LockedTool, versions: Mapping[str, LockedTool] | None, allowance: Allowance
+) -> Drift | None:
+    """Return how a tool differs from the entries of its name, the highest version first."""
+    if not versions:
+        return None
+    known = versions.get(entry.id.version or "") or next(iter(versions.values()))
+    changes = compare_parts(known.parts, entry.parts, allowance) if _differs(known, entry) else ()
+    return Drift.of(str(entry.id), changes)
 
 
 def _paired(

@@ -8,6 +8,7 @@ an editor would not show (bidirectional marks, zero-width characters, controls) 
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from operator import methodcaller
 from typing import Any, Final
@@ -61,6 +62,11 @@ def write_lock(lock: Entries) -> str:
             ["suppressions", key, rule], [_pair("reason", each.reason), *_approval_lines(each.approval)]
         )
     return "\n".join(lines)
+
+
+def tool_text(key: str, tool: LockedTool) -> list[str]:
+    """Return the lines of one tool as the lock has them, without who approved it."""
+    return "\n".join(_table(["tools", key], _tool_lines(replace(tool, approval=None)))).split("\n")
 
 
 def _table(keys: list[str], lines: Iterable[str]) -> Iterator[str]:

@@ -72,6 +72,10 @@ class ToolParts:
         """Return the digest of each part that is there."""
         return _digests({name: getattr(self, name) for name in TOOL_PARTS})
 
+    def digest(self) -> str:
+        """Return one digest of all parts, such as a tool can be required by."""
+        return digest(canonical_json(self.digests()))
+
 
 @dataclass(frozen=True, slots=True)
 class ServerParts:

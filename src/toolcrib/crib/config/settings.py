@@ -14,7 +14,8 @@ from toolcrib.crib.config.gateway import SURFACES, GatewaySettings, ToolsetSetti
 from toolcrib.crib.config.section import Count, FilePath, Seconds, Section, Text
 from toolcrib.discovery.search.semantic.named import BUILT_IN
 from toolcrib.execution import Rule
-from toolcrib.execution.mcp.config import Patterns, ServerConfig
+from toolcrib.execution.mcp.config import Patterns, ServerConfig, TrustMode
+from toolcrib.model.findings import GuardedResults, ResultActions
 from toolcrib.model.record import JsonObject
 from toolcrib.model.toolid import name_fault
 from toolcrib.redaction import host_of
@@ -23,6 +24,8 @@ from toolcrib.runtime.request import ExecuteRequest, Limits, SecurityProfile
 
 MEMORY = "memory"
 """Value of `store` for a catalogue that is not stored."""
+LOCK_NAME = "tools.lock"
+"""Name of the lock of approved tools, which stands beside the configuration file."""
 NO_FILE = "configuration"
 """Name of settings that are in no file."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
@@ -58,6 +61,10 @@ class OpenApiSettings(Section):
     """To which private addresses requests may go: none, all, or these hosts and networks."""
     required: bool = False
     """Whether nothing is well without it."""
+    results: GuardedResults | None = None
+    """What is done about what it sends, instead of the general `results`."""
+    trust: TrustMode | None = None
+    """What is asked of its tools, instead of `trust.mode`."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -129,6 +136,18 @@ class AuditSettings(Section):
     """Size at which the file is rotated; the chain of its lines continues in the next."""
     sign: bool = True
     """Whether the audit is signed now and then, with a key of the user's."""
+
+
+class TrustSettings(Section):
+    """What is asked of servers and APIs before their tools are used."""
+
+    mode: TrustMode | None = None
+    """`off`: nothing. `tofu`, trust on first use: what has changed since it was approved, or first seen, is
+    withheld. `strict`: so is what nobody has approved. Without it, `tofu` where there is a `tools.lock`
+    beside the configuration, else `off`."""
+    allow: Literal["none", "patch", "minor", "major"] = "patch"
+    """The greatest change that needs no approval: none, of words alone (`patch`), one that breaks no call
+    (`minor`), or any (`major`)."""
 
 
 def _check_hook(url: str) -> str:
@@ -258,8 +277,13 @@ class Settings(Section):
     policy: tuple[Rule, ...] = ()
     """Who may run what: the first rule that fits decides, and what no rule allows is refused. Without rules
     everybody may run everything."""
+    results: GuardedResults = ResultActions.from_valid()
+    """What is done about secrets, personal data and instructions to the model in what tools send: `log`,
+    `redact`, `block`, or a table with one of them for each. Without it nothing is looked for."""
     audit: AuditSettings | None = None
     """Write down each call; without this section, nothing is written."""
+    trust: TrustSettings = TrustSettings.from_valid()
+    """What is asked of servers and APIs before their tools are used."""
     source: str | None = None
     """The file that it was read from."""
     others: JsonObject = Field(default={}, repr=False)
@@ -274,6 +298,19 @@ class Settings(Section):
             else server
             for name, server in self.servers.items()
         }
+
+    @property
+    def lock_file(self) -> Path | None:
+        """Where the lock of approved tools is, if there is one; None of settings that are in no file."""
+        return None if self.source is None else Path(self.source).with_name(LOCK_NAME)
+
+    @property
+    def asks_for_trust(self) -> bool:
+        """Whether anything is asked of any server before its tools are used."""
+        modes = {self.trust.mode, *(each.trust for each in self.servers.values())}
+        modes |= {each.trust for each in self.openapi.values()}
+        has_lock = self.lock_file is not None and os.path.lexists(self.lock_file)
+        return not modes <= {None, "off"} or (has_lock and self.trust.mode is None)
 
     @property
     def origin(self) -> str:

@@ -15,7 +15,7 @@ update of the index and the store blocks; its lock keeps the lists of two origin
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
@@ -37,6 +37,8 @@ _NAME_KEYS = {"mcp": "serverName", "provider": "providerId"}
 _REFUSALS = (InvalidSchemaError, InvalidBackendError, ValidationError)
 """Errors for tools that cannot be registered."""
 Pair = tuple[Tool, ToolBackend]
+Screen = Callable[[str, tuple[Tool, ...]], tuple[Tool, ...]]
+"""Takes an origin and the tools that it lists; returns those that may be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,10 @@ class CatalogueWriter:
         discovery: Discovery,
         kept: Mapping[str, StoredSource] | None = None,
         missed: Iterable[str] = (),
+        screen: Screen = lambda _, tools: tools,
     ) -> None:
-        self._discovery = discovery
+        """Write to a catalogue what `screen` leaves of the tools that origins list."""
+        self._discovery, self._screen = discovery, screen
         self._missed = set(missed)
         self._refused: dict[str, dict[str, str]] = {}
         self._bindings: dict[str, dict[str, ToolBackend]] = {}
@@ -137,8 +141,10 @@ class CatalogueWriter:
         Raises:
             StoreError: the store cannot be written.
         """
-        pairs: list[Pair] = [(tool, tool.backend) for tool in tools if tool.backend is not None]
+        bound = tuple(tool for tool in tools if tool.backend is not None)
         with self._lock:
+            screened = self._screen(origin, bound)
+            pairs: list[Pair] = [(tool, tool.backend) for tool in screened if tool.backend is not None]
             before = self._tools_of(origin)
             refused: dict[str, str] = {}
             try:
@@ -155,6 +161,32 @@ class CatalogueWriter:
                     self._missed.remove(origin)
         return len(taken)
 
+    def screen_again(self, withheld: Callable[[str], Iterable[Tool]]) -> None:
+        """Screen the tools of all origins again: those in the catalogue, and those that were withheld.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        index = self._discovery.index
+        with self._lock:
+            for origin in {*self._unread, *self._bindings}:
+                known = self._tools_of(origin)
+                self._bindings[origin] = known
+                kept = [index.get(tool_id).replace(backend=backend) for tool_id, backend in known.items()]
+                back = {str(tool.id): tool for tool in withheld(origin)}
+                screened = self._screen(origin, (*kept, *back.values()))
+                usable = {str(tool.id) for tool in screened}
+                fresh = [
+                    (tool, tool.backend)
+                    for tool in screened
+                    if str(tool.id) not in known and tool.backend is not None
+                ]
+                gone = [(tool_id, backend) for tool_id, backend in known.items() if tool_id not in usable]
+                valid = self._find_valid(fresh, {})
+                self._discovery.register_many(valid, remove=gone)
+                left = {tool_id: backend for tool_id, backend in known.items() if tool_id in usable}
+                self._bindings[origin] = left | {str(tool.id): backend for tool, backend in valid}
+
     def drop(self, origin: str) -> None:
         """Remove the tools of an origin, and all that is stored about it.
 
@@ -170,6 +202,13 @@ class CatalogueWriter:
             if store is not None:
                 for collection in (_IDENTITIES, _LISTED, _UNLISTED):
                     store.write_texts(collection, {}, [origin])
+
+    def tools(self, origin: str) -> list[Tool]:
+        """Return the tools of an origin that has answered."""
+        index = self._discovery.index
+        with self._lock:
+            known = dict(self._bindings.get(origin, {}))
+            return [index.get(tool_id).replace(backend=backend) for tool_id, backend in known.items()]
 
     def count(self, origin: str) -> int:
         """Return the number of tools of an origin."""

@@ -21,9 +21,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from contextvars import Context, copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio import to_thread
@@ -35,6 +35,9 @@ from toolcrib.execution.mcp import ContentChange, OnContent
 from toolcrib.execution.mcp.config import ChangeKind
 from toolcrib.execution.mcp.content import RECORDS, ContentKind, ServerContent
 from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness
+
+if TYPE_CHECKING:
+    from toolcrib.trust import Withheld
 
 LIST_MAX_AGE = 60.0
 """Seconds for which a list counts as fresh, unless its server gives a time of its own."""
@@ -54,6 +57,10 @@ Source = tuple[str, Hashable | None]
 """A server, and the owner of its lists; None if everybody gets the same."""
 Fetch = Callable[[], Awaitable[tuple[tuple[Any, ...], Freshness]]]
 """Requests one list from a server."""
+ScreenContent = Callable[
+    [Source, ContentKind, tuple[Any, ...]], tuple[tuple[Any, ...], Mapping[str, "Withheld"]]
+]
+"""Returns what of a list may be used, and the rest by names or addresses; called in a thread."""
 KeptLists = Mapping[tuple[str, ContentKind], tuple[Any, ...]]
 """The lists of an earlier run, by server and kind."""
 
@@ -63,7 +70,11 @@ class _List:
     """One list of one source."""
 
     items: tuple[Any, ...] | None = None
-    """None until it is fetched or loaded."""
+    """What may be used of it; None until it is fetched or loaded."""
+    listed: tuple[Any, ...] = ()
+    """All of it."""
+    withheld: Mapping[str, "Withheld"] = field(default_factory=dict)
+    """What may not be used of it."""
     fetched: float | None = None
     """Time of the last fetch; None for a list of an earlier run."""
     freshness: Freshness = UNKNOWN
@@ -96,6 +107,10 @@ class ContentLists:
         """The servers that have listed their tools in this run."""
         self._is_used = False
         self._writing = anyio.Lock()
+        self.screen: ScreenContent | None = None
+        """Tells apart what may be used of each list; None if all may."""
+        self._screenings = 0
+        """How often all lists were screened again."""
 
     def serve(
         self, servers: ServerContent, identities: Mapping[str, str], store: Store | None, kept: KeptLists
@@ -106,7 +121,7 @@ class ContentLists:
         """
         self._servers, self._identities, self._store = servers, dict(identities), store
         for (server, kind), items in kept.items():
-            self._lists[(server, None), kind] = _List(items)
+            self._lists[(server, None), kind] = _List(items, items)
         servers.on_change(self._on_server_change)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -130,7 +145,9 @@ class ContentLists:
             for key in [key for key in self._lists if key[0][0] == name]:
                 known = self._drop(key)
                 if is_same and key[0][1] is None and known is not None and known.items is not None:
-                    self._lists[key] = _List(known.items, is_given=known.is_given)
+                    self._lists[key] = _List(
+                        known.items, known.listed, known.withheld, is_given=known.is_given
+                    )
 
     def on_change(self, callback: OnContent) -> Callable[[], None]:
         """Add a listener for changed resources and lists; return a function that removes it."""
@@ -143,6 +160,9 @@ class ContentLists:
         """Note that a server is running and has listed its tools; if lists are used, fetch its others."""
         if server in self._identities:
             self._listed.add(server)
+            if self.screen is not None:  # what it lists must be compared again
+                for kind in RECORDS:
+                    self._entry_of((server, None), kind).changes += 1
             if self._is_used:
                 self._refresh(server)
 
@@ -171,6 +191,36 @@ class ContentLists:
         known = self._entry_of(source, kind)
         known.is_given |= is_given
         return known.items
+
+    def listed(self, source: Source, kind: ContentKind) -> tuple[Any, ...] | None:
+        """Return a list with what may not be used of it; None if it is not known."""
+        known = self._entry_of(source, kind)
+        return None if known.items is None else known.listed
+
+    def withheld(self, source: Source, kind: ContentKind) -> Mapping[str, "Withheld"]:
+        """Return what may not be used of a list, by names or addresses."""
+        return self._entry_of(source, kind).withheld
+
+    async def screen_again(self) -> None:
+        """Screen all lists again, and notify listeners of differences."""
+        self._screenings += 1
+        for (source, kind), known in list(self._lists.items()):
+            before = known.items
+            if before is None:
+                continue
+            known.items, known.withheld = await self._screen_list(source, kind, known.listed)
+            if known.items != before and known.is_given:
+                self._notify_of_list(source, kind)
+
+    async def _screen_list(
+        self, source: Source, kind: ContentKind, listed: tuple[Any, ...]
+    ) -> tuple[tuple[Any, ...], Mapping[str, "Withheld"]]:
+        while self.screen is not None:
+            screenings = self._screenings
+            screened = await to_thread.run_sync(self.screen, source, kind, listed)
+            if screenings == self._screenings:
+                return screened
+        return listed, {}
 
     def error(self, source: Source, kind: ContentKind) -> ToolcribError | None:
         """Return why the last fetch of a list failed; None where it did not."""
@@ -242,8 +292,10 @@ class ContentLists:
     async def _fetch_once(self, source: Source, kind: ContentKind, known: _List, ask: Fetch) -> bool:
         """Request a list, notify listeners of a difference, and return whether there is one."""
         changes, is_told, before = known.changes, known.changes != known.seen, known.items
+        former = known.listed
         try:
-            items, freshness = await ask()
+            listed, freshness = await ask()
+            items, withheld = await self._screen_list(source, kind, listed)
         except (ServerUnavailableError, RequestRefusedError) as error:
             known.error = error
             if isinstance(error, LoginRequiredError):
@@ -256,15 +308,15 @@ class ContentLists:
         if self._lists.get((source, kind)) is not known:  # its server has gone meanwhile
             return False
         self._lists[source, kind] = self._lists.pop((source, kind))
-        known.items, known.freshness, known.fetched, known.error = items, freshness, self._clock(), None
+        known.items, known.listed, known.withheld = items, listed, withheld
+        known.freshness, known.fetched, known.error = freshness, self._clock(), None
         known.seen = changes
         self._late.discard(source)
         self._drop_oldest_personal_lists()
         is_news = items != before if before is not None else bool(items)
         if is_news and (known.is_given or is_told):
-            listed: ChangeKind = "prompts" if kind == "prompts" else "resources"
-            self._notify_listeners(ContentChange(source[0], listed, owner=source[1]))
-        return items != before
+            self._notify_of_list(source, kind)
+        return before is None or listed != former
 
     async def _write(self, server: str, kind: ContentKind) -> None:
         """Store the current list of a server, even if the crib is closing."""
@@ -274,7 +326,7 @@ class ContentLists:
                 if self._store is None or identity is None or known is None or known.items is None:
                     return
                 try:
-                    await to_thread.run_sync(_write_list, self._store, server, kind, identity, known.items)
+                    await to_thread.run_sync(_write_list, self._store, server, kind, identity, known.listed)
                 except ToolcribError as error:
                     _LOG.warning("the %s of %r are not kept: %s", kind, server, error)
                 except Exception:  # noqa: BLE001 - one list must not take the others along
@@ -300,6 +352,10 @@ class ContentLists:
                 self._fetch_shared(change.server, kind, pause=_CHANGE_DEBOUNCE_SECONDS)
         if change.owner is not None:
             self._notify_listeners(change)
+
+    def _notify_of_list(self, source: Source, kind: ContentKind) -> None:
+        changed: ChangeKind = "prompts" if kind == "prompts" else "resources"
+        self._notify_listeners(ContentChange(source[0], changed, owner=source[1]))
 
     def _notify_listeners(self, change: ContentChange) -> None:
         for callback in list(self._listeners.values()):

@@ -226,6 +226,11 @@ class ToolLister:
                 await self._ask(origin)
                 await self.wait_taken(name)
 
+    def is_taken(self, name: str) -> bool:
+        """Return whether an origin has answered well, and its latest answer is in the catalogue."""
+        origin = self.origins.get(name)
+        return origin is not None and origin.is_well and name not in self._answers
+
     async def wait_taken(self, name: str) -> None:
         """Wait until the latest answer of an origin is in the catalogue."""
         origin = self.origins.get(name)

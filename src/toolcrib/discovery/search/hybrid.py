@@ -16,7 +16,6 @@ a view must give the same scores as an index of its tools alone, so every mean i
 """
 
 import logging
-import re
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -44,6 +43,7 @@ from toolcrib.discovery.search.lexical.bm25 import LexicalScores
 from toolcrib.discovery.search.relevance import Features
 from toolcrib.discovery.search.semantic import EmbeddingSearcher, load_embedder
 from toolcrib.discovery.search.semantic.documents import DocumentVectors
+from toolcrib.discovery.search.semantic.languages import is_english, is_latin, is_readable
 from toolcrib.discovery.search.semantic.marks import adjust_cosine
 from toolcrib.errors import EmbeddingError, Problem, StoreError, ValidationError
 
@@ -67,11 +67,8 @@ _CONFIDENCE_WEIGHT = 0.4
 _MIN_LIFT = 1e-6
 _IMPOSSIBLE_COSINE = 2.0
 """A floor that no cosine reaches; its negative is one that every cosine passes."""
-_MAX_FOREIGN_SHARE = 0.3
-"""The share of letters that may be of another script than Latin before words alone decide."""
-_MAX_SCRIPT_SAMPLE = 10_000
-_LETTER = re.compile(r"[^\W\d_]")
-_LATIN = re.compile(r"[A-Za-z\u00aa-\u024f\u1e00-\u1eff]")
+_OWN_LANGUAGE = 0.5
+"""The share of a question in another language that words cover from which on they decide alone."""
 _RETRY_AFTER = 30.0
 """Seconds until an embedder that failed is tried again."""
 _LOG = logging.getLogger("toolcrib.discovery")
@@ -206,7 +203,7 @@ class HybridSearcher:
         A failure of the embedder, or of the store that caches its vectors, is logged; for the next 30 seconds
         searches use words alone.
         """
-        if limit > 0 and monotonic() >= self._resumes and (self._reads_every_script or _is_latin(query)):
+        if limit > 0 and monotonic() >= self._resumes and self._reads(query, among, exclude, within):
             try:
                 # Embedding may take long, so it is done before the lock is taken.
                 vector = self._meaning.embed_query(query)
@@ -220,6 +217,27 @@ class HybridSearcher:
                 self._resumes = monotonic() + _RETRY_AFTER
                 _LOG.warning("searching by words alone for %d s: %s", _RETRY_AFTER, error)
         return self._words.search(query, limit=limit, among=among, exclude=exclude, within=within)
+
+    def _reads(
+        self,
+        query: str,
+        among: AbstractSet[str] | None,
+        exclude: AbstractSet[str],
+        within: AbstractSet[str] | None,
+    ) -> bool:
+        """Return whether vectors can tell which tools fit a question.
+
+        The vector of a tool means nothing if its texts are not in English. So a question in another language
+        is left to words where these cover much of it: then the tools are in that language too.
+        """
+        if self._reads_every_script or is_english(query):
+            return True
+        if not self._meaning.reads_languages:
+            return is_latin(query)
+        if not is_readable(query):
+            return False
+        lexical = self._words.score_query(query, limit=1, among=among, exclude=exclude, within=within)
+        return not lexical.best or lexical.coverage(lexical.best[0][1]) < _OWN_LANGUAGE
 
     def compute_features(self, query: str, ids: Sequence[str]) -> Features | None:
         """Return the features of some tools for a question; None if the question has no vector."""
@@ -347,13 +365,6 @@ def _rerank_first(first: Sequence[Hit]) -> list[Hit]:
 def default_searcher(cache: Derived | None = None) -> HybridSearcher:
     """Return the default searcher of an index: BM25 and the built-in static embeddings."""
     return HybridSearcher(Bm25Searcher(cache=cache), EmbeddingSearcher(load_embedder(), cache=cache))
-
-
-def _is_latin(query: str) -> bool:
-    """Return whether most letters of a question are Latin; numbers and punctuation do not count."""
-    letters = _LETTER.findall(query[:_MAX_SCRIPT_SAMPLE])
-    foreign = sum(not _LATIN.match(letter) for letter in letters)
-    return foreign <= _MAX_FOREIGN_SHARE * len(letters)
 
 
 class Sample:

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 from toolcrib.errors import (
     BackendUnavailableError,
     OutputValidationError,
+    ResultBlockedError,
     ServerUnavailableError,
     ToolCancelledError,
     ToolcribError,
@@ -57,6 +58,7 @@ _LEVELS_OF_ERROR: tuple[tuple[type[BaseException], Levels], ...] = (
     (ServerUnavailableError, Levels("unreachable", "none", "none")),
     (ToolExecutionError, Levels("ok", "ok", "error")),
     (OutputValidationError, Levels("ok", "invalid", "ok")),
+    (ResultBlockedError, Levels("ok", "ok", "ok")),
     (ValueError, Levels("none", "invalid", "none")),
     (ToolcribError, Levels("none", "refused", "none")),
     (BaseException, Levels("cancelled", "none", "none")),

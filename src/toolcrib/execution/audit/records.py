@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -30,6 +30,7 @@ from toolcrib.execution.call import Outcome
 from toolcrib.execution.middleware.cache import FROM_CACHE
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.selection import label
+from toolcrib.model.findings import ResultFinding
 from toolcrib.model.json_text import sorted_json
 from toolcrib.model.plain import copy_json, measure
 from toolcrib.model.record import Record
@@ -46,13 +47,21 @@ Redact = Callable[[str, Any], Any]
 """Takes a tool id and a copy of its arguments, and returns the arguments to record."""
 
 
+Operation = Literal["execute_tool", "read_resource", "get_prompt", "complete", "request"]
+_OPERATIONS: Mapping[str, Operation] = {
+    "resources/read": "read_resource",
+    "prompts/get": "get_prompt",
+    "completion/complete": "complete",
+}
+
+
 class AuditRecord(Record):
     """The record of one call, without data: no result, no error message, and arguments only on request."""
 
     time: str
     """When it began, in UTC: `2026-01-31T23:59:59.999Z`."""
-    operation: Literal["execute_tool"] = Field(default="execute_tool", alias="gen_ai.operation.name")
-    """The operation."""
+    operation: Operation = Field(default="execute_tool", alias="gen_ai.operation.name")
+    """The operation; others than a call are written down where something was found in the answer."""
     issuer: str | None = Field(default=None, alias="toolcrib.issuer")
     """The issuer that authenticated the subject."""
     subject: str | None = Field(default=None, alias="user.id")
@@ -91,8 +100,32 @@ class AuditRecord(Record):
     """SHA-256 of the arguments as canonical JSON, to compare calls."""
     result_bytes: int | None = Field(default=None, alias="toolcrib.result.bytes")
     """Size as JSON; None without a result, or if it is not JSON."""
+    findings: tuple[ResultFinding, ...] | None = Field(default=None, alias="toolcrib.result.findings")
+    """What the check of results found, and what was done about it."""
     args: Any | None = Field(default=None, alias="gen_ai.tool.call.arguments")
     """Only with `include_args`."""
+
+
+def content_record(
+    subject: str, method: str, findings: tuple[ResultFinding, ...], principal: Principal | None
+) -> AuditRecord:
+    """Return the record of a resource or a prompt in which something was found."""
+    who = principal or Principal()
+    return AuditRecord.from_valid(
+        time=_format_utc(time.time()),
+        operation=_OPERATIONS.get(method, "request"),
+        issuer=who.issuer or None,
+        subject=who.subject or None,
+        groups=tuple(sorted(who.groups)) or None,
+        client=who.client or None,
+        tool_id=subject,
+        backend=f"mcp:{subject.partition(':')[0]}",
+        transport="ok",
+        protocol="ok",
+        tool="none",
+        duration=0.0,
+        findings=findings,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +228,14 @@ def make_record(
         args_digest=args_digest,
         result_bytes=result_bytes,
         args=args,
+        findings=_findings_of(outcome) or None,
     )
+
+
+def _findings_of(outcome: Outcome) -> tuple[ResultFinding, ...]:
+    if outcome.answer is not None:
+        return outcome.answer.findings
+    return outcome.error.findings if isinstance(outcome.error, ToolError) else ()
 
 
 def _decided_effect(outcome: Outcome) -> Literal["allow", "deny"] | None:

@@ -10,6 +10,7 @@ from toolcrib.errors.base import count_noun
 from toolcrib.execution.chains.steps import ChainStep
 from toolcrib.model.backend import AnyBackend
 from toolcrib.model.display import brief
+from toolcrib.model.findings import ResultFinding
 from toolcrib.model.plain import copy_json
 from toolcrib.model.record import Record
 
@@ -39,6 +40,8 @@ class StepResult(Record):
     """Whether its condition was false."""
     notes: tuple[str, ...] = ()
     """Notes about the call, such as retries."""
+    findings: tuple[ResultFinding, ...] = ()
+    """What the check of results found in what the tool sent."""
     parts: tuple["StepResult", ...] = ()
     """The results of a group's steps, or of each item, that have begun."""
 

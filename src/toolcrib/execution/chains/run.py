@@ -27,6 +27,7 @@ from toolcrib.errors import (
     Problem,
     ToolCancelledError,
     ToolcribError,
+    ToolError,
     ToolTimeoutError,
     explain,
 )
@@ -224,6 +225,7 @@ class _ChainRun:
             "duration": perf_counter() - started,
             "args": args,
             "notes": ran.notes,
+            "findings": ran.findings,
         }
         try:
             await self._budget.charge(ran.structured)
@@ -311,6 +313,8 @@ class _ChainRun:
         if node.step.on_error == "stop" or self._budget.is_spent:
             return self._fail_chain(node, error, where, **facts)
         explained = explain(error)
+        if isinstance(error, ToolError):
+            facts["findings"] = error.findings
         try:
             await self._budget.charge([explained, node.fallback])
         except LimitExceededError as too_much:

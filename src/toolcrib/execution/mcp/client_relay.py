@@ -108,7 +108,8 @@ class RelayedCall:
 
         async def deliver(update: Update) -> None:
             if isinstance(update, LogUpdate) and client is not None and client.log_level is not None:
-                await client.log(update.params)
+                check = self.call.check
+                await client.log(update.params if check is None else check(update.params))
             elif emit is not None:
                 await emit(update)
 
@@ -135,6 +136,8 @@ class RelayedCall:
         """
         assert self.on_input is not None  # noqa: S101 - checked by both callers
         self.note_asked()
+        if self.call.check is not None:
+            requests = self.call.check(requests)
         with self.call.pause(), self.pause():
             return await self.on_input(self.call, requests)
 

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -28,6 +28,7 @@ from toolcrib.execution.call import Call
 from toolcrib.execution.mcp.walls.hosts import parse_host
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.variables import Expansion, has_variables
+from toolcrib.model.findings import GuardedResults
 from toolcrib.model.plain import pointer
 from toolcrib.model.record import Record
 from toolcrib.model.suggest import did_you_mean
@@ -36,6 +37,7 @@ from toolcrib.paths import path_fault
 from toolcrib.redaction import (
     KnownSecrets,
     address_secrets,
+    hide_secrets,
     host_of,
     is_secret_name,
     is_setting,
@@ -70,6 +72,8 @@ OnInput = Callable[[Call, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Gives a server the input that it asks for in the middle of a call: takes its requests, by key, as MCP has
 them (`elicitation/create`, `sampling/createMessage`, `roots/list`), and returns the responses, by the same
 keys. On a pipe, where a legacy server does not say which call it asks for, it is the latest."""
+TrustMode = Literal["off", "tofu", "strict"]
+"""What is asked of a server before its tools are used; `TrustSettings.mode` explains each."""
 ChangeKind = Literal["resources", "prompts", "updated"]
 """What has changed: the list of resources, that of prompts, or the contents of one resource."""
 
@@ -185,6 +189,19 @@ Patterns = tuple[Annotated[Word, AfterValidator(_variable_name)], ...]
 """Names of variables, in which `*` and `?` stand for any letters."""
 
 
+def _shareable(text: str, secrets: Iterable[str], folder: Path | None) -> str:
+    """Return a text of a configuration without secrets, and with paths in a folder relative to it."""
+    for secret in secrets:
+        if text == secret:
+            return "[secret]"
+        text = re.sub(rf"(?<=[=:]){re.escape(secret)}(?![^&@\s])", "[secret]", text)
+    text = hide_secrets(text)
+    if folder is None or len(folder.parts) < 2:  # noqa: PLR2004 - below the root of all files is everything
+        return text
+    place = re.escape(str(folder))
+    return re.sub(rf"(?<![\w./\\-]){place}(?:(?=$)|[/\\])", "./", text)
+
+
 class ServerConfig(Record):
     """One MCP server: a `command` to start, or a `url` to reach; keys that are not known are kept.
 
@@ -221,6 +238,9 @@ class ServerConfig(Record):
     """Those that it may write too."""
     network: Annotated[Literal["none", "all"] | tuple[str, ...], BeforeValidator(_network)] = "none"
     """What it may reach behind the wall: hosts as `api.example.com`, `*.example.com` or `10.0.0.7:8080`."""
+    results: GuardedResults | None = None
+    """What is done about secrets, personal data and instructions in what it sends, instead of the general
+    `results`: `log`, `redact`, `block` or `off`, or an object with `secrets`, `personal`, `instructions`."""
     url: Annotated[Word, AfterValidator(_url)] | None = None
     """The address to reach, instead of a program."""
     headers: dict[
@@ -241,6 +261,8 @@ class ServerConfig(Record):
     """Seconds within which it must be started and have declared what it can do."""
     idle_timeout: Seconds | None = 600.0
     """Seconds without a call after which it is stopped until the next one; None keeps it running."""
+    trust: TrustMode | None = None
+    """What is asked of its tools, prompts and instructions, instead of `trust.mode`."""
     max_concurrency: Annotated[int, Field(ge=1)] = 64
     """How many requests of clients may be under way at once; the others wait. One principal of a gateway, or
     all clients without a token together, have three quarters of them, and leave at least one of several."""
@@ -270,6 +292,21 @@ class ServerConfig(Record):
         """
         reached = [self.command, *self.args, self.cwd] if self.url is None else [self.url]
         return sha256(json.dumps(reached).encode()).hexdigest()
+
+    def identity_in(self, folder: Path | None) -> str:
+        """Return the same for a file that a team shares: each machine may have the project elsewhere.
+
+        Paths in that folder count from there, and of secrets that are written out only their places count.
+
+        >>> here, there = (ServerConfig(command="uv", args=["run", f"/{who}/tools/x.py"]) for who in "ab")
+        >>> here.identity_in(Path("/a/tools")) == there.identity_in(Path("/b/tools"))
+        True
+        """
+        reached = [self.command, *self.args, self.cwd] if self.url is None else [self.url]
+        secrets = [value for _, value in named_secrets({"args": list(self.args)})]
+        secrets += [value for value in address_secrets(self.url or "") if value]
+        shared = [text and _shareable(text, secrets, folder) for text in reached]
+        return sha256(json.dumps(shared).encode(errors="surrogatepass")).hexdigest()
 
     def reaches_as(self, other: "ServerConfig") -> bool:
         """Return whether the connection of another serves this one: the same is reached in the same way.
@@ -354,6 +391,8 @@ def _normal(data: dict[str, Any]) -> dict[str, Any]:
     url = next((data[name] for name in _URL_NAMES if data.get(name) is not None), None)
     if url is not None:
         fields["url"] = url
+    if isinstance(fields.get("trust"), bool):  # Gemini CLI's: whether it asks before each call
+        del fields["trust"]
     if fields.get("auth") == "oauth":  # as other clients write it
         fields["auth"] = {}
     transport = next(iter(_declared_transports(data).values()), None)

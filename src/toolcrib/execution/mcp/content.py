@@ -20,6 +20,14 @@ from toolcrib.execution.mcp.config import OnContent
 from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness
 from toolcrib.execution.principal import Principal
 from toolcrib.model.backend import McpBackend
+from toolcrib.model.findings import (
+    FINDINGS_KEY,
+    CheckedResult,
+    ResultCheck,
+    ResultFinding,
+    describe_findings,
+)
+from toolcrib.model.plain import is_large
 from toolcrib.model.record import JsonObject, OpenRecord, Record, Text
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import hide_secrets
@@ -186,7 +194,10 @@ class ServerContent:
             RequestRefusedError: the server does not give it.
         """
         answer = await self._ask(server, "resources/read", {"uri": uri}, uri)
-        return tuple(_records(ResourceContents, answer.get("contents"), {}, server, "resources/read"))
+        contents = answer.get("contents")
+        if (found := self.findings_in(server, answer)) and isinstance(contents, list):
+            contents = [_with_findings(each, found) for each in contents]
+        return tuple(_records(ResourceContents, contents, {}, server, "resources/read"))
 
     async def prompt(self, server: str, name: str, args: Mapping[str, str]) -> PromptResult:
         """Return a prompt, filled in.
@@ -196,6 +207,8 @@ class ServerContent:
         """
         answer = await self._ask(server, "prompts/get", {"name": name, "arguments": dict(args)}, name)
         kept = {key: value for key, value in answer.items() if key not in {"_meta", "resultType"}}
+        if found := self.findings_in(server, answer):
+            kept = _with_findings(kept, found)
         (found,) = _records(PromptResult, [kept], {}, server, "prompts/get")
         return found
 
@@ -265,6 +278,10 @@ class ServerContent:
         part = (self.capabilities(server) or {}).get("resources" if kind == "templates" else kind)
         return isinstance(part, dict) and part.get("listChanged") is True
 
+    def is_listed(self, server: str) -> bool:
+        """Return whether a server runs and has listed its tools since; True if each person has one apart."""
+        return self.person_key(server) is not None or self._servers.is_listed(server)
+
     async def list_tools(self, server: str) -> None:
         """Have a server list its tools again.
 
@@ -297,6 +314,12 @@ class ServerContent:
             seen.add(str(cursor))
             params = {"cursor": cursor}
 
+    def findings_in(self, server: str, answer: Mapping[str, Any]) -> Any:
+        """Return what the check of results has found in an answer, as JSON; None for nothing."""
+        if self._servers.checks.get(f"mcp:{server}") is None:  # only what a check has written counts
+            return None
+        return answer["_meta"].get(FINDINGS_KEY) if isinstance(answer.get("_meta"), Mapping) else None
+
     async def _ask(
         self, server: str, method: str, params: dict[str, Any], subject: str, *, needs: str | None = None
     ) -> dict[str, Any]:
@@ -304,17 +327,89 @@ class ServerContent:
         if needs is not None:  # a list is for all who ask: the client of one of them is not asked about it
             context = replace(context, client=None)
         upstream = await self._servers.upstream_of(server, context)
+        check = None if needs is not None else self._servers.checks.get(f"mcp:{server}")
         async with upstream.slot(context.principal, within=upstream.patience):
-            return await _answer(upstream, context, method, params, subject, needs)
+            if check is None:
+                return await _answer(upstream, context, method, params, subject, needs)
+            guarded = _GuardedRequest(check, server, method)
+            try:
+                answer = await _answer(upstream, context, method, params, subject, needs, check=guarded.read)
+                return await guarded.pass_answer(answer)
+            except RequestRefusedError as error:
+                guarded.pass_error(error)
+                raise
+            finally:
+                if guarded.findings and self._servers.on_findings is not None:
+                    self._servers.on_findings(f"{server}:{subject}", method, guarded.found, context.principal)
 
 
-async def _answer(
+class _GuardedRequest:
+    """The check of the answer to one request."""
+
+    def __init__(self, check: ResultCheck, server: str, method: str) -> None:
+        self._check, self._server, self._method = check, server, method
+        self.findings: dict[ResultFinding, None] = {}
+
+    @property
+    def found(self) -> tuple[ResultFinding, ...]:
+        """What was found."""
+        return tuple(self.findings)
+
+    def read(self, value: Any) -> Any:
+        """Return what a server sends, as it may be passed on.
+
+        Raises:
+            RequestRefusedError: it has to be withheld.
+        """
+        return self._take(self._check(value))
+
+    async def pass_answer(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer as it may be passed on; its `_meta` says what was found."""
+        checked = await in_thread(self._check, answer) if is_large(answer) else self._check(answer)
+        answer = self._take(checked)
+        meta = answer.get("_meta")
+        meta = {key: value for key, value in meta.items() if key != FINDINGS_KEY} if meta else {}
+        if self.findings:
+            meta[FINDINGS_KEY] = [each.to_json() for each in self.findings]
+        return {**answer, "_meta": meta} if meta or "_meta" in answer else answer
+
+    def pass_error(self, error: RequestRefusedError) -> None:
+        """Raise another error where one may not be passed on."""
+        cause = error.__cause__
+        said = {
+            "reason": error.reason,
+            "cause": None if cause is None else [str(cause), getattr(cause, "data", None)],
+        }
+        checked = self._check(said)
+        value = self._take(checked)
+        if value is not said:
+            raise RequestRefusedError(error.server, error.method, value["reason"], error.code) from None
+
+    def _take(self, checked: CheckedResult) -> Any:
+        self.findings |= dict.fromkeys(checked.findings)
+        if checked.is_blocked:
+            held = describe_findings(checked.findings, "block")
+            raise RequestRefusedError(self._server, self._method, f"the answer is withheld: it holds {held}")
+        return checked.value
+
+
+def _with_findings(value: Any, found: Any) -> Any:
+    """Return an object with what was found in its `_meta`."""
+    if not isinstance(value, dict):
+        return value
+    meta = value.get("_meta")
+    return {**value, "_meta": {**(meta if isinstance(meta, dict) else {}), FINDINGS_KEY: found}}
+
+
+async def _answer(  # noqa: PLR0913 - one request
     server: "Upstream",
     context: CallContext,
     method: str,
     params: dict[str, Any],
     subject: str,
     needs: str | None,
+    *,
+    check: Callable[[Any], Any] | None = None,
 ) -> dict[str, Any]:
     """Return what a server answers; once more where it no longer knows the session.
 
@@ -332,7 +427,7 @@ async def _answer(
         upstream, connection = await server.connect_for(context.client)
         if needs is not None and _lacks(connection, needs):
             return {}
-        call = replace(_call(upstream.name, method), context=context)
+        call = replace(_call(upstream.name, method), context=context, check=check)
         running = RelayedCall(call, upstream.on_input, connection.sends_logs, is_listing=needs is not None)
         headers = _headers(connection, subject)
         try:

@@ -39,6 +39,7 @@ from toolcrib.execution.mcp.server_health import Breaker, ServerStatus
 from toolcrib.execution.oauth.persons import Person
 from toolcrib.execution.principal import Principal
 from toolcrib.model.backend import McpBackend, ToolBackend
+from toolcrib.model.findings import ResultCheck, ResultFinding
 from toolcrib.model.plain import is_large, measure
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
@@ -54,6 +55,8 @@ _CLOSING = "toolcrib is closing"
 _NOBODY = CallContext()
 _UNWATCH_SECONDS = 5.0
 """Seconds that it may take to tell a server that a resource is watched no more."""
+OnFindings = Callable[[str, str, tuple[ResultFinding, ...], Principal | None], None]
+"""Takes what was asked for, as `server:address`, the method of MCP, what was found, and who asked."""
 DRAIN_TIME = 30.0
 """For how many seconds the calls of a server that is replaced or removed may go on."""
 
@@ -87,6 +90,10 @@ class McpServers:
         self._environ = os.environ if environ is None else environ
         self.max_result_bytes = max_result_bytes
         """How large the value of one result may be; it may be set at any time."""
+        self.checks: Mapping[str, ResultCheck | None] = {}
+        """The checks of results of servers, by the labels of their backends; they may be set at any time."""
+        self.on_findings: OnFindings | None = None
+        """Called with what is found in what is not the result of a tool; it may be set at any time."""
         self._on_tools = on_tools
         self._on_input = on_input
         self._on_content: dict[object, OnContent] = {}
@@ -280,10 +287,20 @@ class McpServers:
         upstream = self._upstreams.get(name)
         return UNKNOWN if upstream is None else upstream.watcher.freshness
 
+    def is_listed(self, name: str) -> bool:
+        """Return whether a server runs, and its tools are known as they are now, as far as it says."""
+        upstream = self._upstreams.get(name)
+        return upstream is not None and upstream.is_listed
+
     def instructions(self, name: str) -> str:
         """Return what a server said of how to use it when it was last started."""
         upstream = self._upstreams.get(name)
         return "" if upstream is None else upstream.instructions
+
+    def server_info(self, name: str) -> dict[str, Any]:
+        """Return what a server said of itself when it was last started: its name, its version, and so on."""
+        upstream = self._upstreams.get(name)
+        return {} if upstream is None else upstream.server_info
 
     def declared_gateways(self) -> dict[str, dict[str, Any]]:
         """Return what a gateway of these servers declares: its own id, and those of gateways behind it."""

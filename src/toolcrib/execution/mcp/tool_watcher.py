@@ -186,6 +186,8 @@ class ToolListWatcher:
         self._backoff = Backoff(_FIRST_RETRY, _LONGEST_PAUSE)
         self._round = _Round()
         self._listed = 0.0
+        self._announced = self._covered = 0
+        """How many connections and changes there were, and how many of these the last listing has seen."""
         self._connection: Connection | None = None
         self.catalogue: ToolListing | None = None
         """What the last complete listing gave."""
@@ -206,8 +208,14 @@ class ToolListWatcher:
         """Tell nobody of the tools any more."""
         self._on_tools = None
 
+    @property
+    def is_current(self) -> bool:
+        """Return whether the last listing is of this connection, and no change was announced since."""
+        return self._covered == self._announced and self.catalogue is not None
+
     def changed(self) -> None:
         """Note that the server says its tools have changed."""
+        self._announced += 1
         self._wanted.set()
 
     @property
@@ -243,6 +251,7 @@ class ToolListWatcher:
         server brings about by its changes come after a pause, which grows while its listings fail.
         """
         self._connection, self.gateways = connection, connection.gateways
+        self._announced += 1
         if self._on_tools is not None:
             self._wanted.set()
         pause = 0.0 if self.catalogue is None else _GATHER
@@ -251,7 +260,7 @@ class ToolListWatcher:
             with anyio.move_on_after(pause):
                 await self._asked.wait()
             self._wanted = anyio.Event()
-            began = anyio.current_time()
+            began, announced = anyio.current_time(), self._announced
             try:
                 with anyio.fail_after(within):
                     listing = await self._list(connection)
@@ -262,7 +271,7 @@ class ToolListWatcher:
                 raise
             else:
                 self._report(listing)
-                self.catalogue = listing
+                self.catalogue, self._covered = listing, announced
                 self._failures, connection.listed = 0, True
                 self._backoff.reset()
                 self._listed = anyio.current_time()

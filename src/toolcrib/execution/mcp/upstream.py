@@ -120,6 +120,7 @@ class Upstream:
         self.capabilities: dict[str, Any] | None = None
         """What it declared when it was last started."""
         self.instructions = ""
+        self.server_info: dict[str, Any] = {}
         """What it said then of how to use it."""
         self._environ = environ
         self._health = ServerHealth(breaker)
@@ -290,6 +291,12 @@ class Upstream:
             self._start = None
             self._health.failed(self._late_reason())
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether the tools of the present connection are known as they are now, as far as it says."""
+        connection = self._connection
+        return connection is not None and not connection.gone and self.watcher.is_current
+
     async def list_tools(self) -> ToolListing:
         """Return what a listing gives that is made, or under way, now.
 
@@ -368,7 +375,6 @@ class Upstream:
     def status(self) -> ServerStatus:
         """Return how it is doing."""
         connection = self._connection
-        info = connection.session.server_info if connection is not None else None
         catalogue = self.watcher.catalogue
         pause = self._health.pause if self._health.state == "failed" else 0.0
         return ServerStatus(
@@ -377,7 +383,7 @@ class Upstream:
             transport=self.config.transport,
             address=None if self.config.url is None else host_of(self.config.url),
             protocol_version=connection.session.protocol_version if connection is not None else None,
-            server_info=info.model_dump(by_alias=True, mode="json", exclude_none=True) if info else None,
+            server_info=(self.server_info or None) if connection is not None else None,
             tools=None if catalogue is None else len(catalogue.tools),
             listed_ago=self.watcher.age,
             refused={} if catalogue is None else dict(catalogue.refused),
@@ -545,6 +551,8 @@ class Upstream:
         declared = connection.session.server_capabilities
         self.capabilities = {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True)
         self.instructions = connection.session.instructions or ""
+        info = connection.session.server_info
+        self.server_info = info.model_dump(by_alias=True, mode="json", exclude_none=True) if info else {}
         self._health.last_error = None
         self.last_used = anyio.current_time()
         start, self._start = self._start, None

@@ -1,4 +1,4 @@
-"""Middleware around each call to a backend: cache, retries, rate and concurrency limits.
+"""Middleware around each call to a backend: guard of results, cache, retries, rate and concurrency limits.
 
 The first one is the outermost. Put the cache first, so that its answers cost nothing; then retries, and then
 the limits, so that each try counts:
@@ -9,6 +9,7 @@ the limits, so that each try counts:
 from toolcrib.execution.middleware.cache import FROM_CACHE, Cache
 from toolcrib.execution.middleware.compose import by_backend, compose
 from toolcrib.execution.middleware.concurrency import ConcurrencyLimit
+from toolcrib.execution.middleware.guard import ResultGuard
 from toolcrib.execution.middleware.rate import RateLimit
 from toolcrib.execution.middleware.retry import Retry
 
@@ -17,6 +18,7 @@ __all__ = [
     "Cache",
     "ConcurrencyLimit",
     "RateLimit",
+    "ResultGuard",
     "Retry",
     "by_backend",
     "compose",

@@ -44,6 +44,7 @@ from toolcrib.gateway.resources.addresses import (
 )
 from toolcrib.gateway.resources.lists import page, written
 from toolcrib.gateway.results import PREFIX, KeptResults
+from toolcrib.model.findings import FINDINGS_KEY
 from toolcrib.model.public_names import public_name, split_name
 from toolcrib.redaction import hide_secrets
 
@@ -353,13 +354,16 @@ class ContentHandlers:
 
         async def ask() -> dict[str, Any]:
             if is_prompt:
-                admitted = content.admit(server, subject)
+                admitted = await content.admit_prompt(server, subject)
             else:
                 admitted = await content.admit_address(server, subject)
             return await content.servers.request(admitted, method, payload, subject)
 
         answer = await self._ask_with_login(client, ask)
-        return {**answer, "_meta": foreign_meta(answer)} if "_meta" in answer else answer
+        if "_meta" not in answer:
+            return answer
+        found = content.servers.findings_in(server, answer)
+        return {**answer, "_meta": foreign_meta(answer) | ({FINDINGS_KEY: found} if found else {})}
 
     async def _ask_with_login(self, client: RequestClient, ask: Callable[[], Awaitable[_Item]]) -> _Item:
         """Send a request to a server, and once more after a missing login of the person."""

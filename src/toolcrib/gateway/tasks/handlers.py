@@ -201,6 +201,8 @@ class TaskHandlers:
             content = self._content.content_of(client)
             if content is None:
                 raise _no_such_task()
+            if method != "tasks/cancel":
+                content.check_tool(task.call.tool_id)
             server, payload = content.check(task.server), {"taskId": task.own_id, **params}
             return await content.servers.request(server, method, payload, task.own_id)
 

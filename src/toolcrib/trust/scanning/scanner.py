@@ -150,13 +150,13 @@ def _find_encoded(texts: list[Text]) -> Iterator[ScanFinding]:
 
 def _judge_decoded(plain: str) -> str | None:
     """Return what is wrong with a text that was encoded, None for nothing."""
-    return judge().judge_decoded(words_of(mark_forms(_fold(plain))))
+    return judge().judge_decoded(words_of(mark_forms(fold_text(plain))))
 
 
 def _judge(texts: list[Text], names: Callable[[], frozenset[str]]) -> tuple[list[ScanFinding], Verdict]:
     """Return what the judge finds in texts."""
     fitted = judge()
-    plain = _SEPARATOR.join(_fold(each.text) for each in texts)
+    plain = _SEPARATOR.join(fold_text(each.text) for each in texts)
     findings: list[ScanFinding] = []
     best = fitted.suspicious
     # All texts at once: most of the time would go into looking for forms in short ones.
@@ -164,7 +164,7 @@ def _judge(texts: list[Text], names: Callable[[], frozenset[str]]) -> tuple[list
         judged = fitted.judge(words_of(marked), names, is_parameter=text.is_parameter)
         if judged:
             best = max(best, judged.score)
-            excerpt = _cut(excerpt_of(_fold(text.text), judged.first, judged.last))
+            excerpt = _cut(excerpt_of(fold_text(text.text), judged.first, judged.last))
             findings += (
                 ScanFinding(each.rule, each.severity, text.pointer, each.message, excerpt)
                 for each in judged.signals
@@ -174,7 +174,7 @@ def _judge(texts: list[Text], names: Callable[[], frozenset[str]]) -> tuple[list
     return findings, "poisoned" if best >= fitted.poisoned else "suspicious"
 
 
-def _fold(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return a text without what is hidden in it, and with plain letters for mathematical and wide ones."""
     is_plain = text.isascii() and _SEPARATOR[1] not in text
     return text if is_plain else unicodedata.normalize("NFKC", without_hidden(text))

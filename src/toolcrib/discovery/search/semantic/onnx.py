@@ -21,6 +21,7 @@ from toolcrib.discovery.search.semantic.folder import (
     check_folder,
     content_key,
 )
+from toolcrib.discovery.search.semantic.languages import ForeignQuestions, read_languages
 from toolcrib.discovery.search.semantic.text import clean
 from toolcrib.discovery.search.semantic.units import unit_vectors
 from toolcrib.errors import EmbeddingError, MissingExtraError
@@ -93,6 +94,11 @@ class OnnxEmbedder:
     def judge(self) -> RelevanceClassifier | None:
         """The relevance classifier in the folder; None if there is none."""
         return read_judge(self._folder)
+
+    @cached_property
+    def languages(self) -> ForeignQuestions | None:
+        """Embeds questions in other languages than English; None if the model or the machine cannot."""
+        return read_languages(self._folder)
 
     @property
     def dimensions(self) -> int:

@@ -16,6 +16,7 @@ from toolcrib.discovery.records import ScoreType
 from toolcrib.discovery.search.confidence import confidence_by_meaning
 from toolcrib.discovery.search.relevance import RelevanceClassifier
 from toolcrib.discovery.search.semantic.documents import DocumentVectors, LiveVectors, Method
+from toolcrib.discovery.search.semantic.languages import ForeignQuestions, is_english
 from toolcrib.discovery.search.semantic.marks import MarkIndex
 from toolcrib.discovery.search.semantic.source import CallerHooks, TextOf, VectorSource
 from toolcrib.discovery.search.semantic.text import MAX_QUERY, clean, document_text, split_errands
@@ -94,6 +95,16 @@ class EmbeddingSearcher:
         return judge if isinstance(judge, RelevanceClassifier) else None
 
     @property
+    def _languages(self) -> ForeignQuestions | None:
+        found = getattr(self._embedder, "languages", None)
+        return found if isinstance(found, ForeignQuestions) else None
+
+    @property
+    def reads_languages(self) -> bool:
+        """Whether questions in other languages than English have vectors near those of English tools."""
+        return self._languages is not None
+
+    @property
     def pending(self) -> int:
         """The number of changed tools whose vectors `prepare` or the next search will compute."""
         return self._live.pending
@@ -163,7 +174,11 @@ class EmbeddingSearcher:
             text = clean(query, MAX_QUERY)
             if not text or not self._live:
                 return None
-            vectors = self._source.embed(hooks, [text, *split_errands(text)])
+            texts = [text, *split_errands(text)]
+            if is_english(text) or (languages := self._languages) is None:
+                vectors = self._source.embed(hooks, texts)
+            else:
+                vectors = languages.encode(texts)
             vector = vectors if len(vectors) > 1 and vectors.any(axis=1).all() else vectors[0]
             self._queries.put(key, vector)
         self._live.apply_updates(hooks)

@@ -20,6 +20,7 @@ from toolcrib.discovery.search.semantic.folder import (
     check_folder,
     content_key,
 )
+from toolcrib.discovery.search.semantic.languages import ForeignQuestions, read_languages
 from toolcrib.discovery.search.semantic.units import unit_vectors
 from toolcrib.discovery.search.semantic.wordpiece import WordPiece
 from toolcrib.errors import EmbeddingError
@@ -77,6 +78,11 @@ class StaticEmbedder:
     def judge(self) -> RelevanceClassifier | None:
         """The relevance classifier in the folder; None if there is none."""
         return read_judge(self._folder)
+
+    @cached_property
+    def languages(self) -> ForeignQuestions | None:
+        """Embeds questions in other languages than English; None if the model or the machine cannot."""
+        return read_languages(self._folder)
 
     @property
     def dimensions(self) -> int:

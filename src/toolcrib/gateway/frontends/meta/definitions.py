@@ -281,6 +281,7 @@ OUTPUTS: Final[Mapping[str, dict[str, Any]]] = {
         toolId=_TEXT,
         annotations=_OBJECT,
         notes=_TEXTS,
+        findings=_OBJECTS,
     ),
     "run_chain": _output(
         ("results", "final"),

@@ -78,6 +78,8 @@ class RunHandlers:
             "toolId": str(ran.tool.id),
             **_duration_and_notes(ran.duration, [*repairs, *ran.notes]),
         }
+        if ran.findings:
+            payload["findings"] = [each.to_json() for each in ran.findings]
         if ran.tool.annotations is not None:
             payload["annotations"] = ran.tool.annotations.to_json()
         return self._limiter.limit_value(Reply(payload, blocks, held=is_own), "structured", principal)

@@ -1,0 +1,312 @@
+"""Decides what of servers and APIs may be used, when they list it: what was approved, and has not changed.
+
+Every list of tools passes `screen_tools` before it comes into the catalogue, and so do the tools that an
+earlier run has stored; lists of prompts and templates pass `screen_content` before anybody is given them.
+What may not be used is in no catalogue, so nothing finds it, whichever way a call comes, and a call costs
+nothing more. The reason is kept for those who ask for it by its name.
+
+The lock is `tools.lock` beside the configuration file. While it cannot be read, nothing passes of the servers
+that it governs: what was approved is not known. A lock that was there and is gone counts as one that cannot
+be read.
+
+What is seen first of what the lock does not have is kept in the user's data, so that later runs know it, and
+not in the lock, which is written by people. What was seen belongs to the way in which a server is started:
+where that is another, it is seen for the first time again. In the lock, another way is a major change.
+
+There is a gate only where `Settings.asks_for_trust` says so; others load nothing of this.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from toolcrib.crib.config.dialects import project_folder
+from toolcrib.crib.config.settings import LOCK_NAME, Settings
+from toolcrib.errors import LockError, ToolcribError, ToolWithheldError
+from toolcrib.execution.mcp.config import TrustMode
+from toolcrib.execution.mcp.content import ContentKind
+from toolcrib.model import Tool
+from toolcrib.model.json_text import sorted_json
+from toolcrib.paths import seen_file
+from toolcrib.trust import Lock, ServerParts, Withheld, screen_listed, screen_tools
+from toolcrib.trust.drift import PREFIXES
+from toolcrib.trust.screening import approval_of, may_pass
+
+_LOG = logging.getLogger("toolcrib.crib.trust")
+_SERVER = frozenset({"server"})
+
+
+class TrustGate:
+    """Screens what servers and APIs list, and remembers what is withheld; safe to use from any thread."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str] | None = None) -> None:
+        self._settings, self._environ = settings, environ
+        self._mutex = RLock()
+        self._lock: Lock | None = None
+        self._failure: str | None = None
+        self._seen_failure: str | None = None
+        self._info: dict[str, Mapping[str, Any]] = {}
+        """What each server says of itself now."""
+        self._withheld: dict[str, Mapping[str, Withheld]] = {}
+        """The withheld tools of each server, by their ids without versions."""
+        self._seen = self._read_seen()
+        self._read_lock()
+
+    def adopt(self, settings: Settings) -> None:
+        """Take up other settings, and read the lock again; what is listed has to be screened again then."""
+        with self._mutex:
+            self._settings = settings
+            self._read_lock()
+
+    def _read_lock(self) -> None:
+        path = self._settings.lock_file
+        if path is None or (self._lock is None and not os.path.lexists(path)):
+            self._failure = None
+            return
+        try:
+            self._lock, self._failure = Lock.load(path), None
+        except LockError as error:
+            _LOG.error("nothing that %s governs is used: %s", LOCK_NAME, error)
+            self._failure = (
+                f"{LOCK_NAME} cannot be read: {error.reason}; restore it from version control, or write it "
+                "anew with `toolcrib lock --force`"
+            )
+
+    def _read_seen(self) -> Lock:
+        if self._settings.source is None:
+            return Lock()
+        try:
+            path = seen_file(self._settings.source, self._environ)
+            return Lock.load(path) if os.path.lexists(path) else Lock()
+        except ToolcribError as error:
+            _LOG.error("nothing is used that was not approved: %s", error)
+            self._seen_failure = (
+                f"what was seen first of it cannot be read: {error}; approve it with `toolcrib lock`, or "
+                "delete that file to trust what there is now"
+            )
+            return Lock()
+
+    @property
+    def lock(self) -> Lock:
+        """What was approved, as far as it could be read."""
+        return self._lock or Lock()
+
+    @property
+    def seen(self) -> Lock:
+        """What was seen first, whether or not the lock has it."""
+        return self._seen
+
+    def mode(self, name: str) -> TrustMode:
+        """Return what is asked of a server or an API."""
+        known = self._settings.servers.get(name) or self._settings.openapi.get(name)
+        own = None if known is None else known.trust
+        is_governed = self._lock is not None or self._failure is not None
+        return own or self._settings.trust.mode or ("tofu" if is_governed else "off")
+
+    def fault(self, name: str) -> str | None:
+        """Return why nothing of a server or an API may be used; None if that is decided one by one."""
+        mode = self.mode(name)
+        if mode == "off" or self._failure is not None:
+            return None if mode == "off" else self._failure
+        approved = self.lock.servers.get(name)
+        if mode == "tofu" and approved is None and self._seen_failure is not None:
+            return self._seen_failure
+        known = approved or self._seen.servers.get(name)
+        if known is None or may_pass("major", self._settings.trust.allow):
+            return None
+        was, is_now = known.parts.info.get("name"), self._info.get(name, {}).get("name")
+        change = None
+        if approved is not None and approved.parts.identity != identity_of(name, self._settings):
+            change = "it is started or reached in another way than was approved"
+        elif was is not None and is_now is not None and was != is_now:
+            change = "it calls itself otherwise than before"
+        return change and f"{change}; {approval_of(f'server/{name}')}"
+
+    # What servers list
+
+    def screen_tools(
+        self, name: str, tools: Iterable[Tool], facts: tuple[Mapping[str, Any], str] | None = None
+    ) -> tuple[Tool, ...]:
+        """Return those of the tools that a server or an API lists that may be used.
+
+        `facts` are its `serverInfo` and its instructions; None where they are not known.
+        """
+        listed = tuple(tools)
+        with self._mutex:
+            mode = self.mode(name)
+            if mode == "off":
+                self._withheld.pop(name, None)
+                return listed
+            if facts is not None:
+                self._info[name] = facts[0]
+            if mode == "tofu":
+                self._note_server(name, facts)
+            if fault := self.fault(name):
+                withheld = {str(tool.id): Withheld(str(tool.id), fault, tool=tool) for tool in listed}
+                return self._keep(name, withheld, ())
+            found = screen_tools(listed, self.lock, self._seen, mode=mode, allow=self._settings.trust.allow)
+            if found.first_seen and mode == "tofu":
+                self._note(lambda seen: seen.note(found.first_seen))
+            return self._keep(name, found.withheld, found.admitted)
+
+    def _keep(
+        self, name: str, withheld: Mapping[str, Withheld], admitted: tuple[Tool, ...]
+    ) -> tuple[Tool, ...]:
+        """Remember what is withheld of a server, log what is new of it, and return the rest."""
+        before = self._withheld.get(name, {})
+        self._withheld[name] = withheld
+        for tool_id, each in withheld.items():
+            if tool_id not in before or before[tool_id].reason != each.reason:
+                _LOG.warning("%s is withheld: %s", tool_id, each.reason)
+        return admitted
+
+    def screen_content(
+        self, name: str, kind: ContentKind, items: tuple[Any, ...], *, is_personal: bool
+    ) -> tuple[tuple[Any, ...], Mapping[str, Withheld]]:
+        """Return what may be used of the resources, templates or prompts of a server, and the rest by names.
+
+        Of resources none is withheld by itself. What one person alone is given is not noted as seen.
+        """
+        with self._mutex:
+            mode = self.mode(name)
+            if mode == "off":
+                return items, {}
+            if self.fault(name):
+                return (), {}
+            if kind == "resources":
+                return items, {}
+            subjects = {f"{PREFIXES[kind]}/{name}/{key_of(each)}": each for each in items}
+            parts = self._parts_of(name, kind, items)
+            withheld, first = screen_listed(
+                name, parts, self.lock, self._seen, mode=mode, allow=self._settings.trust.allow
+            )
+            if first and not is_personal:
+                fresh = self._parts_of(name, kind, [subjects[subject] for subject in first])
+                self._note(lambda seen: seen.note_server(name, fresh))
+        by_name = {key_of(subjects[subject]): each for subject, each in withheld.items()}
+        return tuple(each for each in items if key_of(each) not in by_name), by_name
+
+    def _parts_of(self, name: str, kind: str, items: Iterable[Any]) -> ServerParts:
+        """Return prompts or templates as parts of a server."""
+        listed: dict[str, Any] = {kind: {key_of(each): each.to_json(without=_SERVER) for each in items}}
+        return ServerParts(identity_of(name, self._settings), **listed)
+
+    def instructions(self, name: str, text: str) -> str:
+        """Return the instructions of a server if they are what was approved or seen first, else nothing.
+
+        They go to a model as they are, so no change of them passes but where any change does.
+        """
+        if not text or self.mode(name) == "off":
+            return text
+        if self.fault(name):
+            return ""
+        known = self.lock.servers.get(name)
+        if known is None and self.mode(name) == "tofu":
+            known = self._seen.servers.get(name)
+        is_same = known is not None and known.parts.instructions == text
+        return text if is_same or may_pass("major", self._settings.trust.allow) else ""
+
+    # What was seen first
+
+    def _note_server(self, name: str, facts: tuple[Mapping[str, Any], str] | None) -> None:
+        """Note what a server that the lock does not have says of itself, the first time."""
+        if name in self.lock.servers:
+            return
+        identity = identity_of(name, self._settings)
+        known = self._seen.servers.get(name)
+        info, instructions = facts or ({}, "")
+        parts = ServerParts(identity, info, instructions or None)
+        if known is None or known.parts.identity != identity:
+            self._note(lambda seen: seen.forget(name).note_server(name, parts))
+        elif not known.parts.info and info:
+            self._note(lambda seen: seen.note_server(name, parts))
+
+    def _note(self, change: Callable[[Lock], Lock]) -> None:
+        """Note what is seen for the first time, for later runs too where there is a configuration file."""
+        if self._seen_failure is not None:
+            return
+        if self._settings.source is not None:
+            try:
+                self._seen = Lock.update(seen_file(self._settings.source, self._environ), change)
+            except ToolcribError as error:
+                _LOG.warning("what was seen first is not kept for later runs: %s", error)
+            else:
+                return
+        self._seen = change(self._seen)
+
+    # What is withheld
+
+    def withheld_tools(self, name: str) -> Mapping[str, Withheld]:
+        """Return the tools of a server or an API that may not be used, by id."""
+        return self._withheld.get(name, {})
+
+    def find_withheld(self, ref: str) -> Withheld | None:
+        """Return the withheld tool that a reference means, in any version; None if it means none."""
+        namespace, separator, name = ":".join(ref.split(":")[:2]).rpartition(":")
+        if not separator:
+            return None
+        for each in self._withheld.get(namespace, {}).values():
+            if each.tool is not None and each.tool.name == name:
+                return each
+        fault = self.fault(namespace)
+        return None if fault is None else Withheld(ref, fault)
+
+    def governs(self, name: str) -> bool:
+        """Return whether anything is asked of a server whose prompts or resources are to be used.
+
+        Raises:
+            ToolWithheldError: nothing of it may be used.
+        """
+        if fault := self.fault(name):
+            raise ToolWithheldError(tool_id=name, reason=fault)
+        return self.mode(name) != "off"
+
+    def check_prompt(
+        self, server: str, name: str, withheld: Mapping[str, Withheld], listed: Collection[str]
+    ) -> None:
+        """Check that a prompt may be used, given what is withheld of those of its server, and the others.
+
+        Raises:
+            ToolWithheldError: it may not.
+        """
+        known = withheld.get(name)
+        if known is None and self.mode(server) == "strict" and name not in listed:
+            subject = f"prompt/{server}/{name}"
+            known = Withheld(subject, "nobody has approved it, and its server does not list it")
+        if known is not None:
+            raise self.error(known, f"{server}:{name}")
+
+    @staticmethod
+    def error(withheld: Withheld, tool_id: str) -> ToolWithheldError:
+        """Return the error for the use of something that is withheld."""
+        return ToolWithheldError(tool_id=tool_id, reason=withheld.reason, level=withheld.level)
+
+    def forget(self, name: str) -> None:
+        """Forget what was withheld of a server or an API that is gone."""
+        with self._mutex:
+            self._withheld.pop(name, None)
+            self._info.pop(name, None)
+
+
+def identity_of(name: str, settings: Settings) -> str:
+    """Return a digest of how a server or an API is started or reached, the same in each checkout.
+
+    Variables stand as they are written, and of secrets that are written out only the places count.
+    """
+    folder = None if settings.source is None else project_folder(Path(settings.source).parent)
+    api = settings.openapi.get(name)
+    if api is None:
+        return settings.servers[name].identity_in(folder) if name in settings.servers else ""
+    document = Path(api.document)
+    is_below = folder is not None and document.is_relative_to(folder)
+    path = document.relative_to(folder).as_posix() if folder is not None and is_below else str(document)
+    return sha256(sorted_json([api.base_url, path]).encode(errors="surrogatepass")).hexdigest()
+
+
+def key_of(item: Any) -> str:
+    """Return what a lock knows a prompt or a template by."""
+    return str(getattr(item, "uri_template", None) or getattr(item, "uri", None) or item.name)

@@ -1,0 +1,588 @@
+"""What was approved of servers and APIs, what has changed since, and the decisions about it.
+
+`crib.trust` is what the commands `lock`, `verify`, `diff`, `approve`, `block` and `require` do, for programs
+and the console. Each function returns frozen records with `to_json`:
+
+    report = await crib.trust.report()      # what has changed, what is withheld, and what the scan finds
+    await crib.trust.lock(by="anna")        # write `tools.lock`, or add to it what is new
+    await crib.trust.approve("github:list_issues", by="anna")
+    await crib.trust.block("github:delete_repo", reason="not from here", by="anna")
+    await crib.trust.suppress("github:list_issues", "injection", reason="it quotes an attack", by="anna")
+    await crib.trust.require("github:list_issues@1.2")
+
+A decision is written to `tools.lock` beside the configuration file, and holds at once: what is approved can
+be called, what is blocked cannot. What servers offer is what they have listed so far; `crib.ready()` waits
+for all. A subject is the id of a tool without its version, `server/NAME`, `prompt/SERVER/NAME` or
+`template/SERVER/URI`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import anyio
+from anyio import to_thread
+
+from toolcrib.crib.engine import Engine
+from toolcrib.errors import CribStateError, LockError, ToolNotFoundError
+from toolcrib.execution.mcp.content import ContentKind, ServerContent
+from toolcrib.model import Tool
+from toolcrib.model.record import Record
+from toolcrib.version import Constraint, Version
+
+if TYPE_CHECKING:
+    from toolcrib.trust import Drift, Lock, ServerParts
+
+Level = Literal["none", "patch", "minor", "major"]
+RequirementState = Literal["ready", "changed", "withheld", "other", "poisoned", "missing", "unavailable"]
+_LEVELS: tuple[Level, ...] = ("none", "patch", "minor", "major")
+_LIST_SECONDS = 10.0
+"""For how long the prompts and templates of a server are waited for."""
+_MIN_DIGEST = 12
+"""Characters of a digest that are enough to require it."""
+_SERVER = frozenset({"server"})
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class TrustChange(Record):
+    """One difference from what was approved."""
+
+    path: str
+    """Where, as a JSON Pointer into the definition."""
+    kind: str
+    """What kind of change, such as `words` or `argument-required`."""
+    level: Level
+    """How much of a change it is."""
+    message: str
+    """What has changed, in one sentence; it may quote the server."""
+
+
+class TrustDrift(Record):
+    """How something that a server offers differs from what was approved, or else first seen."""
+
+    id: str
+    """The id of a tool, `server/NAME`, `prompt/SERVER/NAME` or `template/SERVER/URI`."""
+    level: Level
+    """The highest level of its changes."""
+    changes: tuple[TrustChange, ...]
+    """The changes, the most important first."""
+    lines: tuple[str, ...] = ()
+    """The lines of the lock that an approval would change, as `diff -u` writes them; of tools alone."""
+
+
+class TrustFinding(Record):
+    """One thing in a definition that may mislead a model, as the scan found it."""
+
+    id: str
+    """The id of a tool without its version, or the name of the server whose own words they are."""
+    verdict: Literal["suspicious", "poisoned"]
+    """The decision about all findings of that definition."""
+    rule: str
+    """The name of the rule, by which a finding is suppressed."""
+    severity: Literal["hard", "soft"]
+    """Hard ones are hidden or encoded, or orders about other tools, files or secrets."""
+    path: str
+    """Where, as a JSON Pointer into the definition."""
+    message: str
+    """What it does."""
+    excerpt: str
+    """The words."""
+
+
+class TrustWithheld(Record):
+    """Something that may not be used, and why."""
+
+    id: str
+    """The id of a tool, `server/NAME`, `prompt/SERVER/NAME` or `template/SERVER/URI`."""
+    reason: str
+    """Why, and what to do about it."""
+
+
+class TrustReport(Record):
+    """The state of what was approved."""
+
+    lock: str | None
+    """The path of the lock, which need not be there; None without a configuration file."""
+    is_locked: bool
+    """Whether there is a lock."""
+    level: Level
+    """The highest level of all drifts."""
+    tools: int
+    """How many tools the servers and APIs offer that answered."""
+    drifts: tuple[TrustDrift, ...] = ()
+    """What differs; without a lock, from what was seen first."""
+    withheld: tuple[TrustWithheld, ...] = ()
+    """What may not be used."""
+    blocked: dict[str, str]
+    """The blocked tools with the reasons."""
+    findings: tuple[TrustFinding, ...] = ()
+    """What the scan finds and nobody has suppressed, the worst first."""
+    unanswered: tuple[str, ...] = ()
+    """The servers and APIs that have not answered: nothing is said of what they offer."""
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether the scan finds a definition that is made to mislead a model."""
+        return any(each.verdict == "poisoned" for each in self.findings)
+
+
+class TrustEdit(Record):
+    """What a decision has changed."""
+
+    lock: str
+    """The path of the lock."""
+    subjects: tuple[str, ...]
+    """What was decided about."""
+    left: tuple[str, ...] = ()
+    """What still differs from the lock."""
+    unanswered: tuple[str, ...] = ()
+    """The servers and APIs that have not answered."""
+
+
+class TrustRequirement(Record):
+    """Whether a tool is ready to be used."""
+
+    wanted: str
+    """What was asked for."""
+    state: RequirementState
+    """`changed` can be called all the same; `other` is of another version or digest; the server of an
+    `unavailable` one does not answer."""
+    level: Level = "none"
+    """How much has changed since it was approved."""
+    reason: str = ""
+    """Why it is not ready."""
+    id: str | None = None
+    """The tool that was found."""
+    digest: str | None = None
+    """The digest of its definition, by which it can be required."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Offers:
+    """What the servers and APIs offer that have answered, whether or not it may be used."""
+
+    tools: dict[str, Tool]
+    """By their ids."""
+    servers: "dict[str, ServerParts]"
+    silent: tuple[str, ...]
+    """Those of which nothing can be said."""
+    unanswered: tuple[str, ...]
+    """Those of them that have not answered; of the others nothing is asked."""
+
+
+class Trust:
+    """Reports and decides what of servers and APIs may be used; see the module."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def report(self) -> TrustReport:
+        """Return what has changed since it was approved, what is withheld, and what the scan finds.
+
+        Raises:
+            LockError: the lock cannot be read.
+        """
+        offers = await self._read_offers()
+        return await to_thread.run_sync(self._report, offers)
+
+    async def lock(self, *, by: str, force: bool = False) -> TrustEdit:
+        """Write the lock of all that is offered, or add what is new; with `force`, approve all changes too.
+
+        Blocks and suppressed findings stay, and so does what is known of servers that have not answered.
+
+        Raises:
+            LockError: the lock cannot be read, and `force` is not given; or it cannot be written.
+        """
+        offers = await self._read_offers()
+        return await self._change(offers, partial(_Approval(offers, by).lock_all, force=force), is_new=force)
+
+    async def approve(self, *subjects: str, by: str, everything: bool = False) -> TrustEdit:
+        """Approve subjects as they are now; one that is gone leaves the lock, and a block of a tool ends.
+
+        The first approval of a tool approves its server too. `everything` approves all that differs, but for
+        what is blocked.
+
+        Raises:
+            ToolNotFoundError: nobody offers it, and the lock does not have it.
+            LockError: the lock cannot be read or written.
+        """
+        offers = await self._read_offers()
+        return await self._change(
+            offers, partial(_Approval(offers, by).approve, subjects=subjects, everything=everything)
+        )
+
+    async def block(self, tool_id: str, *, reason: str, by: str) -> TrustEdit:
+        """Let nobody use a tool, whatever it says of itself; an approval ends that.
+
+        Raises:
+            LockError: the lock cannot be read or written.
+        """
+
+        def change(lock: "Lock") -> "tuple[Lock, tuple[str, ...]]":
+            return lock.block(tool_id, reason=reason, by=by, at=_now()), (tool_id,)
+
+        return await self._change(None, change)
+
+    async def suppress(self, subject: str, *rules: str, reason: str, by: str) -> TrustEdit:
+        """Accept what rules of the scan find in a tool, or in the words of a server by its name.
+
+        Raises:
+            LockError: the lock cannot be read or written.
+        """
+
+        def change(lock: "Lock") -> "tuple[Lock, tuple[str, ...]]":
+            for rule in rules:
+                lock = lock.suppress(subject, rule, reason=reason, by=by, at=_now())
+            return lock, (subject,)
+
+        return await self._change(None, change)
+
+    async def require(self, *wanted: str) -> tuple[TrustRequirement, ...]:
+        """Return for tools whether they are ready: there, of the right version or digest, and as approved.
+
+        They are named `github:list`, `github:list@1.2`, with any range of versions, or
+        `github:list@sha256:...`, with at least twelve characters of the digest.
+
+        Raises:
+            LockError: the lock cannot be read.
+            InvalidConstraintError: a version is none.
+        """
+        offers = await self._read_offers()
+        report = await to_thread.run_sync(self._report, offers)
+        index, gate = self._engine.index, self._engine.gate
+        tools = {each.id: index.get(each.id) for each in index.list_all()} | offers.tools
+        withheld = {each.id: each.reason for each in report.withheld}
+        faults = {name: fault for name in self._engine.names if gate and (fault := gate.fault(name))}
+        return tuple(_require(each, tools, report, withheld, faults) for each in wanted)
+
+    async def reread(self) -> None:
+        """Take up a lock that something else has written; a gateway does so by itself."""
+        await self._engine.reread_lock()
+
+    # What is offered, and what is approved
+
+    async def _read_offers(self) -> _Offers:
+        from toolcrib.crib.gate import identity_of  # noqa: PLC0415 - needs toolcrib.trust, which most do not
+        from toolcrib.trust import ServerParts  # noqa: PLC0415 - as above
+
+        engine, settings = self._engine, self._engine.settings
+        listed = engine.listed_tools()
+        configs: dict[str, Any] = {**settings.servers, **settings.openapi}
+        free = {name for name, config in configs.items() if config.trust == "off"}
+        parts: dict[str, ServerParts] = {}
+        for name in sorted(listed.keys() - free):
+            parts[name] = ServerParts(identity_of(name, settings))
+            if name in settings.servers and engine.servers is not None:
+                parts[name] = replace(
+                    parts[name],
+                    info=engine.servers.server_info(name),
+                    instructions=ServerContent(engine.servers).instructions(name) or None,
+                    prompts=await self._read_listed(name, "prompts"),
+                    templates=await self._read_listed(name, "templates"),
+                )
+        tools = {str(tool.id): tool for name in parts for tool in listed[name]}
+        unanswered = engine.names - listed.keys() - free
+        return _Offers(tools, parts, tuple(sorted(unanswered | free)), tuple(sorted(unanswered)))
+
+    async def _read_listed(self, name: str, kind: ContentKind) -> dict[str, Any]:
+        """Return the prompts or templates of a server; those of the lock where they cannot be listed."""
+        from toolcrib.crib.gate import key_of  # noqa: PLC0415 - as above
+
+        lists, servers = self._engine.lists, self._engine.servers
+        source = (name, None)
+        items = None
+        if servers is not None and not self._engine.settings.servers[name].is_personal:
+            if lists.listed(source, kind) is None or lists.is_changed(source, kind):
+                done = lists.fetch(source, kind, partial(ServerContent(servers).listed, name, kind))
+                with anyio.move_on_after(_LIST_SECONDS):
+                    await done.wait()
+            items = lists.listed(source, kind)
+        if items is not None:
+            return {key_of(each): each.to_json(without=_SERVER) for each in items}
+        gate = self._engine.gate
+        locked = None if gate is None else gate.lock.servers.get(name)
+        return {} if locked is None else dict(getattr(locked.parts, kind))
+
+    @property
+    def _path(self) -> Path:
+        path = self._engine.settings.lock_file
+        if path is None:
+            raise CribStateError("there is no configuration file, and so no lock beside it")
+        return path
+
+    async def _change(self, offers: _Offers | None, change: Any, *, is_new: bool = False) -> TrustEdit:
+        """Change the lock, have it read again, and return what was decided."""
+        from toolcrib.trust import Lock  # noqa: PLC0415 - as above
+
+        path, subjects = self._path, tuple[str, ...]()
+
+        def edit(lock: Lock) -> Lock:
+            nonlocal subjects
+            changed, subjects = change(lock)
+            result: Lock = changed
+            return result
+
+        def write() -> Lock:
+            try:
+                return Lock.update(path, edit)
+            except LockError:
+                if not is_new:
+                    raise
+                fresh = edit(Lock())
+                fresh.save(path)
+                return fresh
+
+        lock = await to_thread.run_sync(write)
+        await self._engine.reread_lock()
+        if offers is None:
+            return TrustEdit(lock=str(path), subjects=subjects)
+        left = await to_thread.run_sync(_compare, lock, offers)
+        ids = tuple(each.tool_id for each in left)
+        return TrustEdit(lock=str(path), subjects=subjects, left=ids, unanswered=offers.unanswered)
+
+    def _report(self, offers: _Offers) -> TrustReport:
+        from toolcrib.trust import Lock  # noqa: PLC0415 - as above
+
+        path, gate = self._engine.settings.lock_file, self._engine.gate
+        is_locked = path is not None and path.exists()
+        lock = Lock.load(path) if path is not None and is_locked else Lock()
+        seen = Lock() if gate is None else gate.seen
+        drifts = tuple(_find_drifts(lock if is_locked else None, seen, offers))
+        return TrustReport(
+            lock=None if path is None else str(path),
+            is_locked=is_locked,
+            level=max((each.level for each in drifts), key=_LEVELS.index, default="none"),
+            tools=len(offers.tools),
+            drifts=drifts,
+            withheld=tuple(self._find_withheld()),
+            blocked={name: block.reason for name, block in lock.blocked.items()},
+            findings=_scan(lock, offers),
+            unanswered=offers.unanswered,
+        )
+
+    def _find_withheld(self) -> Iterator[TrustWithheld]:
+        gate, lists = self._engine.gate, self._engine.lists
+        kinds: tuple[ContentKind, ...] = ("prompts", "templates")
+        for name in sorted(self._engine.names if gate is not None else ()):
+            assert gate is not None  # noqa: S101 - there are no names without it
+            if fault := gate.fault(name):
+                yield TrustWithheld(id=f"server/{name}", reason=fault)
+            found = [*gate.withheld_tools(name).values()]
+            for kind in kinds:
+                found += lists.withheld((name, None), kind).values()
+            yield from (TrustWithheld(id=each.id, reason=each.reason) for each in found)
+
+
+def _compare(lock: "Lock", offers: _Offers) -> "list[Drift]":
+    """Return what differs from a lock, but for servers of which nothing can be said."""
+    spaces = tuple(f"{name}:" for name in offers.silent)
+    subjects = {f"server/{name}" for name in offers.silent}
+    listed = tuple(f"{kind}/{name}/" for kind in ("prompt", "template") for name in offers.silent)
+    return [
+        drift
+        for drift in lock.compare(offers.tools.values(), servers=offers.servers)
+        if not drift.tool_id.startswith((*spaces, *listed)) and drift.tool_id not in subjects
+    ]
+
+
+def _find_drifts(lock: "Lock | None", seen: "Lock", offers: _Offers) -> Iterator[TrustDrift]:
+    """Yield what differs from a lock, or from what was seen first of tools that no lock has."""
+    from toolcrib.trust import Lock  # noqa: PLC0415 - as above
+
+    offered = Lock.of(offers.tools.values())
+    known = {} if lock is None else {drift.tool_id: drift for drift in _compare(lock, offers)}
+    names = set() if lock is None else {_name(str(each.id)) for each in lock.tools.values()}
+    tools = [tool for tool in offers.tools.values() if _name(str(tool.id)) not in names]
+    changed = {drift.tool_id for drift in seen.judge(tools) if drift is not None and drift.level != "none"}
+    known |= {drift.tool_id: drift for drift in seen.judge(tools) if drift and drift.tool_id in changed}
+    for drift in sorted(known.values(), key=lambda each: each.tool_id):
+        before = seen if drift.tool_id in changed else lock
+        is_tool = before is not None and "/" not in drift.tool_id
+        yield TrustDrift(
+            id=drift.tool_id,
+            level=drift.level,
+            changes=tuple(
+                TrustChange(path=each.path, kind=each.kind, level=each.level, message=each.message)
+                for each in drift.changes
+            ),
+            lines=tuple(before.diff(offered, drift.tool_id)) if before is not None and is_tool else (),
+        )
+
+
+def _name(tool_id: str) -> str:
+    """Return an id without its version."""
+    return ":".join(tool_id.split(":")[:2])
+
+
+def _scan(lock: "Lock", offers: _Offers) -> tuple[TrustFinding, ...]:
+    """Return what the scan finds in all that is offered, and nobody has suppressed."""
+    from toolcrib.trust import KnownTools, scan, scan_definition, scan_text  # noqa: PLC0415 - as above
+
+    known = KnownTools(offers.tools.values())
+    reports = [(_name(tool_id), scan(tool, others=known)) for tool_id, tool in offers.tools.items()]
+    for name, parts in offers.servers.items():
+        reports += [(name, scan_text(parts.instructions))] if parts.instructions else []
+        listed = [*parts.prompts.values(), *parts.templates.values()]
+        reports += [(name, scan_definition(definition)) for definition in listed]
+    found = [
+        TrustFinding(id=subject, verdict=left.verdict, **each.to_json())
+        for subject, report in reports
+        if (left := report.without(rule for name, rule in lock.suppressions if name == subject)).findings
+        and left.verdict != "clean"
+        for each in left.findings
+    ]
+    return tuple(sorted(found, key=lambda each: (each.verdict != "poisoned", each.id, each.severity)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Approval:
+    """An approval of what is offered; each function takes a lock, and returns another and its subjects."""
+
+    offers: _Offers
+    by: str
+    at: datetime = field(default_factory=_now)
+
+    def lock_all(self, lock: "Lock", *, force: bool) -> "tuple[Lock, tuple[str, ...]]":
+        """Add what is new, or take everything as it is now; blocks stay."""
+        offers, blocked = self.offers, lock.blocked
+        if force:
+            for name in {*offers.servers, *lock.servers} - {*offers.silent}:
+                lock = lock.forget(name)
+        names = {_name(str(each.id)) for each in lock.tools.values()}
+        tools = [tool for tool_id, tool in offers.tools.items() if _name(tool_id) not in names]
+        lock = replace(lock.approve(*tools, by=self.by, at=self.at), blocked=blocked)
+        subjects = [str(tool.id) for tool in tools]
+        for name, parts in offers.servers.items():
+            known = lock.servers.get(name)
+            merged = parts
+            if known is not None:
+                prompts, templates = known.parts.prompts, known.parts.templates
+                merged = replace(
+                    known.parts,
+                    prompts={**parts.prompts, **prompts},
+                    templates={**parts.templates, **templates},
+                )
+            if known is None or merged != known.parts:
+                lock = self._take_server(lock, name, merged)
+                subjects.append(f"server/{name}")
+        return lock, tuple(sorted(subjects))
+
+    def approve(
+        self, lock: "Lock", subjects: Sequence[str], *, everything: bool
+    ) -> "tuple[Lock, tuple[str, ...]]":
+        """Take subjects as they are now."""
+        wanted = [*subjects]
+        if everything:
+            changed = (_name(drift.tool_id) for drift in _compare(lock, self.offers))
+            wanted += [subject for subject in changed if subject not in lock.blocked]
+        for subject in dict.fromkeys(wanted):
+            lock = self._take_part(lock, subject) if "/" in subject else self._take_tool(lock, subject)
+        return lock, tuple(dict.fromkeys(wanted))
+
+    def _take_tool(self, lock: "Lock", subject: str) -> "Lock":
+        """Approve a tool in all versions, and its server where the lock does not have it."""
+        offers, name = self.offers, _name(subject)
+        tools = [tool for tool_id, tool in offers.tools.items() if _name(tool_id) == name]
+        if not tools and not any(_name(str(each.id)) == name for each in lock.tools.values()):
+            raise ToolNotFoundError(subject, _close_to(name, offers.tools))
+        lock = lock.remove(name).approve(*tools, by=self.by, at=self.at)
+        server = name.partition(":")[0]
+        if tools and server in offers.servers and server not in lock.servers:
+            return self._take_server(lock, server, offers.servers[server])
+        return lock
+
+    def _take_part(self, lock: "Lock", subject: str) -> "Lock":
+        """Approve a server, a prompt or a template."""
+        kind, _, rest = subject.partition("/")
+        name, _, key = (rest, "", "") if kind == "server" else rest.partition("/")
+        parts, known = self.offers.servers.get(name), lock.servers.get(name)
+        if kind not in {"server", "prompt", "template"} or name in self.offers.silent or not (parts or known):
+            raise ToolNotFoundError(subject, reason="no server of this name answers")
+        if parts is None:
+            return lock.forget(name)
+        if kind == "server":
+            return self._take_server(lock, name, parts)
+        prompts, templates = ({}, {}) if known is None else (known.parts.prompts, known.parts.templates)
+        prompts, templates = dict(prompts), dict(templates)
+        locked, offered = (prompts, parts.prompts) if kind == "prompt" else (templates, parts.templates)
+        if key not in locked and key not in offered:
+            raise ToolNotFoundError(subject, reason="its server does not list it, and the lock has none")
+        if known is None:
+            return self._take_server(lock, name, parts)
+        locked.pop(key, None)
+        locked.update({key: dict(offered[key])} if key in offered else {})
+        return self._take_server(lock, name, replace(known.parts, prompts=prompts, templates=templates))
+
+    def _take_server(self, lock: "Lock", name: str, parts: "ServerParts") -> "Lock":
+        return lock.approve_server(name, parts, by=self.by, at=self.at)
+
+
+def _close_to(name: str, ids: Iterable[str]) -> tuple[str, ...]:
+    from toolcrib.model.suggest import nearest  # noqa: PLC0415 - only for those who mistype
+
+    close = nearest(name, [*map(_name, ids)])
+    return (close,) if close else ()
+
+
+def _require(
+    wanted: str,
+    tools: Mapping[str, Tool],
+    report: TrustReport,
+    withheld: Mapping[str, str],
+    faults: Mapping[str, str],
+) -> TrustRequirement:
+    """Return whether a tool is ready, and if not, why."""
+    from toolcrib.trust import ToolParts  # noqa: PLC0415 - as above
+
+    ref, _, spec = wanted.partition("@")
+    constraint = Constraint.parse(spec) if spec and not spec.startswith("sha256:") else None
+    same = [(each, tool) for each, tool in tools.items() if ref in {_name(each), tool.name, each}]
+    if not same:
+        space = ref.partition(":")[0]
+        if space in faults or space in report.unanswered:
+            reason = faults.get(space, "its server does not answer")
+            return TrustRequirement(wanted=wanted, state="unavailable", reason=reason)
+        hint = "".join(f"; did you mean {each!r}?" for each in _close_to(ref, tools))
+        return TrustRequirement(wanted=wanted, state="missing", reason=f"there is no such tool{hint}")
+    digests = {each: ToolParts.of(tool).digest() for each, tool in same}
+    fitting = [
+        (each, tool)
+        for each, tool in same
+        if (constraint is None or (tool.version is not None and Version.parse(tool.version) in constraint))
+        and (constraint or not spec or _is_digest(spec, digests[each]))
+    ]
+    ordered = sorted(fitting or same, key=lambda item: Version.parse(item[1].version or "0.0.0-0"))
+    tool_id, tool = ordered[-1]
+    state, level, reason = _state_of(tool_id, report, withheld)
+    if not fitting:
+        state, reason = "other", f"its digest is {digests[tool_id]}"
+        if constraint is not None:
+            reason = f"it is of version {tool.version}" if tool.version else "it says no version"
+    return TrustRequirement(
+        wanted=wanted, state=state, level=level, reason=reason, id=tool_id, digest=digests[tool_id]
+    )
+
+
+def _state_of(
+    tool_id: str, report: TrustReport, withheld: Mapping[str, str]
+) -> tuple[RequirementState, Level, str]:
+    """Return whether a tool is ready, how much it has changed, and why it is not ready."""
+    drift = next((each for each in report.drifts if each.id == tool_id), None)
+    level: Level = "none" if drift is None else drift.level
+    if tool_id in withheld:
+        return "withheld", level, withheld[tool_id]
+    for each in report.findings:
+        if each.id == _name(tool_id) and each.verdict == "poisoned":
+            return "poisoned", level, each.message
+    return ("ready", level, "") if drift is None else ("changed", level, drift.changes[0].message)
+
+
+def _is_digest(given: str, digest: str) -> bool:
+    is_long_enough = len(given.removeprefix("sha256:")) >= _MIN_DIGEST
+    return is_long_enough and digest.startswith(given.lower())

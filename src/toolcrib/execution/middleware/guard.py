@@ -1,0 +1,207 @@
+"""The guard of results: checks what comes back from backends before anybody sees it.
+
+It is the outermost middleware, so that all ways of calling pass it, and answers from the cache too. Beside
+the result it checks progress, log messages, questions of servers and errors, in which the same may stand.
+What one piece of a stream lacks the next may complete, so pieces wait for the end where something may have
+to be removed; where it is only reported, they do not.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from toolcrib.concurrency.loop import in_thread
+from toolcrib.errors import Problem, ResultBlockedError, ToolError, ToolExecutionError, ValidationError
+from toolcrib.execution.call import Answer, Call, Update
+from toolcrib.execution.protocols import Next
+from toolcrib.execution.selection import label
+from toolcrib.model.findings import CheckedResult, ResultCheck, ResultFinding, describe_findings
+from toolcrib.model.plain import count_size, is_large
+
+WITHHELD = "[withheld]"
+"""What stands in place of a message that is withheld."""
+_MAX_HELD = 16 * 2**20
+"""Characters of a stream that are held back."""
+_MAX_SEEN = 256 * 1024
+"""Characters of a stream that are checked together, where none is held back."""
+_TAIL = 300
+"""Characters of earlier messages that are read with the next."""
+
+
+_RESULT = "/result"
+
+
+class ResultGuard:
+    """Checks what comes back from backends, by the check of each."""
+
+    def __init__(self, checks: Mapping[str, ResultCheck | None], default: ResultCheck | None = None) -> None:
+        """Check backends by their labels, such as `mcp:github`; all others by `default`. None: no check."""
+        self._checks, self._default = checks, default
+
+    async def __call__(self, call: Call, go_on: Next, /) -> Answer:
+        """Return the answer as it may be passed on.
+
+        Raises:
+            ResultBlockedError: it has to be withheld.
+        """
+        check = self._checks.get(label(call.backend), self._default)
+        if check is None:
+            return await go_on(call)
+        guarded = _GuardedCall(call, check)
+        try:
+            answer = await go_on(guarded.call)
+        except ToolError as error:
+            await guarded.pass_error(error)
+            raise
+        return await guarded.pass_answer(answer)
+
+
+class _GuardedCall:
+    """The check of one call."""
+
+    def __init__(self, call: Call, check: ResultCheck) -> None:
+        self._check = check
+        self._emit = call.emit
+        self._findings: dict[ResultFinding, None] = {}
+        self._pieces: list[Update] = []
+        self._size = 0
+        self._tail = ""
+        self._is_holding = check.may_remove
+        self.call = replace(
+            call, check=self._pass_message, emit=None if call.emit is None else self._pass_update
+        )
+
+    async def _pass_update(self, update: Update) -> None:
+        assert self._emit is not None  # noqa: S101 - set where this is
+        if update.kind != "chunk":
+            await self._emit(replace(update, data=self._pass_message(update.data)))
+            return
+        self._pieces.append(update)
+        self._size += count_size(update.data)[1]
+        if self._is_holding:
+            if self._size > _MAX_HELD:
+                reason = f"its stream is longer than the {_MAX_HELD:,} characters that can be checked"
+                raise ToolExecutionError(
+                    tool_id=self.call.tool_id, backend=label(self.call.backend), reason=reason
+                )
+            return
+        await self._emit(update)
+        if self._size > _MAX_SEEN:
+            last = self._pieces[-1]
+            await self._read_pieces()
+            self._pieces, self._size = [last], count_size(last.data)[1]
+
+    def _pass_message(self, message: Any) -> Any:
+        """Return what is sent beside a result, as it may be passed on."""
+        checked = self._check(message)
+        self._note(checked)
+        if checked.is_blocked:
+            return self._withhold(message)
+        value = checked.value
+        text = value.get("message", value.get("data")) if isinstance(value, dict) else value
+        if not isinstance(text, str):
+            return value
+        # What is split between this message and those before it is in the two together.
+        across = self._check([self._tail, text])
+        self._tail = (self._tail + text)[-_TAIL:]
+        if across.findings and across.findings != self._check([text]).findings:
+            self._note(across)
+            if across.is_blocked or across.value[1] != text:
+                return self._withhold(value)
+        return value
+
+    @staticmethod
+    def _withhold(message: Any) -> Any:
+        if not isinstance(message, dict):
+            return WITHHELD
+        texts = {key: WITHHELD for key in ("message", "data") if key in message}
+        kept = {key: message[key] for key in ("level", "progress", "total") if key in message}
+        return kept | (texts or {"message": WITHHELD})
+
+    async def pass_answer(self, answer: Answer) -> Answer:
+        """Return an answer as it may be passed on, after the pieces that were held back."""
+        pieces = await self._read_pieces()
+        value, raw = answer.structured, answer.mcp_result
+        is_clean = False
+        if raw is not None:
+            checked = await self._read(raw)
+            is_clean = not checked.findings
+            self._note(checked)
+            raw = checked.value
+        if not is_clean:  # else neither has the value, which is read out of it
+            checked = await self._read(value)
+            if answer.mcp_result is None:
+                self._note(checked)
+            value = checked.value
+        self._raise_if_blocked()
+        if self._is_holding and self._emit is not None:
+            for update, data in zip(self._pieces, pieces, strict=True):
+                await self._emit(replace(update, data=data))
+        findings = tuple(self._findings)
+        removed = describe_findings(findings, "redact")
+        notes = (f"removed from what the tool sent: {removed}",) if removed else ()
+        return replace(
+            answer, structured=value, mcp_result=raw, notes=(*answer.notes, *notes), findings=findings
+        )
+
+    async def _read_pieces(self) -> list[Any]:
+        """Check the pieces of a stream together, and return them."""
+        if not self._pieces:
+            return []
+        checked = await self._read([update.data for update in self._pieces])
+        self._note(checked)
+        pieces: list[Any] = checked.value
+        return pieces
+
+    async def pass_error(self, error: ToolError) -> None:
+        """Note what was found before an error and in it; raise another one where it may not be passed on."""
+        await self._read_pieces()
+        cause = error.__cause__
+        problems = error.problems if isinstance(error, ValidationError) else ()
+        facts = {
+            "reason": error.reason,
+            "result": getattr(error, "result", None),
+            "text": getattr(error, "text", ""),
+            "problems": [each.message for each in problems],
+            "cause": [str(cause), getattr(cause, "data", None)] if cause is not None else None,
+        }
+        checked = await self._read(facts)
+        # The reason is read out of the result, so what is in both is one thing.
+        inside = [each for each in checked.findings if each.path.startswith(_RESULT)]
+        places = [each.replace(path=each.path.removeprefix(_RESULT)) for each in inside]
+        self._findings |= dict.fromkeys(places or checked.findings)
+        self._raise_if_blocked()
+        error.findings = tuple(self._findings)
+        if checked.value is facts:
+            return
+        clean = copy.copy(error)
+        clean.reason = checked.value["reason"]
+        if hasattr(clean, "result"):
+            clean.result = checked.value["result"]
+        if isinstance(clean, ValidationError):
+            messages = checked.value["problems"]
+            clean.text = checked.value["text"]
+            clean.problems = tuple(
+                Problem(each.path, each.keyword, message)
+                for each, message in zip(problems, messages, strict=True)
+            )
+        raise clean from None
+
+    async def _read(self, value: Any) -> CheckedResult:
+        if is_large(value):
+            return await in_thread(self._check, value)
+        return self._check(value)
+
+    def _note(self, checked: CheckedResult) -> None:
+        self._findings |= dict.fromkeys(checked.findings)
+
+    def _raise_if_blocked(self) -> None:
+        findings = tuple(self._findings)
+        if any(each.action == "block" for each in findings):
+            raise ResultBlockedError(
+                tool_id=self.call.tool_id,
+                backend=label(self.call.backend),
+                reason=describe_findings(findings, "block"),
+                findings=findings,
+            ) from None

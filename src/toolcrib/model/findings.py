@@ -1,0 +1,113 @@
+"""What was found in a result, and what was done about it."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Protocol, get_args
+
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
+
+from toolcrib.errors.base import count_noun
+from toolcrib.model.record import Record
+
+ResultAction = Literal["log", "redact", "block"]
+"""What is done with a result that holds something: report it, remove that part, or withhold the whole."""
+SensitiveKind = Literal["secret", "personal", "instruction"]
+_NOUNS: dict[SensitiveKind, str] = {
+    "secret": "secret",
+    "personal": "piece of personal data",
+    "instruction": "instruction to the model",
+}
+
+
+FINDINGS_KEY = "toolcrib/findings"
+"""The key of `_meta` for what was found in a result of MCP."""
+
+
+class ResultFinding(Record):
+    """One thing that was found in a result; never the thing itself."""
+
+    kind: SensitiveKind
+    """A secret, personal data, or an instruction to the model."""
+    rule: str
+    """What it is: `e-mail`, `card`, or the rule of the scan."""
+    path: str
+    """The place in the result as a JSON Pointer."""
+    action: ResultAction
+    """What was done about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedResult:
+    """A result, checked."""
+
+    value: Any
+    """The result, without what had to be removed; the same object where that is nothing."""
+    findings: tuple[ResultFinding, ...] = ()
+    """What was found."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the result has to be withheld."""
+        return any(each.action == "block" for each in self.findings)
+
+
+class ResultCheck(Protocol):
+    """Checks JSON values that come from a backend."""
+
+    @property
+    def may_remove(self) -> bool:
+        """Whether it may remove something, so that nothing may be passed on before it is checked."""
+        ...
+
+    def __call__(self, value: Any, /) -> CheckedResult:
+        """Return a value, checked; it is not changed."""
+        ...
+
+
+class ResultActions(Record):
+    """What is done about what results hold; nothing is done about what is left out."""
+
+    secrets: ResultAction | None = None
+    """About keys, tokens and passwords."""
+    personal: ResultAction | None = None
+    """About e-mail addresses, numbers of cards, IBANs and telephone numbers."""
+    instructions: ResultAction | None = None
+    """About instructions to the model."""
+
+
+def _spell_out(given: Any) -> Any:
+    """Return one word, which stands for all kinds, as an object."""
+    if given == "off":
+        return {}
+    if given in get_args(ResultAction):
+        return dict.fromkeys(ResultActions.model_fields, given)
+    if isinstance(given, str):
+        raise PydanticCustomError(
+            "enum", "must be 'log', 'redact', 'block' or 'off', or say it for each kind"
+        )
+    return given
+
+
+GuardedResults = Annotated[ResultActions, BeforeValidator(_spell_out)]
+"""One word for all kinds, such as `redact`, `off` for none, or an object with one for each kind."""
+
+
+def describe_findings(findings: tuple[ResultFinding, ...], action: ResultAction) -> str:
+    """Return what was found and dealt with in one way, for a sentence; empty for nothing.
+
+    >>> mail = ResultFinding(kind="personal", rule="e-mail", path="/to", action="redact")
+    >>> describe_findings((mail, mail), "redact")
+    '2 pieces of personal data (e-mail)'
+    """
+    parts: list[str] = []
+    for kind, noun in _NOUNS.items():
+        found = [each for each in findings if each.kind == kind and each.action == action]
+        if found:
+            rules = ", ".join(dict.fromkeys(each.rule for each in found))
+            parts.append(f"{_counted(len(found), noun)} ({rules})")
+    return " and ".join(parts)
+
+
+def _counted(count: int, noun: str) -> str:
+    first, _, rest = noun.partition(" ")
+    return count_noun(count, first) + (f" {rest}" if rest else "")

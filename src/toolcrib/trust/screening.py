@@ -1,0 +1,166 @@
+"""Which of the tools, prompts and templates that a server lists may be used.
+
+A mode says what is asked of them:
+
+- `tofu`, trust on first use: what the lock has or, where the lock has nothing of that name, what was seen
+  first. What is seen for the first time may be used.
+- `strict`: what the lock has. What it does not have may not be used.
+
+A change up to the allowed level passes. Of one that passes, the new words are scanned, since words are what
+misleads a model: a tool that the scan calls poisoned is withheld, unless the lock has accepted the findings.
+A blocked tool may not be used at all.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from shlex import quote
+from typing import Literal
+
+from toolcrib.errors.text import truncate
+from toolcrib.model.tool import Tool
+from toolcrib.trust.drift import LEVELS, PREFIXES, Drift, Level
+from toolcrib.trust.lock import Lock
+from toolcrib.trust.parts import ServerParts
+from toolcrib.trust.scanning import scan
+
+Mode = Literal["tofu", "strict"]
+"""What is asked of what a server lists."""
+_PLAIN_PATH = re.compile(r"[\w/.~$-]{1,80}")
+"""A place that can be shown to a model; others may hold words of the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Something that may not be used, and why."""
+
+    id: str
+    """The id of a tool, or `prompt/SERVER/NAME` or `template/SERVER/URI`."""
+    reason: str
+    """Why, and what to do about it; nothing of it is the server's own words."""
+    level: Level | None = None
+    """How much has changed; None where something else is the reason."""
+    tool: Tool | None = None
+    """The tool, as its server lists it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenedTools:
+    """The tools of a server, told apart."""
+
+    admitted: tuple[Tool, ...]
+    """Those that may be used."""
+    withheld: Mapping[str, Withheld] = field(default_factory=dict)
+    """The others, by id."""
+    first_seen: tuple[Tool, ...] = ()
+    """Those of the admitted of which nothing was known."""
+
+
+def may_pass(level: Level, allow: Level) -> bool:
+    """Return whether a change of a level needs no approval."""
+    return LEVELS.index(level) <= LEVELS.index(allow)
+
+
+def screen_tools(tools: Iterable[Tool], lock: Lock, seen: Lock, *, mode: Mode, allow: Level) -> ScreenedTools:
+    """Tell apart the tools that a server lists.
+
+    Args:
+        tools: what it lists.
+        lock: what was approved.
+        seen: what was seen first, where the lock has nothing of the name.
+        mode: what is asked of them.
+        allow: the greatest change that needs no approval.
+    """
+    listed = tuple(tools)
+    by_seen: Sequence[Drift | None] = seen.judge(listed) if mode == "tofu" else [None] * len(listed)
+    admitted: list[Tool] = []
+    first: list[Tool] = []
+    withheld: dict[str, Withheld] = {}
+    for tool, approved, known in zip(listed, lock.judge(listed), by_seen, strict=True):
+        drift = known if approved is None else approved
+        name = unversioned(tool)
+        reason = None
+        if block := lock.blocked.get(name):
+            reason = f"it is blocked: {block.reason}; {approval_of(name)}"
+        elif drift is None and mode == "strict":
+            reason = f"nobody has approved it; {approval_of(name)}"
+        elif drift is not None and not may_pass(drift.level, allow):
+            reason = describe_change(drift, name)
+        elif drift is not None and drift.level != "none":
+            reason = _find_poison(tool, lock, name)
+        if reason is None:
+            admitted.append(tool)
+            if drift is None:
+                first.append(tool)
+        else:
+            level = None if drift is None else drift.level
+            withheld[str(tool.id)] = Withheld(str(tool.id), reason, level, tool)
+    return ScreenedTools(tuple(admitted), withheld, tuple(first))
+
+
+def screen_listed(
+    server: str, parts: ServerParts, lock: Lock, seen: Lock, *, mode: Mode, allow: Level
+) -> tuple[dict[str, Withheld], frozenset[str]]:
+    """Return the prompts and templates of a server that may not be used, and those that are seen first.
+
+    Both are known by `prompt/SERVER/NAME` or `template/SERVER/URI`. The arguments are those of
+    `screen_tools`; of the parts, only prompts and templates are looked at.
+    """
+    approved = lock.judge_listed(server, parts)
+    known = seen.judge_listed(server, parts) if mode == "tofu" else {}
+    withheld: dict[str, Withheld] = {}
+    first: set[str] = set()
+    for kind, prefix in PREFIXES.items():
+        for name in getattr(parts, kind):
+            subject = f"{prefix}/{server}/{name}"
+            drift = approved.get(subject) or known.get(subject)
+            if drift is not None and not may_pass(drift.level, allow):
+                withheld[subject] = Withheld(subject, describe_change(drift, subject), drift.level)
+            elif drift is None and mode == "strict":
+                reason = f"nobody has approved it; {approval_of(subject)}"
+                withheld[subject] = Withheld(subject, reason)
+            elif drift is None:
+                first.add(subject)
+    return withheld, frozenset(first)
+
+
+def _find_poison(tool: Tool, lock: Lock, name: str) -> str | None:
+    """Return why the new words of a changed tool may not reach a model; None if they may."""
+    accepted = [rule for known, rule in lock.suppressions if known == name]
+    try:
+        report = scan(tool).without(accepted)
+    except Exception as error:  # noqa: BLE001 - words that cannot be scanned are not passed on
+        return f"it has changed, and cannot be scanned ({type(error).__name__}); {approval_of(name)}"
+    if report.verdict != "poisoned":
+        return None
+    rules = ", ".join(dict.fromkeys(each.rule for each in report.findings))
+    return f"its words have changed, and may mislead a model ({rules}); {_diff_of(name)}, {approval_of(name)}"
+
+
+def describe_change(drift: Drift, subject: str) -> str:
+    """Return what has changed and how to approve it, without words of the server: a model may read this."""
+    changes = [*_describe_kinds(drift)]
+    more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
+    return (
+        f"it has changed since it was approved or first seen ({drift.level}: {changes[0]}{more}); "
+        f"{_diff_of(subject)}, {approval_of(subject)}"
+    )
+
+
+def _describe_kinds(drift: Drift) -> Iterator[str]:
+    for change in drift.changes:
+        yield f"{change.kind} at {change.path}" if _PLAIN_PATH.fullmatch(change.path) else change.kind
+
+
+def approval_of(subject: str) -> str:
+    """Return the sentence that says how something is approved."""
+    return f"`toolcrib approve {quote(truncate(subject, 200))}` approves it"
+
+
+def _diff_of(subject: str) -> str:
+    return f"`toolcrib diff {quote(truncate(subject, 200))}` shows it"
+
+
+def unversioned(tool: Tool) -> str:
+    """Return the id of a tool without its version, as decisions of a lock have it."""
+    return tool.name if tool.namespace is None else f"{tool.namespace}:{tool.name}"

@@ -1,0 +1,86 @@
+"""An MCP server that sends what it is asked to send: the standard library alone.
+
+The tool `say` answers with the result that it gets as an argument, after the notifications and the questions
+that it gets too. Resources and prompts have the text of the first argument of the command.
+"""
+
+import json
+import sys
+from typing import Any
+
+Json = dict[str, Any]
+SCHEMA = {"type": "object"}
+
+
+def write(**message: Any) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def respond(method: str, params: Json, text: str) -> Json:  # noqa: C901, PLR0911 - one case each
+    """Return the result or the error of a request."""
+    match method:
+        case "initialize":
+            capabilities: Json = {
+                "tools": {},
+                "resources": {},
+                "prompts": {},
+                "completions": {},
+                "logging": {},
+            }
+            version = params["protocolVersion"]
+            info = {"name": "leaky", "version": "1"}
+            return {"result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}}
+        case "tools/list":
+            say = {"name": "say", "description": "Say something.", "inputSchema": SCHEMA}
+            return {"result": {"tools": [say]}}
+        case "resources/list":
+            return {"result": {"resources": [{"uri": "leaky://it", "name": "it"}]}}
+        case "resources/templates/list":
+            return {"result": {"resourceTemplates": []}}
+        case "prompts/list":
+            return {"result": {"prompts": [{"name": "it"}, {"name": "none"}]}}
+        case "resources/read":
+            return {"result": {"contents": [{"uri": params["uri"], "text": text}]}}
+        case "prompts/get" if params["name"] == "none":
+            return {"error": {"code": -32602, "message": f"refused: {text}", "data": {"why": text}}}
+        case "prompts/get":
+            message = {"role": "user", "content": {"type": "text", "text": text}}
+            return {"result": {"messages": [message]}}
+        case "completion/complete":
+            return {"result": {"completion": {"values": [text]}}}
+        case "tools/call":
+            return say_it(params)
+        case _:
+            return (
+                {"result": {}}
+                if method == "logging/setLevel"
+                else {"error": {"code": -32601, "message": "?"}}
+            )
+
+
+def say_it(params: Json) -> Json:
+    """Send the notifications of a call, and return its result or its error."""
+    given = params["arguments"]
+    token = params.get("_meta", {}).get("progressToken")
+    for message in given.get("progress", ()):
+        if token is not None:
+            told = {"progressToken": token, "progress": 1, "message": message}
+            write(method="notifications/progress", params=told)
+    for data in given.get("logs", ()):
+        write(method="notifications/message", params={"level": "error", "data": data})
+    if "error" in given:
+        return {"error": {"code": -32000, "message": given["error"], "data": {"why": given["error"]}}}
+    return {"result": given.get("result", {"content": []})}
+
+
+def main() -> None:
+    """Serve one client on the pipe until it closes it."""
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" in message and "method" in message:
+            write(id=message["id"], **respond(message["method"], message.get("params") or {}, sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()
