@@ -20,6 +20,7 @@ PAGES = (
     "overview",
     "servers",
     "tools",
+    "changes",
     "calls",
     "approvals",
     "access",

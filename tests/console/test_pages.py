@@ -4,6 +4,7 @@ import hashlib
 import json
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -92,6 +93,7 @@ async def test_a_newcomer_is_told_what_to_do(chromium: Chromium) -> None:
             "servers": "No servers yet",
             "tools": "No tools yet",
             "calls": "No calls yet",
+            "changes": "Nothing has changed",
             "approvals": "Nothing waits",
             "access?tab=rules": "No rules",
             "access?tab=keys": "No tokens",
@@ -533,6 +535,42 @@ async def test_an_auditor_sees_the_calls_of_all_and_answers_none(chromium: Chrom
             await operator.open("approvals")
             await operator.page.get_by_role("button", name="Deny").click()
         await until(lambda: outcome)
+
+
+async def test_a_change_is_approved_and_a_tool_blocked(chromium: Chromium, tmp_path: Path) -> None:
+    file = tmp_path / "toolcrib.toml"
+    server = f'command = {json.dumps(sys.executable)}\nargs = ["-m", "toolcrib.setup.demo_server"]\n'
+    file.write_text(f'store = "memory"\n[servers.library]\n{server}', encoding="utf-8")
+    gateway = Gateway(str(file))
+    async with gateway, serving(gateway):
+        await gateway.crib.ready()
+        async with chromium.logged_in(gateway) as screen:
+            page = screen.page
+            await screen.open("changes")
+            await expect(page.get_by_role("heading", name="Nothing is locked yet")).to_be_visible()
+            assert await screen.find_barriers() == []
+            await page.get_by_role("button", name="Approve all and lock").click()
+            await expect(page.get_by_role("heading", name="Nothing has changed")).to_be_visible()
+            for _ in range(4):
+                await gateway.crib.run("library:find", {"text": "the"})
+            change = page.get_by_role("listitem").filter(has_text="library:lend").first
+            await expect(change).to_contain_text("compatible change")
+            await expect(page.get_by_role("region", name="What an approval of library:lend")).to_contain_text(
+                "days"
+            )
+            assert await screen.find_barriers() == []
+            await screen.picture("changes-light")
+            await change.get_by_role("button", name="Block").click()
+            await page.get_by_label("Why may nobody use it?").fill("not from here")
+            await page.get_by_role("dialog").get_by_role("button", name="Block").click()
+            await expect(page.get_by_text("not from here")).to_be_visible()
+            with pytest.raises(ToolcribError):
+                await gateway.crib.run("library:lend", {"title": "Invisible Cities"})
+            await page.get_by_role("button", name="Approve library:lend again").click()
+            await expect(page.get_by_role("heading", name="Blocked")).to_have_count(0)
+            await expect(page.get_by_role("heading", name="Nothing has changed")).to_be_visible()
+            lent = await gateway.crib.run("library:lend", {"title": "Invisible Cities", "days": 3})
+            assert lent.structured == {"lent": "Invisible Cities", "left": 0}
 
 
 async def test_everything_can_be_done_with_the_keyboard(chromium: Chromium) -> None:

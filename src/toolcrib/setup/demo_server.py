@@ -18,7 +18,7 @@ _CHANGES_AFTER = 4
 """Calls after which `lend` takes another argument."""
 
 
-class Library:
+class LendingLibrary:
     """The books that are there, and the tools that find and lend them."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Library:
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    library = Library()
+    library = LendingLibrary()
     for line in sys.stdin:
         message = json.loads(line)
         if "id" not in message or "method" not in message:

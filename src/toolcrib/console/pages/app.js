@@ -9,6 +9,7 @@ const PAGES = [
   ["overview", "Overview"],
   ["servers", "Servers"],
   ["tools", "Tools"],
+  ["changes", "Changes", "auditor"],
   ["calls", "Calls"],
   ["approvals", "Approvals", "auditor"],
   ["access", "Access", "auditor"],

@@ -20,6 +20,7 @@ from toolcrib.execution.call import Answer, Outcome, Stage
 from toolcrib.execution.middleware.cache import FROM_CACHE
 from toolcrib.execution.principal import Principal
 from toolcrib.model.backend import ToolBackend
+from toolcrib.model.findings import ResultFinding
 from toolcrib.redaction import error_text, hide_secrets
 
 _NAMES = tuple((name, field.alias or name) for name, field in AuditRecord.model_fields.items())
@@ -62,6 +63,7 @@ class CallRow(NamedTuple):
     backend: ToolBackend | None
     rule: str | None
     is_cached: bool
+    findings: tuple[ResultFinding, ...]
     failure: AuditRecord | None
     """The record of a call that failed; its error is not kept, which would keep all that it refers to."""
 
@@ -74,6 +76,8 @@ class CallRow(NamedTuple):
         """Return its audit record as `toolcrib audit show --json` does, with its id."""
         record = (self._make_record() if self.failure is None else self.failure).__dict__
         known = {alias: value for name, alias in _NAMES if (value := record[name]) is not None}
+        if record["findings"]:
+            known["toolcrib.result.findings"] = [each.to_json() for each in record["findings"]]
         return {"id": self.id, **known, "trace": self.trace}
 
     def _make_record(self) -> AuditRecord:
@@ -81,7 +85,7 @@ class CallRow(NamedTuple):
             tool_id=self.tool_id,
             request=None,
             backend=self.backend,
-            answer=Answer(notes=(FROM_CACHE,) if self.is_cached else ()),
+            answer=Answer(notes=(FROM_CACHE,) if self.is_cached else (), findings=self.findings),
             error=None,
             duration=self.duration,
             principal=self.principal,
@@ -223,6 +227,7 @@ class CallLog:
                 outcome.backend,
                 outcome.rule,
                 outcome.answer is not None and FROM_CACHE in outcome.answer.notes,
+                () if outcome.answer is None else outcome.answer.findings,
                 failure,
             )
         )

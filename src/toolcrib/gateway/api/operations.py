@@ -17,6 +17,7 @@ from toolcrib import __version__
 from toolcrib.adapter import default_registry
 from toolcrib.crib import Crib, Settings, load
 from toolcrib.crib.access import decide_again, explain_access
+from toolcrib.crib.trust import TrustEdit, TrustReport
 from toolcrib.discovery import Result, Summary, explain_no_match
 from toolcrib.errors import (
     ConfigError,
@@ -187,6 +188,44 @@ class ApiOperations:
             get("/calls/callers", "Who has called which tools, with what outcome.", self.callers),
             get("/calls/export", "The latest calls as a file.", self.export, query=records.ExportQuery),
             get("/calls/{id}", "A call, with its arguments and its result.", self.call),
+            get(
+                "/changes",
+                "What has changed since it was approved, what is withheld, and what the scan finds.",
+                self.changes,
+                answer=TrustReport,
+                needs="auditor",
+            ),
+            post(
+                "/changes/lock",
+                "Write the lock of all that servers and APIs offer.",
+                self.write_lock,
+                answer=TrustEdit,
+                needs="operator",
+            ),
+            post(
+                "/changes/approve",
+                "Approve tools and servers as they are now.",
+                self.approve_changes,
+                body=records.ApproveBody,
+                answer=TrustEdit,
+                needs="operator",
+            ),
+            post(
+                "/changes/block",
+                "Let nobody use a tool.",
+                self.block_tool,
+                body=records.BlockBody,
+                answer=TrustEdit,
+                needs="operator",
+            ),
+            post(
+                "/changes/suppress",
+                "Accept what a rule of the scan finds in a tool or a server's words.",
+                self.suppress_finding,
+                body=records.SuppressBody,
+                answer=TrustEdit,
+                needs="operator",
+            ),
             get("/approvals", "The calls that wait for a person.", self.approvals, needs="auditor"),
             post(
                 "/approvals/{id}",
@@ -576,6 +615,34 @@ class ApiOperations:
             return ApiFile(body, "text/csv; charset=utf-8", "calls.csv")
         return ApiFile(body, "application/json", "calls.json")
 
+    # -- changes ---------------------------------------------------------------------------------
+
+    async def changes(self, caller: ApiCaller) -> dict[str, Any]:  # noqa: ARG002 - of all operations
+        """Return the state of what was approved."""
+        report = await self._crib.trust.report()
+        return {"lock": report.lock, **report.to_json()}
+
+    async def write_lock(self, caller: ApiCaller) -> TrustEdit:
+        """Write the lock, or add what is new to it."""
+        return await self._crib.trust.lock(by=_name_of(caller))
+
+    async def approve_changes(self, caller: ApiCaller) -> TrustEdit:
+        """Approve subjects, or all that has changed."""
+        asked = caller.body
+        return await self._crib.trust.approve(
+            *asked.subjects, by=_name_of(caller), everything=asked.everything
+        )
+
+    async def block_tool(self, caller: ApiCaller) -> TrustEdit:
+        """Block a tool."""
+        asked = caller.body
+        return await self._crib.trust.block(asked.id, reason=asked.reason, by=_name_of(caller))
+
+    async def suppress_finding(self, caller: ApiCaller) -> TrustEdit:
+        """Accept what a rule finds."""
+        asked = caller.body
+        return await self._crib.trust.suppress(asked.id, asked.rule, reason=asked.reason, by=_name_of(caller))
+
     # -- approvals and access --------------------------------------------------------------------
 
     async def approvals(self, caller: ApiCaller) -> dict[str, Any]:  # noqa: ARG002 - of all operations
@@ -584,8 +651,8 @@ class ApiOperations:
 
     async def answer_approval(self, caller: ApiCaller) -> dict[str, Any]:
         """Approve or decline a call that waits."""
-        by = caller.principal.subject or str(caller.principal)
-        if not self._approvals.answer(caller.path["id"], approve=caller.body.approve, by=by):
+        answered = self._approvals.answer(caller.path["id"], approve=caller.body.approve, by=_name_of(caller))
+        if not answered:
             raise ToolNotFoundError(caller.path["id"], reason="it does not wait any more")
         return {"approved": caller.body.approve}
 
@@ -815,6 +882,11 @@ class _Known:
             found.append(("running", {"count": counts[1]}))
         self._counts = counts
         return found
+
+
+def _name_of(caller: ApiCaller) -> str:
+    """Return the name of a person for records of their decisions."""
+    return caller.principal.subject or str(caller.principal)
 
 
 def _owners(principal: Principal) -> tuple[Principal, ...]:

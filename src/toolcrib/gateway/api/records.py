@@ -108,6 +108,31 @@ class OverviewQuery(Record):
     minutes: Annotated[int, Field(ge=1, le=24 * 60)] = 60
 
 
+class ApproveBody(Record):
+    """What is approved as it is now."""
+
+    subjects: tuple[_Text, ...] = ()
+    """Ids of tools without versions, `server/NAME`, `prompt/SERVER/NAME` or `template/SERVER/URI`."""
+    everything: bool = False
+    """Whether all that has changed is meant, but for what is blocked."""
+
+
+class BlockBody(Record):
+    """A tool that nobody may use."""
+
+    id: _Text
+    reason: _Text
+
+
+class SuppressBody(Record):
+    """A finding of the scan that is harmless."""
+
+    id: _Text
+    """The tool, or the server whose words they are."""
+    rule: _Text
+    reason: _Text
+
+
 class AnswerBody(Record):
     """The answer to a call that waits."""
 
