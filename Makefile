@@ -20,7 +20,7 @@ MINUTES ?= 30
 PORT := 8808
 unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of processes, each of which would compile all it imports
 
-.PHONY: help run test proof soak coverage times check format tables docs resolve frameworks bench lock clean
+.PHONY: help run test proof soak coverage times check format tables docs resolve frameworks dist bench lock clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -81,6 +81,9 @@ resolve: .venv/dev-installed  ## Resolve toolcrib beside the current releases of
 frameworks: .venv/dev-installed  ## Test the integrations with the current release of each agent framework, NAMES="agno adk" or all.
 	$(BIN)/python scripts/test_frameworks.py $(NAMES)
 
+dist: .venv/dev-installed  ## Build the distributions and the desktop extension into dist/, and try them in an empty environment.
+	$(BIN)/python scripts/build_distributions.py
+
 bench: .venv/dev-installed .models/minilm/model.onnx  ## Measure what the README claims.
 	$(BIN)/python benchmarks/validation.py
 	$(BIN)/python benchmarks/import_time.py
@@ -97,7 +100,7 @@ lock: .venv/dev-installed  ## Resolve the dependencies anew into requirements/.
 	$(LOCK) pyproject.toml --extra all --group dev --output-file requirements/dev.txt
 
 clean:  ## Remove everything that the other targets made.
-	rm -rf .venv .models .servers .frameworks site .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .models .servers .frameworks dist site .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # uv is several times faster than pip, but ignores pip.conf and PIP_*: where it fails, pip installs the lock.
 .venv/%-installed: requirements/%.txt requirements/install.txt pyproject.toml

@@ -408,3 +408,62 @@ def test_the_example_streams_until_there_is_an_answer(root: Path) -> None:
     with openai.OpenAI(api_key="none", http_client=httpx.Client(transport=transport)) as client:
         assert names["main"](client, "gpt", "What do 4 and 6 cost?") == "It is 10."
     assert sent[1]["messages"][-1] == {"role": "tool", "tool_call_id": "call_1", "content": "10.0"}
+
+
+def names_of(session: Any) -> list[str]:
+    return [each["function"]["name"] for each in session.tools]
+
+
+def test_a_model_finds_tools_which_are_listed_on_its_next_turn() -> None:
+    with SyncCrib() as crib:
+
+        @crib.add(namespace="shop")
+        def order_total(prices: list[float]) -> float:
+            """Add up the prices of an order."""
+            return sum(prices)
+
+        @crib.add(namespace="mail")
+        def send_mail(to: str) -> str:
+            """Send a mail."""
+            return f"sent to {to}"
+
+        session = crib.session("openai", tools=["mail:send_mail"], search=True)
+        assert names_of(session) == ["search_tools", "send_mail"]
+        asked = json.dumps({"query": "add up the prices of an order", "limit": 1})
+        early = chat(("1", "search_tools", asked), ("2", "order_total", "{}"))
+        _, found, unknown = session.run(early)
+        assert json.loads(found["content"])["tools"] == [
+            {"name": "order_total", "description": "Add up the prices of an order."}
+        ]
+        assert "no tool is called 'order_total'" in unknown["content"]
+        assert names_of(session) == ["search_tools", "send_mail", "order_total"]
+        _, total = session.run(chat(("3", "order_total", '{"prices": [4, 6]}')))
+        assert json.loads(total["content"]) == 10
+        _, empty = session.run(chat(("4", "search_tools", '{"query": " "}')))
+        assert "say in words what you want to do" in empty["content"]
+        _, doubtful = session.run(chat(("5", "search_tools", '{"query": "repair the gearbox of my car"}')))
+        assert "nothing clearly fits" in doubtful["content"]
+
+
+def test_a_session_keeps_the_tools_that_were_found_last() -> None:
+    with SyncCrib() as crib:
+        for number in range(50):
+
+            @crib.add(name=f"colour_{number}")
+            def colour() -> str:
+                """Tell a colour."""
+                return "red"
+
+        session = crib.session("openai", search=True)
+        for number in range(50):
+            session.run(chat(("1", "search_tools", json.dumps({"query": f"colour_{number}", "limit": 1}))))
+        assert len(names_of(session)) == 33
+        assert names_of(session)[-1] == "colour_49"
+
+
+@pytest.mark.parametrize(
+    ("target", "options"), [("openai", {"strict": True}), ("anthropic", {"strict": True}), ("gemini", {})]
+)
+def test_every_provider_takes_a_session_with_a_search(target: Any, options: Any) -> None:
+    with SyncCrib() as crib:
+        assert "search_tools" in json.dumps(crib.session(target, search=True, **options).tools)

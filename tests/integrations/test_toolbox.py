@@ -13,7 +13,14 @@ from toolcrib import Crib, SyncCrib
 from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.errors import CribStateError, InvalidToolError, MissingPackageError, ToolNotFoundError
 from toolcrib.execution import Principal
-from toolcrib.integrations.toolbox import MAX_FOUND, AgentTool, CallFailedError, FoundTools, Toolbox
+from toolcrib.integrations.toolbox import (
+    MAX_FOUND,
+    AgentTool,
+    CallFailedError,
+    ConsentNeededError,
+    FoundTools,
+    Toolbox,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("home")]
 
@@ -141,3 +148,22 @@ def test_a_framework_that_is_not_installed_is_named(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingPackageError, match=f"pip install '{install}'"):
         importlib.import_module(name)
+
+
+async def test_consent_to_a_shaped_tool_is_asked_for_and_given_under_its_new_name() -> None:
+    rules = [{"name": "careful", "who": ["*"], "tools": ["shop:refund"], "effect": "ask"}]
+    shapes = {"shop:refund": {"name": "pay_back", "rename": {"amount": "euros"}, "fix": {"key": "s3cret"}}}
+    crib = Crib({"policy": rules, "toolsets": {"desk": {"tools": shapes}}})
+
+    @crib.add(namespace="shop")
+    def refund(amount: int, key: str) -> str:
+        """Give money back."""
+        return f"{amount} by {key}"
+
+    toolbox = Toolbox(crib.view("desk"), ["shop:pay_back"])
+    (tool,) = toolbox.list_tools()
+    with pytest.raises(ConsentNeededError) as needed:
+        await toolbox.call(tool, {"euros": 5}, consent="needed")
+    asked = {"tool_id": "shop:pay_back", "args": {"euros": 5}, "reason": ""}
+    assert needed.value.request == asked
+    assert (await toolbox.call(tool, {"euros": 5}, consent="given")).value == "5 by s3cret"

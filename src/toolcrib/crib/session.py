@@ -1,22 +1,92 @@
 """Tool sessions: the tools for a model's requests, and the results of the calls in its responses."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from toolcrib.errors import CribStateError, ToolcribError
+from toolcrib.discovery import Page, Result, explain_no_match
+from toolcrib.errors import CribStateError, InputValidationError, Problem, ToolcribError
+from toolcrib.model import LocalBackend, RunResult, Tool
+from toolcrib.model.schemas import integer, object_, string
 
 if TYPE_CHECKING:
-    from toolcrib.adapter import Conversion, FeatureLossWarning
-    from toolcrib.execution import RunResult
+    from toolcrib.adapter import Bundle, Conversion, FeatureLossWarning
+
+_MAX_FOUND = 32
+"""Tools of earlier searches that stay listed; those found last."""
+_LIMIT, _MAX_LIMIT = 5, 20
+SEARCH_TOOL: Final = Tool(
+    name="search_tools",
+    namespace="toolcrib",
+    description="Find tools by what you want to do, in plain words. From your next turn on you can call what "
+    "it returns.",
+    input_schema=object_(
+        {
+            "query": string(description="What you want to do, such as 'open an issue in a repository'."),
+            "limit": integer(
+                description="How many tools to return.", minimum=1, maximum=_MAX_LIMIT, default=_LIMIT
+            ),
+        },
+        required=["query"],
+    ),
+)
+"""The tool by which a model finds others."""
+
+
+class SearchOnDemand:
+    """The search of a session, and the tools that it has found."""
+
+    def __init__(
+        self,
+        search: Callable[[str, int], Awaitable[Page[Result]]],
+        convert: "Callable[[Sequence[str]], list[Conversion]]",
+    ) -> None:
+        """Take a search, and the conversion of all tools of the session: the first ones and those found."""
+        self._search, self._convert = search, convert
+        self._found: dict[str, None] = {}
+
+    def convert(self) -> "list[Conversion]":
+        """Return the tools that are listed now."""
+        return self._convert(tuple(self._found))
+
+    async def run(self, args: Any) -> RunResult:
+        """Return the tools that fit, which are listed from then on.
+
+        Raises:
+            InputValidationError: nothing is asked for.
+        """
+        given = args if isinstance(args, Mapping) else {}
+        query, limit = given.get("query"), given.get("limit")
+        if not isinstance(query, str) or not query.strip():
+            problem = Problem("/query", "required", "say in words what you want to do")
+            raise InputValidationError((problem,), tool_id=str(SEARCH_TOOL.id))
+        wanted = limit if type(limit) is int else _LIMIT
+        page = await self._search(query, min(max(wanted, 1), _MAX_LIMIT))
+        for result in page.items:
+            self._found.pop(result.id, None)
+            self._found[result.id] = None
+        for tool_id in list(self._found)[:-_MAX_FOUND]:
+            del self._found[tool_id]
+        names = {each.tool_id: each.name for each in self.convert()}
+        listed = [
+            {"name": names[each.id], "description": each.summary.short_description}
+            for each in page.items
+            if each.id in names
+        ]
+        value: dict[str, Any] = {"tools": listed}
+        if explain_no_match(page, query) is not None:
+            value["note"] = "nothing clearly fits; ask in other words, or say that there is no such tool"
+        backend = LocalBackend(name=SEARCH_TOOL.name)
+        return RunResult.of_checked(tool=SEARCH_TOOL, backend=backend, structured=value, duration=0.0)
 
 
 class ToolSession:
     """The converted tools of a conversation, and the function that runs its calls; see `Crib.session`.
 
-    It keeps nothing of the conversation: one session may serve many at once.
+    It keeps nothing of the conversation: one session may serve many at once. With a search it keeps the tools
+    that were found, so each conversation has a session of its own.
     """
 
     def __init__(
@@ -25,18 +95,20 @@ class ToolSession:
         run: Callable[..., Any],
         adapter: str,
         options: dict[str, Any],
+        search: SearchOnDemand | None = None,
     ) -> None:
-        """Take converted tools, and what runs a tool by its id with arguments."""
+        """Take converted tools, what runs a tool by its id with arguments, and a search for more tools."""
         from toolcrib.adapter import Bundle  # noqa: PLC0415 - as costly as in `convert`
         from toolcrib.adapter.turns import turn_format  # noqa: PLC0415 - as above
 
         self._format = turn_format(adapter, options)
         self._bundle = Bundle(conversions)
-        self._run = run
+        self._make_bundle = Bundle
+        self._run, self._search = run, search
 
     @property
     def tools(self) -> list[Any]:
-        """The value of `tools` in a request; a copy, which may be changed."""
+        """The value of `tools` in a request, with what was found until now; a copy, which may be changed."""
         return self._bundle.tools
 
     @property
@@ -67,10 +139,11 @@ class ToolSession:
             return []
         results: list[Any] = [None] * len(turn.calls)
         failures: list[ToolcribError] = []
+        bundle = self._bundle
 
         async def answer(place: int, payload: Any) -> None:
             try:
-                results[place] = await self._run_call(payload)
+                results[place] = await self._run_call(bundle, payload)
             except ToolcribError as error:
                 failures.append(error)
 
@@ -79,18 +152,22 @@ class ToolSession:
                 tasks.start_soon(answer, place, payload)
         if failures:
             raise failures[0]
+        if self._search is not None:
+            self._bundle = self._make_bundle(self._search.convert())
         return [*turn.messages, *self._format.answer(results)]
 
-    async def _run_call(self, payload: Any) -> Any:
+    async def _run_call(self, bundle: "Bundle", payload: Any) -> Any:
         """Run a call, and return its result or its error in the provider's format."""
         try:
-            call = self._bundle.decode_call(payload)
+            call = bundle.decode_call(payload)
+            if self._search is not None and call.tool_id == str(SEARCH_TOOL.id):
+                return bundle.encode_result(call, await self._search.run(call.args))
             result: RunResult = await self._run(call.tool_id, call.args)
-            return self._bundle.encode_result(call, result)
+            return bundle.encode_result(call, result)
         except CribStateError:
             raise
         except ToolcribError as error:
-            return self._bundle.encode_failure(self._format.without_args(payload), error)
+            return bundle.encode_failure(self._format.without_args(payload), error)
 
 
 class SyncToolSession:

@@ -500,12 +500,15 @@ class SyncCrib:
         target: "SessionTarget",
         *,
         tools: Iterable[Named] | None = None,
+        search: bool = False,
         timeout: float | None = None,
         principal: Principal | None = None,
         **options: "Unpack[ConversionOptions]",
     ) -> SyncToolSession:
         """Return tools for a conversation with a model, as `Crib.session` does."""
-        session = partial(self._crib.session, tools=tools, timeout=timeout, principal=principal)
+        session = partial(
+            self._crib.session, tools=tools, search=search, timeout=timeout, principal=principal
+        )
         return SyncToolSession(self._run_started(partial(session, target, **options)), self._run_started)
 
     def call_in_loop(self, ask: Callable[[Crib], Awaitable[T]]) -> T:

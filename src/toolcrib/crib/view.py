@@ -15,7 +15,7 @@ from toolcrib.crib.content import ViewContent
 from toolcrib.crib.durable import DurableRuns, journal_calls
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.formats import convert, make_formats
-from toolcrib.crib.session import ToolSession
+from toolcrib.crib.session import SEARCH_TOOL, SearchOnDemand, ToolSession
 from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.visible import UNKNOWN, CodeNames, Ref, VisibleTools
 from toolcrib.discovery import DetailLevel, DetailName, Index, IndexView, Page, Result, Scope, Summary
@@ -532,6 +532,7 @@ class View:
         target: "SessionTarget",
         *,
         tools: Iterable[Named] | None = None,
+        search: bool = False,
         timeout: float | None = None,  # noqa: ASYNC109 - of each call, as for run
         principal: Principal | None = None,
         **options: "Unpack[ConversionOptions]",
@@ -541,6 +542,9 @@ class View:
         Send its `tools` with each request, and append what its `run` makes of each response, until that is
         nothing. The options are those of `convert`; the model's calls run as `run` runs them.
 
+        With `search` the model has `search_tools` beside those named, and what it finds is in `tools` of the
+        next request. Such a session is for one conversation.
+
         Raises:
             ConversionError: there is no such format, or a tool cannot be written in it.
             ToolNotFoundError: a named tool is not there.
@@ -548,7 +552,36 @@ class View:
         named = None if tools is None else [self._id_of(tool) for tool in tools]
         await self._wait_for_named(named)
         run = partial(self.run, timeout=timeout, principal=principal)
+        if search:
+            on_demand = self._search_on_demand(target, named or [], principal, {**options})
+            return ToolSession(on_demand.convert(), run, target, {**options}, on_demand)
         return ToolSession(self.convert(target, tools=named, **options), run, target, {**options})
+
+    def _search_on_demand(
+        self,
+        target: str,
+        named: "Sequence[str | ToolId]",
+        principal: Principal | None,
+        options: dict[str, Any],
+    ) -> SearchOnDemand:
+        """Return the search of a session, which has the named tools from the beginning."""
+        formats = make_formats(self._shared.engine.hooks.adapters)
+
+        def convert(found: Sequence[str]) -> "list[Conversion]":
+            index = self.seen_by(principal).index
+            first = [index.resolve(tool_id) for tool_id in named]
+            known = {tool.id for tool in first}
+            more = []
+            for tool_id in found:
+                with suppress(ToolNotFoundError):  # it has gone meanwhile
+                    tool = index.resolve(tool_id)
+                    more += [] if tool.id in known else [tool]
+            return formats.convert_many([SEARCH_TOOL, *first, *more], source="mcp", target=target, **options)
+
+        async def search(query: str, limit: int) -> Page[Result]:
+            return await self.seen_by(principal).search(query, limit=limit)
+
+        return SearchOnDemand(search, convert)
 
     async def _is_repeatable(self, tool_id: str) -> bool:
         """Return whether running a tool twice has the same effect as running it once."""

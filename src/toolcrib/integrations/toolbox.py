@@ -33,6 +33,7 @@ from toolcrib.execution.progress import Progress
 from toolcrib.model import Tool, ToolId
 from toolcrib.model.public_names import public_name
 from toolcrib.model.schemas import integer, object_, string
+from toolcrib.model.shape import original_of
 from toolcrib.model.suggest import did_you_mean
 
 T = TypeVar("T")
@@ -310,7 +311,7 @@ class Toolbox:
         context = None
         if consent is not None:
             is_given = consent == "given" and tool_id in crib
-            granted = frozenset({str(crib[tool_id].id)}) if is_given else frozenset[str]()
+            granted = frozenset({str(original_of(crib[tool_id]).id)}) if is_given else frozenset[str]()
             ask = None if consent == "given" else _asker(crib)
             context = CallContext(principal=self.principal, approval=Approval(ask=ask, granted=granted))
         result = await crib.run(
@@ -420,7 +421,10 @@ def _asker(crib: View) -> Callable[[Request, Decision], Awaitable[None]]:
         if rule is not None and rules is not None and rules.has_approver:
             await rules.approve(request, rule)
         else:
-            raise ConsentNeededError(request.tool_id, request.args, (rule and rule.reason) or "")
+            tool_id, args = request.tool_id, request.args
+            if request.shaped is not None:
+                tool_id, args = str(request.shaped.id), request.shaped.seen_args(args)
+            raise ConsentNeededError(tool_id, args, (rule and rule.reason) or "")
 
     return ask
 
