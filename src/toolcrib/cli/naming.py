@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.cli.screen import note
-from toolcrib.errors.base import counted
+from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
     from toolcrib.crib import View
@@ -95,7 +95,7 @@ def note_absent(view: "View", namespace: str | None = None) -> None:
     for name, server in status.items():
         withheld = [each for each in server.refused.values() if each.startswith(WITHHELD)]
         if withheld and namespace in {None, name}:
-            note(f"{counted(len(withheld), 'tool')} of {name!r} withheld; `toolcrib status` says why")
+            note(f"{count_noun(len(withheld), 'tool')} of {name!r} withheld; `toolcrib status` says why")
 
 
 def why_failed(server: "ServerStatus") -> str:

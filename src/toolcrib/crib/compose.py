@@ -36,7 +36,6 @@ from toolcrib.model.findings import ResultActions, ResultCheck
 from toolcrib.paths import audit_key, catalogue_file
 from toolcrib.runs import RunStore
 from toolcrib.runtime import Sandbox
-from toolcrib.trust import ResultScan
 
 if TYPE_CHECKING:
     from toolcrib.adapter import Adapter
@@ -190,7 +189,11 @@ def make_checks(settings: Settings) -> dict[str, ResultCheck | None]:
 def _make_check(actions: ResultActions) -> ResultCheck | None:
     """Make the check of some results; None if nothing is looked for."""
     named = {name: action for name, action in actions if action is not None}
-    return ResultScan(**named) if named else None
+    if not named:
+        return None
+    from toolcrib.trust import ResultScan  # noqa: PLC0415 - few look for anything, and it takes a while to load
+
+    return ResultScan(**named)
 
 
 def open_audit(settings: Settings, environ: Mapping[str, str] | None = None) -> AuditFile | None:

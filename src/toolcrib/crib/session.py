@@ -79,7 +79,7 @@ class SearchOnDemand:
         if explain_no_match(page, query) is not None:
             value["note"] = "nothing clearly fits; ask in other words, or say that there is no such tool"
         backend = LocalBackend(name=SEARCH_TOOL.name)
-        return RunResult.of_checked(tool=SEARCH_TOOL, backend=backend, structured=value, duration=0.0)
+        return RunResult.from_valid(tool=SEARCH_TOOL, backend=backend, structured=value, duration=0.0)
 
 
 class ToolSession:
