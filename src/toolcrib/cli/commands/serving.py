@@ -182,7 +182,7 @@ async def _serve_with(
                 click.echo(clean(text), err=True)
             await gateway.serve_stdio(state.toolset)
         else:
-            if state.demo:
+            if state.demo and source is None:
                 await gateway.crib.ready(_DEMO_WAIT)
             async with _accept_commands(gateway, shared_at), _playing(state, gateway):
                 show = partial(_show_addresses, state, gateway, opens=opens)
