@@ -20,7 +20,7 @@ from toolcrib.runtime.request import ProfileName, SandboxKind
 
 ONLY_ASYNC = {
     "absent", "audit_status", "catalogue_status", "code_names", "content", "content_for", "index", "known", "needs_start", "on_content_change", "rules", "seen_by",
-    "trust", "validator", "view", "watch",
+    "trust", "validator", "view", "warnings", "watch",
 }  # fmt: skip
 """Members of Crib that the crib without an event loop does not have."""
 TAKES_ANY = {"run", "stream"}

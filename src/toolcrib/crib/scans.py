@@ -1,9 +1,13 @@
 """What the scan finds in the tools of a crib, kept for as long as a definition stays as it is."""
 
+from typing import TYPE_CHECKING
+
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.errors.text import truncate
 from toolcrib.model import Tool
-from toolcrib.trust import ScanReport, scan
+
+if TYPE_CHECKING:
+    from toolcrib.trust import ScanReport
 
 _MAX_KEPT = 20_000
 _MAX_RULES = 3
@@ -15,12 +19,14 @@ class ToolScans:
     def __init__(self) -> None:
         self._kept: LruCache[str, tuple[Tool, ScanReport]] = LruCache(_MAX_KEPT)
 
-    def scan(self, tool: Tool) -> ScanReport:
+    def scan(self, tool: Tool) -> "ScanReport":
         """Return what the scan finds in a tool by itself."""
         tool_id = str(tool.id)
         kept = self._kept.get(tool_id)
         if kept is not None and (kept[0] is tool or kept[0] == tool):
             return kept[1]
+        from toolcrib.trust import scan  # noqa: PLC0415 - most programs never describe a tool
+
         report = scan(tool)
         self._kept.put(tool_id, (tool, report))
         return report
