@@ -80,6 +80,12 @@ class ToolState(Protocol):
     """The rules about who may find and run which tools; None without rules."""
     names: frozenset[str]
     """The namespaces whose tools come from servers and APIs."""
+
+    @property
+    def gate(self) -> object | None:
+        """What decides about tools before they are used; None where nothing is asked of them."""
+        ...
+
     listing: ToolLister | None
     """Lists the tools of servers and APIs; None until they are started."""
     way_in: str
@@ -229,19 +235,26 @@ class VisibleTools:
             ToolNotFoundError: there is no visible tool; with suggestions among the visible ones.
             BackendUnavailableError: its server has not listed its tools.
         """
-        found = self.find_known(ref)
-        name = found.tool.namespace
-        if name is not None and not self._engine.is_current(name) and _is_foreign(found):
-            reason = "it has not listed its tools again, so they cannot be compared with what was approved"
-            raise BackendUnavailableError(tool_id=found.id, op="resolve", reason=reason, sent=False)
+        snapshot = self._snapshot
+        found = snapshot.found.get(ref) if isinstance(ref, str) else None
+        if found is None:
+            found = self._resolve(ref, snapshot)
+        if self._engine.gate is not None:
+            self._check_current(found)
         return found
 
     def find_known(self, ref: str | ToolId) -> ResolvedTool:
         """Return the same, whether or not its server has listed it in this run; raises what `find` does."""
-        snapshot = self._snapshot
-        found = snapshot.found.get(ref) if isinstance(ref, str) else None
-        if found is not None:
-            return found
+        return self._resolve(ref, self._snapshot)
+
+    def _check_current(self, found: ResolvedTool) -> None:
+        """Raise an error if a tool may have changed since its server listed it."""
+        name = found.tool.namespace
+        if name is not None and not self._engine.is_current(name) and _is_foreign(found):
+            reason = "it has not listed its tools again, so they cannot be compared with what was approved"
+            raise BackendUnavailableError(tool_id=found.id, op="resolve", reason=reason, sent=False)
+
+    def _resolve(self, ref: str | ToolId, snapshot: "_Snapshot") -> ResolvedTool:
         try:
             tool, backends = self._find_in(snapshot.index, ref)
         except ToolNotFoundError as error:

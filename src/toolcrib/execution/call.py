@@ -14,7 +14,7 @@ from toolcrib.errors import LoginRequiredError, PolicyDeniedError, ToolcribError
 from toolcrib.execution.kept import ReadKept
 from toolcrib.execution.policy.rule import Effect, Rule
 from toolcrib.execution.principal import Principal, SubjectToken
-from toolcrib.model.backend import AnyBackend, ToolBackend
+from toolcrib.model.backend import AnyBackend, ToolBackend, label
 from toolcrib.model.findings import ResultFinding
 from toolcrib.model.protocols import ToolSource
 from toolcrib.model.record import Record
@@ -317,8 +317,16 @@ class Outcome:
     """The arguments as the caller passed them, of any type."""
     trace: int = field(default=0, repr=False)
     """Equal for the calls of one request, as in `CallContext`."""
-    stages: tuple[Stage, ...] = field(default=(), repr=False)
-    """The stages that it went through, in their order."""
+    marks: tuple[tuple[str | ToolBackend, float], ...] = field(default=(), repr=False)
+    """The stages that it went through, in their order, and the seconds after which each began."""
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that it went through, in their order."""
+        ends = (*(began for _, began in self.marks[1:]), self.duration)
+        names = (stage if isinstance(stage, str) else label(stage) for stage, _ in self.marks)
+        starts = (began for _, began in self.marks)
+        return tuple(map(Stage, names, starts, ends))
 
     @property
     def is_suspended(self) -> bool:

@@ -356,7 +356,7 @@ class _HandlerRun:
     def run_in_thread(self) -> Any:
         """Call the function and return its value as JSON, or the coroutine that the loop must run."""
         try:
-            value = self.start()
+            value = self.handler.function(*self.positional, **self.named)
             if inspect.isawaitable(value) or inspect.isasyncgen(value):
                 return _Unfinished(value)
             if isinstance(value, Iterator):

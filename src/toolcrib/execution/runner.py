@@ -52,7 +52,7 @@ from toolcrib.execution.arguments import (
     validate_arguments,
     validate_shaped_arguments,
 )
-from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, Stage, StreamEvent
+from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, StreamEvent
 from toolcrib.execution.chains import (
     Around,
     ChainLimits,
@@ -81,9 +81,9 @@ from toolcrib.execution.protocols import (
     ProviderExecutor,
     Selector,
 )
-from toolcrib.execution.selection import by_kind, label, may_try_next, select_backends
+from toolcrib.execution.selection import by_kind, may_try_next, select_backends
 from toolcrib.execution.streaming import stream_events
-from toolcrib.model.backend import ProviderBackend, ToolBackend
+from toolcrib.model.backend import ProviderBackend, ToolBackend, label
 from toolcrib.model.decorator import LocalTool
 from toolcrib.model.plain import is_large
 from toolcrib.model.protocols import ResolvedTool, Resolver, ToolSource
@@ -122,19 +122,8 @@ class _CallState:
     """Name of the rule that allows the call."""
     backend: ToolBackend | None = None
     notes: list[str] = field(default_factory=list)
-    marks: list[tuple[str, float]] = field(default_factory=list)
-    """The names of the stages and when each began, by `perf_counter`."""
-
-    def enter(self, stage: str) -> None:
-        """Note that a stage begins, and that the one before has ended."""
-        self.marks.append((stage, perf_counter()))
-
-    def stages(self, began: float, ended: float) -> tuple[Stage, ...]:
-        """Return the stages of a call that began and ended at a time."""
-        ends = (*(at for _, at in self.marks[1:]), ended)
-        return tuple(
-            Stage(name, at - began, end - began) for (name, at), end in zip(self.marks, ends, strict=False)
-        )
+    marks: list[tuple[str | ToolBackend, float]] = field(default_factory=list)
+    """The stages and when each began, by `perf_counter`."""
 
     @property
     def backend_label(self) -> str | None:
@@ -406,13 +395,13 @@ class Runner:
         with anyio.move_on_after(limit) as scope:
             clock = PausableDeadline(scope)
             try:
-                state.enter("resolve")
+                state.marks.append(("resolve", perf_counter()))
                 found, waited = await self._resolve(state, ref)
                 if timeout is None and waited > _NEGLIGIBLE_WAIT:
                     scope.deadline += waited
 
                 state.op = "policy"  # until a backend is called: errors name all stages between so
-                state.enter("check")
+                state.marks.append(("check", perf_counter()))
                 request, given = await self._read_request(state, found.tool, defaults=defaults)
                 state.request = request
                 decision = await self._authorizer.authorize(request)
@@ -428,7 +417,7 @@ class Runner:
                 )
                 request = state.request = replace(request, args=checked)
                 if needs_person:  # after the validation: see the top of this module
-                    state.enter("consent")
+                    state.marks.append(("consent", perf_counter()))
                     with clock.pause():
                         await self._authorizer.obtain_consent(request, decision)
                     state.is_allowed, state.rule = True, decision.allowed_by
@@ -508,7 +497,7 @@ class Runner:
         """Call the backends in order until one is available, and return its answer."""
         for number, backend in enumerate(backends, 1):
             state.backend, state.op = backend, "execute"
-            state.enter(label(backend))
+            state.marks.append((backend, perf_counter()))
             try:
                 return await self._call_through_middleware(call)
             except BackendUnavailableError as error:
@@ -585,7 +574,7 @@ def _report(
         is_allowed=state.is_allowed,
         rule=state.rule,
         trace=state.context.trace,
-        stages=state.stages(began, ended),
+        marks=tuple((stage, at - began) for stage, at in state.marks),
     )
     for finish in reversed(finishers):
         try:

@@ -7,7 +7,7 @@ from typing import Any
 from toolcrib.errors import BackendUnavailableError, InvalidBackendError, NoBackendError, ToolcribError
 from toolcrib.execution.call import Request
 from toolcrib.execution.protocols import Executor, Selector
-from toolcrib.model.backend import BackendKind, LocalBackend, McpBackend, ProviderBackend, ToolBackend
+from toolcrib.model.backend import BackendKind, ToolBackend, label
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import error_text
 
@@ -20,22 +20,6 @@ _MAX_CHOSEN = 100
 def by_kind(_tool: Tool, backends: Sequence[ToolBackend]) -> Sequence[ToolBackend]:
     """Return backends ordered by kind: local, provider, MCP; equal kinds in the order of registration."""
     return backends if len(backends) == 1 else sorted(backends, key=lambda backend: _KIND_ORDER[backend.kind])
-
-
-def label(backend: ToolBackend) -> str:
-    """Return the name of a backend in errors and records.
-
-    >>> label(McpBackend(server_name="github"))
-    'mcp:github'
-    """
-    match backend:
-        case McpBackend():
-            return f"mcp:{backend.server_name}"
-        case ProviderBackend():
-            return f"provider:{backend.provider_id}"
-        case LocalBackend():
-            return f"local:{backend.name}"
-    return backend.kind
 
 
 def select_backends(

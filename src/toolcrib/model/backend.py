@@ -94,3 +94,19 @@ def _fix_error_path(detail: ErrorDetails) -> InitErrorDetails:
 AnyBackend = Annotated[
     McpBackend | ProviderBackend | LocalBackend, Field(discriminator="kind"), WrapValidator(_fix_error_paths)
 ]
+
+
+def label(backend: ToolBackend) -> str:
+    """Return the name of a backend in errors and records.
+
+    >>> label(McpBackend(server_name="github"))
+    'mcp:github'
+    """
+    match backend:
+        case McpBackend():
+            return f"mcp:{backend.server_name}"
+        case ProviderBackend():
+            return f"provider:{backend.provider_id}"
+        case LocalBackend():
+            return f"local:{backend.name}"
+    return backend.kind

@@ -29,7 +29,7 @@ from toolcrib.execution.audit.levels import ProtocolLevel, ToolLevel, TransportL
 from toolcrib.execution.call import Outcome
 from toolcrib.execution.middleware.cache import FROM_CACHE
 from toolcrib.execution.principal import Principal
-from toolcrib.execution.selection import label
+from toolcrib.model.backend import label
 from toolcrib.model.findings import ResultFinding
 from toolcrib.model.json_text import sorted_json
 from toolcrib.model.plain import copy_json, measure

@@ -9,7 +9,7 @@ from toolcrib.errors import ConfigError, Problem
 from toolcrib.errors.base import short_repr
 from toolcrib.execution.call import Call
 from toolcrib.execution.protocols import Middleware, Next
-from toolcrib.execution.selection import label
+from toolcrib.model.backend import label
 
 Key = Callable[[Call], Hashable]
 """Returns a key; calls with equal keys share a limit."""

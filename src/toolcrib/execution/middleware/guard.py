@@ -15,7 +15,7 @@ from toolcrib.concurrency.loop import in_thread
 from toolcrib.errors import Problem, ResultBlockedError, ToolError, ToolExecutionError, ValidationError
 from toolcrib.execution.call import Answer, Call, Update
 from toolcrib.execution.protocols import Next
-from toolcrib.execution.selection import label
+from toolcrib.model.backend import label
 from toolcrib.model.findings import CheckedResult, ResultCheck, ResultFinding, describe_findings
 from toolcrib.model.plain import count_size, is_large
 

@@ -13,7 +13,7 @@ from toolcrib.errors import BackendUnavailableError
 from toolcrib.execution.call import Answer, Call
 from toolcrib.execution.middleware.compose import Key, by_backend, check_options
 from toolcrib.execution.protocols import Next
-from toolcrib.execution.selection import label
+from toolcrib.model.backend import label
 
 _TICK = 1e-6
 """The shortest sleep: less than the resolution of a clock would round to no progress."""

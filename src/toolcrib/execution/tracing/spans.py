@@ -21,7 +21,7 @@ from toolcrib.errors import BackendUnavailableError, ToolExecutionError
 from toolcrib.execution.audit.levels import code_of, rpc_code
 from toolcrib.execution.audit.records import args_of, json_text, result_of
 from toolcrib.execution.call import Outcome
-from toolcrib.execution.selection import label
+from toolcrib.model.backend import label
 from toolcrib.model.toolid import MAX_NAME_LENGTH
 
 _OPERATION = "execute_tool"
