@@ -166,6 +166,36 @@ def test_an_optional_property_that_only_the_whole_declares_may_be_left_out() -> 
     assert check_subset(before, before | {"additionalProperties": False}, only_declared=True).holds == "no"
 
 
+@pytest.mark.parametrize(
+    "bound",
+    [
+        {"maximum": 2**53 - 1},
+        {"minimum": 1 - 2**53, "maximum": 2**53 - 1},
+        {"exclusiveMinimum": -(2**53), "exclusiveMaximum": 2**63},
+    ],
+    ids=str,
+)
+def test_a_bound_that_no_exact_integer_reaches_takes_nothing_away(bound: Any) -> None:
+    assert check_subset(WHOLE, WHOLE | bound).holds == "yes"
+    assert check_subset(WHOLE | bound, WHOLE).holds == "yes"
+
+
+@pytest.mark.parametrize(
+    ("part", "bound"),
+    [
+        (WHOLE, {"maximum": 2**53 - 2}),
+        (WHOLE, {"exclusiveMaximum": 2**53 - 1}),
+        (WHOLE, {"minimum": 2**53 - 1}),
+        ({"type": "number"}, {"type": "number", "maximum": 2**53 - 1}),
+    ],
+    ids=str,
+)
+def test_a_bound_that_exact_integers_or_fractions_reach_counts(part: Any, bound: Any) -> None:
+    verdict = check_subset(part, part | bound)
+    assert verdict.holds == "no"
+    assert not fits(part | bound, verdict.counterexample)
+
+
 SEEDS = st.integers(0, 2**32)
 
 

@@ -7,8 +7,9 @@ the same assertion of two schemas is equal, and each can be denied by itself:
 
 Subschemas in an assertion are `Subschema`s, of which there is one for each text: two parts that say the same
 are the same object, wherever they stand. Words (titles, descriptions, examples, defaults) are left out.
-`number` is `integer` or `fraction`, which no value is both of. What cannot be taken apart is `opaque`: it is
-compared by its text alone.
+`number` is `integer` or `fraction`, which no value is both of. What cannot be taken apart is `opaque`: it
+is compared by its text alone. A bound of integers at ±(2^53 - 1) or beyond asserts nothing: generators of
+schemas write it for every integer, and not every reader of JSON holds larger ones.
 """
 
 import re
@@ -39,6 +40,8 @@ _TYPES_OF: Final = {
 _IN_PLACE = frozenset(
     {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies"}
 )
+_LARGEST: Final = 2**53 - 1
+"""The largest integer that every reader of JSON holds exactly, and its negative the smallest."""
 _ALWAYS_MATCH = frozenset({"", "^", ".*", "^.*"})
 _FORMATS = ("format", "contentEncoding", "contentMediaType")
 _NOT_A_WORD = frozenset(
@@ -290,7 +293,7 @@ def _sizes(words: dict[str, Any]) -> list[Assertion]:
         ("maximum", "max", False),
         ("exclusiveMaximum", "max", True),
     ):
-        if word in words:
+        if word in words and not _spares_all_integers(words, word):
             read.append((kind, words[word], strict))
     if "multipleOf" in words:
         number = words["multipleOf"]
@@ -306,3 +309,10 @@ def _sizes(words: dict[str, Any]) -> list[Assertion]:
     if words.get("pattern", "") not in _ALWAYS_MATCH:
         read.append(("pattern", words["pattern"]))
     return read
+
+
+def _spares_all_integers(words: dict[str, Any], word: str) -> bool:
+    """Return whether a bound is one of integers, and none that every reader of JSON holds is beyond it."""
+    distance = -words[word] if word in {"minimum", "exclusiveMinimum"} else words[word]
+    least = _LARGEST + 1 if word.startswith("exclusive") else _LARGEST
+    return words.get("type") == "integer" and distance >= least

@@ -10,7 +10,8 @@ The level of a change follows SemVer, as seen by those who call the tool:
 Schemas are compared by the values that fit (`subset`), not by their texts; what cannot be decided is major.
 One convention is added: callers pass what is declared. An optional argument that is new is therefore minor,
 although JSON Schema let an open object hold it before, with any value; and one that is gone is major,
-although an open object still takes it.
+although an open object still takes it. An object that is closed (`additionalProperties: false`) is major too:
+it refuses what it took before.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,6 +44,7 @@ _KINDS: Final[Mapping[str, Level]] = {
     "hint-idle": "patch",
     "added": "minor",
     "argument-added": "minor",
+    "input-opened": "minor",
     "input-widened": "minor",
     "default-added": "minor",
     "default-removed": "minor",
@@ -56,6 +58,7 @@ _KINDS: Final[Mapping[str, Level]] = {
     "renamed": "major",
     "argument-required": "major",
     "argument-removed": "major",
+    "input-closed": "major",
     "input-narrowed": "major",
     "input-unclear": "major",
     "default-changed": "major",
@@ -75,6 +78,8 @@ _BELOW = ("properties", "required", "items", "additionalProperties", "default", 
 _SHOWN = 60
 _STEPS = 5 * MAX_STEPS
 """The steps that comparing two definitions may take: each is compared as a whole, and in its parts."""
+_TAKEN_FOR_GRANTED: Final[Mapping[str, Any]] = {"execution": {"taskSupport": "forbidden"}}
+"""What MCP takes for granted where a field is absent; whether it is written changes nothing."""
 _HINTS_THAT_READING_SILENCES = ("destructiveHint", "idempotentHint")
 
 
@@ -227,6 +232,9 @@ def _rest_change(name: str, before: Any, after: Any) -> DriftChange:
     path = pointer([name])
     if name in {"title", "description", "name", "tags"}:
         return _worded(path, name, before, after)
+    granted = _TAKEN_FOR_GRANTED.get(name)
+    if granted is not None and _same(*(granted if each is None else each for each in (before, after))):
+        return DriftChange(path, "written", f"the field {_show(name)} says what MCP takes for granted")
     kind = "icons" if name == "icons" else "meta"
     return DriftChange(path, kind, f"the field {_show(name)} was {_show(before)}, and is {_show(after)}")
 
@@ -362,6 +370,14 @@ class _SchemaWalk:
         for word in ("items", "additionalProperties"):
             if isinstance(old.get(word), dict) and isinstance(new.get(word), dict):
                 yield from self._node(old[word], new[word], f"{path}/{word}")
+        yield from self._rest(before, after, (old, new), path)
+
+    def _rest(self, before: Any, after: Any, resolved: tuple[Any, Any], path: str) -> Iterator[DriftChange]:
+        """Yield what two objects differ in beside their words and members."""
+        old, new = resolved
+        if self._is_input and (change := _openness_change(old, new, path)):
+            yield change
+            before, after = old, new = _opened(old), _opened(new)
         if _residue(old, new) != _residue(new, old):
             yield from self._judged(before, after, path)
 
@@ -453,6 +469,22 @@ def _residue(node: dict[str, Any], other: dict[str, Any]) -> str:
         declared = node["properties"].keys() | other["properties"].keys()
         left["required"] = sorted(set(node.get("required", ())) - declared)
     return canonical_json(left)
+
+
+def _openness_change(before: dict[str, Any], after: dict[str, Any], path: str) -> DriftChange | None:
+    """Return that an object which says its properties refuses or takes others now; None if neither."""
+    if "properties" not in before or "properties" not in after:
+        return None
+    match before.get("additionalProperties", True), after.get("additionalProperties", True):
+        case True, False:
+            return DriftChange(path, "input-closed", "arguments that are not declared are no longer accepted")
+        case False, True:
+            return DriftChange(path, "input-opened", "arguments that are not declared are accepted now")
+    return None
+
+
+def _opened(node: dict[str, Any]) -> dict[str, Any]:
+    return {word: value for word, value in node.items() if word != "additionalProperties"}
 
 
 def _alone(node: Any, root: Any) -> Any:

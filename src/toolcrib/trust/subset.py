@@ -108,7 +108,8 @@ def check_subset(
 
     With `only_declared`, an object is taken to have no member that `part` allows without declaring it, where
     `part` declares others: an optional property that only `whole` declares takes nothing away then. Of many
-    comparisons, an `allowance` bounds the steps of all.
+    comparisons, an `allowance` bounds the steps of all. Integers beyond ±(2^53 - 1) count as no values: a
+    bound of integers there takes nothing away.
 
     >>> check_subset({"type": "integer"}, {"type": "number"}).holds
     'yes'
