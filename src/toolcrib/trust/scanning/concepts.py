@@ -291,7 +291,8 @@ def excerpt_of(text: str, first: int, last: int) -> str:
     start, end = spans[first][0], spans[-1][1]
     skipped = Counter(map(int, _PLACEHOLDER.findall(marked[:start])))
     forms = {place: iter(found[skipped[place] :]) for place, found in kept.items()}
-    shown = _PLACEHOLDER.sub(lambda found: next(forms[int(found[1])], "…"), marked[start:end])
+    # A text may itself hold such a word, for a form that it does not have.
+    shown = _PLACEHOLDER.sub(lambda found: next(forms.get(int(found[1]), iter(())), "…"), marked[start:end])
     return " ".join(shown.split())
 
 
