@@ -2,12 +2,12 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from toolcrib.model import Tool
 from toolcrib.trust.scanning.concepts import excerpt_of, mark_forms, read_sentence, split_sentences, words_of
-from toolcrib.trust.scanning.definition import names_in, texts_of
+from toolcrib.trust.scanning.definition import Text, names_in, texts_of
 from toolcrib.trust.scanning.report import ScanFinding
 
 _WORD = re.compile(r"\w+")
@@ -53,16 +53,24 @@ class KnownTools:
             name = known.tool.name
             if len(name) >= _LEAST_NAME and ("_" in name or "-" in name or name.lower() != name):
                 self._spaces[name.lower()].add(known.tool.namespace)
+        self._names = frozenset(self._spaces)
 
-    def compare(self, tool: Tool) -> Iterator[ScanFinding]:
-        """Yield what in a tool is made to look like one of another server, or gives orders about one."""
+    def compare(self, tool: Tool, texts: Sequence[Text] | None = None) -> Iterator[ScanFinding]:
+        """Yield what in a tool is made to look like one of another server, or gives orders about one.
+
+        Args:
+            tool: the tool.
+            texts: those of its definition, for who has them; else they are read from it.
+        """
         if not self._tools:
             return
         clone = self._original(tool)
         if clone:
             message = f"it has the name and the words of {str(clone.id)!r}"
             yield ScanFinding("clone", "hard", "/name", message, (tool.description or "")[:_MAX_EXCERPT])
-        yield from self._orders(tool)
+        yield from self._orders(
+            tool, list(texts_of(tool.to_json(without={"backend", "icons"}))) if texts is None else texts
+        )
 
     def _original(self, tool: Tool) -> Tool | None:
         name, words = _name_parts(tool.name), _words(tool.description)
@@ -88,20 +96,19 @@ class KnownTools:
                     return known.tool
         return None
 
-    def _orders(self, tool: Tool) -> Iterator[ScanFinding]:
-        definition = tool.to_json(without={"backend", "icons", "name"})
+    def _orders(self, tool: Tool, texts: Sequence[Text]) -> Iterator[ScanFinding]:
         own: frozenset[str] | None = None
-        texts = list(texts_of(definition))
+        texts = [text for text in texts if text.path != (None, "name")]
         # Hardly any tool names one of another server, so this is asked of all texts at once.
         everything = _WORD.findall("\n".join(text.text for text in texts).lower())
-        if not any(self._is_foreign(word, tool) for word in self._spaces.keys() & set(everything)):
+        if not any(self._is_foreign(word, tool) for word in set(everything) & self._names):
             return
         for text in texts:
             words = words_of(mark_forms(text.text))
             foreign = {word for word in words if self._is_foreign(word, tool)}
             if not foreign:
                 continue
-            own = names_in(definition) if own is None else own
+            own = names_in(tool.to_json(without={"backend", "icons", "name"})) if own is None else own
             for first, last in split_sentences(words):
                 named = (foreign - own).intersection(words[first:last])
                 if named and read_sentence(words[first:last]) & _ORDERS:

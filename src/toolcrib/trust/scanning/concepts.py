@@ -8,7 +8,7 @@ linear: what can repeat is bounded, or ends at a character that it cannot hold.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import islice
 from types import MappingProxyType
@@ -85,7 +85,7 @@ _FORMS = [
         ("powershell", r"powershell(?:\.exe)?\s-[a-z]"),
         ("base64 -", r"base64\s(?:-d|--decode)\b"),
         ("ssh-", r"ssh-(?:rsa|ed25519)\saaaa[\w+/=]{0,400}"),
-        ("eval", r"(?<!\w)(?<!\w )eval\s?\("),
+        ("eval", r"eval(?<!\weval)(?<!\w eval)\s?\("),
         ("os.system", r"os\.system\b"),
         ("git push", r"git\spush\b"),
         ("crontab", r"crontab\b"),
@@ -117,6 +117,9 @@ _FORMS = [
         (":\\", r"[a-z]:\\[\w.\\-]{1,200}"),
     ),
 ]  # fmt: skip
+_MAYBE_EMAIL = re.compile(r"@[\w-]{1,64}\.[\w-]")
+_MAYBE_IP = re.compile(r"\.\d{1,3}\.\d")
+"""What every address has in it; beginning with a fixed character, it is found faster than the whole."""
 _IP = re.compile(r"\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b")
 _ALL_FORMS = [*_CAPITALS, *_FORMS, _Form("", _IP, "ip")]
 _PLACEHOLDERS = {f"zz{place}": form.concept for place, form in enumerate(_ALL_FORMS)}
@@ -230,6 +233,7 @@ def lexicon() -> Lexicon:
     return Lexicon(files(__package__).joinpath("concepts.txt").read_text(encoding="utf-8"))
 
 
+@lru_cache(_MAX_KNOWN)
 def split_name(name: str) -> str:
     """Return a name as words.
 
@@ -251,17 +255,27 @@ def mark_forms(text: str, kept: dict[int, list[str]] | None = None) -> str:
             text = _replace(place, pattern, text, kept)
     text = text.lower()
     for place, (hint, pattern, _) in enumerate(_FORMS, len(_CAPITALS)):
-        if hint in text:
-            text = _replace(place, pattern, text, kept)
-    if text.count(".") > 2:  # noqa: PLR2004 - an address has three
+        if hint in text and (hint != "@" or _MAYBE_EMAIL.search(text)):
+            text = _replace(place, pattern, text, kept, pieces=hint == "@")
+    if _MAYBE_IP.search(text):
         text = _replace(len(_ALL_FORMS) - 1, _IP, text, kept)
     return text
 
 
-def _replace(place: int, pattern: re.Pattern[str], text: str, kept: dict[int, list[str]] | None) -> str:
+def _replace(
+    place: int,
+    pattern: re.Pattern[str],
+    text: str,
+    kept: dict[int, list[str]] | None,
+    *,
+    pieces: bool = False,
+) -> str:
     if kept is not None:
         kept[place] = pattern.findall(text)
-    return pattern.sub(f" zz{place} ", text)
+    word = f" zz{place} "
+    if pieces:  # what begins with any letters is looked for only beside what it must hold
+        return " ".join(pattern.sub(word, each) if "@" in each else each for each in text.split(" "))
+    return pattern.sub(word, text)
 
 
 def words_of(marked: str) -> list[str]:
@@ -277,7 +291,8 @@ def excerpt_of(text: str, first: int, last: int) -> str:
     start, end = spans[first][0], spans[-1][1]
     skipped = Counter(map(int, _PLACEHOLDER.findall(marked[:start])))
     forms = {place: iter(found[skipped[place] :]) for place, found in kept.items()}
-    shown = _PLACEHOLDER.sub(lambda found: next(forms[int(found[1])], "…"), marked[start:end])
+    # A text may itself hold such a word, for a form that it does not have.
+    shown = _PLACEHOLDER.sub(lambda found: next(forms.get(int(found[1]), iter(())), "…"), marked[start:end])
     return " ".join(shown.split())
 
 

@@ -6,9 +6,19 @@ _CYRILLIC = str.maketrans("асеорхуіјѕһԁԛԝвкмнтАВЕКМНО�
 _GREEK = str.maketrans("ονικυρΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "ovikupABEZHIKMNOPTYX")
 _OTHERS = str.maketrans("ɑɡօսհⲟᴀᴄᴅᴇᴊᴋᴍᴏᴘᴛᴜᴠᴡᴢᏟᎪᎬᎻᏢᏴ", "agouhoacdejkmoptuvwzCAEHPB")
 _TABLE = {**_CYRILLIC, **_GREEK, **_OTHERS}
+_LOOKALIKE = re.compile(f"[{''.join(map(chr, _TABLE))}]")
 _WORD = re.compile(r"\w*[^\W\x00-\x7f]\w*")
 _LATIN = re.compile(r"[A-Za-z]")
 _LEAST = 3
+
+
+def has_lookalikes(text: str) -> bool:
+    r"""Return whether a text has letters that look like Latin ones.
+
+    >>> has_lookalikes("r\u0435ad"), has_lookalikes("na\u00efve")
+    (True, False)
+    """
+    return not text.isascii() and _LOOKALIKE.search(text) is not None
 
 
 def fold_homoglyphs(text: str) -> str:

@@ -14,9 +14,12 @@ from typing import NamedTuple, TypeVar
 from toolcrib.trust.scanning.concepts import lexicon, read_sentence, split_sentences
 from toolcrib.trust.scanning.report import Severity
 
+K = TypeVar("K")
 T = TypeVar("T")
 _MAX_CACHED = 100_000
 _DECODED_MARGIN = 2.0
+_ROUNDING = 1e-9
+"""What a sum of weights may differ by when they are added in another order."""
 
 
 class Signal(NamedTuple):
@@ -63,10 +66,12 @@ class Judge:
         self._across = [numbers.get(f"{each.rule} across", each.prior) for each in self.signals]
         self._concepts = [(bit, numbers[name]) for name, bit in self._bits.items() if name in numbers]
         self._fired: dict[int, tuple[int, ...]] = {}
-        self._bounds: dict[int, float] = {}
+        self._matters: dict[int, bool] = {}
+        self._scores: dict[tuple[int, int], tuple[float, tuple[int, ...]]] = {}
         self._reach = _Memo(lambda word: self.mask(lexicon().reach(word)))
         self._quiet = self.mask(["hush"])
         self._telling = self.mask(["tell", "show"])
+        self._name = self.mask(["name"])
         self._shell = self.mask(["shell"])
         self._parameter = self.mask(["param"])
         self._negated = self.mask(["negation", "negation_after"])
@@ -101,7 +106,7 @@ class Judge:
             found = tuple(
                 place
                 for place, signal in enumerate(self.signals)
-                if not mask & signal.excuses and all(mask & group for group in signal.groups)
+                if not mask & signal.excuses and _holds(signal, mask)
             )
             _keep(self._fired, mask, found)
         return found
@@ -117,26 +122,29 @@ class Judge:
             is_parameter: whether the text is about an argument, which the model fills in.
         """
         also = self._parameter if is_parameter else 0
-        if self._bound(words, also) < self.suspicious:
+        reach = list(map(self._reach.__getitem__, words))
+        if not self._may_matter(reduce(or_, reach, also)):
             return None
         spans = list(split_sentences(words))
-        reached = [self._reached(words[first:last]) for first, last in spans]
+        # What each sentence may mean at most; once it is read, what it means.
+        masks = [reduce(or_, reach[first:last], also) for first, last in spans]
+        is_read = [False] * len(spans)
         best: Judged | None = None
-        known: dict[int, int] = {}
         for place, (first, last) in enumerate(spans):
             follows = place + 1 < len(spans)
-            if (
-                self._bound_of(reached[place] | (reached[place + 1] if follows else 0) | also)
-                < self.suspicious
-            ):
-                continue
             for each in (place, place + 1)[: 1 + follows]:
-                if each not in known:
-                    known[each] = self.mask(read_sentence(words[slice(*spans[each])], own())) | also
-            score, fired = self.score(known[place], known[place + 1] if follows else 0)
-            if best is None or score > best.score:
-                signals = tuple(self.signals[each] for each in fired)
-                best = Judged(score, signals, first, spans[place + 1][1] if follows else last)
+                # What one sentence turns out to mean often spares reading the other.
+                if not self._may_matter(masks[place] | (masks[place + 1] if follows else 0)):
+                    break
+                if not is_read[each]:
+                    names = own() if masks[each] & self._name else frozenset[str]()
+                    masks[each] = self.mask(read_sentence(words[slice(*spans[each])], names)) | also
+                    is_read[each] = True
+            else:
+                score, fired = self.score(masks[place], masks[place + 1] if follows else 0)
+                if best is None or score > best.score:
+                    signals = tuple(self.signals[each] for each in fired)
+                    best = Judged(score, signals, first, spans[place + 1][1] if follows else last)
         return best if best and best.score >= self.suspicious else None
 
     def judge_decoded(self, words: list[str]) -> str | None:
@@ -150,26 +158,35 @@ class Judge:
                 return self.signals[fired[0]].message
         return None
 
-    def _bound(self, words: Iterable[str], also: int) -> float:
-        """Return a score that no sentences of these words can exceed, however they are ordered."""
-        return self._bound_of(self._reached(words) | also)
+    def _may_matter(self, mask: int) -> bool:
+        """Return whether sentences whose words reach these concepts can be suspicious at all."""
+        found = self._matters.get(mask)
+        if found is None:
+            found = self._most(mask) >= self.suspicious
+            _keep(self._matters, mask, found)
+        return found
 
-    def _reached(self, words: Iterable[str]) -> int:
-        return reduce(or_, map(self._reach.__getitem__, words), 0)
-
-    def _bound_of(self, mask: int) -> float:
-        bound = self._bounds.get(mask)
-        if bound is None:
-            reached = mask | self._quiet if mask & self._telling and mask & self._negated else mask
-            bound = self.bias + sum(weight for bit, weight in self._concepts if reached & bit and weight > 0)
-            for place, signal in enumerate(self.signals):
-                if all(reached & group for group in signal.groups):
-                    bound += max(self._inside[place], self._across[place])
-            _keep(self._bounds, mask, bound)
-        return bound
+    def _most(self, mask: int) -> float:
+        """Return a score that such sentences cannot exceed, or one that is enough to be suspicious."""
+        reached = mask | self._quiet if mask & self._telling and mask & self._negated else mask
+        most = self.bias + _ROUNDING
+        most += sum(weight for bit, weight in self._concepts if weight > 0 and reached & bit)
+        for place, signal in enumerate(self.signals):
+            if most >= self.suspicious:
+                break
+            if _holds(signal, reached):
+                most += max(0.0, self._inside[place], self._across[place])
+        return most
 
     def score(self, one: int, other: int) -> tuple[float, tuple[int, ...]]:
         """Return what two sentences weigh, and their signals."""
+        known = self._scores.get((one, other))
+        if known is None:
+            known = self._score(one, other)
+            _keep(self._scores, (one, other), known)
+        return known
+
+    def _score(self, one: int, other: int) -> tuple[float, tuple[int, ...]]:
         both = one | other
         inside = dict.fromkeys((*self.fire(one), *self.fire(other)))
         across = [each for each in self.fire(both) if each not in inside] if other else []
@@ -193,7 +210,15 @@ class _Memo(dict[str, int]):
         return found
 
 
-def _keep(cached: dict[int, T], mask: int, value: T) -> None:
+def _holds(signal: Signal, mask: int) -> bool:
+    """Return whether concepts are of each group of a signal."""
+    for group in signal.groups:  # noqa: SIM110 - `all` takes twice the time
+        if not mask & group:
+            return False
+    return True
+
+
+def _keep(cached: dict[K, T], mask: K, value: T) -> None:
     if len(cached) > _MAX_CACHED:
         cached.clear()
     cached[mask] = value
