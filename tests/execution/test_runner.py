@@ -591,7 +591,7 @@ async def test_providers_may_come_later() -> None:
 )
 async def test_a_tool_that_says_nothing_may_destroy_something(given: Any, destructive: bool) -> None:
     declared = record(annotations=None if given is None else hints(**given))
-    assert Request(tool=declared, args={}).may_be_destructive is destructive
+    assert Request(tool=declared, args={}).destructive is destructive
 
 
 async def test_a_backend_has_its_own_deadline_where_calls_have_none() -> None:

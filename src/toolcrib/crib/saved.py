@@ -141,7 +141,7 @@ class SavedTools:
         return {
             "readOnlyHint": all(request.read_only for request in requests),
             "idempotentHint": all(request.repeatable for request in requests),
-            "destructiveHint": any(request.may_be_destructive for request in requests),
+            "destructiveHint": any(request.destructive for request in requests),
         }
 
 

@@ -216,7 +216,7 @@ class Request:
         return hints is not None and hints.read_only_hint is True
 
     @property
-    def may_be_destructive(self) -> bool:
+    def destructive(self) -> bool:
         """Whether the tool may destroy something, by its annotations; without any it may, as in MCP."""
         hints = self.tool.annotations
         return not self.read_only and (hints is None or hints.destructive_hint is not False)

@@ -60,7 +60,7 @@ class Waiting:
             "client": who.client,
             "rule": self.rule,
             "reason": self.reason,
-            "destructive": self.request.may_be_destructive,
+            "destructive": self.request.destructive,
             "asked": self.asked,
             "ends": self.ends,
         }

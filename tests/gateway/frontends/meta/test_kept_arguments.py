@@ -114,7 +114,7 @@ async def test_what_is_gone_and_what_is_anothers_look_the_same() -> None:
         assert told["error"]["code"] == "validation_input"
         messages.append(told["error"]["message"].replace(name, "ID"))
     assert len(set(messages)) == 1
-    assert "no kept result" in messages[0]
+    assert "nothing is kept" in messages[0]
     assert got == []
 
 
