@@ -172,7 +172,7 @@ class ForeignQuestions:
         """
         with self._lock:
             try:
-                vectors = _load_encoder().encode(list(questions))
+                vectors = load_encoder().encode(list(questions))
             except Exception as error:  # the encoder is another package's, and reads files
                 reason = f"the encoder for other languages failed: {type(error).__name__}: {error}"
                 raise EmbeddingError(reason[:500], repr(_PACKAGE)) from error
@@ -184,7 +184,7 @@ _encoder: Any = None
 _encoder_lock = threading.Lock()
 
 
-def _load_encoder() -> Any:
+def load_encoder() -> Any:
     """Return the encoder, which all models share, since it holds 70 MB."""
     global _encoder  # noqa: PLW0603 - a cache that threads must fill only once
     with _encoder_lock:
