@@ -2,10 +2,10 @@
 
     python training/languages.py FOLDER
 
-It is the linear map from the vectors of the multilingual encoder to those of the model in a folder, over English
-texts: the questions of the public pairs, and how tools are named and described. No text in another language is
-needed, nor any question of `questions/languages.jsonl`, which it is measured on. It takes a quarter of an hour of
-one core and is written beside the model.
+It is the linear map from the vectors of the multilingual encoder to those of the model in a folder, over
+English texts: the questions of the public pairs, and how tools are named and described. No text in another
+language is needed, nor any question of `questions/languages.jsonl`, which it is measured on. It takes a
+quarter of an hour of one core, and is written beside the model.
 """
 
 import argparse
