@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from toolcrib import Crib, SyncCrib
-from toolcrib.errors import ConversionError, CribStateError
+from toolcrib.errors import ConversionError, CribStateError, ToolNotFoundError
 from toolcrib.execution import Principal
 
 Replies = list[dict[str, Any]]
@@ -467,3 +467,23 @@ def test_a_session_keeps_the_tools_that_were_found_last() -> None:
 def test_every_provider_takes_a_session_with_a_search(target: Any, options: Any) -> None:
     with SyncCrib() as crib:
         assert "search_tools" in json.dumps(crib.session(target, search=True, **options).tools)
+
+
+def test_named_tools_of_a_search_are_checked_at_once_and_may_go_later() -> None:
+    with SyncCrib() as crib:
+
+        @crib.add(namespace="mail")
+        def send_mail(to: str) -> str:
+            """Send a mail."""
+            return f"sent to {to}"
+
+        with pytest.raises(ToolNotFoundError):
+            crib.session("openai", tools=["mail:send_male"], search=True)
+        session = crib.session("openai", tools=["mail:send_mail"], search=True)
+
+        async def unregister(loop: Crib) -> None:
+            loop.index.unregister("mail:send_mail")
+
+        crib.call_in_loop(unregister)
+        session.run(chat(("1", "search_tools", json.dumps({"query": "send a mail"}))))
+        assert names_of(session) == ["search_tools"]

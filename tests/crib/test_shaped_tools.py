@@ -274,6 +274,7 @@ async def test_a_new_name_that_another_tool_has_keeps_the_shaped_one_out() -> No
         ({"a:b": {"nmae": "x"}}, "did you mean 'name'?"),
         ({"a:b": {"name": "z"}, "a:c": {"name": "z"}}, "a:b and a:c would have the same name"),
         ({"a:b:c:d": {"name": "z"}}, "more than two colons"),
+        ({"a:b:1.0.0": {"name": "z"}}, "a shape is for all versions"),
     ],
 )
 def test_a_shape_that_cannot_be_meant_is_refused_with_the_configuration(

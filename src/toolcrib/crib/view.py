@@ -566,17 +566,20 @@ class View:
     ) -> SearchOnDemand:
         """Return the search of a session, which has the named tools from the beginning."""
         formats = make_formats(self._shared.engine.hooks.adapters)
+        begun = self.seen_by(principal).index
+        for tool_id in named:
+            begun.resolve(tool_id)  # a name that is wrong is told at once
 
         def convert(found: Sequence[str]) -> "list[Conversion]":
             index = self.seen_by(principal).index
-            first = [index.resolve(tool_id) for tool_id in named]
-            known = {tool.id for tool in first}
-            more = []
-            for tool_id in found:
-                with suppress(ToolNotFoundError):  # it has gone meanwhile
+            tools: dict[str, Tool] = {}
+            for tool_id in (*named, *found):
+                with suppress(ToolNotFoundError):  # it has gone since it was named or found
                     tool = index.resolve(tool_id)
-                    more += [] if tool.id in known else [tool]
-            return formats.convert_many([SEARCH_TOOL, *first, *more], source="mcp", target=target, **options)
+                    tools.setdefault(str(tool.id), tool)
+            return formats.convert_many(
+                [SEARCH_TOOL, *tools.values()], source="mcp", target=target, **options
+            )
 
         async def search(query: str, limit: int) -> Page[Result]:
             return await self.seen_by(principal).search(query, limit=limit)

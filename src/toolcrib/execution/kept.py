@@ -82,20 +82,6 @@ def unmark_handles(value: Any) -> Any:
     return {key: unmark_handles(each) for key, each in value.items()} if isinstance(value, dict) else value
 
 
-def _mark(value: Any, found: list[KeptHandle]) -> Any:
-    if isinstance(value, list):
-        return [_mark(each, found) for each in value]
-    if not isinstance(value, dict):
-        return value
-    if looks_like_handle(value):
-        found.append(KeptHandle(value))
-        return found[-1]
-    inner = value.get(LITERAL)
-    if value.keys() == {LITERAL} and isinstance(inner, dict) and KEPT in inner:
-        return inner
-    return {key: _mark(each, found) for key, each in value.items()}
-
-
 async def fill_handles(args: dict[str, Any], tool: Tool, read: ReadKept) -> dict[str, Any]:
     """Return arguments with the values of kept results in place of marked handles.
 

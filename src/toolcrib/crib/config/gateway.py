@@ -68,6 +68,11 @@ class ToolsetSettings(Section):
         named: dict[tuple[str | None, str], str] = {}
         for tool_id, shape in shapes.items():
             parsed = ToolId.parse(tool_id)
+            if parsed.version is not None:  # else another version of its server would be listed as it is
+                facts = {"id": tool_id}
+                raise PydanticCustomError(
+                    "tool_id", "a shape is for all versions: leave it out of {id}", facts
+                )
             first = named.setdefault((parsed.namespace, shape.name or parsed.name), tool_id)
             if ToolId.parse(first).name != parsed.name:
                 facts = {"first": first, "second": tool_id}

@@ -205,10 +205,13 @@ class ContentLists:
         """Screen all lists again, and notify listeners of differences."""
         self._screenings += 1
         for (source, kind), known in list(self._lists.items()):
-            before = known.items
+            before, listed = known.items, known.listed
             if before is None:
                 continue
-            known.items, known.withheld = await self._screen_list(source, kind, known.listed)
+            items, withheld = await self._screen_list(source, kind, listed)
+            if known.listed is not listed:  # a newer list came meanwhile, and was screened by itself
+                continue
+            known.items, known.withheld = items, withheld
             if known.items != before and known.is_given:
                 self._notify_of_list(source, kind)
 

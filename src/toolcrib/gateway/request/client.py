@@ -236,7 +236,9 @@ class RequestClient:
         """Make the task of a server the answer to this request."""
         # The task outlives this request, so nothing of the request is kept with it.
         context = CallContext(principal=call.principal)
-        kept = replace(call, args={}, context=context, emit=None, pause=nullcontext, on_asked=None)
+        kept = replace(
+            call, args={}, context=context, emit=None, pause=nullcontext, on_asked=None, check=None
+        )
         self.task = StartedTask(kept, handle)
 
     def take_server_state(self) -> dict[str, Any]:
