@@ -10,10 +10,11 @@ import base64
 import binascii
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from toolcrib.model.findings import CheckedResult, ResultAction, ResultFinding, SensitiveKind
 from toolcrib.model.json_text import compact_json
@@ -36,7 +37,11 @@ _KEY = "(key)"
 _ORDER = "[removed: an instruction to the model]"
 _MAX_DEPTH = 6
 """How deep texts are read that are JSON or base64."""
+_MAX_LEVELS = 100
+"""How deep containers are read; those of JSON that is a text count too."""
+_TOO_DEEP = "[removed: nested too deep to be checked]"
 _MAX_FINDINGS = 50
+"""Findings of a kind that are listed; each kind has its own, so that what blocks is always among them."""
 _LEAST_CARD = 10**12
 _SHORTEST = 5
 """Characters of a text in which something may be found."""
@@ -47,8 +52,8 @@ _PAGING = re.compile(
     re.IGNORECASE,
 )
 """The name of a place in a list, which is no secret."""
-_WITH_BYTES = frozenset({"image", "audio"})
-"""Blocks whose data is base64."""
+_WITH_BYTES = ("image", "audio")
+"""Blocks whose data is base64; a tuple, because what a server calls a type may not be hashable."""
 _SECRET_KEY = re.compile(
     r"passw(?:or)?d|pwd|passphrase|secret|token|credentials?|(?:api|access|secret|private|auth)[_-]?key"
     r"|client[_-]?secret|authorization|cookie|set-cookie",
@@ -107,14 +112,21 @@ class _Reading:
     findings: dict[tuple[str, str, str], ResultFinding] = field(default_factory=dict)
     clean: set[str] = field(default_factory=set)
     """Texts in which nothing is."""
+    hits: int = 0
+    """How often something was found, whether or not it is listed."""
+    listed: Counter[SensitiveKind] = field(default_factory=Counter)
     room: int = MAX_CHARS
     """Characters in which orders are still looked for."""
+    room_across: int = MAX_CHARS
+    """The same for texts that are read as one."""
 
     def read(self, value: Any, path: _Path, depth: int = 0) -> Any:
         """Return a value without what has to be removed; the same object where that is nothing."""
         kind = type(value)
         if kind is str:
             return self._read_text(value, path, depth)
+        if kind in {dict, list} and len(path) >= _MAX_LEVELS:
+            return self._refuse_depth(value, path)
         if kind is dict:
             return self._read_object(value, path, depth)
         if kind is list:
@@ -124,16 +136,24 @@ class _Reading:
             return _SHOWN["card"] if self.scan.personal == "redact" else value
         return value
 
+    def _refuse_depth(self, value: Any, path: _Path) -> Any:
+        """Return what stands in place of a container that is too deep, which counts as all kinds."""
+        kinds = [kind for kind in get_args(SensitiveKind) if self.scan.action(kind)]
+        for kind in kinds:
+            self._note(kind, "too-deep", path)
+        return _TOO_DEEP if any(self.scan.action(kind) == "redact" for kind in kinds) else value
+
     def _read_object(self, value: dict[str, Any], path: _Path, depth: int) -> dict[str, Any]:
         made: dict[str, Any] = {}
+        numbers: Counter[str] = Counter()
         is_changed = False
         for key, member in value.items():
-            before = len(self.findings)
+            before = self.hits
             name = self._read_text(key, (*path, _KEY), depth)
-            shown = key if len(self.findings) == before else _KEY  # a place must not tell what is there
+            shown = key if self.hits == before else _KEY  # a place must not tell what is there
             new = self._read_member(value, key, member, (*path, shown), depth)
             is_changed = is_changed or new is not member or name is not key
-            made[_number(name, made) if name in made else name] = new
+            made[_number(name, made, numbers) if name in made else name] = new
         return made if is_changed else value
 
     def _read_member(self, holder: dict[str, Any], key: str, member: Any, path: _Path, depth: int) -> Any:
@@ -142,7 +162,8 @@ class _Reading:
             if self.scan.secrets and _is_secret_member(key, member):
                 self._note("secret", "secret", path)
                 return _SHOWN["secret"] if self.scan.secrets == "redact" else member
-            if key == "blob" or (key == "data" and holder.get("type") in _WITH_BYTES):
+            has_bytes = key == "blob" or (key == "data" and holder.get("type") in _WITH_BYTES)
+            if has_bytes and _is_base64(member):
                 return self._read_base64(member, path, depth) or member
         return self.read(member, path, depth)
 
@@ -164,11 +185,11 @@ class _Reading:
     def _read_text(self, text: str, path: _Path, depth: int) -> str:
         if len(text) < _SHORTEST or text in self.clean:
             return text
-        before = len(self.findings)
+        before = self.hits
         checked = self._read_json(text, path, depth) if text.lstrip()[:1] in {"{", "[", '"'} else None
         if checked is None:
             checked = self._read_plain(text, path, depth)
-        if len(self.findings) == before:
+        if self.hits == before:
             self.clean.add(text)
         return checked
 
@@ -192,10 +213,13 @@ class _Reading:
         return None if checked is plain else base64.b64encode(checked.encode()).decode()
 
     def _read_plain(self, text: str, path: _Path, depth: int) -> str:
-        spans = [*self._find(text), *self._find_orders(text)]
+        own, orders = self._find(text), self._find_orders(text)
+        spans = [*own, *orders]
         plain = without_hidden(text)
-        if plain != text and (hidden := self._find(plain)) and len(hidden) > len(spans):
+        if plain != text and len(hidden := self._find(plain)) > len(own):
             # Somebody has put characters into it that nobody sees.
+            for each in orders:
+                self._note(each.kind, each.rule, path)
             spans = [*hidden, *self._find_orders(plain)]
             text = plain if any(self.scan.action(each.kind) == "redact" for each in spans) else text
         for each in spans:
@@ -235,37 +259,45 @@ class _Reading:
         """Yield texts that follow each other, by their places, without what stands across several of them."""
         joined = "".join(texts)
         starts = [0, *accumulate(map(len, texts))]
-        borders = starts[1:-1]
-        own = [
+        own = _Cover(
             (starts[place] + each.first, starts[place] + each.last)
             for place, text in enumerate(texts)
             for each in self._find(text)
-        ]
+        )
         spans = [
             each
             for each in self._find(joined)
-            if each.rule != "phone"
-            and any(each.first < border < each.last for border in _near(borders, each))
-            and not any(each.first < last and begun < each.last for begun, last in own)
+            if each.rule != "phone" and _has_between(starts, each) and not own.touches(each)
         ]
-        if self.scan.instructions and len(joined) <= self.room:
-            for text in (joined, " ".join(texts)):
-                if (found := find_orders(text)) and not any(map(find_orders, texts)):
-                    spans.append(_Span(0, len(joined), "instruction", found[0].rule))
-                    break
-        for place, text in enumerate(texts):
+        spans += self._find_orders_across(texts, joined)
+        within: defaultdict[int, list[_Span]] = defaultdict(list)
+        for each in spans:
+            for place in range(bisect_right(starts, each.first) - 1, bisect_left(starts, each.last)):
+                within[place].append(each)
+        for place, found in sorted(within.items()):
             low, high = starts[place], starts[place + 1]
-            within = [
+            parts = [
                 each._replace(first=max(each.first, low) - low, last=min(each.last, high) - low)
-                for each in spans
-                if each.first < high and low < each.last
+                for each in found
             ]
-            for each in within:
+            for each in parts:
                 self._note(each.kind, each.rule, (*path, first + place))
-            begun_before = [each for each in spans if each.first < low < each.last]
-            new = self._remove(text, within, continued=bool(begun_before))
-            if new != text:
+            new = self._remove(texts[place], parts, continued=any(each.first < low for each in found))
+            if new != texts[place]:
                 yield first + place, new
+
+    def _find_orders_across(self, texts: list[str], joined: str) -> Iterator[_Span]:
+        """Yield the order to the model that several texts are together; what is not read counts as one."""
+        if not self.scan.instructions:
+            return
+        room = min(self.room_across, len(joined))
+        self.room_across -= room
+        for text in (joined[:room], " ".join(texts)[:room]):
+            if (found := find_orders(text)) and not any(map(find_orders, texts)):
+                yield _Span(0, len(joined), "instruction", found[0].rule)
+                break
+        if room < len(joined):
+            yield _Span(room, len(joined), "instruction", "too-long")
 
     def _remove(self, text: str, spans: list[_Span], *, continued: bool = False) -> str:
         """Return a text with a mark in place of each span that has to be removed.
@@ -283,20 +315,41 @@ class _Reading:
         return "".join((*parts, text[after:])) if parts else text
 
     def _note(self, kind: SensitiveKind, rule: str, path: _Path) -> None:
+        self.hits += 1
         action = self.scan.action(kind)
+        if action is None or self.listed[kind] >= _MAX_FINDINGS:
+            return
         key = (kind, rule, pointer(path))
-        if action is not None and key not in self.findings and len(self.findings) < _MAX_FINDINGS:
+        if key not in self.findings:
+            self.listed[kind] += 1
             self.findings[key] = ResultFinding.from_valid(kind=kind, rule=rule, path=key[2], action=action)
 
 
-def _near(borders: list[int], span: _Span) -> list[int]:
-    """Return the borders in a span."""
-    return borders[bisect_right(borders, span.first) : bisect_left(borders, span.last)]
+class _Cover:
+    """The parts of a text that are taken."""
+
+    def __init__(self, parts: Iterable[tuple[int, int]]) -> None:
+        ordered = sorted(parts)
+        self._firsts = [first for first, _ in ordered]
+        self._lasts = list(accumulate((last for _, last in ordered), max))
+
+    def touches(self, span: _Span) -> bool:
+        """Return whether a span has a character of them."""
+        begun = bisect_left(self._firsts, span.last)
+        return begun > 0 and self._lasts[begun - 1] > span.first
 
 
-def _number(name: str, taken: dict[str, Any]) -> str:
-    """Return a name that is free."""
-    return next(each for count in range(2, len(taken) + 3) if (each := f"{name} {count}") not in taken)
+def _has_between(borders: list[int], span: _Span) -> bool:
+    """Return whether a span goes on after a border."""
+    return bisect_right(borders, span.first) < bisect_left(borders, span.last)
+
+
+def _number(name: str, taken: dict[str, Any], numbers: Counter[str]) -> str:
+    """Return a name that is free; `numbers` has the last number that was tried for each."""
+    while True:
+        numbers[name] += 1
+        if (numbered := f"{name} {numbers[name] + 1}") not in taken:
+            return numbered
 
 
 def _is_secret_member(key: str, text: str) -> bool:
@@ -305,6 +358,15 @@ def _is_secret_member(key: str, text: str) -> bool:
         return False
     begin = len(key) + 5
     return any(first <= begin < last for first, last in find_secrets(f'"{key}": "{text}"'))
+
+
+def _is_base64(text: str) -> bool:
+    """Return whether the whole of a text is base64."""
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def _decode(run: str) -> str | None:

@@ -29,6 +29,7 @@ _TAIL = 300
 """Characters of earlier messages that are read with the next."""
 
 
+_REASON = "/reason"
 _RESULT = "/result"
 
 
@@ -168,9 +169,10 @@ class _GuardedCall:
         }
         checked = await self._read(facts)
         # The reason is read out of the result, so what is in both is one thing.
-        inside = [each for each in checked.findings if each.path.startswith(_RESULT)]
-        places = [each.replace(path=each.path.removeprefix(_RESULT)) for each in inside]
-        self._findings |= dict.fromkeys(places or checked.findings)
+        inside = {(each.kind, each.rule) for each in checked.findings if each.path.startswith(_RESULT)}
+        for each in checked.findings:
+            if each.path != _REASON or (each.kind, each.rule) not in inside:
+                self._findings[each.replace(path=each.path.removeprefix(_RESULT))] = None
         self._raise_if_blocked()
         error.findings = tuple(self._findings)
         if checked.value is facts:
