@@ -424,7 +424,7 @@ class _Filling:
             self._used.add(name)
             return self._values[name].replace("${", _OURS)
         if isinstance(described.get("default"), str):
-            return described["default"].replace(_OURS, "")
+            return str(described["default"]).replace(_OURS, "")
         if described.get("isRequired") is not True:
             return None
         about = str(described.get("description") or "")[:200]
