@@ -219,3 +219,18 @@ def _plain_block_after(page: str, code: str) -> str:
     found = re.match(r"```\n\n```\n(.*?)```", after, re.DOTALL)
     assert found is not None, code
     return found[1]
+
+
+@pytest.mark.parametrize(
+    "words", [("lock",), ("approve", "s:echo"), ("block", "s:echo", "--reason", "too loud")]
+)
+def test_user_without_a_name_is_asked_for_one(
+    run: Any, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr("getpass.getuser", fail)
+    result = run(*words)
+    assert result.exit_code == 2
+    assert "--by" in result.stderr

@@ -28,6 +28,14 @@ from toolcrib.setup.inventory import Inventory, Package, find_package, take_inve
         ),
         (["docker", "run", "host:5000/notes"], Package("docker", "host:5000/notes")),
         (["docker", "run", "a/b@sha256:ff"], Package("docker", "a/b", "sha256:ff")),
+        (["uvx", "-p", "3.12", "acme"], Package("pypi", "acme")),
+        (["uvx", "-v", "acme"], Package("pypi", "acme")),
+        (["pipx", "run", "--spec", "acme==1.0", "notes"], Package("pypi", "acme", "1.0")),
+        (["docker", "run", "--memory", "1g", "-it", "--rm", "a/b:1"], Package("docker", "a/b", "1")),
+        (["docker", "--context", "far", "run", "-iteKEY", "-v/x:/y", "a/b"], Package("docker", "a/b")),
+        (["docker", "container", "run", "--read-only", "--cpus=2", "a/b"], Package("docker", "a/b")),
+        (["docker", "mcp", "gateway", "run"], None),
+        (["npx", "-y", "--", "acme"], Package("npm", "acme")),
         (["python", "server.py"], None),
         (["npx"], None),
     ],
@@ -58,6 +66,27 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inventory:
     (tmp_path / ".codex" / "config.toml").write_text("broken [")
     ours = {"kept": ServerConfig(command="npx", args=["-y", "@acme/notes@1.0.0"])}
     return take_inventory(project, ours, environ={})
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://localhost:${PORT}/mcp", "http://localhost:${PORT}/mcp"),
+        ("http://[::1]:8000/mcp", "http://[::1]:8000/mcp"),
+        ("https://Example.com/s/9f8a7b6c5d4e/mcp", "https://example.com/s/[secret]/mcp"),
+    ],
+)
+def test_an_address_is_shown_as_it_is_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, shown: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"api": {"type": "http", "url": url}}}))
+    ours = {"same": ServerConfig(url=url)}
+    items = [each for each in take_inventory(project, ours, environ={}).items if each.client == "claude"]
+    assert [(each.url, each.status) for each in items] == [(shown, "both")]
 
 
 def test_every_client_is_read_and_what_is_past_the_gateway_is_told(inventory: Inventory) -> None:

@@ -123,6 +123,12 @@ def test_a_private_registry_is_a_file_in_the_same_format(tmp_path: Path, content
     [
         ("{", "a/b", "it is not JSON"),
         ("{}", "a/b", "there is no server 'a/b'"),
+        (json.dumps({"servers": [{"server": "x"}]}), "a/b", "there is no server 'a/b'"),
+        (
+            json.dumps(described(version=f"1.{'9' * 5000}")),
+            "io.github.acme/weather",
+            "more than 255 characters",
+        ),
         ("5", "weather", "is no name of a server there"),
         (json.dumps(described()), "io.github.acme/weather@2.0.0", "there is no version '2.0.0'"),
         (json.dumps(answered(described(), "deleted")), "io.github.acme/weather", "was deleted there"),
@@ -232,6 +238,53 @@ def test_nothing_of_a_registry_is_a_variable_of_the_user() -> None:
     assert fill.text(url, path="") == stolen
 
 
+def test_pieces_of_a_registry_make_no_variable_together() -> None:
+    pieces = {"d": {"value": "$"}, "a": {"value": "{HOME}"}}
+    arguments = [
+        {"type": "positional", "value": "{d}{a}", "variables": pieces},
+        {"type": "positional", "value": "{mine}{a}", "variables": {**pieces, "mine": {}}},
+        {"type": "positional", "value": "\0HOME}"},
+    ]
+    packages = [package("npm", "evil", packageArguments=arguments)]
+    plan = plan_server(entry(packages=packages), values={"mine": "${MINE}$"})
+    fill = Expansion({"HOME": "secret", "MINE": "of the user"})
+    texts = [fill.text(text, path="") for text in plan.settings["args"][2:]]
+    assert texts == ["${HOME}", "of the user${HOME}", "HOME}"]
+
+
+STOLEN = {"type": "named", "name": "--x=${AWS_SECRET_ACCESS_KEY}", "isRequired": True}
+
+
+@pytest.mark.parametrize(
+    ("kind", "identifier", "words"),
+    [
+        ("npm", "x", ["--registry=https://evil.example"]),
+        ("npm", "x", ["--package=evil@latest"]),
+        ("npm", "x", ["-c", "evil"]),
+        ("pypi", "x", ["--index-url", "https://evil.example"]),
+        ("pypi", "x", ["--from", "git+https://evil.example"]),
+        ("oci", "a/b", ["-v", "/:/host"]),
+        ("oci", "a/b", ["--privileged"]),
+        ("oci", "a/b", ["-e", "--privileged"]),
+    ],
+)
+def test_options_for_what_starts_a_package_are_refused(kind: str, identifier: str, words: list[str]) -> None:
+    arguments = [{"type": "positional", "value": word} for word in words]
+    with pytest.raises(ConfigError, match="is not taken from a registry; add the server by hand"):
+        plan_server(entry(packages=[package(kind, identifier, runtimeArguments=arguments)]))
+
+
+def test_harmless_options_for_what_starts_a_package_are_taken() -> None:
+    words = ["-i", "--rm", "--init", "-e", "KEY", "--env", "UNITS=metric"]
+    arguments = [{"type": "positional", "value": word} for word in words]
+    plan = plan_server(entry(packages=[package("oci", "a/b:1.0", runtimeArguments=arguments)]))
+    assert plan.settings["args"] == ["run", *words, "a/b:1.0"]
+    plan = plan_server(
+        entry(packages=[package("npm", "x", runtimeArguments=[{"type": "named", "name": "-y", "value": ""}])])
+    )
+    assert plan.settings["args"] == ["-y", "x@1.2.0"]
+
+
 @pytest.mark.parametrize(
     ("parts", "options", "reason"),
     [
@@ -241,6 +294,22 @@ def test_nothing_of_a_registry_is_a_variable_of_the_user() -> None:
         ({"packages": [package("npm", "x", version="latest")]}, {}, "has no exact version, but 'latest'"),
         ({"packages": [package("npm", "x", version="^1.0")]}, {}, "has no exact version"),
         ({"packages": [package("oci", "a/b:latest")]}, {}, "has no exact version"),
+        ({"packages": [package("oci", "a/b:main")]}, {}, "has no exact version, but 'main'"),
+        ({"packages": [package("npm", "x", packageArguments=[STOLEN])]}, {}, "is no name of an argument"),
+        (
+            {
+                "packages": [],
+                "remotes": [
+                    {
+                        "type": "streamable-http",
+                        "url": "https://example.com/mcp",
+                        "headers": [{"name": "X-A: ${GITHUB_TOKEN}", "value": "x"}],
+                    }
+                ],
+            },
+            {},
+            "is no name of a header",
+        ),
         ({"packages": [package("npm", "x --call evil")]}, {}, "is no name of a package of npm"),
         ({"packages": [package("oci", "--privileged")]}, {}, "is no name of an image"),
         ({"packages": [package("npm", "x") | {"transport": {"type": "sse"}}]}, {}, "it has npm over sse"),

@@ -16,26 +16,72 @@ from uuid import uuid4
 import toolcrib
 from toolcrib.errors import ToolcribError
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.redaction import is_public, is_setting
 from toolcrib.setup.installing.clients import CLIENTS
 from toolcrib.setup.installing.imports import servers_of
 
 Status = Literal["gateway", "direct", "both"]
 """`gateway`: it is toolcrib. `direct`: the client reaches the server past the gateway. `both`: it does so,
 although the gateway has the server too."""
-_LAUNCHERS = {
-    "npx": "npm",
-    "bunx": "npm",
-    "uvx": "pypi",
-    "pipx": "pypi",
-    "docker": "docker",
-    "podman": "docker",
-}
-_VALUES = frozenset(
-    {"-p", "--package", "--from", "--with", "--python", "--registry", "--index", "-e", "--env", "-v"}
-    | {"--volume", "--mount", "--name", "--network", "-w", "--workdir", "--user", "-u", "--env-file"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Launcher:
+    """The options of a program that starts packages."""
+
+    kind: str
+    packages: frozenset[str] = frozenset()
+    """Options whose value is the package."""
+    valued: frozenset[str] = frozenset()
+    """Options with another value."""
+    flags: frozenset[str] | None = None
+    """Options without a value, where all others have one; None where `valued` has all that do."""
+
+    def takes_value(self, option: str) -> bool:
+        """Return whether the word after an option is its value."""
+        return option in self.packages or (
+            option in self.valued if self.flags is None else option not in self.flags
+        )
+
+
+_NPX = _Launcher(
+    "npm",
+    frozenset({"-p", "--package"}),
+    frozenset({"-c", "--call", "--registry", "-w", "--workspace", "--cache", "--prefix", "--userconfig"})
+    | {"--loglevel", "--script-shell", "--node-options"},
 )
-"""Options of launchers that have a value."""
-_WORDS = frozenset({"run", "exec", "x", "tool"})
+_UVX = _Launcher(
+    "pypi",
+    frozenset({"--from"}),
+    frozenset({"-p", "--python", "-w", "--with", "--with-editable", "--with-requirements", "--env-file"})
+    | {"--index", "--default-index", "-i", "--index-url", "--extra-index-url", "-f", "--find-links"}
+    | {"-c", "--constraints", "--overrides", "-b", "--build-constraints", "-P", "--upgrade-package"}
+    | {"-C", "--config-setting", "--no-build-package", "--no-binary-package", "--reinstall-package"}
+    | {"--refresh-package", "--python-platform", "--torch-backend", "--prerelease", "--resolution"}
+    | {"--index-strategy", "--keyring-provider", "--link-mode", "--exclude-newer", "--color"}
+    | {"--allow-insecure-host", "--directory", "--project", "--config-file", "--cache-dir"},
+)
+_PIPX = _Launcher(
+    "pypi",
+    frozenset({"--spec"}),
+    frozenset({"--python", "--pip-args", "-i", "--index-url", "--with", "--backend"}),
+)
+_DOCKER = _Launcher(
+    "docker",
+    flags=frozenset({"-d", "--detach", "--disable-content-trust", "--help", "--init", "-i", "--interactive"})
+    | {"--no-healthcheck", "--oom-kill-disable", "--privileged", "-P", "--publish-all", "-q", "--quiet"}
+    | {"--read-only", "--rm", "--rmi", "--replace", "--sig-proxy", "-t", "--tty", "--use-api-socket"}
+    | {"--no-hosts", "--no-hostname", "--env-host", "--http-proxy", "--passwd", "--tls-verify", "--tls"}
+    | {"-D", "--debug"},
+)
+_LAUNCHERS = {
+    "npx": _NPX,
+    "bunx": _NPX,
+    "uvx": _UVX,
+    "pipx": _PIPX,
+    "docker": _DOCKER,
+    "podman": _DOCKER,
+}
 _VERSIONED = re.compile(r"(?P<name>@?[^@=<>~!]+)(?:@|==)(?P<version>[^@]+)")
 
 
@@ -163,7 +209,7 @@ def _item(client: str, name: str, file: str, status: Status, server: ServerConfi
 def _identity(server: ServerConfig) -> tuple[str, ...]:
     """Return what two entries of the same server have in common."""
     if server.url is not None:
-        return ("url", _plain_url(server.url))
+        return ("url", *_split_url(server.url))
     package = find_package(server.command or "", server.args)
     if package is not None:
         return ("package", package.kind, package.name)
@@ -171,10 +217,25 @@ def _identity(server: ServerConfig) -> tuple[str, ...]:
 
 
 def _plain_url(url: str) -> str:
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    port = "" if parts.port is None else f":{parts.port}"
-    return f"{parts.scheme}://{host}{port}{parts.path}"
+    """Return an address without user, query and fragment, and without what may be secret in its path.
+
+    >>> _plain_url("https://me:pw@[::1]:${PORT}/mcp/k3y8a91c2?key=1")
+    'https://[::1]:${PORT}/mcp/[secret]'
+    """
+    base, path = _split_url(url)
+    parts = (each if is_public(each) or is_setting("", each) else "[secret]" for each in path.split("/"))
+    return base + "/".join(parts)
+
+
+def _split_url(url: str) -> tuple[str, str]:
+    """Return the scheme, host and port of an address, as they are written, and its path."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # such as brackets without an end
+        return "…", ""
+    place = parts.netloc.rpartition("@")[2]
+    place = place if "${" in place else place.lower()
+    return f"{parts.scheme}://{place}" if parts.scheme else place, parts.path
 
 
 def find_package(command: str, args: Sequence[str]) -> Package | None:
@@ -191,10 +252,17 @@ def find_package(command: str, args: Sequence[str]) -> Package | None:
         program, words = "uvx", words[2:]
     elif program == "npm" and words[1:2] in (["exec"], ["x"]):
         program, words = "npx", words[1:]
-    kind = _LAUNCHERS.get(program)
-    if kind is None:
+    launcher = _LAUNCHERS.get(program)
+    if launcher is None:
         return None
-    word = _first_word(words[1:], is_image=kind == "docker")
+    kind, words = launcher.kind, words[1:]
+    if program in {"docker", "podman", "pipx"}:  # other verbs start no package
+        verb, words = _first_word(launcher, words)
+        if verb == "container":
+            verb, words = _first_word(launcher, words)
+        if verb != "run":
+            return None
+    word, _ = _first_word(launcher, words)
     if word is None:
         return None
     if kind == "docker":
@@ -208,18 +276,34 @@ def find_package(command: str, args: Sequence[str]) -> Package | None:
     return Package(kind, found["name"].partition("[")[0], found["version"])
 
 
-def _first_word(words: Sequence[str], *, is_image: bool) -> str | None:
-    """Return the package among the words of a launcher: the value of `--from` or `-p`, or the first word."""
-    pending = iter(words)
-    for word in pending:
-        name, equals, value = word.partition("=")
-        if not is_image and name in {"--from", "-p", "--package"}:
-            return value if equals else next(pending, None)
-        if name in _VALUES and not equals:
-            next(pending, None)
-        elif not word.startswith("-") and word not in _WORDS:
-            return word
-    return None
+def _first_word(launcher: _Launcher, words: list[str]) -> tuple[str | None, list[str]]:
+    """Return the package that an option names, or else the first word that is no option; and what follows."""
+    place = 0
+    while place < len(words):
+        word = words[place]
+        place += 1
+        if word == "--":
+            continue
+        if not word.startswith("-"):
+            return word, words[place:]
+        option, value = _split_option(launcher, word)
+        if value is None and launcher.takes_value(option):
+            value = words[place] if place < len(words) else None
+            place += 1
+        if option in launcher.packages:
+            return value, words[place:]
+    return None, []
+
+
+def _split_option(launcher: _Launcher, word: str) -> tuple[str, str | None]:
+    """Return an option and its value, where that stands in the same word: `--name=x`, `-ex`, `-itex`."""
+    if word.startswith("--"):
+        option, equals, value = word.partition("=")
+        return option, value if equals else None
+    for place, letter in enumerate(word[1:], 2):
+        if launcher.takes_value(f"-{letter}"):
+            return f"-{letter}", word[place:].removeprefix("=") or None
+    return word[:1] + word[-1:], None
 
 
 def to_cyclonedx(inventory: Inventory) -> dict[str, Any]:

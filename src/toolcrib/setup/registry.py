@@ -34,6 +34,24 @@ _EXACT = re.compile(r"v?\d[\w.+-]*")
 _BRACES = re.compile(r"\{([A-Za-z_][\w-]*)\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PACKAGES = {"npm": re.compile(r"(?:@[\w.-]+/)?[\w.-]+"), "pypi": re.compile(r"[A-Za-z0-9][\w.-]*")}
+_FLAG = re.compile(r"-{0,2}[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+"""The name of a header, as HTTP has it."""
+_LONGEST_VERSION = 255
+_RUNTIME_OPTIONS = {
+    "npm": re.compile(r"-y|--yes|-q|--quiet"),
+    "pypi": re.compile(r"-q|--quiet|--no-progress|--isolated"),
+    "oci": re.compile(
+        r"-i|--interactive|--rm|--init|--read-only|-q|--quiet|--env=[A-Za-z_]\w*(?:=.*)?", re.DOTALL
+    ),
+}
+"""Options of a launcher that a registry may give: none changes what is started, or opens this machine."""
+_VARIABLE_OPTIONS = frozenset({"-e", "--env"})
+_SET = re.compile(r"[A-Za-z_]\w*(?:=.*)?", re.DOTALL)
+_REPEATED = frozenset({"-y", "--yes", "-i", "--interactive", "--rm"})
+"""Options that are given anyway."""
+_OURS = "\0"
+"""Stands for the `${` of a variable that is ours or the user's, until the text around it is escaped."""
 _IMAGE = re.compile(r"[a-z0-9][\w./:-]*(?:@sha256:[a-f0-9]{64})?")
 
 
@@ -162,10 +180,12 @@ def _entries_in(source: str, content: bytes) -> Iterator[RegistryEntry]:
         if not isinstance(each, dict):
             continue
         server = each.get("server", each)
+        if not isinstance(server, dict):
+            continue
         meta = each.get("_meta")
         official = meta.get(_OFFICIAL) if isinstance(meta, Mapping) else None
         status = official.get("status") if isinstance(official, Mapping) else server.get("status")
-        if isinstance(server, dict) and isinstance(server.get("name"), str):
+        if isinstance(server.get("name"), str):
             yield RegistryEntry(source, server, str(status or "active"))
 
 
@@ -176,6 +196,8 @@ def _choose(source: str, found: list[RegistryEntry], name: str, version: str) ->
         raise _error(
             source, f"there is no server {name!r}{choose(name, [each.name for each in found])}", "name"
         )
+    if any(len(each.version) > _LONGEST_VERSION for each in named):
+        raise _error(source, f"a version of {name!r} has more than {_LONGEST_VERSION} characters", "version")
     same = [each for each in named if each.version == version] if version else named
     if not same:
         versions = sorted({each.version for each in named})
@@ -245,7 +267,7 @@ def _start(kind: str, package: dict[str, Any], entry: RegistryEntry, filling: "_
     """Return the settings of a server that is started from a package."""
     identifier = str(package.get("identifier") or "")
     version = str(package.get("version") or entry.version)
-    before = filling.arguments(package.get("runtimeArguments"))
+    before = _runtime_options(kind, filling.arguments(package.get("runtimeArguments")), filling)
     after = filling.arguments(package.get("packageArguments"))
     env = filling.environment(package.get("environmentVariables"))
     if kind in _PACKAGES:
@@ -253,7 +275,6 @@ def _start(kind: str, package: dict[str, Any], entry: RegistryEntry, filling: "_
             raise _error(entry.source, f"{identifier[:80]!r} is no name of a package of {kind}", "identifier")
         _check_version(entry, version)
         launcher = ["npx", "-y"] if kind == "npm" else ["uvx"]
-        before = [word for word in before if word not in {"-y", "--yes"}]
         command = [*launcher, *before, f"{identifier}@{version}", *after]
     else:
         if not _IMAGE.fullmatch(identifier):
@@ -262,12 +283,31 @@ def _start(kind: str, package: dict[str, Any], entry: RegistryEntry, filling: "_
         if "@" not in tag and ":" not in tag:
             _check_version(entry, version)
             identifier = f"{identifier}:{version}"
-        elif tag.endswith(":latest"):
-            _check_version(entry, "latest")
+        elif "@" not in tag:
+            _check_version(entry, tag.partition(":")[2])
         passed = [word for name in env for word in ("-e", name)]
         command = ["docker", "run", "-i", "--rm", *passed, *before, identifier, *after]
     settings: dict[str, Any] = {"command": command[0], "args": command[1:]}
     return settings | ({"env": env} if env else {})
+
+
+def _runtime_options(kind: str, words: list[str], filling: "_Filling") -> list[str]:
+    """Return the options for a launcher that may stand before the package; refuse all others."""
+    kept: list[str] = []
+    pending = iter(words)
+    for word in pending:
+        if kind == "oci" and word in _VARIABLE_OPTIONS:
+            value = next(pending, "")
+            if _SET.fullmatch(value):
+                kept += [word, value]
+                continue
+            word = f"{word} {value}"  # noqa: PLW2901 - named as it stands there
+        if not _RUNTIME_OPTIONS[kind].fullmatch(word):
+            reason = f"the option {word[:80]!r} for what starts the package is not taken from a registry"
+            filling.refuse(f"{reason}; add the server by hand to accept it: toolcrib add NAME -- COMMAND")
+        elif word not in _REPEATED:
+            kept.append(word)
+    return kept
 
 
 def _check_version(entry: RegistryEntry, version: str) -> None:
@@ -285,6 +325,9 @@ def _reach(remote: dict[str, Any], filling: "_Filling") -> dict[str, Any]:
     listed = remote.get("headers")
     for each in listed if isinstance(listed, list) else ():
         if isinstance(each, dict) and isinstance(each.get("name"), str):
+            if not _HEADER.fullmatch(each["name"]):
+                filling.refuse(f"{each['name'][:80]!r} is no name of a header")
+                continue
             value = filling.value(each, each["name"], variable=_variable_name(each["name"]))
             if value is not None:
                 headers[each["name"]] = value
@@ -311,10 +354,15 @@ class _Filling:
         self._values = values
         self._used: set[str] = set()
         self._missing: dict[str, str] = {}
+        self._refused: list[Problem] = []
+
+    def refuse(self, reason: str) -> None:
+        """Note something that is not taken from a registry, for `finish` to raise."""
+        self._refused.append(Problem("", "registry", reason))
 
     def finish(self, entry: RegistryEntry) -> None:
-        """Raise if values are missing, or none of those that were given."""
-        problems = [
+        """Raise if something was refused, and if values are missing or unknown."""
+        problems = self._refused + [
             Problem(
                 "/values", "missing", f"it needs {name!r}{f': {text}' if text else ''}; give --set {name}=..."
             )
@@ -336,6 +384,9 @@ class _Filling:
                 continue
             named = each.get("type") == "named"
             flag = str(each.get("name") or "") if named else ""
+            if named and not _FLAG.fullmatch(flag):
+                self.refuse(f"{flag[:80]!r} is no name of an argument")
+                continue
             name = flag.lstrip("-") if named else str(each.get("valueHint") or "argument")
             value = self.value(each, name)
             if value is not None:
@@ -360,15 +411,20 @@ class _Filling:
 
         One that the user has to know becomes a variable of the environment, where that can be.
         """
+        marked = self._value(described, name, variable)
+        return None if marked is None else _settle(marked)
+
+    def _value(self, described: dict[str, Any], name: str, variable: str | None) -> str | None:
+        """Return the same before it is escaped, with `_OURS` in variables that are not the registry's."""
         fixed = described.get("value")
         if isinstance(fixed, str):
             inner = described.get("variables")
-            return self.template(fixed, inner if isinstance(inner, dict) else {})
+            return self._fill(fixed, inner if isinstance(inner, dict) else {})
         if name in self._values:
             self._used.add(name)
-            return self._values[name]
+            return self._values[name].replace("${", _OURS)
         if isinstance(described.get("default"), str):
-            return _literal(described["default"])
+            return str(described["default"]).replace(_OURS, "")
         if described.get("isRequired") is not True:
             return None
         about = str(described.get("description") or "")[:200]
@@ -376,30 +432,31 @@ class _Filling:
             self._missing[name] = about
             return ""
         self.variables[variable] = about
-        return f"${{{variable}}}"
+        return f"{_OURS}{variable}}}"
 
     def template(self, text: str, variables: dict[str, Any]) -> str:
         """Return a text with its `{names}` replaced by the values of the inputs that describe them."""
+        return _settle(self._fill(text, variables))
 
+    def _fill(self, text: str, variables: dict[str, Any]) -> str:
         def fill(found: re.Match[str]) -> str:
             described = variables.get(found[1])
             if not isinstance(described, dict):
                 return found[0]
             secret = described.get("isSecret") is True
             needed = {"isRequired": True, **described}
-            value = self.value(needed, found[1], variable=_variable_name(found[1]) if secret else None)
-            return value or ""
+            return self._value(needed, found[1], _variable_name(found[1]) if secret else None) or ""
 
-        return _BRACES.sub(fill, _literal(text))
+        return _BRACES.sub(fill, text.replace(_OURS, ""))
 
 
-def _literal(text: str) -> str:
-    """Return a text of a registry as a configuration writes it: nothing in it is a variable of the user.
+def _settle(marked: str) -> str:
+    """Return a filled text as a configuration has it: of its variables, only ours and the user's are some.
 
-    >>> _literal("${HOME}/x")
-    '$${HOME}/x'
+    >>> _settle("${HOME}/x"), _settle(f"{_OURS}KEY}}/x")
+    ('$${HOME}/x', '${KEY}/x')
     """
-    return text.replace("${", "$${")
+    return marked.replace("${", "$${").replace(_OURS, "${")
 
 
 def _error(source: str, reason: str, keyword: str = "registry") -> ConfigError:

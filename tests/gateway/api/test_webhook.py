@@ -246,6 +246,10 @@ def mail_server() -> Iterator[tuple[int, list[str]]]:
     ("settings", "said"),
     [
         ({"url": "http://hooks.example.com/", "secret": SECRET}, "must be an https address"),
+        ({"url": "https://exa mple.com/", "secret": SECRET}, "must be an address with a host"),
+        ({"url": "https:///hook", "secret": SECRET}, "must be an address with a host"),
+        ({"url": "https://hooks.example.com:port/", "secret": SECRET}, "must be an address with a host"),
+        ({"url": "https://[::1/", "secret": SECRET}, "must be an address with a host"),
         ({"url": "https://hooks.example.com/", "secret": "short"}, "needs at least 24 bytes"),
         ({"url": "https://hooks.example.com/", "secret": "${NOT_SET_ANYWHERE}"}, "NOT_SET_ANYWHERE"),
         ({"url": "https://hooks.example.com/", "secret": "whsec_%%%"}, "needs at least 24 bytes"),
@@ -255,6 +259,22 @@ async def test_bad_settings_of_a_webhook_are_refused(settings: dict[str, Any], s
     with pytest.raises(ConfigError, match=said):
         async with Gateway({"console": {"webhook": settings}}):
             pass
+
+
+async def test_an_address_that_cannot_be_posted_to_is_a_reason() -> None:
+    settings = Gateway(hook("https://ä..example/")).crib.settings
+    reason = await ApprovalWebhook(lambda: settings, lambda: None).post({"id": "one"}, "token")
+    assert reason is not None
+    assert "InvalidURL" in reason
+
+
+async def test_a_webhook_that_is_removed_meanwhile_is_a_reason() -> None:
+    before = Gateway(hook("http://127.0.0.1:9/")).crib.settings
+    after = before.replace(console=before.console.replace(webhook=None))
+    versions = iter([before, after])
+    removed = ApprovalWebhook(lambda: next(versions), lambda: None)
+    assert "not set any more" in (await removed.post({"id": "one"}, "token") or "")
+    assert await ApprovalWebhook(lambda: after, lambda: None).post({"id": "one"}, "token") is not None
 
 
 def test_an_id_is_forgotten_after_its_time() -> None:

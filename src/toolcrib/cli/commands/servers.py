@@ -2,8 +2,8 @@
 
 import shutil
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
@@ -54,6 +54,8 @@ class _Asked:
     registry: str | None
     kind: str | None
     values: tuple[str, ...]
+    planned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The `env` and `headers` that a registry gives; those of the options are added to them."""
 
 
 def own_file(state: State, *, user: bool) -> Path:
@@ -118,7 +120,8 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
         raise click.UsageError(f"a server is started or reached, and there is {problem}{also}")
     if asked.base_url or asked.secret or asked.allow_private:
         raise click.UsageError("--base-url, --secret and --allow-private are for --openapi")
-    env, headers = _parse_pairs("--env", "=", asked.env), _parse_pairs("--header", ":", asked.header)
+    env = {**asked.planned.get("env", {}), **_parse_pairs("--env", "=", asked.env)}
+    headers = {**asked.planned.get("headers", {}), **_parse_pairs("--header", ":", asked.header)}
     if url and (env or asked.cwd or asked.inherit or asked.sandbox):
         started = "--env, --inherit, --cwd and --sandbox are for a command that is started"
         raise click.UsageError(f"{started}; --header is for a --url")
@@ -299,13 +302,10 @@ def _ask_registry(
     for variable, about in plan.variables.items():
         notes.append(f"set the environment variable {variable}{f': {about}' if about else ''}")
     settings = plan.settings
-    env = tuple(f"{key}={value}" for key, value in settings.get("env", {}).items())
-    header = tuple(f"{key}: {value}" for key, value in settings.get("headers", {}).items())
     asked = replace(
         asked,
         url=settings.get("url"),
-        env=(*env, *asked.env),
-        header=(*header, *asked.header),
+        planned={key: settings[key] for key in ("env", "headers") if key in settings},
         transport=asked.transport or settings.get("transport"),
     )
     words = () if asked.url else (settings["command"], *settings["args"])

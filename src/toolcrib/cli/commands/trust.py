@@ -1,6 +1,5 @@
 """The verbs about the lock of approved tools: `lock`, `verify`, `diff`, `approve`, `block` and `require`."""
 
-import getpass
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +9,7 @@ import click
 from toolcrib.cli.completing import tool_ids
 from toolcrib.cli.exits import NOT_FOUND, UNAVAILABLE, FailedError, NotFoundError
 from toolcrib.cli.screen import clean, note, show_json, waiting
-from toolcrib.cli.state import State, common, wait_for
+from toolcrib.cli.state import State, common, local_principal, wait_for
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.errors.base import count_noun
 
@@ -41,6 +40,14 @@ def _ask(state: State, work: "Callable[[Trust], Awaitable[T]]", *, needs_servers
             return await work(crib.trust)
 
     return wait_for(run)
+
+
+def _name_decider(by: str | None) -> str:
+    """Return who decides: the name that was given, or that of this user."""
+    name = by or local_principal().subject
+    if not name:
+        raise click.UsageError("this user has no name here, and the lock says who decided: add --by NAME")
+    return name
 
 
 def _report(state: State) -> "TrustReport":
@@ -81,7 +88,8 @@ def lock(state: State, force: bool, by: str | None) -> None:  # noqa: FBT001 - c
 
     Example: toolcrib lock
     """
-    edit = _ask(state, lambda trust: trust.lock(by=by or getpass.getuser(), force=force))
+    who = _name_decider(by)
+    edit = _ask(state, lambda trust: trust.lock(by=who, force=force))
     _show_edit(state, edit, "approved")
 
 
@@ -196,7 +204,7 @@ def approve(state: State, /, subjects: tuple[str, ...], **options: Any) -> None:
       toolcrib approve server/github
       toolcrib approve github:list_issues --suppress injection --reason "it quotes an attack"
     """
-    by, rules, reason = options["by"] or getpass.getuser(), options["rules"], options["reason"]
+    by, rules, reason = _name_decider(options["by"]), options["rules"], options["reason"]
     if not subjects and not options["everything"]:
         raise click.UsageError("name what you approve, or say --all; `toolcrib diff` shows what has changed")
     if bool(rules) != (reason is not None) or (rules and len(subjects) != 1):
@@ -226,7 +234,7 @@ def block(state: State, tool_id: str, reason: str, by: str | None) -> None:
 
     Example: toolcrib block github:delete_repo --reason "not from here"
     """
-    who = by or getpass.getuser()
+    who = _name_decider(by)
     edit = _ask(state, lambda trust: trust.block(tool_id, reason=reason, by=who), needs_servers=False)
     _show_edit(state, edit, "blocked")
 

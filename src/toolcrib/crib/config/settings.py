@@ -28,6 +28,8 @@ LOCK_NAME = "tools.lock"
 """Name of the lock of approved tools, which stands beside the configuration file."""
 NO_FILE = "configuration"
 """Name of settings that are in no file."""
+_HOST = re.compile(r"[^\W_](?:[\w.-]*\w)?\.?|[0-9a-fA-F:.]+(?:%\w+)?")
+"""The host of an address: a name, or an address of IPv6."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
 
@@ -151,8 +153,16 @@ class TrustSettings(Section):
 
 
 def _check_hook(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+    fault = PydanticCustomError("url", "must be an address with a host, like https://hooks.example.com/ask")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:  # such as a port that is no number
+        raise fault from error
+    host = parts.hostname or ""
+    if not _HOST.fullmatch(host) or re.search(r"\s", url) or port == 0:
+        raise fault
+    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)):
         return url
     raise PydanticCustomError("url", "must be an https address, or an http one of this machine")
 

@@ -72,10 +72,12 @@ class ApprovalWebhook:
         """Return the key of the signatures.
 
         Raises:
-            ConfigError: a variable in it is not set, or it is too short.
+            ConfigError: a variable in it is not set, it is too short, or no webhook is set any more.
         """
         settings = self._settings()
-        assert settings.console.webhook is not None  # noqa: S101 - asked for only where it is set
+        if settings.console.webhook is None:
+            problem = Problem("/console/webhook", "missing", "it is not set any more")
+            raise ConfigError(settings.origin, (problem,))
         fill = Expansion(os.environ if self._environ is None else self._environ)
         text = fill.text(settings.console.webhook.secret, path="/console/webhook/secret")
         problems = list(fill.problems)
@@ -97,7 +99,8 @@ class ApprovalWebhook:
         import httpx2  # noqa: PLC0415 - heavy, and needed by few
 
         webhook = self._settings().console.webhook
-        assert webhook is not None  # noqa: S101 - as above
+        if webhook is None:  # the configuration was read again meanwhile
+            return "no webhook is set any more"
         address = self._address() or ""
         answer = f"{address}/api/v1/approvals/{call['id']}/webhook"
         link = f"{address}/console/#/answer/{quote(call['id'])}/{link_token}"
@@ -105,16 +108,19 @@ class ApprovalWebhook:
             {"type": "approval.waiting", "call": call, "answerUrl": answer, "link": link}
         ).encode()
         reason = ""
-        async with httpx2.AsyncClient(timeout=_TIMEOUT, follow_redirects=False) as client:
-            for attempt in range(_TRIES):
-                if attempt:
-                    await anyio.sleep(_PAUSE * 2 ** (attempt - 1))
-                try:
-                    reason = await self._send(client, webhook.url, call["id"], body)
-                except (httpx2.HTTPError, OSError, ConfigError) as error:
-                    reason = hide_secrets(f"{type(error).__name__}: {error}")
-                if not reason:
-                    return None
+        try:
+            async with httpx2.AsyncClient(timeout=_TIMEOUT, follow_redirects=False) as client:
+                for attempt in range(_TRIES):
+                    if attempt:
+                        await anyio.sleep(_PAUSE * 2 ** (attempt - 1))
+                    try:
+                        reason = await self._send(client, webhook.url, call["id"], body)
+                    except (httpx2.HTTPError, OSError) as error:
+                        reason = hide_secrets(f"{type(error).__name__}: {error}")
+                    if not reason:
+                        return None
+        except Exception as error:  # noqa: BLE001 - one that escaped would end all calls that wait
+            reason = hide_secrets(f"{type(error).__name__}: {error}")
         _LOG.warning("the webhook for approvals did not take call %s: %s", call["id"], reason)
         return reason
 

