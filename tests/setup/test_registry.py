@@ -261,7 +261,7 @@ STOLEN = {"type": "named", "name": "--x=${AWS_SECRET_ACCESS_KEY}", "isRequired":
         ("npm", "x", ["--registry=https://evil.example"]),
         ("npm", "x", ["--package=evil@latest"]),
         ("npm", "x", ["-c", "evil"]),
-        ("pypi", "x", ["--index-url", "https://evil.example"]),
+        ("pypi", "x", ["--default-index", "https://evil.example"]),
         ("pypi", "x", ["--from", "git+https://evil.example"]),
         ("oci", "a/b", ["-v", "/:/host"]),
         ("oci", "a/b", ["--privileged"]),

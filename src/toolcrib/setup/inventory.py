@@ -39,9 +39,9 @@ class _Launcher:
 
     def takes_value(self, option: str) -> bool:
         """Return whether the word after an option is its value."""
-        return option in self.packages or (
-            option in self.valued if self.flags is None else option not in self.flags
-        )
+        if option in self.packages or option.endswith("-url"):  # whatever it is the address of
+            return True
+        return option in self.valued if self.flags is None else option not in self.flags
 
 
 _NPX = _Launcher(
@@ -54,7 +54,7 @@ _UVX = _Launcher(
     "pypi",
     frozenset({"--from"}),
     frozenset({"-p", "--python", "-w", "--with", "--with-editable", "--with-requirements", "--env-file"})
-    | {"--index", "--default-index", "-i", "--index-url", "--extra-index-url", "-f", "--find-links"}
+    | {"--index", "--default-index", "-i", "-f", "--find-links"}
     | {"-c", "--constraints", "--overrides", "-b", "--build-constraints", "-P", "--upgrade-package"}
     | {"-C", "--config-setting", "--no-build-package", "--no-binary-package", "--reinstall-package"}
     | {"--refresh-package", "--python-platform", "--torch-backend", "--prerelease", "--resolution"}
@@ -64,7 +64,7 @@ _UVX = _Launcher(
 _PIPX = _Launcher(
     "pypi",
     frozenset({"--spec"}),
-    frozenset({"--python", "--pip-args", "-i", "--index-url", "--with", "--backend"}),
+    frozenset({"--python", "--pip-args", "-i", "--with", "--backend"}),
 )
 _DOCKER = _Launcher(
     "docker",
