@@ -105,7 +105,7 @@ class Gateway:
         self._address: str | None = None
         self._listens_at: str | None = None
         self.logins = LoginPages(lambda: self.crib.settings, self._browsers_address, environ)
-        calls = CallLog()
+        self._calls = CallLog()
         self.approvals = Approvals(
             lambda: self.crib.settings.console.approval_timeout,
             lambda: self.console.is_staffed(),  # noqa: PLW0108 - it is made later
@@ -121,7 +121,7 @@ class Gateway:
             policy=policy,
             approve=None if wanted is False else self.approvals,
             middleware=middleware,
-            observers=(self._metrics, *(() if wanted is False else (calls,)), *observers),
+            observers=(self._metrics, *(() if wanted is False else (self._calls,)), *observers),
             environ=environ,
             on_input=relay_input,
             validator=validator,
@@ -148,7 +148,7 @@ class Gateway:
             self.logins,
             lambda: self.endpoints.sessions,
             enabled=wanted,
-            calls=calls,
+            calls=self._calls,
             approvals=self.approvals,
         )
         self._life: Background | None = None
@@ -346,6 +346,7 @@ class Gateway:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.endpoints.run, started)
+                tasks.start_soon(self._calls.run)
                 source = self.crib.settings.source
                 wanted = self.settings.watch if self._watch is None else self._watch
                 if source and wanted:

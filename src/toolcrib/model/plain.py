@@ -49,8 +49,9 @@ def measure(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[int, int, int, i
     """
     kind = type(value)
     if kind is not dict and kind is not list:
-        _check_scalar(value, value)
         is_wide = kind is int and not MIN_INT <= value <= MAX_INT
+        if is_wide or kind is not int:
+            _check_scalar(value, value)
         return 1, 0, len(value) if kind is str else 0, int(is_wide)
     nodes, levels, chars, wide = 1, 0, 0, 0
     level = [value]

@@ -8,6 +8,8 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
+import anyio
+
 from toolcrib.execution.audit.records import (
     AuditRecord,
     args_of,
@@ -30,6 +32,10 @@ _PAYLOADS = 32 * 2**20
 """Bytes of all payloads together; those of the oldest calls are dropped first."""
 _OVERHEAD = 500
 """Bytes of a payload beside its texts."""
+_PAUSE = 0.5
+"""Seconds for which ended calls may wait for their rows."""
+_MAX_ENDED = 500
+"""Ended calls that wait at most."""
 _SCANNED = 2_000
 """Running calls that are listed at most."""
 _TRACED = 200
@@ -167,7 +173,10 @@ def _is_outcome(wanted: str, outcome: str) -> bool:
 
 
 class CallLog:
-    """Observes calls and keeps the latest; it does nothing until it is opened."""
+    """Observes calls and keeps the latest; it does nothing until it is opened.
+
+    A call does not wait for its row: `run` writes it shortly afterwards, and so does whoever reads the rows.
+    """
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -175,6 +184,9 @@ class CallLog:
         self._payloads: OrderedDict[int, Payload] = OrderedDict()
         self._payload_bytes = 0
         self._running: dict[int, Running] = {}
+        self._ended: list[tuple[Running, Outcome]] = []
+        """Calls without a row, in the order in which they ended."""
+        self._has_ended = anyio.Event()
         self._last = 0
         self._is_open = False
 
@@ -184,12 +196,22 @@ class CallLog:
         if self._rows.maxlen != most:
             self._rows = deque(self._rows, maxlen=most)
 
+    async def run(self) -> None:
+        """Write the rows of calls soon after their end, until cancelled."""
+        while True:
+            await self._has_ended.wait()
+            await anyio.sleep(_PAUSE)
+            self._has_ended = anyio.Event()
+            self._add_rows()
+
     def __len__(self) -> int:
+        self._add_rows()
         return len(self._rows)
 
     @property
     def last_id(self) -> int:
         """The id of the call that ended last; 0 before the first."""
+        self._add_rows()
         return self._rows[-1].id if self._rows else 0
 
     def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None] | None:
@@ -205,6 +227,17 @@ class CallLog:
         self._running.pop(running.id, None)
         if outcome.is_suspended:
             return
+        self._ended.append((running, outcome))
+        self._has_ended.set()
+        if len(self._ended) == _MAX_ENDED:
+            self._add_rows()
+
+    def _add_rows(self) -> None:
+        ended, self._ended = self._ended, []
+        for running, outcome in ended:
+            self._add_row(running, outcome)
+
+    def _add_row(self, running: Running, outcome: Outcome) -> None:
         args, result = json_text(args_of(outcome)) or b"", json_text(result_of(outcome)) or b""
         sizes = len(args), len(result)
         self._last += 1  # rows are in the order in which calls end, and so are their ids
@@ -249,6 +282,7 @@ class CallLog:
 
     def newest(self, conditions: CallFilter, *, before: int | None = None) -> Iterator[CallRow]:
         """Yield the calls that meet conditions, the newest first, from the one before an id on."""
+        self._add_rows()
         for row in reversed(self._rows):
             if before is not None and row.id >= before:
                 continue
@@ -259,10 +293,12 @@ class CallLog:
 
     def count(self, conditions: CallFilter) -> int:
         """Return how many calls meet conditions."""
+        self._add_rows()
         return sum(conditions.admits(row) for row in self._rows)
 
     def since(self, row_id: int) -> list[CallRow]:
         """Return the calls that have ended after another, in their order."""
+        self._add_rows()
         found = list(self._take_while_after(row_id))
         found.reverse()
         return found
@@ -275,6 +311,7 @@ class CallLog:
 
     def find(self, row_id: int) -> tuple[CallRow, Payload | None] | None:
         """Return a call by its id, with its payload while that is kept."""
+        self._add_rows()
         for row in reversed(self._rows):
             if row.id == row_id:
                 return row, self._payloads.get(row_id)
@@ -284,6 +321,7 @@ class CallLog:
 
     def of_trace(self, trace: int) -> list[CallRow]:
         """Return the latest calls of a request, in the order in which they began."""
+        self._add_rows()
         found = (row for row in reversed(self._rows) if row.trace == trace)
         return sorted(islice(found, _TRACED), key=lambda row: row.began)
 

@@ -152,7 +152,8 @@ class Guard:
         """Return whether a request may be served; if not, it has been answered."""
         headers = request.headers
         origin, host = headers.get(b"origin"), headers.get(b"host")
-        is_console = ConsoleSite.serves(scope["path"])
+        address = EndpointAddress.of_path(scope["path"])
+        is_console = address is None and ConsoleSite.serves(scope["path"])
         if origin is not None:
             if not (rules.is_own_origin(origin, host) if is_console else rules.allows_origin(origin)):
                 text = f"the origin {origin[:100]!r} is not allowed; see gateway.allowed_origins"
@@ -168,7 +169,7 @@ class Guard:
             if not is_console:  # which has logins of its own, and is for no other pages
                 await _send_preflight(request.send)
             return is_console
-        request.address = EndpointAddress.of_path(scope["path"])
+        request.address = address
         if rules.identities is not None:
             return await _authenticate(scope, request, rules.identities)
         scope["toolcrib.known"] = True

@@ -1,6 +1,7 @@
 """The meta-tools that run tools."""
 
 import base64
+import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -83,6 +84,31 @@ async def test_content_of_servers_reaches_the_client_once(crib: Crib) -> None:
     assert other.structured_content["structured"] == {"a": 1}
     none = await replied(face, {"content": [], "structuredContent": {"a": 1}})
     assert texts(none) == ['{"a":1}']
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(3, "3"), ("two\nlines", "two\nlines"), ([1, 2], "[\n 1,\n 2\n]")]
+)
+async def test_the_text_of_a_wrapped_value_is_sent_as_it_is(crib: Crib, value: Any, text: str) -> None:
+    face = face_of(crib, code=False, result_bytes=2048)
+    wrapped = await replied(face, {"content": [said(text)], "structuredContent": {"result": value}})
+    assert wrapped.structured_content["structured"] == {"result": value}
+    assert texts(wrapped) == [text]
+    noted = said(text) | {"annotations": {"priority": 1.0}}
+    kept = await replied(face, {"content": [noted], "structuredContent": {"result": value}})
+    assert kept.content[0].annotations is not None
+
+
+async def test_a_wrapped_value_that_is_too_large_is_kept_whole(crib: Crib) -> None:
+    face = face_of(crib, code=False, result_bytes=2048)
+    wide = "[" + " " * 3000 + "1]"  # larger than its value
+    for text, value in [("x" * 3000, "x" * 3000), (wide, [1])]:
+        large = await replied(face, {"content": [said(text)], "structuredContent": {"result": value}})
+        assert large.structured_content["structured"] is None
+        assert [block.type for block in large.content] == ["text", "resource_link"]
+        kept = face.kept.read(large.content[1].uri)
+        assert kept is not None
+        assert json.loads(kept.data) == {"result": value}
 
 
 async def test_images_and_links_are_sent_as_content_and_pointed_to(crib: Crib) -> None:

@@ -66,13 +66,14 @@ class ResultLimiter:
             value = reply.structured[name] = sendable(value)
             text = encoded(value)
         text = value if isinstance(value, str) else text
-        size = size_of(text)
+        size = size_of(text) if reply.text is None else max(size_of(text), size_of(reply.text))
         if not reply.content and size <= self._limit:
-            reply.text = text
+            reply.text = text if reply.text is None else reply.text
             return reply
         room = self._limit - size if size <= self._limit else self._limit // 2
         reply.content = self._limit_blocks(reply, room, principal)
         if size > self._limit:
+            reply.text = None
             kind = "text/plain" if isinstance(value, str) else "application/json"
             self._keep(reply, reply.structured | {name: None}, text, kind, principal)
         return reply

@@ -70,11 +70,14 @@ class RunHandlers:
 
     def make_reply(self, ran: RunResult, principal: Principal, repairs: Iterable[str] = ()) -> Reply:
         """Return the reply of `run_tool`: the value, and the tool's own content if that says more."""
-        pages = result_server(self._view.settings, ran.backend)
         raw = ran.mcp_result if isinstance(ran.mcp_result, Mapping) else {}
         is_own = raw.get("structuredContent") is None
         value, blocks = ran.structured, _select_blocks(raw, ran.structured, is_own=is_own)
-        if pages is not None:
+        text = None if is_own else _find_plain_text(value, blocks)
+        if text is not None:
+            blocks = []
+        if is_own or blocks:  # a structured value names no pages
+            pages = result_server(self._view.settings, ran.backend)
             value = place_blocks(pages, value) if is_own else value
             blocks = place_blocks(pages, blocks)
         payload: dict[str, Any] = {
@@ -86,7 +89,8 @@ class RunHandlers:
             payload["findings"] = [each.to_json() for each in ran.findings]
         if ran.tool.annotations is not None:
             payload["annotations"] = ran.tool.annotations.to_json()
-        return self._limiter.limit_value(Reply(payload, blocks, held=is_own), "structured", principal)
+        reply = Reply(payload, blocks, text, held=is_own)
+        return self._limiter.limit_value(reply, "structured", principal)
 
     async def run_chain(self, call: MetaCall) -> Reply:
         """Run tools one after another."""
@@ -259,6 +263,19 @@ def _select_blocks(raw: Mapping[str, Any], value: Any, *, is_own: bool) -> list[
         return blocks
     is_json = is_own or read_text(str(blocks[0].get("text"))) == value
     return [] if is_json else blocks
+
+
+def _find_plain_text(value: Any, blocks: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the only block of a result if it is the text of `{"result": ...}`, which it need not accompany.
+
+    The SDKs wrap so whatever is no object, and send its text as well.
+    """
+    if len(blocks) != 1 or blocks[0].keys() != {"type", "text"}:
+        return None
+    if not isinstance(value, dict) or value.keys() != {"result"}:
+        return None
+    text, wrapped = blocks[0]["text"], value["result"]
+    return text if isinstance(text, str) and wrapped in (text, read_text(text)) else None
 
 
 def _replace_by_pointers(value: Any, blocks: list[Mapping[str, Any]]) -> Any:
