@@ -3,7 +3,8 @@
 Usage: test_frameworks.py [NAME...]
 
 The pins of frameworks clash, so each has a folder with its current release, toolcrib and pytest, made once;
-delete the folder to have a newer release. Prints the versions, and whether the tests passed.
+delete the folder to have a newer release. `together` is one with all frameworks that admit the MCP SDK of
+toolcrib. Prints the versions, and whether the tests passed.
 """
 
 import subprocess
@@ -25,6 +26,13 @@ FRAMEWORKS: dict[str, tuple[str, ...]] = {
     "crewai": ("crewai",),
 }
 """The packages of each framework, by the name of its module in `toolcrib.integrations`."""
+_APART = frozenset({"strands", "crewai"})
+"""Frameworks whose pins exclude the MCP SDK that toolcrib uses."""
+TOGETHER = "together"
+_MODULES = {name: (name,) for name in FRAMEWORKS} | {
+    TOGETHER: tuple(name for name in FRAMEWORKS if name not in _APART)
+}
+"""The modules that are tested in each environment."""
 _TOOLS = ("certifi", "hypothesis", "pytest", "pytest-randomly", "pytest-timeout", "pytest-xdist", "sybil")
 
 
@@ -37,10 +45,16 @@ def install(name: str) -> Path:
         return python
     uv = str(Path(get_path("scripts")) / "uv")
     subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], check=True)
-    command = [uv, "pip", "install", "--quiet", "--python", str(python), "--editable", str(ROOT)]
-    subprocess.run([*command, *FRAMEWORKS[name], *_TOOLS], check=True)
+    command = [uv, "pip", "install", "--quiet", "--python", str(python), "--editable"]
+    own = f"{ROOT}[mcp]" if name == TOGETHER else str(ROOT)
+    subprocess.run([*command, own, *packages(name), *_TOOLS], check=True)
     marker.touch()
     return python
+
+
+def packages(name: str) -> tuple[str, ...]:
+    """Return the packages of the frameworks in an environment."""
+    return tuple(dict.fromkeys(package for module in _MODULES[name] for package in FRAMEWORKS[module]))
 
 
 def versions(python: Path, packages: tuple[str, ...]) -> str:
@@ -51,22 +65,22 @@ def versions(python: Path, packages: tuple[str, ...]) -> str:
 
 
 def test(name: str, python: Path) -> bool:
-    """Run the tests of a framework, and return whether they passed; its own warnings are not ours."""
-    file = f"tests/integrations/test_{name}.py"
-    command = [str(python), "-m", "pytest", "-q", "--numprocesses=0", "-W", "ignore", file]
+    """Run the tests of an environment, and return whether they passed; warnings of others are not ours."""
+    files = [f"tests/integrations/test_{module}.py" for module in _MODULES[name]]
+    command = [str(python), "-m", "pytest", "-q", "--numprocesses=0", "-W", "ignore", *files]
     return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 
 
 def main() -> int:
     """Test the frameworks that are named, or all."""
-    names = sys.argv[1:] or list(FRAMEWORKS)
-    if unknown := [name for name in names if name not in FRAMEWORKS]:
-        print(f"unknown: {', '.join(unknown)}; known are {', '.join(FRAMEWORKS)}", file=sys.stderr)
+    names = sys.argv[1:] or list(_MODULES)
+    if unknown := [name for name in names if name not in _MODULES]:
+        print(f"unknown: {', '.join(unknown)}; known are {', '.join(_MODULES)}", file=sys.stderr)
         return 2
     verdicts = {}
     for name in names:
         python = install(name)
-        verdicts[versions(python, FRAMEWORKS[name])] = test(name, python)
+        verdicts[versions(python, packages(name))] = test(name, python)
     for releases, passed in verdicts.items():
         print(f"{'passed' if passed else 'FAILED':<8} {releases}")
     return 0 if all(verdicts.values()) else 1
