@@ -171,6 +171,7 @@ def test_lists_and_status_name_what_is_withheld(run: Any, served: Served, home: 
     assert "withheld: it has changed" in json.dumps(shown)
 
 
+@pytest.mark.timeout(900)  # some forty commands, each in a process of its own
 def test_the_page_says_what_happens(root: Path, tmp_path: Path) -> None:
     page = (root / "docs" / "trust.md").read_text(encoding="utf-8")
     folder = tmp_path / "page"

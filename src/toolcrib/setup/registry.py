@@ -46,7 +46,14 @@ _RUNTIME_OPTIONS = {
     ),
 }
 """Options of a launcher that a registry may give: none changes what is started, or opens this machine."""
-_VARIABLE_OPTIONS = frozenset({"-e", "--env"})
+_EXTRAS = re.compile(r"\[[A-Za-z0-9._,-]+\](?===)")
+"""The extras in a requirement of an exact version."""
+_VALUE_OPTIONS: dict[str, frozenset[str]] = {
+    "npm": frozenset(),
+    "pypi": frozenset({"--with"}),
+    "oci": frozenset({"-e", "--env"}),
+}
+"""Options whose value follows, and may be given if it is a variable or an extra of the package."""
 _SET = re.compile(r"[A-Za-z_]\w*(?:=.*)?", re.DOTALL)
 _REPEATED = frozenset({"-y", "--yes", "-i", "--interactive", "--rm"})
 """Options that are given anyway."""
@@ -267,7 +274,9 @@ def _start(kind: str, package: dict[str, Any], entry: RegistryEntry, filling: "_
     """Return the settings of a server that is started from a package."""
     identifier = str(package.get("identifier") or "")
     version = str(package.get("version") or entry.version)
-    before = _runtime_options(kind, filling.arguments(package.get("runtimeArguments")), filling)
+    before = _runtime_options(
+        kind, filling.arguments(package.get("runtimeArguments")), filling, f"{identifier}=={version}"
+    )
     after = filling.arguments(package.get("packageArguments"))
     env = filling.environment(package.get("environmentVariables"))
     if kind in _PACKAGES:
@@ -291,14 +300,17 @@ def _start(kind: str, package: dict[str, Any], entry: RegistryEntry, filling: "_
     return settings | ({"env": env} if env else {})
 
 
-def _runtime_options(kind: str, words: list[str], filling: "_Filling") -> list[str]:
-    """Return the options for a launcher that may stand before the package; refuse all others."""
+def _runtime_options(kind: str, words: list[str], filling: "_Filling", started: str) -> list[str]:
+    """Return the options for a launcher that may stand before the package; refuse all others.
+
+    Extras of the package that is started are no other package.
+    """
     kept: list[str] = []
     pending = iter(words)
     for word in pending:
-        if kind == "oci" and word in _VARIABLE_OPTIONS:
+        if word in _VALUE_OPTIONS[kind]:
             value = next(pending, "")
-            if _SET.fullmatch(value):
+            if _SET.fullmatch(value) if kind == "oci" else _EXTRAS.sub("", value) == started:
                 kept += [word, value]
                 continue
             word = f"{word} {value}"  # noqa: PLW2901 - named as it stands there

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -103,6 +103,30 @@ async def test_each_address_of_a_name_is_tried_in_turn() -> None:
             assert await run(api, "op") == {}
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_only_a_safe_request_is_sent_again_where_the_server_closes_an_idle_connection(
+    method: Literal["GET", "POST"],
+) -> None:
+    heard: list[bytes] = []
+
+    def talk(connection: socket.socket) -> None:
+        heard.append(listens(connection))
+        connection.sendall(OK.replace(b"Connection: close\r\n", b""))
+        if len(heard) == 1:
+            heard.append(listens(connection))  # and closes it without a word
+
+    with talking(talk) as url:
+        endpoint = Endpoint(name="op", url=url, method=method)
+        async with HttpProvider("t", [endpoint], allow_private=LOCAL) as api:
+            assert await run(api, "op") == {}
+            if method == "GET":
+                assert await run(api, "op") == {}
+            else:
+                with pytest.raises(BackendUnavailableError, match="disconnected"):
+                    await run(api, "op")
+    assert len(heard) == (3 if method == "GET" else 2)
+
+
 @pytest.mark.parametrize("host", ["2130706433", "0x7f000001", "127.1", "0177.0.0.1"])
 async def test_an_odd_spelling_of_an_address_is_refused(host: str) -> None:
     with pytest.raises(ConfigError, match="odd spelling"):
@@ -177,7 +201,7 @@ async def test_a_server_that_breaks_off_may_have_run_the_tool(answer: bytes) -> 
 
 
 async def test_a_server_that_died_can_be_called_again() -> None:
-    answers = iter([b"", OK])
+    answers = iter([b"", b"", OK])  # a safe request is sent twice
 
     def talk(connection: socket.socket) -> None:
         says(next(answers))(connection)

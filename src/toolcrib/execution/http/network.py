@@ -25,8 +25,10 @@ _TRANSPORT_ERRORS = (
     ssl.SSLError,
 )
 """Raised by the transport if a server cannot be reached, closes the connection, or does not speak HTTP."""
-_IDLE_SECONDS = 5.0
-"""Short, because servers close idle connections too, and a request sent at that moment is lost."""
+_IDLE_SECONDS = 4.0
+"""Shorter than many servers keep idle connections: a request that is sent while they close one is lost."""
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods of requests that may be sent again."""
 
 
 @cache
@@ -153,15 +155,20 @@ class GuardedTransport(httpx.AsyncBaseTransport):
             port=request.url.port,
             target=request.url.raw_path,
         )
-        answer = await self._pool.handle_async_request(
-            httpcore.Request(
-                request.method,
-                url,
-                headers=request.headers.raw,
-                content=request.stream,
-                extensions=request.extensions,
-            )
+        message = httpcore.Request(
+            request.method,
+            url,
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
         )
+        try:
+            answer = await self._pool.handle_async_request(message)
+        except httpcore.RemoteProtocolError:
+            if request.method not in _SAFE_METHODS:
+                raise
+            # A server may close a connection in the moment in which it is used again.
+            answer = await self._pool.handle_async_request(message)
         return httpx.Response(
             answer.status,
             headers=answer.headers,
