@@ -101,18 +101,22 @@ async def _take_turns(
                 client.note_refusal(error)
             raise
         kind = result.get("resultType", "complete")
-        if kind == "complete" or (kind == TASK and running.offer_task(result)):
+        if kind == "complete" or (kind == TASK and await running.offer_task(result)):
             return result
         asked = result.get("inputRequests")
         is_in_vain = running.on_input is None or turn > _MAX_TURNS or not isinstance(asked, dict)
         if kind != "input_required" or (asked and is_in_vain):
             raise _unusable_result(running.call, result, turn)
         params = {name: value for name, value in params.items() if name not in _PARAMS_OF_ONE_TURN}
-        if asked and client is not None and client.pass_on(result):
-            reason = "the client is asked for input, and makes its request again"
-            raise _execution_error(running.call, reason)
         if asked:
-            params["inputResponses"] = await running.ask(asked)
+            question = await running.check_answer(result, without="requestState")
+            if question["inputRequests"].keys() != asked.keys():
+                reason = "the server asks for input, and the name of a question holds what is removed here"
+                raise _execution_error(running.call, reason)
+            if client is not None and client.pass_on(question, running.findings):
+                reason = "the client is asked for input, and makes its request again"
+                raise _execution_error(running.call, reason)
+            params["inputResponses"] = await running.ask(question["inputRequests"])
         else:  # the server is not done, and wants the request again
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
