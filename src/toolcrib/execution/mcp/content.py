@@ -338,7 +338,9 @@ class ServerContent:
                 raise
             finally:
                 if guard.findings and self._servers.on_findings is not None:
-                    self._servers.on_findings(f"{server}:{subject}", method, guard.findings, context.principal)
+                    self._servers.on_findings(
+                        f"{server}:{subject}", method, guard.findings, context.principal
+                    )
 
 
 def _withheld(server: str, method: str, findings: tuple[ResultFinding, ...]) -> RequestRefusedError:

@@ -23,7 +23,13 @@ from toolcrib.errors import (
 from toolcrib.execution.call import Answer, Call, Update
 from toolcrib.execution.protocols import Next
 from toolcrib.model.backend import label
-from toolcrib.model.findings import CheckedResult, ResultCheck, ResultFinding, describe_findings
+from toolcrib.model.findings import (
+    CheckedResult,
+    ResultCheck,
+    ResultFinding,
+    describe_findings,
+    describe_removed,
+)
 from toolcrib.model.plain import count_size, is_large
 
 WITHHELD = "[withheld]"
@@ -195,8 +201,7 @@ class _GuardedCall:
             for update, data in zip(self._pieces, pieces, strict=True):
                 await self._emit(replace(update, data=data))
         findings = self._guard.findings
-        removed = describe_findings(findings, "redact")
-        notes = (f"removed from what the tool sent: {removed}",) if removed else ()
+        notes = describe_removed(findings)
         return replace(
             answer, structured=value, mcp_result=raw, notes=(*answer.notes, *notes), findings=findings
         )

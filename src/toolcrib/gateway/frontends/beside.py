@@ -24,6 +24,7 @@ from toolcrib.gateway.request.client import RequestClient
 from toolcrib.gateway.resources.handlers import ContentHandlers
 from toolcrib.gateway.results import KeptResults, encoded
 from toolcrib.model import RunResult
+from toolcrib.model.findings import FINDINGS_KEY
 from toolcrib.model.schema.plain_form import to_plain_schema
 
 _CURSOR = {"cursor": {"type": "string", "description": "The nextCursor of the page before."}}
@@ -192,7 +193,9 @@ class ToolsBeside:
         except ToolcribError as error:
             return _failure(describe_error(error, client.principal)["message"])
         value = {key: each for key, each in answer.items() if key not in _ENVELOPE}
-        return {"content": [{"type": "text", "text": encoded(value)}], "structuredContent": value}
+        result = {"content": [{"type": "text", "text": encoded(value)}], "structuredContent": value}
+        found = (answer.get("_meta") or {}).get(FINDINGS_KEY)
+        return {**result, "_meta": {FINDINGS_KEY: found}} if found else result
 
 
 _ENVELOPE: Final = frozenset({"ttlMs", "cacheScope", "resultType", "_meta"})

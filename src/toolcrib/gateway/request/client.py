@@ -234,9 +234,7 @@ class RequestClient:
         """Store the error of a server that got no input; it becomes the answer to the request."""
         self.refusal = error
 
-    def note_task(
-        self, call: Call, handle: dict[str, Any], findings: tuple[ResultFinding, ...] = ()
-    ) -> None:
+    def note_task(self, call: Call, handle: dict[str, Any], findings: tuple[ResultFinding, ...] = ()) -> None:
         """Make the task of a server the answer to this request."""
         # The task outlives this request, so nothing of the request is kept with it.
         context = CallContext(principal=call.principal)
