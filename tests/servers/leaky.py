@@ -23,7 +23,7 @@ def write(**message: Any) -> None:
     sys.stdout.flush()
 
 
-def respond(method: str, params: Json, text: str) -> Json:  # noqa: C901, PLR0911 - one case each
+def respond(method: str, params: Json, text: str) -> Json:  # noqa: C901, PLR0911, PLR0912 - one case each
     """Return the result or the error of a request."""
     match method:
         case "server/discover" if MODERN:
