@@ -276,12 +276,11 @@ async def test_shaped_tool_is_found_by_its_example_questions() -> None:
     crib, _ = crib_with()
     example = ToolExample(title="the build is red", description="with the token of bob", args={})
     team = crib.view("team")
-    assert "github:file_bug" not in {
-        each.summary.id for each in await team.search("the build is red", limit=1)
-    }
+    (before,) = await team.search("the build is red", limit=1)
     crib.discovery.register_examples("github:create_issue", [example])
     (found,) = await team.search("the build is red", limit=1)
     assert found.summary.id == "github:file_bug"
+    assert found.confidence > before.confidence
     assert team.index.example_questions("github:file_bug") == ("the build is red",)
     crib.discovery.register_examples("github:create_issue", [])
     assert team.index.example_questions("github:file_bug") == ()

@@ -8,7 +8,7 @@ the tool out of the toolset: to show the tool as it is could show what the shape
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from threading import RLock
 from typing import NamedTuple
@@ -17,10 +17,12 @@ from weakref import ref as weak
 from pydantic import Field
 
 from toolcrib.discovery import Index, Scope
+from toolcrib.discovery.index.reading import IndexReader
 from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.errors import InvalidToolError, Problem, ToolcribError
 from toolcrib.model import SchemaValidator, Tool, ToolBackend
 from toolcrib.model.shape import ShapedTool, ToolShape
+from toolcrib.model.suggest import did_you_mean
 
 _LOG = logging.getLogger("toolcrib.crib.shaped")
 
@@ -82,6 +84,26 @@ def _renamed(base: str, name: str) -> str:
     """
     namespace, colon, _ = base.rpartition(":")
     return f"{namespace}{colon}{name}"
+
+
+def find_unused(keys: Iterable[str], whole: IndexReader, members: IndexReader) -> dict[str, str]:
+    """Return why entries about tools have no effect in a toolset, by their ids, with or without a version.
+
+    `members` are the tools of the toolset as they are, `whole` all tools.
+    """
+    found: dict[str, str] = {}
+    listed, inside = (_ids_and_names(index) for index in (whole, members))
+    for key in keys:
+        if key not in listed:
+            found[key] = f"there is no tool {key!r}{did_you_mean(key, sorted(listed))}"
+        elif key not in inside:
+            found[key] = f"{key} is not in the toolset by its other settings"
+    return found
+
+
+def _ids_and_names(index: IndexReader) -> set[str]:
+    """Return the ids of tools, with and without their versions."""
+    return {name for each in index.list_all() for name in (each.id, without_version(each.id))}
 
 
 class _Listed(NamedTuple):
