@@ -224,6 +224,30 @@ async def test_documentation_of_a_tool_is_shown_in_its_shape() -> None:
     assert (await crib.describe("github:create_issue", "full")).notes == "The token is checked."
 
 
+@pytest.mark.parametrize("named", ["github:file_bug", "github:create_issue"])
+async def test_every_way_to_name_a_tool_takes_both_ids(named: str) -> None:
+    crib, calls = crib_with()
+    async with crib:
+        team = crib.view("team")
+        assert str(team[named].id) == "github:file_bug"
+        assert (await team.describe(named)).tool.name == "file_bug"
+        (converted,) = team.convert("openai", tools=[named])
+        assert converted.payload["function"]["parameters"]["required"] == ["summary"]
+        assert "def file_bug" in await team.stubs([named])
+        for search in (False, True):
+            session = await team.session("openai", tools=[named], search=search)
+            tool = session.tools[-1]["function"]
+            assert "token" not in tool["parameters"]["properties"]
+            call = {"id": "1", "type": "function", "function": {"name": tool["name"], "arguments": "{}"}}
+            call["function"]["arguments"] = json.dumps({"summary": f"by {named}"})  # type: ignore[index]
+            said = {"role": "assistant", "tool_calls": [call]}
+            await session.run({"choices": [{"message": said}]})
+        await team.run(named, {"summary": "run"})
+        await team.run_chain([{"tool_id": named, "args": {"summary": "chain"}}])
+    assert [title for title, *_ in calls] == [f"by {named}"] * 2 + ["run", "chain"]
+    assert {token for _, token, *_ in calls} == {"s3cret"}
+
+
 class CountingEmbedder:
     """An embedder that counts the texts of each call."""
 

@@ -360,7 +360,10 @@ async def test_servers_and_apis_are_counted(tmp_path: Path) -> None:
 async def test_shape_of_no_tool_is_told_with_the_tool_that_was_meant(little: Any) -> None:
     shape = {"description": "Another."}
     tools = {"little:shuot": shape, "little:shout": shape, "little:shot": {"pin": True}, "far:away": shape}
-    toolsets = {"t": {"tools": tools}, "none": {"exclude": ["little:shout"], "tools": {"little:shout": shape}}}
+    toolsets = {
+        "t": {"tools": tools},
+        "none": {"exclude": ["little:shout"], "tools": {"little:shout": shape}},
+    }
     found = await diagnose({"mcpServers": {"little": little()}, "toolsets": toolsets}, environ=HERE)
     told = {each.why for each in found.findings if each.subject == "toolset 't'"}
     assert told == {
