@@ -530,6 +530,11 @@ async def test_call_of_a_shaped_tool_is_shown_as_it_was_made_and_as_it_is_sent(c
             sent = screen.page.get_by_role("region", name="What is sent to notes:delete_for")
             await expect(sent).to_contain_text("of the team")
             await screen.check()
+            (call,) = gateway.approvals.waiting()
+            url = str(gateway.make_console_link()).partition("#")[0]
+            await screen.page.goto(f"{url}#/answer/{call.id}/{call.link_token}")
+            await expect(made).to_contain_text("7")
+            await expect(sent).to_contain_text("of the team")
             await screen.page.get_by_role("button", name="Approve").click()
 
 
