@@ -151,7 +151,7 @@ class ToolsBeside:
 
     async def call(self, name: str, arguments: Mapping[str, Any], client: CallingClient) -> ToolResult:
         """Call the tool of a name: of the main frontend, a pinned one, or one for resources and prompts."""
-        if name not in {_name_of(each) for each in self._main.tools()}:
+        if not self._is_of_main(name):
             if self._is_pinned(name):
                 return await self._direct.call(name, arguments, client)
             if self._content is not None and name in _CONTENT_NAMES:
@@ -160,9 +160,14 @@ class ToolsBeside:
 
     def finished(self, name: str, finish: Callable[[], RunResult], principal: Principal) -> ToolResult:
         """Return the result of a server's task as the result of the tool that was called."""
-        if self._is_pinned(name) or not isinstance(self._main, TaskFrontend):
+        is_pinned = self._is_pinned(name) and not self._is_of_main(name)
+        if is_pinned or not isinstance(self._main, TaskFrontend):
             return self._direct.finished(name, finish, principal)
         return self._main.finished(name, finish, principal)
+
+    def _is_of_main(self, name: str) -> bool:
+        """Return whether the main frontend lists a tool of this name, which goes before all others."""
+        return any(_name_of(each) == name for each in self._main.tools())
 
     def _is_pinned(self, name: str) -> bool:
         tool_id = self._direct.listed_ids().get(name)
