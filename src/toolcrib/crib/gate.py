@@ -31,6 +31,7 @@ from toolcrib.execution.mcp.config import TrustMode
 from toolcrib.execution.mcp.content import ContentKind
 from toolcrib.model import Tool
 from toolcrib.model.json_text import sorted_json
+from toolcrib.model.toolid import without_version
 from toolcrib.paths import seen_file
 from toolcrib.trust import Lock, ServerParts, Withheld, screen_listed, screen_tools
 from toolcrib.trust.drift import PREFIXES
@@ -263,7 +264,7 @@ class TrustGate:
 
     def find_withheld(self, ref: str) -> Withheld | None:
         """Return the withheld tool that a reference means, in any version; None if it means none."""
-        namespace, separator, name = ":".join(ref.split(":")[:2]).rpartition(":")
+        namespace, separator, name = without_version(ref).rpartition(":")
         if not separator:
             return None
         for each in self._withheld.get(namespace, {}).values():

@@ -18,11 +18,12 @@ from pydantic import Field
 
 from toolcrib.discovery import Index, Scope
 from toolcrib.discovery.index.reading import IndexReader
-from toolcrib.discovery.keys import key_of, without_version
+from toolcrib.discovery.keys import key_of
 from toolcrib.errors import InvalidToolError, Problem, ToolcribError
 from toolcrib.model import SchemaValidator, Tool, ToolBackend
 from toolcrib.model.shape import ShapedTool, ToolShape
 from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.toolid import without_version
 
 _LOG = logging.getLogger("toolcrib.crib.shaped")
 

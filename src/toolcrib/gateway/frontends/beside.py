@@ -26,6 +26,7 @@ from toolcrib.gateway.results import KeptResults, encoded
 from toolcrib.model import RunResult
 from toolcrib.model.findings import FINDINGS_KEY
 from toolcrib.model.schema.plain_form import to_plain_schema
+from toolcrib.model.toolid import without_version
 
 _CURSOR = {"cursor": {"type": "string", "description": "The nextCursor of the page before."}}
 _READS = {"readOnlyHint": True, "idempotentHint": True}
@@ -217,7 +218,7 @@ def _name_of(definition: ToolDefinition) -> str:
 
 def _ids_of(tool_id: str) -> tuple[str, str]:
     """Return an id with and without its version."""
-    return tool_id, ":".join(tool_id.split(":")[:2])
+    return tool_id, without_version(tool_id)
 
 
 def _make_plain(definition: ToolDefinition) -> Mapping[str, Any]:
