@@ -12,7 +12,12 @@ from gateway.little_face import serving
 from gateway.passing import ERAS, asked, joined
 from gateway.tasks.raw import RawClient, RefusedError
 from mcp import Client, MCPError
-from mcp_types import CreateMessageResult, ElicitResult, TextContent
+from mcp_types import (
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    CreateMessageResult,
+    ElicitResult,
+    TextContent,
+)
 
 from toolcrib import Crib
 from toolcrib.errors import ChainError, RequestRefusedError, ResultBlockedError, ToolExecutionError
@@ -194,6 +199,19 @@ async def test_error_of_the_protocol_does_not_reveal(results: str) -> None:
             shown: Any = await say(client, error=f"refused {KEY}")
         except MCPError as error:
             shown = [error.message, error.data]
+    assert not reveals(shown)
+
+
+async def test_refusal_of_a_server_that_lacks_a_capability_does_not_reveal() -> None:
+    refusal: Json = {"error": f"refused {KEY}", "code": MISSING_REQUIRED_CLIENT_CAPABILITY}
+    async with joined("stateless", {"leaky": leaky("redact", modern=True)}, **ABLE) as client:
+        with pytest.raises(MCPError) as refused:
+            await say(client, **refusal)
+    assert refused.value.code == MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert (refused.value.message, refused.value.data) == ("refused [secret]", {"why": "refused [secret]"})
+    async with joined("stateless", {"leaky": leaky("block", modern=True)}, **ABLE) as client:
+        shown = await say(client, **refusal)
+    assert shown["isError"]
     assert not reveals(shown)
 
 

@@ -86,7 +86,13 @@ def say_it(params: Json) -> Json:
     for data in given.get("logs", ()):
         write(method="notifications/message", params={"level": "error", "data": data})
     if "error" in given:
-        return {"error": {"code": -32000, "message": given["error"], "data": {"why": given["error"]}}}
+        return {
+            "error": {
+                "code": given.get("code", -32000),
+                "message": given["error"],
+                "data": {"why": given["error"]},
+            }
+        }
     return {"result": given.get("result", {"content": []})}
 
 

@@ -98,7 +98,8 @@ async def _take_turns(
             result = await connection.request(method, params, headers=headers, on_progress=on_progress)
         except MCPError as error:
             if error.code == MISSING_REQUIRED_CLIENT_CAPABILITY and client is not None:
-                client.note_refusal(error)
+                told = await running.check_answer({"message": error.message, "data": error.data})
+                client.note_refusal(MCPError(error.code, told["message"], told["data"]))
             raise
         kind = result.get("resultType", "complete")
         if kind == "complete" or (kind == TASK and await running.offer_task(result)):

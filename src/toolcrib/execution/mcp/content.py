@@ -1,5 +1,6 @@
 """Resources and prompts of MCP servers: the records, and the requests that list, read and complete them."""
 
+import copy
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -333,7 +334,7 @@ class ServerContent:
             try:
                 answer = await _answer(upstream, context, method, params, subject, needs, check=guard)
                 return _add_findings(await guard.check_answer(answer), guard.findings)
-            except RequestRefusedError as error:
+            except (RequestRefusedError, ServerUnavailableError) as error:
                 await _check_refusal(guard, error)
                 raise
             finally:
@@ -358,7 +359,7 @@ def _add_findings(answer: dict[str, Any], findings: tuple[ResultFinding, ...]) -
     return {**answer, "_meta": meta} if meta or "_meta" in answer else answer
 
 
-async def _check_refusal(guard: MessageGuard, error: RequestRefusedError) -> None:
+async def _check_refusal(guard: MessageGuard, error: RequestRefusedError | ServerUnavailableError) -> None:
     """Raise another error where one may not be passed on."""
     cause = error.__cause__
     facts = {
@@ -367,7 +368,9 @@ async def _check_refusal(guard: MessageGuard, error: RequestRefusedError) -> Non
     }
     checked = await guard.check_answer(facts)
     if checked is not facts:
-        raise RequestRefusedError(error.server, error.method, checked["reason"], error.code) from None
+        clean = copy.copy(error)
+        clean.reason = checked["reason"]
+        raise clean from None
 
 
 def _with_findings(value: Any, found: Any) -> Any:
