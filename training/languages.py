@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from corpus import DATA, LISTS, read_lines
 
-from toolcrib.discovery.search.semantic.languages import HEAD, load_encoder
+from toolcrib.discovery.search.semantic.languages import MATRIX_FILE, load_encoder
 from toolcrib.discovery.search.semantic.named import embedder_in
 
 BATCH = 256
@@ -54,8 +54,8 @@ def main() -> None:
         print(f"\r{start + len(batch):,} of {len(texts):,} texts", end="", flush=True)
     given, wanted = np.concatenate(here), np.concatenate(there)
     head = np.linalg.solve(given.T @ given + HELD_BACK * np.eye(given.shape[1]), given.T @ wanted)
-    np.save(options.folder / HEAD, head.astype(np.float16))
-    print(f"\nwrote {options.folder / HEAD}")
+    np.save(options.folder / MATRIX_FILE, head.astype(np.float16))
+    print(f"\nwrote {options.folder / MATRIX_FILE}")
 
 
 if __name__ == "__main__":

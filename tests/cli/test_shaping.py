@@ -84,3 +84,16 @@ def test_a_dry_run_shows_the_change_alone(toolcrib: Any, file: Path) -> None:
     told = toolcrib("shape", "team", "talk:count", "--name", "tally", "--dry-run")
     assert '+name = "tally"' in told.stdout
     assert file.read_text() == before
+
+
+def test_shape_without_effect_is_told_with_the_tool_that_was_meant(toolcrib: Any, file: Path) -> None:
+    unknown = toolcrib("shape", "team", "talk:cuont", "--name", "tally")
+    assert unknown.exit_code == 0
+    assert "no effect until there is such a tool" in unknown.stderr
+    assert "talk:count" in unknown.stderr
+    gone = toolcrib("shape", "team", "talk:coun", "--remove")
+    assert gone.exit_code != 0
+    assert "did you mean 'talk:cuont'" in gone.stderr
+    file.write_text(file.read_text().replace('"Ours"', '"Ours"\nexclude = ["talk:count"]'))
+    excluded = toolcrib("shape", "team", "talk:count", "--name", "tally")
+    assert "talk:count is not in the toolset" in excluded.stderr

@@ -4,6 +4,7 @@ import hashlib
 import json
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -505,6 +506,36 @@ async def test_a_link_lets_somebody_without_a_login_answer_one_call(chromium: Ch
             await screen.check()
         await until(lambda: outcome)
     assert outcome == ["ran"]
+
+
+def delete_for(number: int, reason: str) -> str:
+    """Delete what has a number."""
+    return f"{number} {reason}"
+
+
+async def test_call_of_a_shaped_tool_is_shown_as_it_was_made_and_as_it_is_sent(chromium: Chromium) -> None:
+    shape = {"name": "wipe", "fix": {"reason": "of the team"}}
+    toolsets = {"team": {"tools": {"notes:delete_for": shape}}}
+    rules = [{"name": "ask", "tools": ["notes:delete_for"], "effect": "ask"}, REST]
+    async with console(policy=rules, toolsets=toolsets) as gateway, anyio.create_task_group() as tasks:
+        gateway.crib.add(delete_for, namespace="notes")
+        async with chromium.logged_in(gateway) as screen:
+            await screen.open("approvals")
+            await expect(screen.page.get_by_text("Live", exact=True)).to_be_visible()
+            tasks.start_soon(partial(gateway.crib.view("team").run, "notes:wipe", {"number": 7}))
+            await expect(screen.page.get_by_role("heading", name="notes:wipe")).to_be_visible()
+            made = screen.page.get_by_role("region", name="Arguments of the caller")
+            await expect(made).to_contain_text("7")
+            await expect(made).not_to_contain_text("of the team")
+            sent = screen.page.get_by_role("region", name="What is sent to notes:delete_for")
+            await expect(sent).to_contain_text("of the team")
+            await screen.check()
+            (call,) = gateway.approvals.waiting()
+            url = str(gateway.make_console_link()).partition("#")[0]
+            await screen.page.goto(f"{url}#/answer/{call.id}/{call.link_token}")
+            await expect(made).to_contain_text("7")
+            await expect(sent).to_contain_text("of the team")
+            await screen.page.get_by_role("button", name="Approve").click()
 
 
 async def test_an_auditor_sees_the_calls_of_all_and_answers_none(chromium: Chromium) -> None:

@@ -441,6 +441,9 @@ def test_a_model_finds_tools_which_are_listed_on_its_next_turn() -> None:
         assert json.loads(total["content"]) == 10
         _, empty = session.run(chat(("4", "search_tools", '{"query": " "}')))
         assert "say in words what you want to do" in empty["content"]
+        _, wrong = session.run(chat(("6", "search_tools", '{"query": 5, "limit": 100}')))
+        assert "/query" in wrong["content"]
+        assert "/limit" in wrong["content"]
         _, doubtful = session.run(chat(("5", "search_tools", '{"query": "repair the gearbox of my car"}')))
         assert "nothing clearly fits" in doubtful["content"]
 

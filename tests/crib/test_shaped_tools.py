@@ -1,11 +1,12 @@
 """Toolsets that give tools another shape: every way to a tool speaks the new names, and none shows the old."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from toolcrib.errors import (
     ToolNotFoundError,
 )
 from toolcrib.execution import Principal
-from toolcrib.model import LocalBackend, LocalTool, Tool
+from toolcrib.model import LocalBackend, LocalTool, Tool, ToolExample
 
 pytestmark = pytest.mark.anyio
 SHAPE = {
@@ -34,6 +35,7 @@ SHAPE = {
     "hide": ["dry_run"],
     "defaults": {"labels": ["bug"]},
 }
+OTHER_WORDS = {"description": "Another description."}
 Calls = list[tuple[str, str, list[str], bool]]
 
 
@@ -220,6 +222,92 @@ async def test_documentation_of_a_tool_is_shown_in_its_shape() -> None:
     assert doc.notes is None
     assert [each.args for each in doc.examples] == [{"summary": "x", "labels": []}]
     assert (await crib.describe("github:create_issue", "full")).notes == "The token is checked."
+
+
+@pytest.mark.parametrize("named", ["github:file_bug", "github:create_issue"])
+async def test_every_way_to_name_a_tool_takes_both_ids(named: str) -> None:
+    crib, calls = crib_with()
+    async with crib:
+        team = crib.view("team")
+        assert str(team[named].id) == "github:file_bug"
+        assert (await team.describe(named)).tool.name == "file_bug"
+        (converted,) = team.convert("openai", tools=[named])
+        assert converted.payload["function"]["parameters"]["required"] == ["summary"]
+        assert "def file_bug" in await team.stubs([named])
+        for search in (False, True):
+            session = await team.session("openai", tools=[named], search=search)
+            tool = session.tools[-1]["function"]
+            assert "token" not in tool["parameters"]["properties"]
+            call = {"id": "1", "type": "function", "function": {"name": tool["name"], "arguments": "{}"}}
+            call["function"]["arguments"] = json.dumps({"summary": f"by {named}"})  # type: ignore[index]
+            said = {"role": "assistant", "tool_calls": [call]}
+            await session.run({"choices": [{"message": said}]})
+        await team.run(named, {"summary": "run"})
+        await team.run_chain([{"tool_id": named, "args": {"summary": "chain"}}])
+    assert [title for title, *_ in calls] == [f"by {named}"] * 2 + ["run", "chain"]
+    assert {token for _, token, *_ in calls} == {"s3cret"}
+
+
+class CountingEmbedder:
+    """An embedder that counts the texts of each call."""
+
+    key = "counting"
+    dimensions = 8
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def encode(self, texts: Sequence[str], /) -> Any:
+        self.texts += texts
+        return np.array([[len(text) % (place + 2) + 1 for place in range(8)] for text in texts], np.float32)
+
+    async def embed(self, texts: Sequence[str], /) -> Any:
+        return self.encode(texts)
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_toolsets_share_the_vectors_of_tools_that_they_do_not_change(
+    is_stored: bool, tmp_path: Path
+) -> None:
+    embedder = CountingEmbedder()
+    shape = {"tools:tool_0": {"description": "Another tool."}}
+    toolsets = {
+        f"t{number}": {"tools": {**shape, f"tools:tool_{number}": OTHER_WORDS}} for number in range(1, 6)
+    }
+    settings = {"toolsets": toolsets, "store": str(tmp_path / "store.db") if is_stored else ":memory:"}
+    async with Crib(settings, embedder=embedder) as crib:
+        for number in range(20):
+            tool = Tool(name=f"tool_{number}", namespace="tools", input_schema={"type": "object"})
+            crib.discovery.register(tool, LocalBackend(name="f"))
+        await crib.search("number one")
+        once = len(embedder.texts)
+        for name in toolsets:
+            await crib.view(name).search("number one")
+    # Each toolset changes one tool of its own, all change another in the same way, and each embeds the question.
+    assert len(embedder.texts) - once <= 2 * (1 + len(toolsets)) + len(toolsets)
+
+
+def test_model_of_the_settings_is_chosen_once_for_all_toolsets(caplog: pytest.LogCaptureFixture) -> None:
+    toolsets = {f"t{number}": {"tools": {f"a{number}": OTHER_WORDS}} for number in range(3)}
+    crib = Crib({"toolsets": toolsets, "search": {"model": "missing"}})
+    for name in toolsets:
+        crib.view(name).index.list_all()
+    assert [each.message for each in caplog.records if "the built-in model" in each.message][1:] == []
+    assert "the built-in model" in caplog.text
+
+
+async def test_shaped_tool_is_found_by_its_example_questions() -> None:
+    crib, _ = crib_with()
+    example = ToolExample(title="the build is red", description="with the token of bob", args={})
+    team = crib.view("team")
+    (before,) = await team.search("the build is red", limit=1)
+    crib.discovery.register_examples("github:create_issue", [example])
+    (found,) = await team.search("the build is red", limit=1)
+    assert found.summary.id == "github:file_bug"
+    assert found.confidence > before.confidence
+    assert team.index.example_questions("github:file_bug") == ("the build is red",)
+    crib.discovery.register_examples("github:create_issue", [])
+    assert team.index.example_questions("github:file_bug") == ()
 
 
 def _register(crib: Crib, **properties: Any) -> None:

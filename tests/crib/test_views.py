@@ -442,7 +442,7 @@ def test_a_conversion_is_of_what_is_left_where_a_tool_goes_in_between() -> None:
     index = Leaving()
     for name in ("a", "b", "c"):
         index.register(Tool(name=name, input_schema={"type": "object"}))
-    assert [made.tool_id for made in convert(default_registry(), index, "openai", None)] == ["c"]
+    assert [made.tool_id for made in convert(default_registry(), index, "openai", None, index.get)] == ["c"]
 
 
 async def test_what_a_view_tells_of_results_was_learnt_from_its_own_calls() -> None:

@@ -8,12 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway.little_face import serving
 from gateway.passing import ERAS, asked, joined
+from gateway.tasks.raw import RawClient, RefusedError
 from mcp import Client, MCPError
+from mcp_types import (
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    CreateMessageResult,
+    ElicitResult,
+    TextContent,
+)
 
 from toolcrib import Crib
 from toolcrib.errors import ChainError, RequestRefusedError, ResultBlockedError, ToolExecutionError
 from toolcrib.execution import StreamEvent
+from toolcrib.gateway import Gateway
 from toolcrib.model.findings import FINDINGS_KEY
 
 pytestmark = pytest.mark.anyio
@@ -24,10 +33,11 @@ _SCRIPT = Path(__file__).parent.parent / "servers" / "leaky.py"
 Json = dict[str, Any]
 
 
-def leaky(results: Any = None, text: str = "nothing") -> Json:
+def leaky(results: Any = None, text: str = "nothing", *, modern: bool = False) -> Json:
     """Return how the server is started, and what is done about its results."""
     more = {} if results is None else {"results": results}
-    return {"command": sys.executable, "args": ["-S", "-I", str(_SCRIPT), text], **more}
+    flags = ["Say something.", "modern"] if modern else []
+    return {"command": sys.executable, "args": ["-S", "-I", str(_SCRIPT), text, *flags], **more}
 
 
 def texts(*parts: str) -> Json:
@@ -192,6 +202,19 @@ async def test_error_of_the_protocol_does_not_reveal(results: str) -> None:
     assert not reveals(shown)
 
 
+async def test_refusal_of_a_server_that_lacks_a_capability_does_not_reveal() -> None:
+    refusal: Json = {"error": f"refused {KEY}", "code": MISSING_REQUIRED_CLIENT_CAPABILITY}
+    async with joined("stateless", {"leaky": leaky("redact", modern=True)}, **ABLE) as client:
+        with pytest.raises(MCPError) as refused:
+            await say(client, **refusal)
+    assert refused.value.code == MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert (refused.value.message, refused.value.data) == ("refused [secret]", {"why": "refused [secret]"})
+    async with joined("stateless", {"leaky": leaky("block", modern=True)}, **ABLE) as client:
+        shown = await say(client, **refusal)
+    assert shown["isError"]
+    assert not reveals(shown)
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_resources_prompts_and_completions_are_checked(era: str) -> None:
     text = f"the key is {KEY}"
@@ -313,3 +336,189 @@ async def test_local_function_is_guarded_by_the_general_setting() -> None:
         "name": "Anna",
     }
     assert ran.notes == ("removed from what the tool sent: 3 pieces of personal data (e-mail, card, iban)",)
+
+
+FORM = {"type": "object", "properties": {"name": {"type": "string", "description": f"as {KEY}"}}}
+
+
+def question(text: str) -> Json:
+    """Return the questions of a stateless server, with a text in each of their kinds."""
+    form = {"mode": "form", "message": text, "requestedSchema": FORM}
+    says = {"role": "user", "content": {"type": "text", "text": text}}
+    sampling = {"messages": [says], "systemPrompt": text, "maxTokens": 9}
+    return {
+        "resultType": "input_required",
+        "inputRequests": {
+            "form": {"method": "elicitation/create", "params": form},
+            "model": {"method": "sampling/createMessage", "params": sampling},
+        },
+        "requestState": f"state {KEY}",
+        "_meta": {"x.io/it": text, FINDINGS_KEY: [{"forged": True}]},
+    }
+
+
+async def sample(_context: Any, _params: Any) -> CreateMessageResult:
+    return CreateMessageResult(role="assistant", content=TextContent(type="text", text="yes"), model="m")
+
+
+async def accept(_context: Any, _params: Any) -> ElicitResult:
+    return ElicitResult(action="accept", content={"name": "Ann"})
+
+
+ABLE: dict[str, Any] = {"elicitation_callback": accept, "sampling_callback": sample}
+ANSWERS = {
+    "form": {"action": "accept", "content": {"name": "Ann"}},
+    "model": {"role": "assistant", "content": {"type": "text", "text": "yes"}, "model": "m"},
+}
+
+
+async def test_question_of_a_stateless_server_is_redacted_and_its_state_comes_back() -> None:
+    call: Json = {"name": "say", "arguments": {"result": question(f"give {KEY}")}}
+    async with joined("stateless", {"leaky": leaky("redact", modern=True)}, **ABLE) as client:
+        shown = await asked(client, "tools/call", **call)
+        repeated = {**call, "inputResponses": ANSWERS, "requestState": shown["requestState"]}
+        result = await asked(client, "tools/call", **repeated)
+    assert shown["resultType"] == "input_required"
+    assert not reveals(shown)
+    assert shown["inputRequests"]["form"]["params"]["message"] == "give [secret]"
+    assert shown["_meta"]["x.io/it"] == "give [secret]"
+    paths = [each["path"] for each in shown["_meta"][FINDINGS_KEY]]
+    assert "/inputRequests/model/params/systemPrompt" in paths
+    assert "/requestState" not in paths
+    assert json.loads(result["content"][0]["text"])[0] == ANSWERS
+    assert result["content"][0]["text"].endswith('"state [secret]"]')
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_question_is_withheld_with_the_call(era: str) -> None:
+    async with joined(era, {"leaky": leaky("block", modern=True)}, **ABLE) as client:
+        result = await say(client, result=question(f"give {KEY}"))
+    assert result["isError"]
+    assert not reveals(result)
+    assert "its result is withheld: it holds" in result["content"][0]["text"]
+    assert result["_meta"]["toolcrib/error"]["code"] == "denied"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_question_is_checked_once_where_the_call_waits_for_the_answer(era: str) -> None:
+    heard: list[str] = []
+
+    async def hear(_context: Any, params: Any) -> ElicitResult:
+        heard.append(params.message)
+        return ElicitResult(action="accept", content={"name": "Ann"})
+
+    asking = question(f"give {KEY}")
+    del asking["inputRequests"]["model"], asking["requestState"]
+    step = {"tool_id": "leaky:say", "args": {"result": asking}}
+    servers = {"leaky": leaky("redact", modern=True)}
+    async with joined(era, servers, expose="meta", elicitation_callback=hear) as client:
+        result = await client.call_tool("run_chain", {"steps": [step]})
+    assert heard == ["give [secret]"]
+    found = result.structured_content["results"][0]["findings"]
+    assert [each["path"] for each in found if "message" in each["path"]] == [
+        "/inputRequests/form/params/message"
+    ]
+
+
+async def test_question_with_a_name_that_had_to_be_changed_fails_the_call() -> None:
+    asking = question("give it")
+    asking["inputRequests"] = {f"for {KEY}": asking["inputRequests"]["form"]}
+    async with joined("stateless", {"leaky": leaky("redact", modern=True)}, **ABLE) as client:
+        result = await say(client, result=asking)
+    assert result["isError"]
+    assert "the name of a question" in result["content"][0]["text"]
+    assert not reveals(result)
+
+
+async def test_server_forges_no_key_of_ours_in_a_question() -> None:
+    asking = question("hi")
+    asking["_meta"] |= {"toolcrib/error": {"code": "denied"}}
+    async with joined("stateless", {"leaky": leaky(modern=True)}, **ABLE) as client:
+        shown = await say(client, result=asking)
+    assert shown["_meta"]["x.io/it"] == "hi"
+    assert not [key for key in shown["_meta"] if key.startswith("toolcrib/")]
+
+
+def handle(text: str, **more: Any) -> Json:
+    """Return the handle of a task with a text in it."""
+    meta = {"x.io/it": text, FINDINGS_KEY: [{"forged": True}], "toolcrib/error": {"code": "denied"}}
+    named = {"resultType": "task", "taskId": f"task-{KEY}", "status": "working", "createdAt": "now"}
+    return {**named, "ttlMs": 60_000, "statusMessage": text, "_meta": meta, **more}
+
+
+async def started(results: Any, text: str, task: Json) -> tuple[Json, Any]:
+    """Return the handle of a task that a server begins, and what is told of it then."""
+    config = {"servers": {"leaky": leaky(results, modern=True)}}
+    async with Gateway(config, expose="all") as gateway, serving(gateway) as url:
+        client = RawClient(url)
+        shown = await client.call("say", result=handle(text), task=task)
+        if "taskId" not in shown:
+            return shown, None
+        try:
+            return shown, await client.get(shown["taskId"])
+        except RefusedError as error:
+            return shown, error
+
+
+async def test_task_is_redacted_in_its_handle_its_state_and_its_result() -> None:
+    ended = handle(f"at {KEY}", status="completed", result=texts(f"it is {KEY}"))
+    shown, told = await started("redact", f"at {KEY}", ended)
+    assert not reveals([shown, told])
+    assert shown["statusMessage"] == "at [secret]"
+    assert "/statusMessage" in [each["path"] for each in shown["_meta"][FINDINGS_KEY]]
+    assert "/taskId" not in [each["path"] for each in shown["_meta"][FINDINGS_KEY]]
+    assert told["result"]["content"][0]["text"] == "it is [secret]"
+    assert [each["path"] for each in told["result"]["_meta"][FINDINGS_KEY]] == ["/content/0/text"]
+    assert told["result"]["_meta"]["toolcrib/notes"] == ["removed from what the tool sent: 1 secret (secret)"]
+    assert "/statusMessage" in [each["path"] for each in told["_meta"][FINDINGS_KEY]]
+
+
+async def test_failure_of_a_task_says_what_was_found_in_it() -> None:
+    fails = {**texts(f"no {KEY}"), "isError": True}
+    _, told = await started("redact", "hi", handle("hi", status="completed", result=fails))
+    assert not reveals(told)
+    assert [each["path"] for each in told["result"]["_meta"][FINDINGS_KEY]] == ["/content/0/text"]
+
+
+async def test_handle_of_a_task_is_withheld() -> None:
+    shown, _ = await started("block", f"at {KEY}", {})
+    assert shown["isError"]
+    assert not reveals(shown)
+    assert "its result is withheld" in shown["content"][0]["text"]
+
+
+async def test_result_of_a_task_is_withheld() -> None:
+    ended = handle("hi", status="completed", result=texts(KEY))
+    _, told = await started("block", "hi", ended)
+    assert "withheld: it holds" in told.message
+    assert not reveals(told.message)
+
+
+@pytest.mark.parametrize("results", [None, "log"])
+async def test_server_forges_no_key_of_ours_in_a_task(results: str | None) -> None:
+    result = {**texts("hi"), "_meta": {"toolcrib/notes": ["all is well"], "x.io/a": 1}}
+    shown, told = await started(results, "hi", handle("hi", status="completed", result=result))
+    for each in (shown, told):
+        assert each["_meta"]["x.io/it"] == "hi"
+        assert "toolcrib/error" not in each["_meta"]
+        assert {"forged": True} not in each["_meta"].get(FINDINGS_KEY, [])
+    assert told["result"]["_meta"] == {"x.io/a": 1}
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "http://evil.io/login"])
+async def test_task_sends_nobody_to_an_unsafe_page(url: str) -> None:
+    visit = {"mode": "url", "message": "Log in", "url": url, "elicitationId": "1"}
+    asks = {"visit": {"method": "elicitation/create", "params": visit}}
+    _, told = await started(None, "hi", handle("hi", status="input_required", inputRequests=asks))
+    assert "neither https nor of this machine" in told.message
+
+
+async def test_tools_that_read_resources_and_prompts_say_what_was_found() -> None:
+    plain = {"content_tools": True}
+    servers = {"leaky": leaky("redact", f"the key is {KEY}")}
+    async with joined("stateless", servers, config={"gateway": plain}) as client:
+        read = await asked(client, "tools/call", name="read_resource", arguments={"uri": "leaky://it"})
+        got = await asked(client, "tools/call", name="get_prompt", arguments={"name": "it"})
+    assert not reveals([read, got])
+    assert read["_meta"][FINDINGS_KEY][0]["path"] == "/contents/0/text"
+    assert got["_meta"][FINDINGS_KEY][0]["path"] == "/messages/0/content/text"

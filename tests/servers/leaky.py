@@ -2,7 +2,8 @@
 
 The tool `say` answers with the result that it gets as an argument, after the notifications and the questions
 that it gets too. Resources and prompts have the text of the first argument of the command; the second is the
-description of the tool.
+description of the tool. With `modern` as the third it speaks the stateless era, where its result may be a
+question, whose answer it gives back, or a task, which `tasks/get` describes as the argument `task` has it.
 """
 
 import json
@@ -11,6 +12,10 @@ from typing import Any
 
 Json = dict[str, Any]
 SCHEMA = {"type": "object"}
+MODERN = sys.argv[3:] == ["modern"]
+TASKS = "io.modelcontextprotocol/tasks"
+task: Json = {}
+"""The task that was begun last."""
 
 
 def write(**message: Any) -> None:
@@ -18,9 +23,14 @@ def write(**message: Any) -> None:
     sys.stdout.flush()
 
 
-def respond(method: str, params: Json, text: str) -> Json:  # noqa: C901, PLR0911 - one case each
+def respond(method: str, params: Json, text: str) -> Json:  # noqa: C901, PLR0911, PLR0912 - one case each
     """Return the result or the error of a request."""
     match method:
+        case "server/discover" if MODERN:
+            every: Json = {"tools": {}, "resources": {}, "prompts": {}, "extensions": {TASKS: {}}}
+            return {"result": {"supportedVersions": ["2026-07-28"], "capabilities": every}}
+        case "tasks/get":
+            return {"result": {"resultType": "complete", **task}}
         case "initialize":
             capabilities: Json = {
                 "tools": {},
@@ -64,6 +74,10 @@ def respond(method: str, params: Json, text: str) -> Json:  # noqa: C901, PLR091
 def say_it(params: Json) -> Json:
     """Send the notifications of a call, and return its result or its error."""
     given = params["arguments"]
+    if "inputResponses" in params:
+        told = json.dumps([params["inputResponses"], params.get("requestState")])
+        return {"result": {"content": [{"type": "text", "text": told}]}}
+    task.update(given.get("task", {}))
     token = params.get("_meta", {}).get("progressToken")
     for message in given.get("progress", ()):
         if token is not None:
@@ -72,7 +86,13 @@ def say_it(params: Json) -> Json:
     for data in given.get("logs", ()):
         write(method="notifications/message", params={"level": "error", "data": data})
     if "error" in given:
-        return {"error": {"code": -32000, "message": given["error"], "data": {"why": given["error"]}}}
+        return {
+            "error": {
+                "code": given.get("code", -32000),
+                "message": given["error"],
+                "data": {"why": given["error"]},
+            }
+        }
     return {"result": given.get("result", {"content": []})}
 
 

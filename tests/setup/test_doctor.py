@@ -357,6 +357,24 @@ async def test_servers_and_apis_are_counted(tmp_path: Path) -> None:
     assert said(found, "configuration") == ["no file: 2 servers, 2 APIs"]
 
 
+async def test_shape_of_no_tool_is_told_with_the_tool_that_was_meant(little: Any) -> None:
+    shape = {"description": "Another."}
+    tools = {"little:shuot": shape, "little:shout": shape, "little:shot": {"pin": True}, "far:away": shape}
+    toolsets = {
+        "t": {"tools": tools},
+        "none": {"exclude": ["little:shout"], "tools": {"little:shout": shape}},
+    }
+    found = await diagnose({"mcpServers": {"little": little()}, "toolsets": toolsets}, environ=HERE)
+    told = {each.why for each in found.findings if each.subject == "toolset 't'"}
+    assert told == {
+        "there is no tool 'little:shuot'; did you mean 'little:shout'?",
+        "there is no tool 'little:shot'; did you mean 'little:shout'?",
+        "there is no tool 'far:away'",
+    }
+    (excluded, *_) = (each for each in found.findings if each.subject == "toolset 'none'")
+    assert excluded.why == "little:shout is not in the toolset by its other settings"
+
+
 async def test_a_toolset_of_nothing_is_told(little: Any) -> None:
     toolsets = {
         "far": {"namespaces": ["litle"], "ids": ["little:shout", "other:x"]},

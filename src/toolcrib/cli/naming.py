@@ -38,7 +38,7 @@ async def _resolve_id(view: "View", name: str) -> str:
     from toolcrib.errors import ToolcribError, ToolNotFoundError  # noqa: PLC0415 - not needed to ask for help
 
     with suppress(ToolcribError):
-        view.index.resolve(name)
+        view[name]
         return name
     await view.tools(limit=1)  # waits for the servers that nothing is known of
     found = {

@@ -41,7 +41,7 @@ def explain_access(
     Raises:
         ToolNotFoundError: there is no such tool.
     """
-    tool, rules = original_of(view.index.resolve(tool_id)), view.rules
+    tool, rules = original_of(view[tool_id]), view.rules
     if rules is None:
         return {"toolId": tool_id, "effect": "allow", "rule": None, "reason": None, "rules": []}
     who = make_caller(rules.issuers, view.settings.gateway, subject, client, groups)
@@ -100,7 +100,7 @@ def decide_again(view: View, rules: Rules | None, record: dict[str, Any]) -> tup
         groups=frozenset(record.get("user.roles") or ()),
     )
     try:
-        tool = original_of(view.index.resolve(tool_id))
+        tool = original_of(view[tool_id])
     except ToolcribError as error:
         return "unknown", "", tool_id, str(error)
     if rules is None:

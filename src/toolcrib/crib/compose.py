@@ -12,13 +12,13 @@ from toolcrib.discovery import (
     Embedder,
     EmbeddingSearcher,
     HybridSearcher,
-    Index,
     LocalEmbedder,
     Searcher,
     SqliteStore,
     Store,
     load_embedder,
 )
+from toolcrib.discovery.protocols import Derived
 from toolcrib.discovery.search.semantic.named import embedder_in
 from toolcrib.errors import ConfigError, EmbeddingError, MissingExtraError, Problem, StoreError
 from toolcrib.errors.base import MAX_PROBLEMS
@@ -110,19 +110,6 @@ def open_store(settings: Settings, environ: Mapping[str, str] | None = None) -> 
     return SqliteStore(path)
 
 
-def make_index(
-    settings: Settings,
-    store: Store | None,
-    searcher: Searcher | None,
-    embedder: Embedder | None,
-    validator: SchemaValidator,
-) -> Index:
-    """Make the index on a store, with the searcher of the program or else of the settings."""
-    if searcher is None:
-        searcher = _make_searcher(settings.search, store, embedder)
-    return Index(searcher, store=store, validator=validator)
-
-
 def make_embedder(settings: SearchSettings) -> LocalEmbedder:
     """Make the embedder that the settings name, or the one in their folder.
 
@@ -143,21 +130,23 @@ def can_do_without(settings: SearchSettings, error: EmbeddingError | MissingExtr
     return settings.searcher == "auto" and not wrong_folder
 
 
-def _make_searcher(settings: SearchSettings, store: Store | None, embedder: Embedder | None) -> Searcher:
-    """Make the searcher of the settings."""
-    words = Bm25Searcher(cache=store)
-    if embedder is not None:
-        return HybridSearcher(words, EmbeddingSearcher(embedder, cache=store))
-    if settings.searcher == "bm25":
-        return words
+def choose_embedder(settings: SearchSettings, given: Embedder | None) -> Embedder | None:
+    """Return the embedder of the program, or else of the settings; None if words alone are searched."""
+    if given is not None or settings.searcher == "bm25":
+        return given
     try:
-        embedder = make_embedder(settings)
+        return make_embedder(settings)
     except (EmbeddingError, MissingExtraError) as error:
         if not can_do_without(settings, error):
             raise
         _LOG.warning("tools are found with the built-in model: %s", error)
-        embedder = load_embedder()
-    return HybridSearcher(words, EmbeddingSearcher(embedder, cache=store))
+        return load_embedder()
+
+
+def make_searcher(embedder: Embedder | None, cache: Derived | None) -> Searcher:
+    """Make a searcher by words, and by the embedder if there is one."""
+    words = Bm25Searcher(cache=cache)
+    return words if embedder is None else HybridSearcher(words, EmbeddingSearcher(embedder, cache=cache))
 
 
 def make_middleware(settings: Settings) -> list[Middleware]:

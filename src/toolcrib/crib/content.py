@@ -34,6 +34,7 @@ from toolcrib.execution.mcp.freshness import together
 from toolcrib.execution.policy.resource_names import canonical_address
 from toolcrib.execution.policy.rules import Grants
 from toolcrib.model.suggest import nearest
+from toolcrib.model.tool import Tool
 
 if TYPE_CHECKING:
     from toolcrib.crib.gate import TrustGate
@@ -397,12 +398,16 @@ class ViewContent:
         text = self.servers.instructions(server)
         return text if self._gate is None else self._gate.instructions(server, text)
 
-    def check_tool(self, tool_id: str) -> None:
+    def check_tool(self, tool: Tool) -> None:
         """Check that a tool may still be used, of which something is under way.
 
         Raises:
+            PolicyDeniedError: the rules deny it, whatever its arguments are.
             ToolWithheldError: it is not what was approved.
         """
+        tool_id = str(tool.id)
+        if self._grants is not None:
+            self._grants.check_tool(tool)
         withheld = None if self._gate is None else self._gate.find_withheld(tool_id)
         if self._gate is not None and withheld is not None:
             raise self._gate.error(withheld, tool_id)

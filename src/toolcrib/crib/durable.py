@@ -25,6 +25,7 @@ from toolcrib.errors import (
     ToolcribError,
 )
 from toolcrib.execution.chains import Around, RunTool
+from toolcrib.execution.kept import unmark_handles
 from toolcrib.execution.variables import Expansion
 from toolcrib.model.record import Record
 from toolcrib.paths import runs_file, runs_key
@@ -141,7 +142,8 @@ def journal_calls(journal: RunJournal) -> Around:
 
     def around(run: RunTool) -> RunTool:
         async def run_recorded(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> Any:
-            return await journal.call(step, tool_id, args, partial(run, tool_id, args, within, step))
+            make = partial(run, tool_id, args, within, step)
+            return await journal.call(step, tool_id, unmark_handles(args), make)
 
         return run_recorded
 

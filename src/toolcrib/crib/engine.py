@@ -14,12 +14,13 @@ from toolcrib.concurrency.background import Background
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.crib.compose import (
     Hooks,
+    choose_embedder,
     issuers_of,
     make_checks,
-    make_index,
     make_middleware,
     make_observers,
     make_rules,
+    make_searcher,
     must_write,
     open_audit,
     open_store,
@@ -43,7 +44,8 @@ from toolcrib.crib.sources.origins import (
     shared_identities,
 )
 from toolcrib.crib.visible import DocumentedTools, VisibleTools
-from toolcrib.discovery import Discovery, DocStore, Index, Scope, Store
+from toolcrib.discovery import Discovery, DocStore, Embedder, Index, MemoryStore, Scope, Searcher, Store
+from toolcrib.discovery.protocols import Derived
 from toolcrib.discovery.store.connection import is_damage, set_aside
 from toolcrib.discovery.store.queued import QueuedStore
 from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
@@ -124,13 +126,25 @@ class Engine:
         self.runner = self._make_runner()
 
     def _set_catalogue(self, store: Store | None) -> None:
-        index = make_index(self.settings, store, self.hooks.searcher, self.hooks.embedder, self.validator)
+        # Toolsets that shape their tools have searchers of their own: the model and what it has computed are
+        # common to all of them.
+        is_shaped = any(each.shared("tools") for each in self.settings.toolsets.values())
+        self._search_cache: Derived | None = MemoryStore() if store is None and is_shaped else store
+        self._embedder: Embedder | None = None
+        searcher = self.hooks.searcher or self._make_searcher()
+        index = Index(searcher, store=store, validator=self.validator)
         owned = None if self.hooks.store is not None else store  # the program prunes and closes its own store
         self.discovery = Discovery(index, DocStore(DocumentedTools(self.tools), texts=store), store=owned)
         self.store = store if isinstance(store, QueuedStore) else None
         """The store of an open crib's catalogue; None if it is not stored."""
         self._learning = Learning(self.discovery)
         self.discovery.register_many(self._local_tools.values())
+
+    def _make_searcher(self) -> Searcher:
+        """Make a searcher of the settings, with the one embedder of the crib."""
+        if self._embedder is None:
+            self._embedder = choose_embedder(self.settings.search, self.hooks.embedder)
+        return make_searcher(self._embedder, self._search_cache)
 
     def visible(self, scope: Scope | None, principal: Principal | None) -> VisibleTools:
         """Return the tools that a scope and the rules let a principal reach.
@@ -155,7 +169,7 @@ class Engine:
         if found is None or found.whole is not self.discovery.index:
             if found is not None:
                 found.close()
-            index = make_index(self.settings, None, None, self.hooks.embedder, self.validator)
+            index = Index(self._make_searcher(), validator=self.validator)
             found = ShapedTools(self.discovery.index, scope, index, self.validator)
             for dropped in self._shaped.put(scope.key, found):
                 dropped.close()

@@ -1,6 +1,6 @@
 """Converts the tools of a catalogue to the formats of model providers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.discovery import Index, IndexView
@@ -28,13 +28,14 @@ def convert(
     index: Index | IndexView,
     target: str,
     tools: Iterable[str | ToolId | Tool] | None,
+    look_up: Callable[[str | ToolId], Tool],
     **options: Any,
 ) -> "list[Conversion]":
-    """Convert all or the named tools to a provider's format, each under a unique name."""
+    """Convert all tools, or those named, which `look_up` returns, each under a name of its own."""
     chosen = (
         _list_all_tools(index)
         if tools is None
-        else [_check_in_view(index, one) if isinstance(one, Tool) else index.resolve(one) for one in tools]
+        else [_check_in_view(index, one) if isinstance(one, Tool) else look_up(one) for one in tools]
     )
     return formats.convert_many(chosen, source="mcp", target=target, **options)
 

@@ -1,17 +1,17 @@
-"""Decides what of servers and APIs may be used, when they list it: what was approved, and has not changed.
+"""Withholds tools, prompts and templates of servers and APIs that are not approved, or have changed since.
 
-Every list of tools passes `screen_tools` before it comes into the catalogue, and so do the tools that an
-earlier run has stored; lists of prompts and templates pass `screen_content` before anybody is given them.
-What may not be used is in no catalogue, so nothing finds it, whichever way a call comes, and a call costs
-nothing more. The reason is kept for those who ask for it by its name.
+Lists are screened once, when they arrive: tools by `screen_tools` before they enter the catalogue, also those
+stored by an earlier run, and prompts and templates by `screen_content` before any caller gets them. A
+withheld tool is not in the catalogue, so no search and no call can reach it, and calls of others need no
+further check. The gate keeps the reason, for the error of a call that names a withheld tool.
 
-The lock is `tools.lock` beside the configuration file. While it cannot be read, nothing passes of the servers
-that it governs: what was approved is not known. A lock that was there and is gone counts as one that cannot
-be read.
+The lock is `tools.lock` beside the configuration file. While it cannot be read, the approved definitions are
+unknown, so that all servers which it governs are withheld. A lock that was there and is gone counts as
+unreadable.
 
-What is seen first of what the lock does not have is kept in the user's data, so that later runs know it, and
-not in the lock, which is written by people. What was seen belongs to the way in which a server is started:
-where that is another, it is seen for the first time again. In the lock, another way is a major change.
+The gate also records the first definition that it sees of each tool that the lock lacks. This record is in
+the user's data and not in the lock, which only people write. It belongs to the command or address of a
+server: with another one, all its tools count as new. In the lock, another one is a major change.
 
 There is a gate only where `Settings.asks_for_trust` says so; others load nothing of this.
 """
@@ -31,6 +31,7 @@ from toolcrib.execution.mcp.config import TrustMode
 from toolcrib.execution.mcp.content import ContentKind
 from toolcrib.model import Tool
 from toolcrib.model.json_text import sorted_json
+from toolcrib.model.toolid import without_version
 from toolcrib.paths import seen_file
 from toolcrib.trust import Lock, ServerParts, Withheld, screen_listed, screen_tools
 from toolcrib.trust.drift import PREFIXES
@@ -263,7 +264,7 @@ class TrustGate:
 
     def find_withheld(self, ref: str) -> Withheld | None:
         """Return the withheld tool that a reference means, in any version; None if it means none."""
-        namespace, separator, name = ":".join(ref.split(":")[:2]).rpartition(":")
+        namespace, separator, name = without_version(ref).rpartition(":")
         if not separator:
             return None
         for each in self._withheld.get(namespace, {}).values():

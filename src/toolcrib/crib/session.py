@@ -1,6 +1,6 @@
 """Tool sessions: the tools for a model's requests, and the results of the calls in its responses."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -8,7 +8,8 @@ import anyio
 
 from toolcrib.discovery import Page, Result, explain_no_match
 from toolcrib.errors import CribStateError, InputValidationError, Problem, ToolcribError
-from toolcrib.model import LocalBackend, RunResult, Tool
+from toolcrib.execution.arguments import fill_defaults, read_arguments, validate_arguments
+from toolcrib.model import DefaultValidator, LocalBackend, RunResult, Tool
 from toolcrib.model.schemas import integer, object_, string
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ SEARCH_TOOL: Final = Tool(
     ),
 )
 """The tool by which a model finds others."""
+_VALIDATOR = DefaultValidator()
 
 
 class SearchOnDemand:
@@ -55,15 +57,15 @@ class SearchOnDemand:
         """Return the tools that fit, which are listed from then on.
 
         Raises:
-            InputValidationError: nothing is asked for.
+            InputValidationError: the arguments are not those of `search_tools`.
         """
-        given = args if isinstance(args, Mapping) else {}
-        query, limit = given.get("query"), given.get("limit")
-        if not isinstance(query, str) or not query.strip():
+        read, _ = read_arguments(args, str(SEARCH_TOOL.id))
+        given = await validate_arguments(_VALIDATOR, SEARCH_TOOL, fill_defaults(SEARCH_TOOL, read))
+        query: str = given["query"]
+        if not query.strip():
             problem = Problem("/query", "required", "say in words what you want to do")
             raise InputValidationError((problem,), tool_id=str(SEARCH_TOOL.id))
-        wanted = limit if type(limit) is int else _LIMIT
-        page = await self._search(query, min(max(wanted, 1), _MAX_LIMIT))
+        page = await self._search(query, given["limit"])
         for result in page.items:
             self._found.pop(result.id, None)
             self._found[result.id] = None

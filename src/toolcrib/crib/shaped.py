@@ -8,18 +8,22 @@ the tool out of the toolset: to show the tool as it is could show what the shape
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from threading import RLock
+from typing import NamedTuple
 from weakref import ref as weak
 
 from pydantic import Field
 
 from toolcrib.discovery import Index, Scope
-from toolcrib.discovery.keys import key_of, without_version
+from toolcrib.discovery.index.reading import IndexReader
+from toolcrib.discovery.keys import key_of
 from toolcrib.errors import InvalidToolError, Problem, ToolcribError
 from toolcrib.model import SchemaValidator, Tool, ToolBackend
 from toolcrib.model.shape import ShapedTool, ToolShape
+from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.toolid import without_version
 
 _LOG = logging.getLogger("toolcrib.crib.shaped")
 
@@ -83,6 +87,35 @@ def _renamed(base: str, name: str) -> str:
     return f"{namespace}{colon}{name}"
 
 
+def find_unused(keys: Iterable[str], whole: IndexReader, members: IndexReader) -> dict[str, str]:
+    """Return why entries about tools have no effect in a toolset, by their ids, with or without a version.
+
+    `members` are the tools of the toolset as they are, `whole` all tools.
+    """
+    found: dict[str, str] = {}
+    listed, inside = (_ids_and_names(index) for index in (whole, members))
+    for key in keys:
+        if key not in listed:
+            found[key] = f"there is no tool {key!r}{did_you_mean(key, sorted(listed))}"
+        elif key not in inside:
+            found[key] = f"{key} is not in the toolset by its other settings"
+    return found
+
+
+def _ids_and_names(index: IndexReader) -> set[str]:
+    """Return the ids of tools, with and without their versions."""
+    return {name for each in index.list_all() for name in (each.id, without_version(each.id))}
+
+
+class _Listed(NamedTuple):
+    """A tool of the toolset."""
+
+    tool: Tool
+    backends: tuple[ToolBackend, ...]
+    questions: tuple[str, ...]
+    """Its example questions, without those that name parameters which callers do not see."""
+
+
 class ShapedTools:
     """The index of a toolset, with its tools in their shapes; every method may be called from any thread."""
 
@@ -95,7 +128,7 @@ class ShapedTools:
         self._lock = RLock()
         self._version = -1
         self._shaped: dict[str, ShapedTool] = {}
-        self._listed: dict[str, tuple[Tool, tuple[ToolBackend, ...]]] = {}
+        self._listed: dict[str, _Listed] = {}
         self._faults: dict[str, str] = {}
         itself = weak(self)
 
@@ -141,43 +174,57 @@ class ShapedTools:
             for key in faults.keys() - self._faults.keys():
                 _LOG.warning("%s is kept out of a toolset: %s", key, faults[key])
             self._faults = faults
-            self._shaped = {key: tool for key, (tool, _) in wanted.items() if isinstance(tool, ShapedTool)}
-            put, gone = [], []
-            for key, (tool, backends) in wanted.items():
+            self._shaped = {
+                key: each.tool for key, each in wanted.items() if isinstance(each.tool, ShapedTool)
+            }
+            put: list[tuple[Tool, ToolBackend | None]] = []
+            gone: list[tuple[str, ToolBackend | None]] = []
+            asked: dict[str, tuple[str, ...]] = {}
+            for key, each in wanted.items():
                 known = self._listed.get(key)
-                if known is None or known[0] is not tool or known[1] != backends:
-                    put += [(tool, backend) for backend in backends or (None,)]
-                    gone += [(key, each) for each in (known[1] if known else ()) if each not in backends]
-            removed = [(key, None) for key in self._listed.keys() - wanted.keys()]
+                if known is None or known.tool is not each.tool or known.backends != each.backends:
+                    put += [(each.tool, backend) for backend in each.backends or (None,)]
+                    gone += [
+                        (key, one) for one in (known.backends if known else ()) if one not in each.backends
+                    ]
+                if each.questions != (known.questions if known else ()):
+                    asked[key] = each.questions
+            gone += [(key, None) for key in self._listed.keys() - wanted.keys()]
             self._listed, self._version = wanted, version
-            self.index.register_many(put, remove=[*gone, *removed])
+            self.index.register_many(put, remove=gone)
+            for key, questions in asked.items():
+                self.index.set_examples(key, questions)
 
-    def _read(self) -> tuple[dict[str, tuple[Tool, tuple[ToolBackend, ...]]], dict[str, str]]:
+    def _read(self) -> tuple[dict[str, "_Listed"], dict[str, str]]:
         """Return the tools as they are to be listed, by id, and why others cannot be."""
-        wanted: dict[str, tuple[Tool, tuple[ToolBackend, ...]]] = {}
-        shaped: list[tuple[str, ShapedTool, tuple[ToolBackend, ...]]] = []
+        wanted: dict[str, _Listed] = {}
+        shaped: list[tuple[str, _Listed]] = []
         faults: dict[str, str] = {}
         for summary in self._source.list_all():
             try:
                 tool, backends = self._source.find(summary.id)
+                questions = self._source.example_questions(summary.id)
             except ToolcribError:  # it has gone meanwhile; the next change is being delivered
                 continue
             shape = self._scope.shape_of(summary.id)
             if shape is None:
-                wanted[summary.id] = tool, backends
+                wanted[summary.id] = _Listed(tool, backends, questions)
                 continue
             try:
-                shaped.append((summary.id, self._apply(shape, tool), backends))
+                made = self._apply(shape, tool)
             except ToolcribError as error:
                 faults[summary.id] = str(error)
+            else:
+                known = tuple(text for text in questions if not made.hides_word_in(text))
+                shaped.append((summary.id, _Listed(made, backends, known)))
         taken = set(map(without_version, wanted))
-        for own_id, tool, backends in shaped:
-            key = key_of(tool.id)
+        for own_id, each in shaped:
+            key = key_of(each.tool.id)
             if without_version(key) in taken or key in wanted:
                 problem = Problem("/name", "unique", f"another tool of this toolset is called {key!r}")
                 faults[own_id] = str(InvalidToolError((problem,), own_id, "shape"))
             else:
-                wanted[key] = tool, backends
+                wanted[key] = each
         return wanted, faults
 
     def _apply(self, shape: ToolShape, tool: Tool) -> ShapedTool:

@@ -399,8 +399,8 @@ def _find_drifts(lock: "Lock | None", seen: "Lock", offers: _Offers) -> Iterator
     known = {} if lock is None else {drift.tool_id: drift for drift in _compare(lock, offers)}
     names = set() if lock is None else {_name(str(each.id)) for each in lock.tools.values()}
     tools = [tool for tool in offers.tools.values() if _name(str(tool.id)) not in names]
-    changed = {drift.tool_id for drift in seen.judge(tools) if drift is not None and drift.level != "none"}
-    known |= {drift.tool_id: drift for drift in seen.judge(tools) if drift and drift.tool_id in changed}
+    changed = {drift.tool_id: drift for drift in seen.judge(tools) if drift and drift.level != "none"}
+    known |= changed
     for drift in sorted(known.values(), key=lambda each: each.tool_id):
         before = seen if drift.tool_id in changed else lock
         is_tool = before is not None and "/" not in drift.tool_id

@@ -415,9 +415,11 @@ class View:
         """
         named = None if tools is None else [self._id_of(tool) for tool in tools]
         await self._wait_for_named(named, namespace)
-        for tool_id in named or ():
-            with suppress(ToolNotFoundError):
-                self.index.resolve(tool_id)
+        if named is not None:
+            named = [self._tools.seen_ref(each) for each in named]
+            for tool_id in named:
+                with suppress(ToolNotFoundError):
+                    self.index.resolve(tool_id)
         return self.code_names.stubs(named, namespace, budget)
 
     async def _wait_for_named(self, tools: list[str | ToolId] | None, namespace: str | None = None) -> None:
@@ -456,7 +458,7 @@ class View:
         self._check_open()
         formats = make_formats(self._shared.engine.hooks.adapters)
         named = None if tools is None else [self._tool_or_id(tool) for tool in tools]
-        return convert(formats, self.index, target, named, **options)
+        return convert(formats, self.index, target, named, self._tools.look_up, **options)
 
     @property
     def content(self) -> ViewContent:
@@ -566,16 +568,15 @@ class View:
     ) -> SearchOnDemand:
         """Return the search of a session, which has the named tools from the beginning."""
         formats = make_formats(self._shared.engine.hooks.adapters)
-        begun = self.seen_by(principal).index
         for tool_id in named:
-            begun.resolve(tool_id)  # a name that is wrong is told at once
+            self.seen_by(principal)[tool_id]  # a name that is wrong is told at once
 
         def convert(found: Sequence[str]) -> "list[Conversion]":
-            index = self.seen_by(principal).index
+            view = self.seen_by(principal)
             tools: dict[str, Tool] = {}
             for tool_id in (*named, *found):
-                with suppress(ToolNotFoundError):  # it has gone since it was named or found
-                    tool = index.resolve(tool_id)
+                with suppress(ToolcribError):  # it has gone since it was named or found
+                    tool = view[tool_id]
                     tools.setdefault(str(tool.id), tool)
             return formats.convert_many(
                 [SEARCH_TOOL, *tools.values()], source="mcp", target=target, **options
@@ -590,14 +591,14 @@ class View:
         """Return whether running a tool twice has the same effect as running it once."""
         await self._tools.wait_for(tool_id)
         try:
-            return Request(tool=self.index.resolve(tool_id), args={}).repeatable
+            return Request(tool=self._tools.look_up(tool_id), args={}).repeatable
         except ToolcribError:  # it is gone
             return False
 
     async def _check_answer(self, key: str, tool_id: str, answer: Any) -> None:
         """Reject an answer that does not fit the output schema, before the code continues with it."""
         await self._tools.wait_for(tool_id)
-        tool = self.index.resolve(tool_id)
+        tool = self._tools.look_up(tool_id)
         try:
             check_value(self.validator.validate_output, tool, answer, "validate_output")
         except ValidationError as error:

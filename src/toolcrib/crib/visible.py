@@ -303,6 +303,10 @@ class VisibleTools:
         """Return a reference as one by the id that the tool itself has, which scopes and rules name."""
         return str(ref) if self._shapes is None else self._shapes.original(str(ref))
 
+    def seen_ref(self, ref: str | ToolId) -> str | ToolId:
+        """Return a reference by the own id of a tool as one by the id that it has here."""
+        return ref if self._shapes is None else self._shapes.seen(str(ref))
+
     def resolve(self, ref: str | ToolId) -> Tool:
         """Return the tool of a reference in a call, as `find` does."""
         return self.find(ref).tool

@@ -19,15 +19,6 @@ def key_of(tool_id: str | ToolId) -> str:
     return str(parsed).partition("+")[0]
 
 
-def without_version(key: str) -> str:
-    """Return a key without its version.
-
-    >>> without_version("git:log:1.2.0")
-    'git:log'
-    """
-    return ":".join(key.split(":")[:2])
-
-
 def is_exact(key: str) -> bool:
     """Return whether a key names a version.
 

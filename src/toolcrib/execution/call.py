@@ -58,8 +58,10 @@ class CallClient(Protocol):
         """Whether its request may be answered with a task, or concerns one."""
         ...
 
-    def note_task(self, call: "Call", handle: dict[str, Any]) -> None:
-        """Store the task that a server has begun in place of an answer."""
+    def note_task(
+        self, call: "Call", handle: dict[str, Any], findings: tuple[ResultFinding, ...] = ()
+    ) -> None:
+        """Store the task that a server has begun in place of an answer, and what was found in its handle."""
         ...
 
     @property
@@ -84,10 +86,11 @@ class CallClient(Protocol):
         """Return the state and the responses of a repeated request, for the server, once."""
         ...
 
-    def pass_on(self, result: dict[str, Any]) -> bool:
+    def pass_on(self, result: dict[str, Any], findings: tuple[ResultFinding, ...] = ()) -> bool:
         """Answer its request with the question of a stateless server; return whether that is possible.
 
         It is where its request maps to one request to a server: the client repeats it with the responses.
+        `findings` are what the check of results found in the question.
         """
         ...
 
@@ -242,6 +245,27 @@ Emit = Callable[[Update], Awaitable[None]]
 """Passes an update on, and returns when there is room for the next one: this is the back-pressure."""
 
 
+class MessageCheck(Protocol):
+    """Checks what a server sends during one request, beside its result."""
+
+    @property
+    def findings(self) -> tuple[ResultFinding, ...]:
+        """What was found so far."""
+        ...
+
+    async def check_message(self, message: Any) -> Any:
+        """Return progress or a log message as it may be passed on; a placeholder if it has to be withheld."""
+        ...
+
+    async def check_answer(self, answer: Any) -> Any:
+        """Return a question or the handle of a task as it may be passed on.
+
+        Raises:
+            ResultBlockedError, RequestRefusedError: it has to be withheld.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Request):
     """A request on its way to one backend."""
@@ -258,9 +282,8 @@ class Call(Request):
     """Stops the deadline while the client is asked for input, unless the caller chose the timeout."""
     on_asked: Callable[[], None] | None = None
     """Called when the client is asked for input: the answer must not be shared with other callers then."""
-    check: Callable[[Any], Any] | None = None
-    """Returns what a server sends beside its result, log messages and questions, as it may be passed on;
-    None: as it is."""
+    check: MessageCheck | None = None
+    """Checks what a server sends beside its result; None: nothing is checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

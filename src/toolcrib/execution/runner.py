@@ -466,8 +466,15 @@ class Runner:
         given = fill_defaults(tool, args) if defaults else args
         context, shaped, with_handles = state.context, state.shaped, None
         if context.read_kept is not None:
-            plain = unmark_handles(given)
-            with_handles = plain if shaped is None else shaped.original_args(plain)
+            origin, plain = tool, unmark_handles(given)
+            if shaped is not None:
+                origin, plain = shaped.origin, shaped.original_args(plain)
+            with_handles = plain
+            # Known before anything that is kept is read: for the audit of a call that is refused here.
+            state.request = Request(
+                tool=origin, args=plain, context=context, with_handles=plain, shaped=shaped
+            )
+            self._authorizer.check_tool(state.request)
             given = await fill_handles(given, tool, context.read_kept)
         if shaped is None:
             return Request(tool=tool, args=given, context=context, with_handles=with_handles), given
@@ -570,7 +577,7 @@ def _report(
         error=error,
         duration=ended - began,
         principal=state.context.principal,
-        raw_args=state.args,
+        raw_args=state.args if state.context.read_kept is None else unmark_handles(state.args),
         is_allowed=state.is_allowed,
         rule=state.rule,
         trace=state.context.trace,

@@ -1,6 +1,6 @@
 """Sends the results of frontends and servers unchanged to clients of both eras."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -11,6 +11,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
 from toolcrib.mcp_internals import connection_of
+from toolcrib.model.findings import FINDINGS_KEY, ResultFinding
 
 _RELAYED = frozenset(
     {
@@ -98,6 +99,17 @@ def foreign_meta(result: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(meta, Mapping):
         return {}
     return {key: value for key, value in meta.items() if not str(key).startswith(_OURS)}
+
+
+def findings_meta(findings: Sequence[ResultFinding]) -> dict[str, Any]:
+    """Return the part of `_meta` for what the check of results found."""
+    return {FINDINGS_KEY: [each.to_json() for each in findings]} if findings else {}
+
+
+def add_findings(result: Mapping[str, Any], findings: Sequence[ResultFinding]) -> dict[str, Any]:
+    """Return a server's result whose `_meta` has what was found in it, and of our keys no others."""
+    meta = foreign_meta(result) | findings_meta(findings)
+    return {**result, "_meta": meta} if meta or "_meta" in result else dict(result)
 
 
 def wire(value: BaseModel | Mapping[str, Any]) -> dict[str, Any]:

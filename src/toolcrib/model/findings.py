@@ -108,6 +108,12 @@ def describe_findings(findings: tuple[ResultFinding, ...], action: ResultAction)
     return " and ".join(parts)
 
 
+def describe_removed(findings: tuple[ResultFinding, ...]) -> tuple[str, ...]:
+    """Return the note about what was removed from a result; none where that is nothing."""
+    removed = describe_findings(findings, "redact")
+    return (f"removed from what the tool sent: {removed}",) if removed else ()
+
+
 def _counted(count: int, noun: str) -> str:
     first, _, rest = noun.partition(" ")
     return count_noun(count, first) + (f" {rest}" if rest else "")

@@ -90,3 +90,12 @@ class ToolId:
 
     def __str__(self) -> str:
         return self._text
+
+
+def without_version(tool_id: str) -> str:
+    """Return the text of an id without its version.
+
+    >>> without_version("git:log:1.2.0"), without_version("add")
+    ('git:log', 'add')
+    """
+    return ":".join(tool_id.split(":")[:2])

@@ -1,13 +1,17 @@
 """The guard of results, for what stands in errors."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from threading import current_thread, main_thread
 from typing import Any, NoReturn
 
 import pytest
 
 from toolcrib.errors import ResultBlockedError, ToolExecutionError
 from toolcrib.execution import Call
+from toolcrib.execution.call import Answer, Update
 from toolcrib.execution.middleware import ResultGuard
+from toolcrib.model.findings import CheckedResult
 from toolcrib.trust import ResultScan
 
 pytestmark = pytest.mark.anyio
@@ -45,3 +49,43 @@ async def test_what_a_reason_repeats_of_the_result_is_one_thing(make_call: Calla
         await guard(make_call(), _Failing(said, {"text": said}))
     assert [each.path for each in caught.value.findings] == ["/text"]
     assert caught.value.reason == "ask [e-mail address]"
+
+
+class _ThreadNotingScan:
+    """A check that notes whether it runs in the thread of the event loop."""
+
+    may_remove = True
+
+    def __init__(self) -> None:
+        self.in_loop: list[bool] = []
+        self._scan = ResultScan(secrets="redact")
+
+    def __call__(self, value: Any, /) -> CheckedResult:
+        self.in_loop.append(current_thread() is main_thread())
+        return self._scan(value)
+
+
+@pytest.mark.parametrize("kind", ["message", "answer", "progress"])
+async def test_large_message_is_checked_in_a_thread(make_call: Callable[..., Call], kind: str) -> None:
+    scan, passed = _ThreadNotingScan(), list[Any]()
+
+    async def emit(update: Update) -> None:
+        passed.append(update.data)
+
+    async def talk(call: Call) -> Answer:
+        assert call.check is not None
+        assert call.emit is not None
+        for text in (f"short {KEY}", f"{'long ' * 250_000}{KEY}"):
+            data = {"level": "info", "message": text}
+            if kind == "progress":
+                await call.emit(Update(kind="progress", data=data))
+            else:
+                check = call.check.check_message if kind == "message" else call.check.check_answer
+                passed.append(await check(data))
+        return Answer(structured="done")
+
+    await ResultGuard({}, scan)(replace(make_call(), emit=emit), talk)
+    assert [each["message"][-8:] for each in passed] == ["[secret]", "[secret]"]
+    large = scan.in_loop.index(False)
+    assert set(scan.in_loop[:large]) == {True}
+    assert set(scan.in_loop[large:-1]) == {False}  # the last is the answer itself

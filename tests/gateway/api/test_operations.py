@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import time
+from functools import partial
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -311,6 +312,30 @@ async def test_a_call_that_a_rule_asks_about_waits_for_an_operator(approve: bool
     assert listed["items"] == [waits]
     assert late.status_code == 404
     assert outcome == [0] if approve else "declined at the console" in outcome[0]
+
+
+async def test_call_of_a_shaped_tool_waits_as_its_caller_made_it_and_as_it_is_sent() -> None:
+    shape = {"name": "order", "rename": {"number": "order_number"}, "fix": {"currency": "EUR"}}
+    rules = [{"name": "ask", "tools": ["shop:buy"], "effect": "ask"}, REST]
+    toolsets = {"team": {"tools": {"shop:buy": shape}}}
+    sent: list[Any] = []
+
+    def buy(number: int, currency: str) -> None:
+        """Buy what has a number."""
+        sent.append((number, currency))
+
+    async with console(policy=rules, toolsets=toolsets) as (gateway, browser), browser.events() as events:
+        gateway.crib.add(buy, namespace="shop")
+        await next_event(events, "hello")
+        async with anyio.create_task_group() as tasks:
+            team = gateway.crib.view("team")
+            tasks.start_soon(partial(team.run, "shop:order", {"order_number": 7}, principal=ANN))
+            (waits,) = (await next_event(events, "approvals"))["items"]
+            await browser.post(f"/approvals/{waits['id']}", approve=True)
+    assert (waits["toolId"], json.loads(waits["args"])) == ("shop:buy", {"number": 7, "currency": "EUR"})
+    assert waits["seenAs"]["toolId"] == "shop:order"
+    assert json.loads(waits["seenAs"]["args"]) == {"order_number": 7}
+    assert sent == [(7, "EUR")]
 
 
 async def test_a_call_does_not_wait_where_nobody_looks() -> None:

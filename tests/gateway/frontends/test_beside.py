@@ -5,12 +5,17 @@ import sys
 from typing import Any
 
 import pytest
+from gateway.frontends.meta.asking import Asking
 from gateway.little_face import serving
 from gateway.passing import ERAS
 from gateway.test_surfaces import client_at
 
-from toolcrib import tool
+from toolcrib import Crib, tool
+from toolcrib.crib import GatewaySettings
 from toolcrib.gateway import Gateway
+from toolcrib.gateway.frontends.beside import ToolsBeside
+from toolcrib.gateway.frontends.meta import MetaTools
+from toolcrib.gateway.passing import wire
 from toolcrib.model.schema.plain_form import to_plain_schema
 
 pytestmark = pytest.mark.anyio
@@ -53,6 +58,31 @@ async def test_a_pinned_tool_is_listed_beside_the_meta_tools_in_its_shape(era: s
             assert refused.is_error
         async with client_at(f"{url}/mcp", era) as client:
             assert "shop__find_order" not in {each.name for each in (await client.list_tools()).tools}
+
+
+async def test_task_ends_at_the_frontend_that_its_call_went_to() -> None:
+    crib = Crib()
+
+    @crib.add
+    def run_tool() -> int:
+        """Run a tool, as one of the meta-tools is called."""
+        return 5
+
+    @crib.add(namespace="shop")
+    def count() -> int:
+        """Count what is there."""
+        return 3
+
+    settings, pinned = GatewaySettings(), ["run_tool", "shop:count"]
+    beside = ToolsBeside(MetaTools(crib, settings), crib, settings, pinned=pinned)
+    ran = {name: await crib.run(name) for name in pinned}
+    called = await beside.call("run_tool", {"tool_id": "run_tool", "args": {}}, Asking())  # type: ignore[arg-type]
+    ended = beside.finished("run_tool", lambda: ran["run_tool"], Asking.principal)
+    for result in map(wire, (called, ended)):
+        assert result["structuredContent"]["toolId"] == "run_tool"
+    direct = wire(await beside.call("shop__count", {}, Asking()))  # type: ignore[arg-type]
+    finished = wire(beside.finished("shop__count", lambda: ran["shop:count"], Asking.principal))
+    assert direct["content"] == finished["content"] == [{"type": "text", "text": "3"}]
 
 
 @in_both_eras

@@ -32,6 +32,8 @@ class RawClient:
     capabilities: dict[str, Any] = field(default_factory=lambda: KNOWS)
     who: str = ""
     """Its token; without one nobody vouches for it."""
+    path: str = "/mcp"
+    """The endpoint that it uses."""
 
     async def request(
         self, method: str, params: dict[str, Any] | None = None, **headers: str
@@ -57,7 +59,7 @@ class RawClient:
         }
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
         async with httpx.AsyncClient(timeout=PATIENCE) as http:
-            response = await http.post(f"{self.url}/mcp", json=message, headers=sent)
+            response = await http.post(f"{self.url}{self.path}", json=message, headers=sent)
         events = [
             line.removeprefix("data:") for line in response.text.splitlines() if line.startswith("data:")
         ]

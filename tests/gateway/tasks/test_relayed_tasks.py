@@ -205,3 +205,63 @@ async def test_the_task_of_a_server_that_was_removed_is_refused() -> None:
         await gateway.crib.reload({"servers": {"jobs": conformance()}})
         error = await refused(client.get(task))
         assert "no such server" in error.message
+
+
+async def test_task_is_refused_once_the_rules_deny_its_tool() -> None:
+    def config(effect: str) -> dict[str, Any]:
+        rules = [
+            {"name": "slow", "tools": ["jobs:slow*"], "effect": effect, "reason": "not now"},
+            {"name": "all", "effect": "allow"},
+        ]
+        return {"servers": {"jobs": conformance()}, "policy": rules}
+
+    async with Gateway(config("allow"), expose="all") as gateway, serving(gateway) as url:
+        client = RawClient(url)
+        task = await client.begin("slow_compute", **WITHOUT_END)
+        other = await client.begin("failing_job")
+        await gateway.crib.reload(config("deny"))
+        assert "not now" in (await refused(client.get(task))).message
+        assert "not now" in (await refused(client.update(task, first=YES))).message
+        assert (await client.reaches(other))["status"] == "completed"
+        assert (await client.cancel(task)).keys() == {"resultType", "_meta"}
+        await gateway.crib.reload(config("allow"))
+        assert (await client.reaches(task))["status"] == "cancelled"
+
+
+async def test_task_of_a_tool_that_is_withheld_can_only_be_cancelled(tmp_path: Path) -> None:
+    config = tmp_path / "toolcrib.json"
+    config.write_text(json.dumps({"mcpServers": {"jobs": conformance()}}))
+    async with Gateway(config, expose="all") as gateway, serving(gateway) as url:
+        await gateway.crib.ready()
+        await gateway.crib.trust.lock(by="ann")
+        client = RawClient(url)
+        task = await client.begin("slow_compute", **WITHOUT_END)
+        await gateway.crib.trust.block("jobs:slow_compute", reason="it lies", by="ann")
+        assert "it lies" in (await refused(client.get(task))).message
+        assert (await client.cancel(task)).keys() == {"resultType", "_meta"}
+
+
+SHAPED = {
+    "jobs": {
+        "namespaces": ["jobs"],
+        "tools": {
+            "jobs:slow_compute": {"name": "ponder", "fix": {"seconds": 0.05}},
+            "jobs:failing_job": {"name": "try"},
+        },
+    }
+}
+
+
+async def test_task_of_a_shaped_tool_ends_under_the_name_of_its_toolset() -> None:
+    servers = {"jobs": conformance()}
+    async with (
+        Gateway({"servers": servers, "toolsets": SHAPED}, expose="meta") as gateway,
+        serving(gateway) as url,
+    ):
+        client = RawClient(url, path="/mcp/jobs")
+        task = await client.begin("run_tool", tool_id="jobs:ponder", args={"label": "x"})
+        ended = (await client.reaches(task))["result"]["structuredContent"]
+        assert (ended["toolId"], ended["structured"]) == ("jobs:ponder", "computed x")
+        failed = (await client.reaches(await client.begin("run_tool", tool_id="jobs:try")))["result"]
+        assert "jobs:try" in failed["structuredContent"]["error"]["message"]
+        assert "failing_job" not in json.dumps(failed)

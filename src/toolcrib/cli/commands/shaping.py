@@ -13,7 +13,6 @@ from toolcrib.cli.screen import note, show_json
 from toolcrib.cli.state import State, common, wait_for
 
 if TYPE_CHECKING:
-    from toolcrib.model import Tool
     from toolcrib.model.shape import ToolShape
 
 
@@ -83,15 +82,17 @@ def shape(  # noqa: PLR0913 - each is an option
     }
     if not (remove or changes or hide or any(tables.values())):
         raise click.UsageError("say what callers see, such as --name or --hide; or --remove")
+    from toolcrib.model.suggest import choose  # noqa: PLC0415 - not needed to ask for help
+
     path = own_file(state, user=False)
     known = _read_shapes(path, toolset)
     if remove:
         if tool_id not in known:
-            raise NotFoundError(f"toolset {toolset!r} gives {tool_id!r} no shape")
+            raise NotFoundError(f"toolset {toolset!r} gives {tool_id!r} no shape{choose(tool_id, known)}")
         entry = None
     else:
         entry = _merge(known.get(tool_id), changes, tables, hide)
-        _check(state, tool_id, entry)
+        _check_fit(state, toolset, tool_id, entry)
     facts = _write(path, toolset, tool_id, entry, dry_run=dry_run)
     if state.json:
         show_json({"toolset": toolset, "toolId": tool_id, "shape": entry, **facts})
@@ -155,27 +156,29 @@ def _merge(
     return {key: value for key, value in entry.items() if value is not False}
 
 
-def _check(state: State, tool_id: str, entry: dict[str, Any]) -> None:
-    """Check that a shape fits its tool, if the tool is known.
+def _check_fit(state: State, toolset: str, tool_id: str, entry: dict[str, Any]) -> None:
+    """Check that a shape fits its tool; note that it has no effect yet if the toolset has no such tool.
 
     Raises:
-        InvalidToolError: it does not.
+        InvalidToolError: it does not fit.
     """
-    from toolcrib.errors import ToolcribError  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.crib.shaped import find_unused  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.errors import ToolcribError  # noqa: PLC0415
     from toolcrib.model.shape import ShapedTool, ToolShape  # noqa: PLC0415
 
-    async def find() -> "Tool | None":
+    async def check() -> None:
         async with state.crib() as crib:
             try:
                 await crib.describe(tool_id)
             except ToolcribError as error:
-                note(f"whether it fits is checked when the tool is there: {error}")
-                return None
-            tool = crib[tool_id]
-            ShapedTool.of(tool, ToolShape(**entry), crib.validator)
-            return tool
+                note(f"the shape has no effect until there is such a tool: {error}")
+                return
+            ShapedTool.of(crib[tool_id], ToolShape(**entry), crib.validator)
+            members = crib.view(crib.settings.toolsets[toolset].replace(tools={}))
+            for reason in find_unused([tool_id], crib.index, members.index).values():
+                note(f"the shape has no effect: {reason}")
 
-    wait_for(find)
+    wait_for(check)
 
 
 def _write(

@@ -82,6 +82,14 @@ export function prettyText(text) {
   }
 }
 
+/** The arguments of a call that waits: all that is sent, and as its caller gave them where a toolset shapes the tool. */
+export const Arguments = ({ call }) =>
+  call.seenAs
+    ? html`<${Block} value=${prettyText(call.seenAs.args)} label="Arguments of the caller" tall />
+        <p>What is sent to <span class="mono"><${Text} value=${call.toolId} /></span>:</p>
+        <${Block} value=${prettyText(call.args)} label=${`What is sent to ${call.toolId}`} tall />`
+    : html`<${Block} value=${prettyText(call.args)} label="All arguments" tall />`;
+
 /** Tabs of one page. */
 export function Tabs({ items, chosen, choose, label }) {
   const move = (event) => {

@@ -13,7 +13,7 @@ from toolcrib.discovery.docs.entry import MAX_SUMMARY, DocEntry
 from toolcrib.discovery.docs.observed import ObservedShape
 from toolcrib.discovery.docs.schema_summary import schema_info
 from toolcrib.discovery.kept import TextCollection, Texts
-from toolcrib.discovery.keys import key_of, without_version
+from toolcrib.discovery.keys import key_of
 from toolcrib.errors import InvalidToolIdError, Problem, ToolNotFoundError, ValidationError
 from toolcrib.errors.base import join_options, short_repr
 from toolcrib.model.docs import ObservedOutput, SchemaInfo, ToolDoc, ToolExample
@@ -22,7 +22,7 @@ from toolcrib.model.protocols import Resolver
 from toolcrib.model.shape import ShapedTool
 from toolcrib.model.suggest import did_you_mean, nearest
 from toolcrib.model.tool import Tool
-from toolcrib.model.toolid import ToolId
+from toolcrib.model.toolid import ToolId, without_version
 
 _MAX_SCHEMA_INFOS = 2048
 _MAX_SUGGESTIONS = 3

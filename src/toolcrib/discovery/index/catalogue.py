@@ -13,7 +13,8 @@ from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import ID, NAMESPACE, NONE_OF, Admission, Filter
 from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.index.names import Named, Names
-from toolcrib.discovery.keys import is_exact, without_version
+from toolcrib.discovery.keys import is_exact
+from toolcrib.model.toolid import without_version
 
 _MAX_INSERTED_SINGLY = 1_000
 """Up to this many changes the sorted list is updated by insertion; for more it is sorted again."""

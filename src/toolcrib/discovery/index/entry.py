@@ -10,12 +10,13 @@ from pydantic import TypeAdapter
 
 from toolcrib.discovery.facts import summarize
 from toolcrib.discovery.index.filters import DEPRECATED, backend_facets, tool_facets
-from toolcrib.discovery.keys import key_of, without_version
+from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.records import Summary
 from toolcrib.discovery.store import StoredTool
 from toolcrib.errors import InvalidToolError, StoreError
 from toolcrib.model import Tool, ToolBackend
 from toolcrib.model.backend import AnyBackend
+from toolcrib.model.toolid import without_version
 
 _BACKENDS: TypeAdapter[tuple[AnyBackend, ...]] = TypeAdapter(tuple[AnyBackend, ...])
 

@@ -215,6 +215,10 @@ class IndexReader:
         """Return the backends of a tool, in the order of their registration."""
         return self._get_entry(key_of(tool_id)).backends
 
+    def example_questions(self, tool_id: str | ToolId) -> tuple[str, ...]:
+        """Return the example questions of a tool, by which searches find it."""
+        return self._get_entry(key_of(tool_id)).examples
+
     def namespaces(self) -> tuple[str, ...]:
         """Return the namespaces, sorted; an empty text stands for tools without a namespace."""
         with self._shared.lock:

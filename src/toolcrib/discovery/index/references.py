@@ -5,9 +5,10 @@ from itertools import chain, islice
 
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.lookup import Lookup
-from toolcrib.discovery.keys import is_exact, key_of, without_version
+from toolcrib.discovery.keys import is_exact, key_of
 from toolcrib.errors import InvalidToolIdError, InvalidVersionError, ToolNotFoundError
 from toolcrib.model import ToolId
+from toolcrib.model.toolid import without_version
 from toolcrib.version import Constraint, Version
 
 _ID_PARTS = 3

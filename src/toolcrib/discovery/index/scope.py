@@ -16,9 +16,10 @@ from toolcrib.discovery.index.filters import (
     make_filter,
     read_filter,
 )
-from toolcrib.discovery.keys import is_exact, key_of, namespace_of, without_version
+from toolcrib.discovery.keys import is_exact, key_of, namespace_of
 from toolcrib.errors import InvalidToolIdError, Problem, ToolcribError, ValidationError
 from toolcrib.model.record import Record
+from toolcrib.model.toolid import without_version
 
 
 class Scope(Record):

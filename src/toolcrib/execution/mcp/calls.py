@@ -98,26 +98,41 @@ async def _take_turns(
             result = await connection.request(method, params, headers=headers, on_progress=on_progress)
         except MCPError as error:
             if error.code == MISSING_REQUIRED_CLIENT_CAPABILITY and client is not None:
-                client.note_refusal(error)
+                told = await running.check_answer({"message": error.message, "data": error.data})
+                client.note_refusal(MCPError(error.code, told["message"], told["data"]))
             raise
         kind = result.get("resultType", "complete")
-        if kind == "complete" or (kind == TASK and running.offer_task(result)):
+        if kind == "complete" or (kind == TASK and await running.offer_task(result)):
             return result
         asked = result.get("inputRequests")
         is_in_vain = running.on_input is None or turn > _MAX_TURNS or not isinstance(asked, dict)
         if kind != "input_required" or (asked and is_in_vain):
             raise _unusable_result(running.call, result, turn)
         params = {name: value for name, value in params.items() if name not in _PARAMS_OF_ONE_TURN}
-        if asked and client is not None and client.pass_on(result):
-            reason = "the client is asked for input, and makes its request again"
-            raise _execution_error(running.call, reason)
         if asked:
-            params["inputResponses"] = await running.ask(asked)
+            params["inputResponses"] = await _ask_client(running, result)
         else:  # the server is not done, and wants the request again
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         if result.get("requestState") is not None:
             params["requestState"] = result["requestState"]
+
+
+async def _ask_client(running: RelayedCall, result: dict[str, Any]) -> dict[str, Any]:
+    """Return the responses of the client to the questions of a modern server, by their names.
+
+    Raises:
+        ToolExecutionError: the client gets the questions as the answer to its request, or cannot answer.
+        ResultBlockedError, RequestRefusedError: the questions have to be withheld.
+    """
+    question = await running.check_answer(result, without="requestState")
+    if question["inputRequests"].keys() != result["inputRequests"].keys():
+        reason = "the server asks for input, and the name of a question holds what is removed here"
+        raise _execution_error(running.call, reason)
+    if running.client is not None and running.client.pass_on(question, running.findings):
+        reason = "the client is asked for input, and makes its request again"
+        raise _execution_error(running.call, reason)
+    return await running.ask(question["inputRequests"])
 
 
 async def _declare_client(connection: Connection, running: RelayedCall, params: dict[str, Any]) -> None:

@@ -34,10 +34,11 @@ from mcp_types import (
 )
 
 from toolcrib.concurrency.lru import LruCache
-from toolcrib.errors import ToolExecutionError
+from toolcrib.errors import RequestRefusedError, ResultBlockedError, ToolExecutionError
 from toolcrib.execution.call import Call, CallClient, Emit, PageNotifier, Update
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.mcp.updates import LogUpdate, Updates, log_update
+from toolcrib.model.findings import ResultFinding
 
 LOG_LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
 """The levels of log messages, the most verbose first."""
@@ -109,7 +110,7 @@ class RelayedCall:
         async def deliver(update: Update) -> None:
             if isinstance(update, LogUpdate) and client is not None and client.log_level is not None:
                 check = self.call.check
-                await client.log(update.params if check is None else check(update.params))
+                await client.log(update.params if check is None else await check.check_message(update.params))
             elif emit is not None:
                 await emit(update)
 
@@ -121,23 +122,46 @@ class RelayedCall:
         if self.call.on_asked is not None:
             self.call.on_asked()
 
-    def offer_task(self, handle: dict[str, Any]) -> bool:
-        """Give the client the task that the server has begun; return False if it does not support tasks."""
+    async def offer_task(self, handle: dict[str, Any]) -> bool:
+        """Give the client the task that the server has begun; return False if it does not support tasks.
+
+        Raises:
+            ResultBlockedError: the handle has to be withheld.
+        """
         if self.client is None or not self.client.takes_tasks:
             return False
-        self.client.note_task(self.call, handle)
+        self.client.note_task(self.call, await self.check_answer(handle, without="taskId"), self.findings)
         return True
 
+    @property
+    def findings(self) -> tuple[ResultFinding, ...]:
+        """What the check of results has found so far."""
+        return () if self.call.check is None else self.call.check.findings
+
+    async def check_answer(self, answer: dict[str, Any], *, without: str = "") -> dict[str, Any]:
+        """Return a question or the handle of a task as it may be passed on.
+
+        The field `without` is for the server alone, and stays as it is.
+
+        Raises:
+            ResultBlockedError, RequestRefusedError: it has to be withheld.
+        """
+        if self.call.check is None:
+            return answer
+        own = {name: value for name, value in answer.items() if name == without}
+        checked: dict[str, Any] = await self.call.check.check_answer(
+            {name: value for name, value in answer.items() if name != without}
+        )
+        return checked | own
+
     async def ask(self, requests: dict[str, Any]) -> dict[str, Any]:
-        """Ask the client, and return its responses by the same keys.
+        """Send checked requests to the client, and return its responses by the same keys.
 
         Raises:
             ToolExecutionError: the client cannot answer.
         """
         assert self.on_input is not None  # noqa: S101 - checked by both callers
         self.note_asked()
-        if self.call.check is not None:
-            requests = self.call.check(requests)
         with self.call.pause(), self.pause():
             return await self.on_input(self.call, requests)
 
@@ -235,15 +259,16 @@ class RunningCalls:
         with anyio.CancelScope() as scope:
             running.questions.add(scope)
             try:
-                return dict((await running.ask({method: request}))[method])
-            except ToolExecutionError as error:
+                question = await running.check_answer({method: request})
+                return dict((await running.ask(question))[method])
+            except (ToolExecutionError, ResultBlockedError, RequestRefusedError) as error:
                 raise _refusal(error) from error
             finally:
                 running.questions.discard(scope)
         raise MCPError(INVALID_REQUEST, f"{method} needs no answer any more: the call is over")
 
 
-def _refusal(error: ToolExecutionError) -> MCPError:
+def _refusal(error: ToolExecutionError | ResultBlockedError | RequestRefusedError) -> MCPError:
     """Return the error for the server: the client's own, if it sent one."""
     cause = error.__cause__
     if isinstance(cause, MCPError):

@@ -1,8 +1,9 @@
 """Resources and prompts of MCP servers: the records, and the requests that list, read and complete them."""
 
+import copy
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
@@ -15,19 +16,17 @@ from toolcrib.errors import (
     ToolcribError,
     ToolExecutionError,
 )
-from toolcrib.execution.call import Answer, Call, CallContext
+from toolcrib.execution.call import Answer, Call, CallContext, MessageCheck
 from toolcrib.execution.mcp.config import OnContent
 from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness
+from toolcrib.execution.middleware.guard import MessageGuard
 from toolcrib.execution.principal import Principal
 from toolcrib.model.backend import McpBackend
 from toolcrib.model.findings import (
     FINDINGS_KEY,
-    CheckedResult,
-    ResultCheck,
     ResultFinding,
     describe_findings,
 )
-from toolcrib.model.plain import is_large
 from toolcrib.model.record import JsonObject, OpenRecord, Record, Text
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import hide_secrets
@@ -331,66 +330,47 @@ class ServerContent:
         async with upstream.slot(context.principal, within=upstream.patience):
             if check is None:
                 return await _answer(upstream, context, method, params, subject, needs)
-            guarded = _GuardedRequest(check, server, method)
+            guard = MessageGuard(check, partial(_withheld, server, method))
             try:
-                answer = await _answer(upstream, context, method, params, subject, needs, check=guarded.read)
-                return await guarded.pass_answer(answer)
-            except RequestRefusedError as error:
-                guarded.pass_error(error)
+                answer = await _answer(upstream, context, method, params, subject, needs, check=guard)
+                return _add_findings(await guard.check_answer(answer), guard.findings)
+            except (RequestRefusedError, ServerUnavailableError) as error:
+                await _check_refusal(guard, error)
                 raise
             finally:
-                if guarded.findings and self._servers.on_findings is not None:
-                    self._servers.on_findings(f"{server}:{subject}", method, guarded.found, context.principal)
+                if guard.findings and self._servers.on_findings is not None:
+                    self._servers.on_findings(
+                        f"{server}:{subject}", method, guard.findings, context.principal
+                    )
 
 
-class _GuardedRequest:
-    """The check of the answer to one request."""
+def _withheld(server: str, method: str, findings: tuple[ResultFinding, ...]) -> RequestRefusedError:
+    """Return the error for an answer that has to be withheld."""
+    held = describe_findings(findings, "block")
+    return RequestRefusedError(server, method, f"the answer is withheld: it holds {held}")
 
-    def __init__(self, check: ResultCheck, server: str, method: str) -> None:
-        self._check, self._server, self._method = check, server, method
-        self.findings: dict[ResultFinding, None] = {}
 
-    @property
-    def found(self) -> tuple[ResultFinding, ...]:
-        """What was found."""
-        return tuple(self.findings)
+def _add_findings(answer: dict[str, Any], findings: tuple[ResultFinding, ...]) -> dict[str, Any]:
+    """Return an answer whose `_meta` has these findings, and none that the server wrote."""
+    meta = answer.get("_meta")
+    meta = {key: value for key, value in meta.items() if key != FINDINGS_KEY} if meta else {}
+    if findings:
+        meta[FINDINGS_KEY] = [each.to_json() for each in findings]
+    return {**answer, "_meta": meta} if meta or "_meta" in answer else answer
 
-    def read(self, value: Any) -> Any:
-        """Return what a server sends, as it may be passed on.
 
-        Raises:
-            RequestRefusedError: it has to be withheld.
-        """
-        return self._take(self._check(value))
-
-    async def pass_answer(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer as it may be passed on; its `_meta` says what was found."""
-        checked = await in_thread(self._check, answer) if is_large(answer) else self._check(answer)
-        answer = self._take(checked)
-        meta = answer.get("_meta")
-        meta = {key: value for key, value in meta.items() if key != FINDINGS_KEY} if meta else {}
-        if self.findings:
-            meta[FINDINGS_KEY] = [each.to_json() for each in self.findings]
-        return {**answer, "_meta": meta} if meta or "_meta" in answer else answer
-
-    def pass_error(self, error: RequestRefusedError) -> None:
-        """Raise another error where one may not be passed on."""
-        cause = error.__cause__
-        said = {
-            "reason": error.reason,
-            "cause": None if cause is None else [str(cause), getattr(cause, "data", None)],
-        }
-        checked = self._check(said)
-        value = self._take(checked)
-        if value is not said:
-            raise RequestRefusedError(error.server, error.method, value["reason"], error.code) from None
-
-    def _take(self, checked: CheckedResult) -> Any:
-        self.findings |= dict.fromkeys(checked.findings)
-        if checked.is_blocked:
-            held = describe_findings(checked.findings, "block")
-            raise RequestRefusedError(self._server, self._method, f"the answer is withheld: it holds {held}")
-        return checked.value
+async def _check_refusal(guard: MessageGuard, error: RequestRefusedError | ServerUnavailableError) -> None:
+    """Raise another error where one may not be passed on."""
+    cause = error.__cause__
+    facts = {
+        "reason": error.reason,
+        "cause": None if cause is None else [str(cause), getattr(cause, "data", None)],
+    }
+    checked = await guard.check_answer(facts)
+    if checked is not facts:
+        clean = copy.copy(error)
+        clean.reason = checked["reason"]
+        raise clean from None
 
 
 def _with_findings(value: Any, found: Any) -> Any:
@@ -409,7 +389,7 @@ async def _answer(  # noqa: PLR0913 - one request
     subject: str,
     needs: str | None,
     *,
-    check: Callable[[Any], Any] | None = None,
+    check: MessageCheck | None = None,
 ) -> dict[str, Any]:
     """Return what a server answers; once more where it no longer knows the session.
 

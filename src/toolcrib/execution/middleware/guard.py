@@ -7,16 +7,29 @@ to be removed; where it is only reported, they do not.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from toolcrib.concurrency.loop import in_thread
-from toolcrib.errors import Problem, ResultBlockedError, ToolError, ToolExecutionError, ValidationError
+from toolcrib.errors import (
+    Problem,
+    ResultBlockedError,
+    ToolcribError,
+    ToolError,
+    ToolExecutionError,
+    ValidationError,
+)
 from toolcrib.execution.call import Answer, Call, Update
 from toolcrib.execution.protocols import Next
 from toolcrib.model.backend import label
-from toolcrib.model.findings import CheckedResult, ResultCheck, ResultFinding, describe_findings
+from toolcrib.model.findings import (
+    CheckedResult,
+    ResultCheck,
+    ResultFinding,
+    describe_findings,
+    describe_removed,
+)
 from toolcrib.model.plain import count_size, is_large
 
 WITHHELD = "[withheld]"
@@ -58,25 +71,100 @@ class ResultGuard:
         return await guarded.pass_answer(answer)
 
 
+class MessageGuard:
+    """Checks what a server sends for one request, and collects what was found; a `MessageCheck`."""
+
+    def __init__(
+        self, check: ResultCheck, blocked: Callable[[tuple[ResultFinding, ...]], ToolcribError]
+    ) -> None:
+        """Check by `check`; `blocked` makes the error for findings that have to be withheld."""
+        self._check, self._blocked = check, blocked
+        self._findings: dict[ResultFinding, None] = {}
+        self._tail = ""
+
+    @property
+    def findings(self) -> tuple[ResultFinding, ...]:
+        """What was found so far."""
+        return tuple(self._findings)
+
+    def note(self, findings: Iterable[ResultFinding]) -> None:
+        """Add to the findings."""
+        self._findings |= dict.fromkeys(findings)
+
+    async def read(self, value: Any) -> CheckedResult:
+        """Return a value checked, by a thread if it is large."""
+        if is_large(value):
+            return await in_thread(self._check, value)
+        return self._check(value)
+
+    async def check_message(self, message: Any) -> Any:
+        """Return progress or a log message as it may be passed on; a placeholder if it has to be withheld."""
+        checked = await self.read(message)
+        self.note(checked.findings)
+        if checked.is_blocked:
+            return _placeholder(message)
+        value = checked.value
+        text = value.get("message", value.get("data")) if isinstance(value, dict) else value
+        if not isinstance(text, str):
+            return value
+        # What is split between this message and those before it is in the two together.
+        tail, self._tail = self._tail, (self._tail + text)[-_TAIL:]
+        across = await self.read([tail, text])
+        if across.findings and across.findings != (await self.read([text])).findings:
+            self.note(across.findings)
+            if across.is_blocked or across.value[1] != text:
+                return _placeholder(value)
+        return value
+
+    async def check_answer(self, answer: Any) -> Any:
+        """Return a question, the handle of a task or an answer as it may be passed on.
+
+        Raises:
+            ToolcribError: it has to be withheld.
+        """
+        checked = await self.read(answer)
+        self.note(checked.findings)
+        self.raise_if_blocked()
+        return checked.value
+
+    def raise_if_blocked(self) -> None:
+        """Raise if anything was found that has to be withheld."""
+        if any(each.action == "block" for each in self._findings):
+            raise self._blocked(self.findings) from None
+
+
+def _placeholder(message: Any) -> Any:
+    """Return the message that is sent in place of one that is withheld."""
+    if not isinstance(message, dict):
+        return WITHHELD
+    texts = {key: WITHHELD for key in ("message", "data") if key in message}
+    kept = {key: message[key] for key in ("level", "progress", "total") if key in message}
+    return kept | (texts or {"message": WITHHELD})
+
+
 class _GuardedCall:
     """The check of one call."""
 
     def __init__(self, call: Call, check: ResultCheck) -> None:
-        self._check = check
+        self._guard = MessageGuard(check, self._blocked)
         self._emit = call.emit
-        self._findings: dict[ResultFinding, None] = {}
         self._pieces: list[Update] = []
         self._size = 0
-        self._tail = ""
         self._is_holding = check.may_remove
-        self.call = replace(
-            call, check=self._pass_message, emit=None if call.emit is None else self._pass_update
+        self.call = replace(call, check=self._guard, emit=None if call.emit is None else self._pass_update)
+
+    def _blocked(self, findings: tuple[ResultFinding, ...]) -> ResultBlockedError:
+        return ResultBlockedError(
+            tool_id=self.call.tool_id,
+            backend=label(self.call.backend),
+            reason=describe_findings(findings, "block"),
+            findings=findings,
         )
 
     async def _pass_update(self, update: Update) -> None:
         assert self._emit is not None  # noqa: S101 - set where this is
         if update.kind != "chunk":
-            await self._emit(replace(update, data=self._pass_message(update.data)))
+            await self._emit(replace(update, data=await self._guard.check_message(update.data)))
             return
         self._pieces.append(update)
         self._size += count_size(update.data)[1]
@@ -93,55 +181,27 @@ class _GuardedCall:
             await self._read_pieces()
             self._pieces, self._size = [last], count_size(last.data)[1]
 
-    def _pass_message(self, message: Any) -> Any:
-        """Return what is sent beside a result, as it may be passed on."""
-        checked = self._check(message)
-        self._note(checked)
-        if checked.is_blocked:
-            return self._withhold(message)
-        value = checked.value
-        text = value.get("message", value.get("data")) if isinstance(value, dict) else value
-        if not isinstance(text, str):
-            return value
-        # What is split between this message and those before it is in the two together.
-        across = self._check([self._tail, text])
-        self._tail = (self._tail + text)[-_TAIL:]
-        if across.findings and across.findings != self._check([text]).findings:
-            self._note(across)
-            if across.is_blocked or across.value[1] != text:
-                return self._withhold(value)
-        return value
-
-    @staticmethod
-    def _withhold(message: Any) -> Any:
-        if not isinstance(message, dict):
-            return WITHHELD
-        texts = {key: WITHHELD for key in ("message", "data") if key in message}
-        kept = {key: message[key] for key in ("level", "progress", "total") if key in message}
-        return kept | (texts or {"message": WITHHELD})
-
     async def pass_answer(self, answer: Answer) -> Answer:
         """Return an answer as it may be passed on, after the pieces that were held back."""
         pieces = await self._read_pieces()
         value, raw = answer.structured, answer.mcp_result
-        is_clean = False
-        if raw is not None:
-            checked = await self._read(raw)
+        is_clean = answer.is_task  # its handle was checked when the server sent it
+        if raw is not None and not is_clean:
+            checked = await self._guard.read(raw)
             is_clean = not checked.findings
-            self._note(checked)
+            self._guard.note(checked.findings)
             raw = checked.value
         if not is_clean:  # else neither has the value, which is read out of it
-            checked = await self._read(value)
+            checked = await self._guard.read(value)
             if answer.mcp_result is None:
-                self._note(checked)
+                self._guard.note(checked.findings)
             value = checked.value
-        self._raise_if_blocked()
+        self._guard.raise_if_blocked()
         if self._is_holding and self._emit is not None:
             for update, data in zip(self._pieces, pieces, strict=True):
                 await self._emit(replace(update, data=data))
-        findings = tuple(self._findings)
-        removed = describe_findings(findings, "redact")
-        notes = (f"removed from what the tool sent: {removed}",) if removed else ()
+        findings = self._guard.findings
+        notes = describe_removed(findings)
         return replace(
             answer, structured=value, mcp_result=raw, notes=(*answer.notes, *notes), findings=findings
         )
@@ -150,8 +210,8 @@ class _GuardedCall:
         """Check the pieces of a stream together, and return them."""
         if not self._pieces:
             return []
-        checked = await self._read([update.data for update in self._pieces])
-        self._note(checked)
+        checked = await self._guard.read([update.data for update in self._pieces])
+        self._guard.note(checked.findings)
         pieces: list[Any] = checked.value
         return pieces
 
@@ -167,14 +227,16 @@ class _GuardedCall:
             "problems": [each.message for each in problems],
             "cause": [str(cause), getattr(cause, "data", None)] if cause is not None else None,
         }
-        checked = await self._read(facts)
+        checked = await self._guard.read(facts)
         # The reason is read out of the result, so what is in both is one thing.
         inside = {(each.kind, each.rule) for each in checked.findings if each.path.startswith(_RESULT)}
-        for each in checked.findings:
-            if each.path != _REASON or (each.kind, each.rule) not in inside:
-                self._findings[each.replace(path=each.path.removeprefix(_RESULT))] = None
-        self._raise_if_blocked()
-        error.findings = tuple(self._findings)
+        self._guard.note(
+            each.replace(path=each.path.removeprefix(_RESULT))
+            for each in checked.findings
+            if each.path != _REASON or (each.kind, each.rule) not in inside
+        )
+        self._guard.raise_if_blocked()
+        error.findings = self._guard.findings
         if checked.value is facts:
             return
         clean = copy.copy(error)
@@ -189,21 +251,3 @@ class _GuardedCall:
                 for each, message in zip(problems, messages, strict=True)
             )
         raise clean from None
-
-    async def _read(self, value: Any) -> CheckedResult:
-        if is_large(value):
-            return await in_thread(self._check, value)
-        return self._check(value)
-
-    def _note(self, checked: CheckedResult) -> None:
-        self._findings |= dict.fromkeys(checked.findings)
-
-    def _raise_if_blocked(self) -> None:
-        findings = tuple(self._findings)
-        if any(each.action == "block" for each in findings):
-            raise ResultBlockedError(
-                tool_id=self.call.tool_id,
-                backend=label(self.call.backend),
-                reason=describe_findings(findings, "block"),
-                findings=findings,
-            ) from None

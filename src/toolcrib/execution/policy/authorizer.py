@@ -38,6 +38,17 @@ class Authorizer:
     ) -> None:
         self._rules, self._policy = rules, policy
 
+    def check_tool(self, request: Request) -> None:
+        """Check that the call may run with some arguments, without those that handles stand for.
+
+        Raises:
+            PolicyDeniedError: it is denied whatever its arguments are.
+        """
+        if (refusal := request.context.approval.refusal) is not None:
+            raise replace(refusal, tool_id=request.tool_id)
+        if (rules := self._rules()) is not None:
+            rules.grants(request.principal).check_tool(request.tool)
+
     async def authorize(self, request: Request) -> Decision:
         """Return the decision about a call that may run, at once or with the consent of a person.
 

@@ -1,7 +1,7 @@
 """Ordered rules about who may run which tools: the first match decides, and no match denies."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -148,6 +148,16 @@ class Grants:
         covering = (rule for rule in self.rules if rule.covers(tool_id, tags, hints or {}, vouched=vouched))
         return _may_decide(("allow", "ask"), covering)
 
+    def check_tool(self, tool: Tool) -> None:
+        """Check that the tool may run with some arguments, possibly with consent.
+
+        Raises:
+            PolicyDeniedError: it may not.
+        """
+        covering = [rule for rule in self.rules if rule.covers_tool(tool)]
+        if not _may_decide(("allow", "ask"), covering):
+            raise refusal_by(str(tool.id), next((each for each in covering if each.args is None), None))
+
     def refusal(self, tool_id: str) -> PolicyDeniedError | None:
         """Return the error for an id that the rules deny with any arguments; None if it could be allowed.
 
@@ -258,7 +268,7 @@ def _compile_condition(validator: SchemaValidator, schema: Any) -> _Condition:
     return is_valid
 
 
-def _may_decide(effects: Collection[str], covering: Iterator[Rule]) -> bool:
+def _may_decide(effects: Collection[str], covering: Iterable[Rule]) -> bool:
     """Return whether rules can decide with one of these effects, for some arguments."""
     for rule in covering:
         if rule.effect in effects:

@@ -48,22 +48,34 @@ class Waiting:
     """Lets the holder of a link see and answer it."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a person has to know: all arguments, the caller, the rule."""
-        who = self.request.principal or Principal()
-        args = json_text(self.request.args) or b"{}"
+        """Return the facts for a decision: the tool with all that is sent to it, the caller, the rule.
+
+        `seenAs` is the tool as its caller knows it, where a toolset gives it another shape.
+        """
+        request = self.request
+        who, shaped = request.principal or Principal(), request.shaped
+        seen = {}
+        if shaped is not None:
+            args = _written(shaped.seen_args(request.args))
+            seen = {"seenAs": {"toolId": str(shaped.id), "args": args}}
         return {
             "id": self.id,
-            "toolId": self.request.tool_id,
-            "args": args.decode(),
+            "toolId": request.tool_id,
+            "args": _written(request.args),
+            **seen,
             "issuer": who.issuer,
             "subject": who.subject,
             "client": who.client,
             "rule": self.rule,
             "reason": self.reason,
-            "destructive": self.request.destructive,
+            "destructive": request.destructive,
             "asked": self.asked,
             "ends": self.ends,
         }
+
+
+def _written(args: dict[str, Any]) -> str:
+    return (json_text(args) or b"{}").decode()
 
 
 class Approvals:

@@ -289,8 +289,6 @@ class ApiOperations:
             ),
         )
 
-    # -- who and what ----------------------------------------------------------------------------
-
     async def me(self, caller: ApiCaller) -> records.Me:
         """Return who is logged in."""
         who, settings = caller.principal, self._crib.settings
@@ -339,8 +337,6 @@ class ApiOperations:
             self._usage = key, usage, rows
         _, usage, rows = self._usage
         return {**usage._asdict(), "saved": round(usage.saved, 4), "items": rows}
-
-    # -- servers ---------------------------------------------------------------------------------
 
     async def servers(self, caller: ApiCaller) -> dict[str, Any]:
         """Return the servers and APIs."""
@@ -446,8 +442,6 @@ class ApiOperations:
             raise ServerUnavailableError(name, f"{who.subject or 'nobody'} is not logged in to it")
         return {"revoked": revoked}
 
-    # -- tools -----------------------------------------------------------------------------------
-
     async def tools(self, caller: ApiCaller) -> dict[str, Any]:
         """Return a page of the tools."""
         asked = caller.query
@@ -536,8 +530,6 @@ class ApiOperations:
 
         return ApiStream(produce)
 
-    # -- calls -----------------------------------------------------------------------------------
-
     def _conditions(self, caller: ApiCaller) -> CallFilter:
         asked = caller.query
         return CallFilter(
@@ -615,8 +607,6 @@ class ApiOperations:
             return ApiFile(body, "text/csv; charset=utf-8", "calls.csv")
         return ApiFile(body, "application/json", "calls.json")
 
-    # -- changes ---------------------------------------------------------------------------------
-
     async def changes(self, caller: ApiCaller) -> dict[str, Any]:  # noqa: ARG002 - of all operations
         """Return the state of what was approved."""
         report = await self._crib.trust.report()
@@ -642,8 +632,6 @@ class ApiOperations:
         """Accept what a rule finds."""
         asked = caller.body
         return await self._crib.trust.suppress(asked.id, asked.rule, reason=asked.reason, by=_name_of(caller))
-
-    # -- approvals and access --------------------------------------------------------------------
 
     async def approvals(self, caller: ApiCaller) -> dict[str, Any]:  # noqa: ARG002 - of all operations
         """Return the calls that wait for a person."""
@@ -723,8 +711,6 @@ class ApiOperations:
         ]
         closed = settings.closed_reason()
         return {"items": items} | ({} if closed is None else {"closed": closed})
-
-    # -- runs and settings -----------------------------------------------------------------------
 
     async def runs(self, caller: ApiCaller) -> dict[str, Any]:
         """Return the durable runs of the caller."""
@@ -811,8 +797,6 @@ class ApiOperations:
             "sections": _sections(settings),
             "problems": [{"path": each.path, "message": each.message} for each in problems],
         }
-
-    # -- live ------------------------------------------------------------------------------------
 
     async def events(self, caller: ApiCaller) -> ApiStream:
         """Send what changes while the caller listens and its login holds."""

@@ -18,7 +18,7 @@ class LoginBody(Record):
 
 
 class ListQuery(Record):
-    """Which part of a list is wanted."""
+    """The wanted page of a list."""
 
     limit: _Limit = 100
     cursor: str | None = None
@@ -26,7 +26,7 @@ class ListQuery(Record):
 
 
 class ToolsQuery(ListQuery):
-    """Which tools are listed."""
+    """A page of the tools that meet conditions."""
 
     namespace: str | None = None
     tags: tuple[str, ...] = ()
@@ -37,14 +37,14 @@ class SearchQuery(Record):
     """A search for tools."""
 
     query: _Text
-    """What the tool should do, in plain words."""
+    """The task, in plain words."""
     limit: Annotated[int, Field(ge=1, le=100)] = 20
     namespace: str | None = None
     tags: tuple[str, ...] = ()
 
 
 class LevelQuery(Record):
-    """How much of the documentation of a tool is wanted."""
+    """The wanted level of detail of a tool's documentation."""
 
     level: Literal["summary", "schema", "full"] = "full"
 
@@ -86,18 +86,18 @@ class CallConditions(Record):
     text: str | None = None
     """A part of the id, the caller or the outcome."""
     mine: bool = False
-    """Whether only calls of the caller's own account are meant."""
+    """Only calls of the caller's own account."""
 
 
 class CallsQuery(CallConditions):
-    """Which calls are listed, the newest first."""
+    """A page of the calls that meet conditions, the newest first."""
 
     limit: _Limit = 200
     cursor: Annotated[int, Field(ge=1)] | None = None
 
 
 class ExportQuery(CallConditions):
-    """Which calls are exported, and how."""
+    """The calls to export, and the format."""
 
     format: Literal["csv", "json"] = "json"
 
@@ -109,12 +109,12 @@ class OverviewQuery(Record):
 
 
 class ApproveBody(Record):
-    """What is approved as it is now."""
+    """Subjects to approve as they are now."""
 
     subjects: tuple[_Text, ...] = ()
     """Ids of tools without versions, `server/NAME`, `prompt/SERVER/NAME` or `template/SERVER/URI`."""
     everything: bool = False
-    """Whether all that has changed is meant, but for what is blocked."""
+    """Approve all that has changed, except what is blocked."""
 
 
 class BlockBody(Record):
@@ -146,20 +146,20 @@ class WebhookAnswerBody(Record):
     """The id of the call."""
     approve: bool
     by: _Text
-    """Who answers."""
+    """Name of the person who answers."""
 
 
 class LinkAnswerBody(Record):
     """Shows, or answers, the call of a link that was sent to a person."""
 
     token: str
-    """What the link has after the id."""
+    """The part of the link after the id."""
     approve: bool | None = None
     """Absent: the call is shown."""
 
 
 class AccessBody(Record):
-    """A question: may somebody call a tool, with these arguments?"""
+    """A caller, a tool and arguments, for the decision of the rules about them."""
 
     tool_id: _Text
     subject: str = ""
@@ -177,7 +177,7 @@ class SimulateBody(Record):
 
 
 class BeginRunBody(Record):
-    """What is run durably: code, or the steps of a chain."""
+    """Code, or the steps of a chain, to run durably."""
 
     code: str | None = None
     """Python that calls tools."""
@@ -185,32 +185,32 @@ class BeginRunBody(Record):
 
 
 class ResumeBody(Record):
-    """How a run goes on whose last calls may have been made."""
+    """Instructions for resuming a run whose last calls have no known outcome."""
 
     repeat: bool = False
-    """Whether they are made again."""
+    """Make these calls again."""
     answers: dict[str, Any] = Field(default={})
-    """Their answers, by key; then they are not."""
+    """Answers to use in place of making them again, by key."""
 
 
 class RevokeBody(Record):
-    """Whose login is forgotten; without a subject that of this machine's user."""
+    """The person whose login to forget; without a subject, this machine's user."""
 
     issuer: str = ""
     subject: str = ""
 
 
 class Me(Record):
-    """Who is logged in, and what there is for them."""
+    """The person who is logged in, with their rights and the parts of the gateway that they can use."""
 
     issuer: str
     subject: str
     client: str
     groups: tuple[str, ...] = ()
     operator: bool
-    """Whether they answer calls that wait, and start and stop servers."""
+    """True: they may answer calls that wait, and start and stop servers."""
     auditor: bool
-    """Whether they see the calls of everybody, as operators do."""
+    """True: they see the calls of everybody, as operators do."""
     version: str
     """The version of toolcrib."""
     config: str | None = None
@@ -224,7 +224,7 @@ class Series(Record):
     """Calls in each minute of a time, the oldest first."""
 
     start: float
-    """When the first minute began, in seconds since 1970."""
+    """Beginning of the first minute, in seconds since 1970."""
     calls: tuple[int, ...]
     failed: tuple[int, ...]
     p50: tuple[float | None, ...]
@@ -233,7 +233,7 @@ class Series(Record):
 
 
 class ToolUse(Record):
-    """How a tool was used in a time."""
+    """Use of one tool during a time."""
 
     tool_id: str
     calls: int
@@ -245,7 +245,7 @@ class ToolUse(Record):
 
 
 class Overview(Record):
-    """How everything is doing."""
+    """State of the gateway: servers, tools, and the calls of a time."""
 
     servers: dict[str, int]
     """Servers and APIs by state."""
@@ -274,20 +274,20 @@ class LoginHolder(Record):
 
 
 class ServerLine(Record):
-    """A server or an API, and what is wrong with it."""
+    """State of a server or an API, with the repair of a failure."""
 
     name: str
     state: str
     transport: str
     healthy: bool
     why: str | None = None
-    """Why it does not serve."""
+    """Reason of its failure."""
     repair: Literal["start", "login", "config"] | None = None
-    """What repairs it: a start, a login, or a change of its settings."""
+    """The repair: a start, a login, or a change of its settings."""
     hint: str | None = None
-    """What to do where no button does it."""
+    """Advice for a repair that no button makes."""
     paused: bool = False
-    """Whether an operator has stopped it."""
+    """True: an operator has stopped it."""
     tools: int | None = None
     kept: bool | None = None
     in_flight: int = 0
@@ -298,13 +298,13 @@ class ServerLine(Record):
     protocol_version: str | None = None
     server_info: dict[str, Any] | None = None
     refused: dict[str, str] = Field(default={})
-    """Definitions that are no tools, and why."""
+    """Definitions that are no valid tools, with the reasons."""
     logins: tuple[LoginHolder, ...] = ()
-    """Who has logged in to it, for operators."""
+    """Persons who have logged in to it, for operators."""
 
 
 class LogTail(Record):
-    """The last lines that a server has written to its standard error."""
+    """Last lines of a server's standard error."""
 
     name: str
     text: str

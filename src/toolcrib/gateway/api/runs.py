@@ -6,6 +6,7 @@ from typing import Any
 
 from toolcrib.execution.chains import Plan
 from toolcrib.execution.chains.plan import PlannedStep
+from toolcrib.model.toolid import without_version
 from toolcrib.runs import RunDetails
 
 
@@ -47,7 +48,7 @@ def _as_in_code(tool_id: str) -> str:
     >>> _as_in_code("git-hub:create.issue:1.2.0")
     'git_hub.create_issue'
     """
-    parts = tool_id.split(":")[:2]
+    parts = without_version(tool_id).split(":")
     return ".".join(part.replace("-", "_").replace(".", "_") for part in parts) if len(parts) > 1 else tool_id
 
 

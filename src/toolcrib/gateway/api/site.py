@@ -136,8 +136,6 @@ class ConsoleSite:
             self._quiet = anyio.Event()
             await self._quiet.wait()
 
-    # -- pages -----------------------------------------------------------------------------------
-
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request for a page or an operation."""
         path: str = scope["path"]
@@ -173,8 +171,6 @@ class ConsoleSite:
             )
         else:
             await send_bytes(send, 200, page.content, page.content_type, headers)
-
-    # -- the API ---------------------------------------------------------------------------------
 
     async def _answer_api(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         self._answering += 1
@@ -335,8 +331,6 @@ class ConsoleSite:
         """Return whether an operator has the console open; None where the console is off."""
         return self._listeners > 0 if self.is_on else None
 
-    # -- logins ----------------------------------------------------------------------------------
-
     def _session_operations(self) -> tuple[ApiOperation, ...]:
         return (
             ApiOperation(
@@ -374,8 +368,6 @@ class ConsoleSite:
     @property
     def _is_secure(self) -> bool:
         return urlsplit(self._crib.settings.gateway.public_url or "").scheme == "https"
-
-    # -- streams ---------------------------------------------------------------------------------
 
     async def _send_stream(self, stream: ApiStream, caller: ApiCaller, send: Send) -> None:
         """Send events until there are no more, the browser leaves, or the gateway stops."""

@@ -24,7 +24,9 @@ from toolcrib.gateway.request.client import RequestClient
 from toolcrib.gateway.resources.handlers import ContentHandlers
 from toolcrib.gateway.results import KeptResults, encoded
 from toolcrib.model import RunResult
+from toolcrib.model.findings import FINDINGS_KEY
 from toolcrib.model.schema.plain_form import to_plain_schema
+from toolcrib.model.toolid import without_version
 
 _CURSOR = {"cursor": {"type": "string", "description": "The nextCursor of the page before."}}
 _READS = {"readOnlyHint": True, "idempotentHint": True}
@@ -150,7 +152,7 @@ class ToolsBeside:
 
     async def call(self, name: str, arguments: Mapping[str, Any], client: CallingClient) -> ToolResult:
         """Call the tool of a name: of the main frontend, a pinned one, or one for resources and prompts."""
-        if name not in {_name_of(each) for each in self._main.tools()}:
+        if not self._is_of_main(name):
             if self._is_pinned(name):
                 return await self._direct.call(name, arguments, client)
             if self._content is not None and name in _CONTENT_NAMES:
@@ -159,9 +161,14 @@ class ToolsBeside:
 
     def finished(self, name: str, finish: Callable[[], RunResult], principal: Principal) -> ToolResult:
         """Return the result of a server's task as the result of the tool that was called."""
-        if self._is_pinned(name) or not isinstance(self._main, TaskFrontend):
+        is_pinned = self._is_pinned(name) and not self._is_of_main(name)
+        if is_pinned or not isinstance(self._main, TaskFrontend):
             return self._direct.finished(name, finish, principal)
         return self._main.finished(name, finish, principal)
+
+    def _is_of_main(self, name: str) -> bool:
+        """Return whether the main frontend lists a tool of this name, which goes before all others."""
+        return any(_name_of(each) == name for each in self._main.tools())
 
     def _is_pinned(self, name: str) -> bool:
         tool_id = self._direct.listed_ids().get(name)
@@ -192,7 +199,9 @@ class ToolsBeside:
         except ToolcribError as error:
             return _failure(describe_error(error, client.principal)["message"])
         value = {key: each for key, each in answer.items() if key not in _ENVELOPE}
-        return {"content": [{"type": "text", "text": encoded(value)}], "structuredContent": value}
+        result = {"content": [{"type": "text", "text": encoded(value)}], "structuredContent": value}
+        found = (answer.get("_meta") or {}).get(FINDINGS_KEY)
+        return {**result, "_meta": {FINDINGS_KEY: found}} if found else result
 
 
 _ENVELOPE: Final = frozenset({"ttlMs", "cacheScope", "resultType", "_meta"})
@@ -209,7 +218,7 @@ def _name_of(definition: ToolDefinition) -> str:
 
 def _ids_of(tool_id: str) -> tuple[str, str]:
     """Return an id with and without its version."""
-    return tool_id, ":".join(tool_id.split(":")[:2])
+    return tool_id, without_version(tool_id)
 
 
 def _make_plain(definition: ToolDefinition) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from toolcrib.execution import Principal
 from toolcrib.execution.mcp.own_names import OWN_NAME, mend_name, own_name
 from toolcrib.gateway.frontends.shared.failures import describe_error, no_such_tool
 from toolcrib.gateway.frontends.shared.frontend import CallingClient, InputNeeded
-from toolcrib.gateway.passing import foreign_meta
+from toolcrib.gateway.passing import findings_meta, foreign_meta
 from toolcrib.gateway.request.confirm import ConfirmedCalls
 from toolcrib.gateway.request.input import passed_error
 from toolcrib.gateway.resources.addresses import place_meta, place_result, sole_source
@@ -28,7 +28,6 @@ from toolcrib.gateway.results import (
     truncated,
 )
 from toolcrib.model import McpBackend, RunResult, Tool, ToolId
-from toolcrib.model.findings import FINDINGS_KEY, ResultFinding
 from toolcrib.model.public_names import hashed_name, public_name, split_name
 
 ERROR = "toolcrib/error"
@@ -257,7 +256,7 @@ class PassthroughTools:
     def _make_result(self, ran: RunResult, principal: Principal) -> dict[str, Any]:
         """Return the result of a tool: that of its server, or one made of its value."""
         notes: dict[str, Any] = {NOTES: list(ran.notes)} if ran.notes else {}
-        notes |= _findings_meta(ran.findings)
+        notes |= findings_meta(ran.findings)
         result, backend = ran.mcp_result, ran.backend
         if not isinstance(result, Mapping):
             result = _result_of_value(ran)
@@ -277,12 +276,12 @@ class PassthroughTools:
                 result = error.result
                 if kind == "mcp" and server != self._listing.current().sole:
                     result = place_result(server, result)
-                return self._complete({**result, "isError": True}, _findings_meta(error.findings), principal)
+                return self._complete({**result, "isError": True}, findings_meta(error.findings), principal)
             if isinstance(error.__cause__, MCPError):
                 raise passed_error(error.__cause__) from error
         explained = describe_error(error, principal, ran=True, advise=False)
         content = [{"type": "text", "text": explained["message"]}]
-        found = _findings_meta(error.findings) if isinstance(error, ToolError) else {}
+        found = findings_meta(error.findings) if isinstance(error, ToolError) else {}
         return self._complete({"content": content, "isError": True}, {ERROR: explained, **found}, principal)
 
     def _complete(
@@ -312,11 +311,6 @@ class PassthroughTools:
             return [link]
         beginning = {"type": "text", "text": preview_of(truncated(data, link.get("uri"), size))}
         return [beginning, link] if "uri" in link else [beginning]
-
-
-def _findings_meta(findings: Sequence[ResultFinding]) -> dict[str, Any]:
-    """Return the part of `_meta` for what the check of results found."""
-    return {FINDINGS_KEY: [each.to_json() for each in findings]} if findings else {}
 
 
 def _result_of_value(ran: RunResult) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from toolcrib.gateway.frontends.shared.frontend import (
     StartedTask,
 )
 from toolcrib.gateway.identity.principals import account_of, principal_of
+from toolcrib.gateway.passing import add_findings
 from toolcrib.gateway.request.confirmation_tokens import ConfirmationTokens
 from toolcrib.gateway.request.input import (
     UNSAFE_PAGE,
@@ -47,6 +48,7 @@ from toolcrib.gateway.request.input import (
     without_context,
 )
 from toolcrib.mcp_internals import connection_of
+from toolcrib.model.findings import ResultFinding
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _FIELD = "confirm"
@@ -232,14 +234,14 @@ class RequestClient:
         """Store the error of a server that got no input; it becomes the answer to the request."""
         self.refusal = error
 
-    def note_task(self, call: Call, handle: dict[str, Any]) -> None:
+    def note_task(self, call: Call, handle: dict[str, Any], findings: tuple[ResultFinding, ...] = ()) -> None:
         """Make the task of a server the answer to this request."""
         # The task outlives this request, so nothing of the request is kept with it.
         context = CallContext(principal=call.principal)
         kept = replace(
             call, args={}, context=context, emit=None, pause=nullcontext, on_asked=None, check=None
         )
-        self.task = StartedTask(kept, handle)
+        self.task = StartedTask(kept, handle, findings)
 
     def take_server_state(self) -> dict[str, Any]:
         """Return the state and the responses for the server whose question was relayed, once."""
@@ -250,12 +252,14 @@ class RequestClient:
         found = {"requestState": state, "inputResponses": responses}
         return {name: value for name, value in found.items() if value is not None}
 
-    def pass_on(self, result: dict[str, Any]) -> bool:
+    def pass_on(self, result: dict[str, Any], findings: tuple[ResultFinding, ...] = ()) -> bool:
         """Answer this request with a server's question; return False if the client cannot answer that."""
         if not (self.is_single and self.is_stateless):
             return False
         try:
-            asked = mcp_types.InputRequiredResult.model_validate(result, by_name=False)
+            asked = mcp_types.InputRequiredResult.model_validate(
+                add_findings(result, findings), by_name=False
+            )
         except PydanticError:
             return False
         if not all(

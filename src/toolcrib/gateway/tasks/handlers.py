@@ -12,7 +12,10 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter
+from pydantic import ValidationError as PydanticError
 
+from toolcrib.errors import ToolError
 from toolcrib.execution import Principal
 from toolcrib.execution.call import Call
 from toolcrib.execution.mcp.client_relay import TASKS
@@ -20,13 +23,15 @@ from toolcrib.execution.mcp.results import task_ttl_ms
 from toolcrib.gateway.app.asgi import http_request_of
 from toolcrib.gateway.frontends.shared.frontend import Frontend, StartedTask, TaskFrontend
 from toolcrib.gateway.identity.principals import authenticated_principal, principal_of
-from toolcrib.gateway.passing import wire
+from toolcrib.gateway.passing import add_findings, wire
 from toolcrib.gateway.request.client import RequestClient
 from toolcrib.gateway.request.held import HeldCall, HeldCalls
+from toolcrib.gateway.request.input import UNSAFE_PAGE, is_safe_page, passed_error, without_context
 from toolcrib.gateway.resources.handlers import ContentHandlers, translate_errors
 from toolcrib.gateway.tasks.own import OwnTask
 from toolcrib.gateway.tasks.table import TaskTable, new_id
 from toolcrib.model import RunResult
+from toolcrib.model.findings import ResultFinding, describe_removed
 
 _RELAYED = 1_000, 10_000
 """Tasks of servers that a principal may have, and all together."""
@@ -36,6 +41,9 @@ _MAX_BODY = 256 * 1024
 """Longest request, in bytes, that may become a task: it stays in memory."""
 _MAX_ID = 1_000
 """Longest id of a server's task, in characters."""
+_RESULT = "/result"
+"""Where the result of the tool stands in the answer about a task."""
+_REQUESTS: TypeAdapter[dict[str, mcp_types.InputRequest]] = TypeAdapter(dict[str, mcp_types.InputRequest])
 _REQUIRED: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
 _Context = ServerRequestContext[Any, Any]
 
@@ -135,7 +143,7 @@ class TaskHandlers:
         ttl_ms = task_ttl_ms(given.handle)
         task = _RelayedTask(principal, name, given.call, server, own_id, ttl_ms)
         self._relayed.add(task)
-        return _with_own_id(task, given.handle)
+        return _with_own_id(task, add_findings(given.handle, given.findings))
 
     async def _handle_get(self, context: _Context, params: _TaskParams) -> dict[str, Any]:
         task = self._find_task(context, params)
@@ -143,10 +151,24 @@ class TaskHandlers:
             return task.details()
         answer = await self._request(context, task, "tasks/get")
         task.ttl_ms = max(task.ttl_ms, task_ttl_ms(answer))
-        result = answer.get("result")
+        findings = self._findings_in(context, task, answer)
+        result, error = answer.get("result"), answer.get("error")
         if isinstance(result, dict):
-            answer = answer | {"result": self._finish(context, task, result)}
-        return _with_own_id(task, answer) | {"resultType": "complete"}
+            answer = answer | {"result": self._finish(context, task, result, findings)}
+        if isinstance(error, dict) and isinstance(error.get("code"), int):
+            told = passed_error(MCPError(error["code"], str(error.get("message")), error.get("data")))
+            answer = answer | {"error": wire(told.error)}
+        if answer.get("inputRequests"):
+            answer = answer | {"inputRequests": _relayable(answer["inputRequests"])}
+        return _with_own_id(task, add_findings(answer, findings)) | {"resultType": "complete"}
+
+    def _findings_in(
+        self, context: _Context, task: _RelayedTask, answer: Mapping[str, Any]
+    ) -> tuple[ResultFinding, ...]:
+        """Return what the check of results has found in an answer about a task."""
+        content = self._content.content_for(principal_of(context))
+        found = None if content is None else content.servers.findings_in(task.server, answer)
+        return tuple(map(ResultFinding.from_json, found or ()))
 
     async def _handle_update(self, context: _Context, params: _UpdateParams) -> dict[str, Any]:
         task = self._find_task(context, params)
@@ -202,7 +224,10 @@ class TaskHandlers:
             if content is None:
                 raise _no_such_task()
             if method != "tasks/cancel":
-                content.check_tool(task.call.tool_id)
+                try:
+                    content.check_tool(task.call.tool)
+                except ToolError as error:
+                    raise _told(task.call, error) from error
             server, payload = content.check(task.server), {"taskId": task.own_id, **params}
             return await content.servers.request(server, method, payload, task.own_id)
 
@@ -220,24 +245,43 @@ class TaskHandlers:
                 self._relayed.drop(task)
                 raise _no_such_task() from error
             raise MCPError(error.code, error.message.replace(task.own_id, task.id)) from error
-        return given.handle if isinstance(given, StartedTask) else wire(given)
+        if isinstance(given, StartedTask):
+            return add_findings(given.handle, given.findings)
+        return wire(given)
 
-    def _finish(self, context: _Context, task: _RelayedTask, result: dict[str, Any]) -> dict[str, Any]:
+    def _finish(
+        self,
+        context: _Context,
+        task: _RelayedTask,
+        result: dict[str, Any],
+        findings: tuple[ResultFinding, ...],
+    ) -> dict[str, Any]:
         """Return the result of a task's tool as the client would have got it from the call itself."""
         principal = principal_of(context)
         frontend, content = self._frontend(principal), self._content.content_for(principal)
         if content is None or not isinstance(frontend, TaskFrontend):
             return result
         call, servers = task.call, content.servers
+        inside = tuple(
+            each.replace(path=each.path.removeprefix(_RESULT))
+            for each in findings
+            if each.path.startswith(_RESULT)
+        )
 
         def finish() -> RunResult:
-            answer = servers.read_result(call, result)
+            try:
+                answer = servers.read_result(call, result)
+            except ToolError as error:
+                error.findings = inside
+                raise _told(call, error) from error.__cause__
             return RunResult.from_valid(
-                tool=call.tool,
+                tool=call.shaped or call.tool,
                 backend=call.backend,
                 structured=answer.structured,
                 mcp_result=answer.mcp_result,
                 duration=time.monotonic() - task.created,
+                notes=describe_removed(inside),
+                findings=inside,
             )
 
         return wire(frontend.finished(task.name, finish, principal))
@@ -248,6 +292,28 @@ def _knows_tasks(context: _Context) -> bool:
     declared = context.session.client_capabilities
     is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
     return is_modern and declared is not None and TASKS in (declared.extensions or {})
+
+
+def _told(call: Call, error: ToolError) -> ToolError:
+    """Return an error about a call under the names that its caller knows."""
+    return error if call.shaped is None else call.shaped.retell(error)
+
+
+def _relayable(requests: Any) -> dict[str, Any]:
+    """Return the requests of a server for input as they may be relayed.
+
+    Raises:
+        MCPError: there is one that may not.
+    """
+    try:
+        asked = _REQUESTS.validate_python(requests, by_name=False)
+    except PydanticError as error:
+        message = "the server asks for input in a form that cannot be passed on"
+        raise MCPError(mcp_types.INTERNAL_ERROR, message) from error
+    if not all(map(is_safe_page, asked.values())):
+        message = f"the server asks for input that is not passed on: {UNSAFE_PAGE}"
+        raise MCPError(mcp_types.INTERNAL_ERROR, message)
+    return {key: wire(without_context(each)) for key, each in asked.items()}
 
 
 def _with_own_id(task: _RelayedTask, answer: Mapping[str, Any]) -> dict[str, Any]:

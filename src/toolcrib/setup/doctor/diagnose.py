@@ -16,7 +16,7 @@ from anyio import to_thread
 
 from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.settings import MEMORY, Settings
-from toolcrib.crib.shaped import ShapedScope, ShapedTools
+from toolcrib.crib.shaped import ShapedScope, ShapedTools, find_unused
 from toolcrib.crib.visible import scope_of
 from toolcrib.discovery import Bm25Searcher, Index
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
@@ -213,8 +213,12 @@ def _check_tools(settings: Settings, probes: Iterable[Probe]) -> Iterator[Findin
                 yield warning(f"server {found.name!r}", "one of its tools cannot be used", why, _TELL)
     if not complete:
         return  # what is missing may be in what did not answer
-    for name in settings.toolsets:
+    for name, toolset in settings.toolsets.items():
         scope = scope_of(name, settings)
+        members = index.view(scope_of(toolset.replace(tools={}), settings))
+        for reason in find_unused(toolset.tools, index, members).values():
+            what = "what it says of a tool has no effect"
+            yield warning(f"toolset {name!r}", what, reason, "mend the id, or 'toolcrib shape --remove'")
         if isinstance(scope, ShapedScope):
             shaped = ShapedTools(index, scope, Index(Bm25Searcher()), DefaultValidator())
             for tool_id, reason in shaped.faults().items():

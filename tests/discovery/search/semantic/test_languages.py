@@ -10,7 +10,7 @@ import pytest
 
 from toolcrib.discovery import Index
 from toolcrib.discovery.search.semantic import StaticEmbedder, load_embedder
-from toolcrib.discovery.search.semantic.languages import HEAD, is_english, is_latin
+from toolcrib.discovery.search.semantic.languages import MATRIX_FILE, is_english, is_latin
 from toolcrib.errors import EmbeddingError
 from toolcrib.model import Tool
 
@@ -114,16 +114,16 @@ def test_other_languages_share_the_space_of_the_model() -> None:
 def test_broken_matrix_is_refused(content: bytes | np.ndarray, tmp_path: Path) -> None:
     embedder = StaticEmbedder.save(tmp_path, ["weather"], [[1.0, 0.0]])
     if isinstance(content, bytes):
-        (tmp_path / HEAD).write_bytes(content)
+        (tmp_path / MATRIX_FILE).write_bytes(content)
     else:
-        np.save(tmp_path / HEAD, content)
-    with pytest.raises(EmbeddingError, match=HEAD):
+        np.save(tmp_path / MATRIX_FILE, content)
+    with pytest.raises(EmbeddingError, match=MATRIX_FILE):
         _ = embedder.languages
 
 
 def test_matrix_of_another_model_is_refused_when_it_is_used(tmp_path: Path) -> None:
     embedder = StaticEmbedder.save(tmp_path, ["weather"], [[1.0, 0.0]])
-    np.save(tmp_path / HEAD, np.zeros((512, 3), np.float32))
+    np.save(tmp_path / MATRIX_FILE, np.zeros((512, 3), np.float32))
     assert embedder.languages is not None
     with pytest.raises(EmbeddingError, match="vectors of 3 numbers, and those of the model have 2"):
         embedder.languages.encode(["Wie wird morgen das Wetter?"])

@@ -9,10 +9,11 @@ from gateway.frontends.meta.asking import Asking, crib_of_tools
 
 from toolcrib import Crib
 from toolcrib.crib import GatewaySettings
-from toolcrib.execution import Principal
+from toolcrib.execution import CallContext, Outcome, Principal
 from toolcrib.gateway.frontends.meta import MetaTools
-from toolcrib.gateway.results import PREFIX, KeptResults
+from toolcrib.gateway.results import PREFIX, KeptResult, KeptResults
 from toolcrib.model import LocalBackend
+from toolcrib.runs import RunCall
 
 pytestmark = pytest.mark.anyio
 
@@ -30,8 +31,8 @@ async def answer(face: MetaTools, name: str, client: Asking | None = None, /, **
     return dict(result.structured_content or {})
 
 
-def crib_of_files(config: Any = None) -> tuple[Crib, list[Any]]:
-    crib, got = crib_of_tools(config), list[Any]()
+def crib_of_files(config: Any = None, **options: Any) -> tuple[Crib, list[Any]]:
+    crib, got = crib_of_tools(config, **options), list[Any]()
 
     @crib.add(namespace="files")
     def read(lines: int) -> dict[str, Any]:
@@ -131,6 +132,88 @@ async def test_the_audit_names_the_handle_and_not_the_value(tmp_path: Path) -> N
     shown = [each["gen_ai.tool.call.arguments"] for each in records[-2:]]
     assert shown == [{"text": handle}] * 2
     assert "xxxx" not in path.read_text()
+
+
+class CountedReads(KeptResults):
+    """Kept results that count how often they are read."""
+
+    reads = 0
+
+    def read(self, uri: str, principal: Principal | None = None) -> KeptResult | None:
+        self.reads += 1
+        return super().read(uri, principal)
+
+
+class Outcomes:
+    """An observer that keeps how each call ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[Outcome] = []
+
+    def begin(self, _tool_id: str, _principal: Principal | None) -> Any:
+        return self.ended.append
+
+
+FAILURES: dict[str, tuple[str, dict[str, Any]]] = {
+    "nothing is kept": ("files:write", {"text": {"$kept": "none"}, "name": "a"}),
+    "no such tool": ("files:wirte", {"text": {"$kept": "none"}}),
+    "invalid": ("files:write", {"text": {"$kept": "none"}, "name": 5}),
+}
+
+
+@pytest.mark.parametrize("why", FAILURES)
+async def test_audit_of_a_call_that_fails_has_the_handle_as_it_was_written(tmp_path: Path, why: str) -> None:
+    tool_id, args = FAILURES[why]
+    path = tmp_path / "audit.jsonl"
+    outcomes = Outcomes()
+    settings = {"audit": {"path": str(path), "arguments": True}}
+    crib, _ = crib_of_files(settings, observers=[outcomes])
+    async with crib:
+        told = await answer(face_over(crib), "run_tool", tool_id=tool_id, args=args)
+        assert "error" in told
+    (line,) = path.read_text().splitlines()
+    assert json.loads(line)["gen_ai.tool.call.arguments"] == args
+    assert [each.raw_args for each in outcomes.ended] == [args]
+
+
+@pytest.mark.parametrize("effect", ["deny", "allow"])
+async def test_denied_call_reads_nothing_that_is_kept(effect: str, tmp_path: Path) -> None:
+    rules = [
+        {"name": "no writes", "tools": ["files:write"], "effect": effect, "reason": "not here"},
+        {"name": "rest", "tools": ["files:read"], "effect": "allow"},
+    ]
+    path = tmp_path / "audit.jsonl"
+    crib, got = crib_of_files({"policy": rules, "audit": {"path": str(path), "arguments": True}})
+    async with crib:
+        kept = CountedReads()
+        face = face_over(crib, kept)  # a crib that hides nothing: the runner itself refuses
+        args = {"text": {"$kept": await keep(face), "path": "/text"}}
+        told = await answer(face, "run_tool", tool_id="files:write", args=args)
+    assert kept.reads == len(got) == (effect == "allow")
+    last = json.loads(path.read_text().splitlines()[-1])
+    assert last["gen_ai.tool.call.arguments"] == args
+    if effect == "deny":
+        assert (told["error"]["code"], last["toolcrib.policy.effect"]) == ("denied", "deny")
+        assert "not here" in told["error"]["message"]
+
+
+async def test_journal_of_a_durable_chain_has_the_handle_as_it_was_written() -> None:
+    crib, got = crib_of_files()
+    calls: list[RunCall] = []
+
+    @crib.add
+    async def look() -> None:
+        """Read the journal."""
+        (run,) = await crib.runs()
+        calls.extend((await crib.describe_run(run.id)).calls)
+
+    handle = {"$kept": "it", "path": "/text"}
+    steps = [{"tool_id": "files:write", "args": {"text": handle, "name": "a"}}, {"tool_id": "look"}]
+    context = CallContext(read_kept=lambda _: (json.dumps({"text": "secret"}), "application/json"))
+    async with crib:
+        await crib.run_chain(steps, durable=True, context=context)
+    assert got == [("secret", "a")]
+    assert calls[0].args == {"text": handle, "name": "a"}
 
 
 async def test_rules_decide_about_the_value() -> None:

@@ -1,7 +1,7 @@
 // The page of a link that was sent to a person: one call that waits, and nothing else.
 
 import { Text, html, post, route, time, useLoad, useState } from "../lib.js";
-import { Badge, Block, Busy, Button, Problem, prettyText } from "../ui.js";
+import { Arguments, Badge, Busy, Button, Problem } from "../ui.js";
 
 export default function Answer() {
   const [id, token] = route.value.id.split("/");
@@ -24,9 +24,9 @@ export default function Answer() {
     ${!data && !error && html`<${Busy} />`}
     ${state.approve !== undefined && html`<p role="status"><${Badge} kind=${state.approve ? "good" : "bad"}>${state.approve ? "approved" : "denied"}<//> You can close this page.</p>`}
     ${data && state.approve === undefined && html`
-      <p><strong><${Text} value=${[data.subject, data.client].filter(Boolean).join(" via ") || "Somebody unknown"} /></strong> wants to call <span class="mono"><${Text} value=${data.toolId} /></span> ${data.destructive && html`<${Badge} kind="bad">may destroy something<//>`}</p>
+      <p><strong><${Text} value=${[data.subject, data.client].filter(Boolean).join(" via ") || "Somebody unknown"} /></strong> wants to call <span class="mono"><${Text} value=${(data.seenAs ?? data).toolId} /></span> ${data.destructive && html`<${Badge} kind="bad">may destroy something<//>`}</p>
       ${data.reason && html`<p><${Text} value=${data.reason} /></p>`}
-      <${Block} value=${prettyText(data.args)} label="All arguments" tall />
+      <${Arguments} call=${data} />
       <p class="muted">Asked at ${time(data.asked)}; refused at ${time(data.ends)} without an answer.</p>
       ${state.error && html`<${Problem} error=${state.error} />`}
       <div class="waiting-actions">

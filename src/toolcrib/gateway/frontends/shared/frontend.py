@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 from toolcrib.execution import Principal
 from toolcrib.execution.call import Approval, Call, CallContext, CallSuspendedError
 from toolcrib.model import RunResult
+from toolcrib.model.findings import ResultFinding
 
 if TYPE_CHECKING:
     import mcp_types
@@ -48,6 +49,8 @@ class StartedTask:
     """The call, without its arguments."""
     handle: dict[str, Any]
     """The server's answer, with its id of the task."""
+    findings: tuple[ResultFinding, ...] = ()
+    """What the check of results found in it."""
 
 
 @dataclass(frozen=True, slots=True)
