@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 from effort import at_most
+from hypothesis import given
+from hypothesis import strategies as st
+from laws import law
 
+from toolcrib.redaction import find_secrets
 from toolcrib.trust import ResultScan
 from toolcrib.trust.personal import find_personal_data
 from toolcrib.trust.scanning.orders import MAX_CHARS, find_orders
@@ -181,10 +185,33 @@ def test_time_is_bounded(text: str) -> None:
         REDACT({"content": [{"type": "text", "text": text}]})
 
 
+FRAGMENTS = (
+    "Bearer ", "bearer\n", "token", "=", ":", "abc", "4f8a91c2d7", "-----BEGIN RSA PRIVATE KEY-----", "ghp_", "sk-",
+    "0123456789", "://", "@", "me:pw", ".", "-", " ", "4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "MT84",
+    "+49 30 901820", "tel", "555-2368", "(212) 555-2368", "212-", "MALT", "AKIAIOSFODNN7EXAMPLE", "xoxb-1234567890",
+)  # fmt: skip
+
+
+@law(300)
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
+def test_what_lets_texts_be_skipped_skips_none_that_holds_something(text: str) -> None:
+    size = len(text)
+    found = find_secrets(f"{text}\n:\n:")  # a key without an end goes on to the end of the text
+    assert list(find_secrets(text)) == [(first, min(last, size)) for first, last in found]
+    personal = [each for each in find_personal_data(f"{text}\n;1;2;3;4;5;6;7;XX12") if each.last <= size]
+    assert list(find_personal_data(text)) == personal
+
+
 def test_many_small_values_are_read_in_time() -> None:
     rows: list[Any] = [{"id": place, "name": f"row {place}", "ok": True} for place in range(30_000)]
     with at_most(4.0):
         REDACT(rows)
+
+
+def test_many_small_blocks_are_read_in_time() -> None:
+    blocks = [{"type": "text", "text": f"row {place} of many"} for place in range(30_000)]
+    with at_most(4.0):
+        REDACT(blocks)
 
 
 def test_type_that_cannot_be_hashed_is_read() -> None:

@@ -112,6 +112,8 @@ class _Reading:
     findings: dict[tuple[str, str, str], ResultFinding] = field(default_factory=dict)
     clean: set[str] = field(default_factory=set)
     """Texts in which nothing is."""
+    bare: set[str] = field(default_factory=set)
+    """Texts that themselves have no secrets and no personal data."""
     hits: int = 0
     """How often something was found, whether or not it is listed."""
     listed: Counter[SensitiveKind] = field(default_factory=Counter)
@@ -145,7 +147,7 @@ class _Reading:
 
     def _read_object(self, value: dict[str, Any], path: _Path, depth: int) -> dict[str, Any]:
         made: dict[str, Any] = {}
-        numbers: Counter[str] = Counter()
+        numbers: dict[str, int] = {}
         is_changed = False
         for key, member in value.items():
             before = self.hits
@@ -231,6 +233,8 @@ class _Reading:
 
     def _find(self, text: str) -> list[_Span]:
         """Return the secrets and the personal data in a text."""
+        if text in self.bare:
+            return []
         found: list[_Span] = []
         if self.scan.secrets:
             found += (
@@ -242,6 +246,8 @@ class _Reading:
             found += (
                 _Span(each.first, each.last, "personal", each.kind) for each in find_personal_data(text)
             )
+        if not found:
+            self.bare.add(text)
         return found
 
     def _find_orders(self, text: str) -> list[_Span]:
@@ -344,10 +350,10 @@ def _has_between(borders: list[int], span: _Span) -> bool:
     return bisect_right(borders, span.first) < bisect_left(borders, span.last)
 
 
-def _number(name: str, taken: dict[str, Any], numbers: Counter[str]) -> str:
+def _number(name: str, taken: dict[str, Any], numbers: dict[str, int]) -> str:
     """Return a name that is free; `numbers` has the last number that was tried for each."""
     while True:
-        numbers[name] += 1
+        numbers[name] = numbers.get(name, 0) + 1
         if (numbered := f"{name} {numbers[name] + 1}") not in taken:
             return numbered
 
