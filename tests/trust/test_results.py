@@ -105,6 +105,40 @@ def test_secret_is_found_wherever_it_is_split(cut: int) -> None:
     assert len(checked.findings) == 2
 
 
+def _block(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+HALVES = ("ghp_abcdefghijklmn", "opqrstuvwxyz0123456789")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda one, other: {"content": [_block(one), {"type": "image", "data": "aGk="}, _block(other)]},
+        lambda one, other: {"content": [_block(f"{one} \n"), _block(f" {other}")]},
+        lambda one, other: {"content": [_block(one), {"type": "resource", "resource": {"text": other}}]},
+        lambda one, other: {"content": [_block(one)], "structuredContent": {"rest": other}},
+        lambda one, other: {"structuredContent": {"one": one, "two": other}},
+        lambda one, other: {"rows": [{"part": one}, {"part": other}]},
+        lambda one, other: {"messages": [{"content": _block(one)}, {"content": _block(other)}]},
+    ],
+    ids=["image between", "spaces", "resource", "structured", "members", "rows", "messages"],
+)
+def test_key_in_pieces_is_found_in_the_texts_in_their_order(place: Any) -> None:
+    checked = REDACT(place(*HALVES))
+    assert not any(half in json.dumps(checked.value) for half in HALVES)
+    assert "[secret]" in json.dumps(checked.value)
+    assert {each.rule for each in checked.findings} == {"secret"}
+    logged = ResultScan(secrets="log")(value := place(*HALVES))
+    assert (logged.value is value, len(logged.findings)) == (True, 2)
+
+
+def test_words_that_only_begin_like_a_key_are_left_alone() -> None:
+    value = {"rows": [{"region": "ASIA", "id": "2026111910301500"}, {"kind": "sk-", "name": "abcdefghijkl1"}]}
+    assert REDACT(value).value is value
+
+
 def test_neighbours_that_only_look_like_a_secret_together_are_left_alone() -> None:
     value = ["see", "anna@acme.io", "or call"]
     checked = REDACT(value)
