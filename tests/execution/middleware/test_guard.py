@@ -7,6 +7,7 @@ import pytest
 
 from toolcrib.errors import ResultBlockedError, ToolExecutionError
 from toolcrib.execution import Call
+from toolcrib.execution.call import Answer
 from toolcrib.execution.middleware import ResultGuard
 from toolcrib.trust import ResultScan
 
@@ -45,3 +46,17 @@ async def test_what_a_reason_repeats_of_the_result_is_one_thing(make_call: Calla
         await guard(make_call(), _Failing(said, {"text": said}))
     assert [each.path for each in caught.value.findings] == ["/text"]
     assert caught.value.reason == "ask [e-mail address]"
+
+
+async def test_a_key_in_pieces_is_taken_out_of_the_structured_value_too(
+    make_call: Callable[..., Call],
+) -> None:
+    rest = {"rest": KEY[8:]}
+    result = {"content": [{"type": "text", "text": KEY[:8]}], "structuredContent": rest}
+
+    async def answer(_: Call) -> Answer:
+        return Answer(structured=rest, mcp_result=result)
+
+    answered = await ResultGuard({}, ResultScan(secrets="redact"))(make_call(), answer)
+    assert answered.structured == {"rest": ""}
+    assert answered.mcp_result["content"][0]["text"] == "[secret]"

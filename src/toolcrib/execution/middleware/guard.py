@@ -131,6 +131,8 @@ class _GuardedCall:
             self._note(checked)
             raw = checked.value
         if not is_clean:  # else neither has the value, which is read out of it
+            if isinstance(raw, dict) and raw.get("structuredContent") is not None:
+                value = _replace_alike(value, answer.mcp_result, raw)
             checked = await self._read(value)
             if answer.mcp_result is None:
                 self._note(checked)
@@ -207,3 +209,11 @@ class _GuardedCall:
                 reason=describe_findings(findings, "block"),
                 findings=findings,
             ) from None
+
+
+def _replace_alike(value: Any, before: Any, after: Any) -> Any:
+    """Return the structured part of a checked result where a value is that of the result before.
+
+    By itself it may hold a piece of something that only the whole result shows.
+    """
+    return after["structuredContent"] if value == before.get("structuredContent") else value
