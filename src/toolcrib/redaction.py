@@ -14,8 +14,9 @@ import binascii
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, islice
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
@@ -57,16 +58,24 @@ _SEGMENTS = re.compile(r"[^/\\]+")
 _WEAK = frozenset(".*")
 """Before these a path is most likely relative, and what it is relative to is unknown."""
 
-_SECRET = re.compile(
-    r"""
-    (?P<pem>-----BEGIN\ [A-Z\ ]{0,30}PRIVATE\ KEY-----[^-]*+(?:-----END\ [A-Z\ ]{0,40}-----)?)
-    | (?P<known>(?<![\w-])(?-i:
+_KNOWN_KEYS = r"""
         gh[a-z]_\w{20,}+ | github_pat_\w{20,}+ | glpat-[\w-]{16,}+ | xox[a-z]-[\w-]{10,}+
         | xapp-[\w-]{20,}+ | npm_\w{30,}+ | hf_[A-Za-z]{30,}+ | pypi-[\w-]{50,}+ | dop_v1_[0-9a-f]{60,}+
         | SG\.[\w-]{16,}+\.[\w-]{16,}+ | shp(?:at|ss|ca|pa)_[0-9a-fA-F]{32,}+ | ya29\.[\w-]{20,}+
         | GOCSPX-[\w-]{20,}+ | glsa_\w{32,}+
         | A[KS]IA[0-9A-Z]{16}(?!\w) | AIza[\w-]{30,}+ | eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]++
-        | (?=[\w-]{0,60}\d)(?:sk-[\w-]{12,}+ | [rsp]k_(?:live|test)_\w{10,}+) ))
+        | (?=[\w-]{0,60}\d)(?:sk-[\w-]{12,}+ | [rsp]k_(?:live|test)_\w{10,}+)
+"""
+"""Keys and tokens of known forms."""
+_KEY_IN_PIECES = re.compile(_KNOWN_KEYS.replace(r"(?!\w)", ""), re.VERBOSE)
+"""Such a key, whatever stands before and after it."""
+_SECRET = re.compile(
+    r"""
+    (?P<pem>-----BEGIN\ [A-Z\ ]{0,30}PRIVATE\ KEY-----[^-]*+(?:-----END\ [A-Z\ ]{0,40}-----)?)
+    | (?P<known>(?<![\w-])(?-i:
+"""
+    + _KNOWN_KEYS
+    + r""" ))
     | (?P<login>(?<=://)[^\s/@:'"]++:[^\s/@'"]++(?=@))
     | (?P<scheme>(?<![^\W_])(?:bearer\s{1,3}|authorization\\?["']?\s{0,3}[:=]\s{0,3}\\?["']?
         (?P<kind>(?:bearer|basic|digest|negotiate|token)\s{1,3})?+))
@@ -80,6 +89,8 @@ _SECRET = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_MAYBE_SECRET = re.compile(r"[:=]|[\w.-]{15}|-----BEGIN|bearer\s", re.IGNORECASE)
+"""What every text with a secret has in it; most short texts have none of it, and are read no further."""
 _REFERENCE = re.compile(r"\$\{(?:[A-Za-z]+:)?[A-Za-z_][\w.-]{0,80}(?::-default)?\}|\{env:[A-Za-z_]\w{0,80}\}")
 """A value that stands elsewhere; one with a default in it may be a secret."""
 _NO_SECRET = re.compile(
@@ -143,10 +154,37 @@ def find_secrets(text: str) -> Iterator[tuple[int, int]]:
     >>> [text[first:last] for text in ("Bearer 4f8a91c2d7.",) for first, last in find_secrets(text)]
     ['4f8a91c2d7.']
     """
+    if not _MAYBE_SECRET.search(text):
+        return
     for found in _SECRET.finditer(text):
         shown = _without_secret(found)
         if shown != found.group():  # the mark is at the end, and what is before it stays
             yield found.start() + len(shown) - len(_MARK), found.end()
+
+
+def find_split_keys(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the places, in all texts together, of keys of known forms that begin in one and end in another.
+
+    >>> list(find_split_keys(["use AKIAIOSF", "ODNN7EXAMPLE", "ghp_"]))
+    [(4, 24)]
+    """
+    joined = "".join(texts)
+    starts = [0, *accumulate(map(len, texts))]
+    for found in _KEY_IN_PIECES.finditer(joined):
+        first, last = found.span()
+        begun = bisect_right(starts, first) - 1
+        if first > starts[begun] and _is_of_word(joined[first - 1]):
+            continue
+        # The words of the texts after it may look like more of the key.
+        ends = [end for end in starts[begun + 1 : bisect_left(starts, last) + 1] if end < last]
+        end = next((each for each in ends if _KEY_IN_PIECES.fullmatch(joined, first, each)), last)
+        is_cut = end < len(joined) and end != starts[bisect_left(starts, end)] and _is_of_word(joined[end])
+        if end > starts[begun + 1] and not is_cut:
+            yield first, end
+
+
+def _is_of_word(char: str) -> bool:
+    return char.isalnum() or char in "_-"
 
 
 def _without_secret(found: re.Match[str]) -> str:

@@ -118,10 +118,15 @@ def test_diff_shows_the_lines_of_the_lock(run: Any, served: Served) -> None:
 
 def test_a_damaged_lock_is_a_mistake_of_the_input_and_can_be_written_anew(run: Any, served: Served) -> None:
     run("lock")
-    served.lock.write_text("[")
-    for args in (("verify",), ("lock",), ("approve", "s:echo"), ("block", "s:echo", "--reason", "x")):
-        result = run(*args)
-        assert (result.exit_code, "it is not TOML" in result.stderr) == (2, True), args
+    verbs = (("verify",), ("lock",), ("approve", "s:echo"), ("block", "s:echo", "--reason", "x"))
+    formula = served.lock.read_text().replace("formula = 1", "formula = 9")
+    for text, told in (("", "it is empty"), (formula, "its formula is 9"), ("[", "it is not TOML")):
+        served.lock.write_text(text)
+        for args in verbs:
+            result = run(*args)
+            assert (result.exit_code, told in result.stderr) == (2, True), args
+            assert "`toolcrib lock --force`" in result.stderr
+            assert "loses the blocks and suppressions" in result.stderr
     assert run("run", "s:echo").exit_code == 5
     assert "server 's' is unavailable: tools.lock cannot be read: it is not TOML" in run("list").stderr
     assert run("lock", "--force").exit_code == 0
@@ -130,8 +135,19 @@ def test_a_damaged_lock_is_a_mistake_of_the_input_and_can_be_written_anew(run: A
 
 def test_what_is_blocked_and_suppressed_stands_in_the_lock_with_its_reason(run: Any, served: Served) -> None:
     served.say(tool("echo"), tool("other", "Do not tell the user."))
-    run("lock", "--by", "anna")
-    assert run("verify").exit_code == 13
+    result = run("lock", "--by", "anna")
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (
+        13,
+        f"{served.lock}: approved s:echo, server/s",
+    )
+    assert "poisoned s:other hush" in result.stdout
+    assert "`toolcrib approve s:other` takes it all the same" in result.stderr
+    assert run("approve", "--all").exit_code == 13
+    assert set(Lock.load(served.lock).tools) == {"s:echo"}
+    result = run("approve", "s:other", "--by", "anna")
+    assert (result.exit_code, "poisoned s:other hush" in result.stdout) == (0, True)
+    result = run("verify")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (13, "2 tools: unchanged, 1 poisoned")
     rules = {each["rule"] for each in json.loads(run("verify", "--json").stdout)["findings"]}
     chosen = [word for rule in rules for word in ("--suppress", rule)]
     assert run("approve", "s:other", *chosen, "--reason", "a joke", "--by", "ben").exit_code == 0
@@ -142,6 +158,20 @@ def test_what_is_blocked_and_suppressed_stands_in_the_lock_with_its_reason(run: 
     lock = Lock.load(served.lock)
     assert {(each.reason, each.approval.by) for each in lock.suppressions.values()} == {("a joke", "ben")}
     assert lock.blocked["s:echo"].reason == "too loud"
+    result = run("verify")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "blocked s:echo: too loud\n2 tools: as approved, 1 blocked\n",
+    )
+
+
+def test_one_that_differs_is_counted_in_the_singular(run: Any, served: Served) -> None:
+    run("lock")
+    served.say(tool("echo", "Does more."), tool("other"))
+    assert run("verify").stdout.splitlines()[-1] == "2 tools: 1 differs from the lock, at most patch"
+    assert "1 differs from the lock; `toolcrib diff` shows it" in run("lock").stderr
+    served.say(tool("echo", "Does more."), tool("other", "Does more."))
+    assert run("verify").stdout.splitlines()[-1] == "2 tools: 2 differ from the lock, at most patch"
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """What a lock withholds of servers and APIs: from every way of finding and calling it, and how it comes back."""
 
+import dataclasses
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from toolcrib.errors import (
     ToolNotFoundError,
     ToolWithheldError,
 )
+from toolcrib.execution.mcp import ServerConfig
 from toolcrib.paths import seen_file
 from toolcrib.trust import Lock
 
@@ -267,12 +270,103 @@ async def test_new_words_that_the_scan_calls_poisoned_are_withheld(project: Proj
         await crib.ready()
         report = await crib.trust.report()
         assert (report.level, report.is_poisoned) == ("patch", True)
-        with pytest.raises(ToolWithheldError, match="its words have changed, and may mislead a model"):
+        with pytest.raises(ToolWithheldError, match="its words are not approved, and may mislead a model"):
             await crib.run("s:other")
         rules = {each.rule for each in report.findings}
         await crib.trust.suppress("s:other", *rules, reason="it is a test", by="anna")
         assert (await crib.run("s:other")).structured == {"called": "other"}
         assert (await crib.trust.report()).findings == ()
+
+
+@pytest.mark.parametrize("trust", [{"mode": "strict"}, {"mode": "strict", "allow": "patch"}], ids=str)
+async def test_strict_lets_no_change_through_unless_it_is_allowed(
+    project: Project, trust: dict[str, str]
+) -> None:
+    await project.approve_all()
+    project.configure("s", trust=trust)
+    project.serve(ECHO, OTHER_WORDS)
+    withheld = [each.id for each in (await project.report()).withheld]
+    assert withheld == ([] if "allow" in trust else ["s:other"])
+
+
+async def test_strict_of_one_server_alone_lets_no_change_of_it_through(project: Project) -> None:
+    project.configure("s", "t")
+    project.serve(OTHER, name="t")
+    await project.approve_all()
+    project.config.write_text(
+        project.config.read_text().replace("[servers.t]", '[servers.t]\ntrust = "strict"')
+    )
+    for name in ("s", "t"):
+        project.serve(OTHER_WORDS, name=name)
+    assert [each.id for each in (await project.report()).withheld if ":" in each.id] == ["t:other"]
+
+
+async def test_poison_under_another_name_is_withheld(project: Project) -> None:
+    await project.approve_all()
+    project.serve(ECHO, {**POISONED, "name": "renamed"}, instructions=POISONED["description"])
+    async with Crib(project.config) as crib:
+        await crib.ready()
+        assert await ids(crib) == {"s:echo"}
+        with pytest.raises(ToolWithheldError, match="`toolcrib approve s:renamed` approves it"):
+            await crib.run("s:renamed")
+        await crib.trust.approve("s:renamed", by="anna")
+        assert (await crib.run("s:renamed")).structured == {"called": "renamed"}
+
+
+async def test_instructions_that_are_poisoned_at_first_sight_are_not_passed_on(project: Project) -> None:
+    project.configure("s", trust={"mode": "tofu"})
+    project.serve(ECHO, instructions=POISONED["description"])
+    for _ in range(2):
+        async with Crib(project.config) as crib:
+            await crib.ready()
+            assert crib.content.instructions("s") == ""
+    async with Crib(project.config) as crib:
+        await crib.ready()
+        await crib.trust.approve("server/s", by="anna")
+        assert crib.content.instructions("s") == POISONED["description"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_what_is_poisoned_is_approved_only_by_its_name(project: Project, force: bool) -> None:
+    prompts = [{"name": "p"}, {"name": "q", "description": POISONED["description"]}]
+    project.serve(ECHO, POISONED, prompts=prompts, instructions=POISONED["description"])
+    async with Crib(project.config) as crib:
+        await crib.ready()
+        for edit in (
+            await crib.trust.lock(by="anna", force=force),
+            await crib.trust.approve(by="anna", everything=True),
+        ):
+            assert edit.poisoned == ("prompt/s/q", "s:other", "server/s")
+            assert {each.id for each in edit.findings if each.verdict == "poisoned"} == {"s", "s:other"}
+        lock = Lock.load(project.lock)
+        assert set(lock.tools) == {"s:echo"}
+        assert set(lock.servers["s"].parts.prompts) == {"p"}
+        assert lock.servers["s"].parts.instructions is None
+        for subject in ("s:other", "server/s", "prompt/s/q"):
+            edit = await crib.trust.approve(subject, by="anna")
+            assert subject in edit.subjects
+            assert edit.findings
+        lock = Lock.load(project.lock)
+        assert set(lock.tools) == {"s:echo", "s:other"}
+        assert set(lock.servers["s"].parts.prompts) == {"p", "q"}
+        assert lock.servers["s"].parts.instructions == POISONED["description"]
+        # What was approved by its name is not poisoned news.
+        assert (await crib.trust.lock(by="anna", force=force)).poisoned == ()
+        assert set(Lock.load(project.lock).tools) == {"s:echo", "s:other"}
+
+
+async def test_force_leaves_what_was_approved_in_place_of_what_is_poisoned_now(project: Project) -> None:
+    await project.approve_all()
+    project.serve(CHANGED, POISONED, instructions=POISONED["description"])
+    async with Crib(project.config) as crib:
+        await crib.ready()
+        assert (await crib.trust.lock(by="ben", force=True)).poisoned == ("s:other", "server/s")
+    lock = Lock.load(project.lock)
+    assert lock.tools["s:other"].parts.description == OTHER["description"]
+    assert {key: each.approval and each.approval.by for key, each in lock.tools.items()} == {
+        "s:echo": "ben",
+        "s:other": "anna",
+    }
 
 
 async def test_changed_prompts_templates_and_instructions_are_withheld(project: Project) -> None:
@@ -399,11 +493,16 @@ def _make_pipe(lock: Path) -> None:
 
 
 BREAKS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "nothing": (_break_by_text(lambda _: ""), "it is empty"),
+    "an unknown formula": (
+        _break_by_text(lambda text: text.replace("formula = 1", "formula = 'x'")),
+        "its formula is 'x'",
+    ),
     "no TOML": (_break_by_text(lambda text: text + "[tools\n"), "it is not TOML"),
     "a key twice": (_break_by_text(lambda text: text + "\n[tools.'s:echo']\n"), "it is not TOML"),
     "another formula": (
         _break_by_text(lambda text: text.replace("formula = 1", "formula = 2")),
-        "its formula is 2",
+        "this version of toolcrib knows 1; update toolcrib",
     ),
     "edited words": (
         _break_by_text(lambda text: text.replace("Does its", "Does his")),
@@ -411,7 +510,7 @@ BREAKS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a conflict": (_break_by_text(lambda text: f"{text}\n<<<<<<< a\n"), "merge conflict"),
     "100 MB": (_make_huge, "larger than 48 MiB"),
-    "a dangling link": (_make_link, "No such file"),
+    "a dangling link": (_make_link, "it is a symbolic link that leads nowhere"),
     "a folder": (_make_folder, "it is a folder"),
     "a pipe": (_make_pipe, "it is a pipe"),
 }
@@ -434,9 +533,31 @@ async def test_a_lock_that_cannot_be_read_fails_closed_and_says_how_to_repair_it
             with pytest.raises(ToolWithheldError, match=r"tools\.lock cannot be read") as withheld:
                 await way()
             assert expected in str(withheld.value)
-            assert "toolcrib lock --force" in str(withheld.value)
-        with pytest.raises(LockError):
-            await crib.trust.lock(by="anna")
+            assert ("toolcrib lock --force" in str(withheld.value)) is (how != "a dangling link")
+        for trusted in (crib.trust.lock(by="anna"), crib.trust.report(), crib.trust.require("s:echo")):
+            with pytest.raises(LockError) as refused:
+                await trusted
+            assert expected in str(refused.value)
+            assert ("toolcrib lock --force" in str(refused.value)) is (how != "a dangling link")
+
+
+async def test_a_lock_is_not_written_through_a_link_that_leads_nowhere(project: Project) -> None:
+    await project.approve_all()
+    _make_link(project.lock)
+    async with Crib(project.config) as crib:
+        await crib.ready()
+        for way in (
+            crib.trust.lock(by="anna", force=True),
+            crib.trust.approve("s:echo", by="anna"),
+            crib.trust.block("s:echo", reason="x", by="anna"),
+        ):
+            with pytest.raises(LockError, match="restore its file, or remove it"):
+                await way
+        assert not project.lock.exists()
+        project.lock.with_name("nowhere").write_text("[")
+        await crib.trust.lock(by="anna", force=True)
+        assert project.lock.is_symlink()
+        assert (await crib.run("s:echo", {"text": "a"})).structured == {"called": "echo"}
 
 
 async def test_a_damaged_lock_is_written_anew_on_demand(project: Project) -> None:
@@ -487,12 +608,54 @@ async def test_another_way_of_starting_a_server_withholds_all_of_it(project: Pro
         assert (await crib.run("s:echo", {"text": "a"})).structured == {"called": "echo"}
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda _: {}, id="no wall"),
+        pytest.param(lambda walls: {**walls, "sandbox": "docker"}, id="another wall"),
+        pytest.param(lambda walls: {**walls, "network": "all"}, id="network"),
+        pytest.param(lambda walls: {**walls, "write": walls["read"]}, id="write"),
+        pytest.param(lambda walls: {**walls, "read": ["/usr"]}, id="read"),
+    ],
+)
+def test_the_walls_belong_to_how_a_server_is_started(tmp_path: Path, change: Any) -> None:
+    def identity(walls: dict[str, Any], folder: str = "a") -> str:
+        return ServerConfig.from_json({"command": "x", **walls}).identity_in(tmp_path / folder)
+
+    def walls(folder: str = "a") -> dict[str, Any]:
+        return {
+            "sandbox": "bubblewrap",
+            "read": [str(tmp_path / folder / "data"), "/opt"],
+            "network": ["b.example", "a.example"],
+        }
+
+    before = identity(walls())
+    assert identity(change(walls())) != before
+    assert identity(walls("b"), "b") == before
+    turned = {name: value if name == "sandbox" else value[::-1] for name, value in walls().items()}
+    assert identity(turned) == before
+
+
+async def test_a_wall_that_is_gone_withholds_the_server(project: Project) -> None:
+    await project.approve_all()
+    lock = Lock.load(project.lock)
+    walled = ServerConfig.from_json(
+        {**shifting(project.file("s")), "sandbox": "bubblewrap", "read": [str(project.folder)]}
+    ).identity_in(project.folder)
+    parts = dataclasses.replace(lock.servers["s"].parts, identity=walled)
+    lock.approve_server("s", parts, by="anna", at=datetime.now(UTC)).save(project.lock)
+    report = await project.report()
+    assert [(each.id, each.level) for each in report.drifts] == [("server/s", "major")]
+    assert "other walls" in report.drifts[0].changes[0].message
+    assert any("other walls" in each.reason for each in report.withheld)
+
+
 async def test_a_server_that_calls_itself_otherwise_is_withheld(project: Project) -> None:
     await project.approve_all()
     project.file("s").write_text(json.dumps({"tools": [ECHO], "name": "impostor"}))
     async with Crib(project.config) as crib:
         await crib.ready()
-        with pytest.raises(ToolWithheldError, match="calls itself otherwise"):
+        with pytest.raises(ToolWithheldError, match="gives another name for itself"):
             await crib.run("s:echo", {"text": "a"})
 
 
@@ -646,11 +809,19 @@ async def test_tools_are_required_by_version_and_digest(project: Project) -> Non
 
 
 async def test_subjects_that_nobody_offers_are_refused(project: Project) -> None:
+    project.serve(ECHO, prompts=[{"name": "none"}])
     async with Crib(project.config) as crib:
         await crib.ready()
-        for subject in ("s:ech", "server/none", "prompt/s/none", "what/s"):
-            with pytest.raises(ToolNotFoundError):
+        for subject, told in (
+            ("s:ech", "did you mean 's:echo'"),
+            ("server/none", "no server is called 'none'; there is s"),
+            ("prompt/s/non", "did you mean 'prompt/s/none'"),
+            ("prompt/s/zebra", "neither its server nor the lock has it"),
+            ("what/s", "server/NAME, prompt/SERVER/NAME or template/SERVER/URI"),
+        ):
+            with pytest.raises(ToolNotFoundError) as refused:
                 await crib.trust.approve(subject, by="anna")
+            assert told in str(refused.value)
         assert not project.lock.exists()
     async with Crib({"mcpServers": {"s": shifting(project.file("s"))}}) as crib:
         await crib.ready()

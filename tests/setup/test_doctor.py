@@ -513,7 +513,7 @@ async def test_a_wall_that_cannot_stand_is_an_error(tmp_path: Path, monkeypatch:
     server = {"command": "/bin/true", "sandbox": "bubblewrap", "read": [str(gone)]}
     found = await offline({"mcpServers": {"it": server}})
     assert said(found, "server 'it'", "error") == [
-        f"{str(gone)!r} is not there, which it may read; make it, or mend 'read'"
+        f"the setting 'read' names {str(gone)!r}, which does not exist; create it, or correct 'read'"
     ]
     monkeypatch.setenv("PATH", str(tmp_path))
     found = await offline({"mcpServers": {"it": server}})

@@ -318,7 +318,7 @@ def edited(old: str, new: str) -> Callable[[str], str]:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda _: "", "its formula is none"),
+        (lambda _: "", "it is empty"),
         (edited("formula = 1", "formula = 2"), "its formula is 2, and this version of toolcrib knows 1"),
         (edited("formula = 1", "formula = true"), "its formula is True"),
         (edited("formula = 1", "formula = 1\nmore = 1"), "'more' is not a part of a lock"),

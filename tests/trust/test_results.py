@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 from effort import at_most
+from hypothesis import given
+from hypothesis import strategies as st
+from laws import law
 
+from toolcrib.redaction import find_secrets
 from toolcrib.trust import ResultScan
 from toolcrib.trust.personal import find_personal_data
 from toolcrib.trust.scanning.orders import MAX_CHARS, find_orders
@@ -101,6 +105,40 @@ def test_secret_is_found_wherever_it_is_split(cut: int) -> None:
     assert len(checked.findings) == 2
 
 
+def _block(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+HALVES = ("ghp_abcdefghijklmn", "opqrstuvwxyz0123456789")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda one, other: {"content": [_block(one), {"type": "image", "data": "aGk="}, _block(other)]},
+        lambda one, other: {"content": [_block(f"{one} \n"), _block(f" {other}")]},
+        lambda one, other: {"content": [_block(one), {"type": "resource", "resource": {"text": other}}]},
+        lambda one, other: {"content": [_block(one)], "structuredContent": {"rest": other}},
+        lambda one, other: {"structuredContent": {"one": one, "two": other}},
+        lambda one, other: {"rows": [{"part": one}, {"part": other}]},
+        lambda one, other: {"messages": [{"content": _block(one)}, {"content": _block(other)}]},
+    ],
+    ids=["image between", "spaces", "resource", "structured", "members", "rows", "messages"],
+)
+def test_key_in_pieces_is_found_in_the_texts_in_their_order(place: Any) -> None:
+    checked = REDACT(place(*HALVES))
+    assert not any(half in json.dumps(checked.value) for half in HALVES)
+    assert "[secret]" in json.dumps(checked.value)
+    assert {each.rule for each in checked.findings} == {"secret"}
+    logged = ResultScan(secrets="log")(value := place(*HALVES))
+    assert (logged.value is value, len(logged.findings)) == (True, 2)
+
+
+def test_words_that_only_begin_like_a_key_are_left_alone() -> None:
+    value = {"rows": [{"region": "ASIA", "id": "2026111910301500"}, {"kind": "sk-", "name": "abcdefghijkl1"}]}
+    assert REDACT(value).value is value
+
+
 def test_neighbours_that_only_look_like_a_secret_together_are_left_alone() -> None:
     value = ["see", "anna@acme.io", "or call"]
     checked = REDACT(value)
@@ -181,10 +219,33 @@ def test_time_is_bounded(text: str) -> None:
         REDACT({"content": [{"type": "text", "text": text}]})
 
 
+FRAGMENTS = (
+    "Bearer ", "bearer\n", "token", "=", ":", "abc", "4f8a91c2d7", "-----BEGIN RSA PRIVATE KEY-----", "ghp_", "sk-",
+    "0123456789", "://", "@", "me:pw", ".", "-", " ", "4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "MT84",
+    "+49 30 901820", "tel", "555-2368", "(212) 555-2368", "212-", "MALT", "AKIAIOSFODNN7EXAMPLE", "xoxb-1234567890",
+)  # fmt: skip
+
+
+@law(300)
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
+def test_what_lets_texts_be_skipped_skips_none_that_holds_something(text: str) -> None:
+    size = len(text)
+    found = find_secrets(f"{text}\n:\n:")  # a key without an end goes on to the end of the text
+    assert list(find_secrets(text)) == [(first, min(last, size)) for first, last in found]
+    personal = [each for each in find_personal_data(f"{text}\n;1;2;3;4;5;6;7;XX12") if each.last <= size]
+    assert list(find_personal_data(text)) == personal
+
+
 def test_many_small_values_are_read_in_time() -> None:
     rows: list[Any] = [{"id": place, "name": f"row {place}", "ok": True} for place in range(30_000)]
     with at_most(4.0):
         REDACT(rows)
+
+
+def test_many_small_blocks_are_read_in_time() -> None:
+    blocks = [{"type": "text", "text": f"row {place} of many"} for place in range(30_000)]
+    with at_most(4.0):
+        REDACT(blocks)
 
 
 def test_type_that_cannot_be_hashed_is_read() -> None:

@@ -19,6 +19,7 @@ There is a gate only where `Settings.asks_for_trust` says so; others load nothin
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
@@ -33,9 +34,10 @@ from toolcrib.model import Tool
 from toolcrib.model.json_text import sorted_json
 from toolcrib.model.toolid import without_version
 from toolcrib.paths import seen_file
-from toolcrib.trust import Lock, ServerParts, Withheld, screen_listed, screen_tools
+from toolcrib.trust import Level, Lock, ServerParts, Withheld, scan_text, screen_listed, screen_tools
 from toolcrib.trust.drift import PREFIXES
-from toolcrib.trust.screening import approval_of, may_pass
+from toolcrib.trust.lock import is_dangling
+from toolcrib.trust.screening import approval_of, find_poison, may_pass
 
 _LOG = logging.getLogger("toolcrib.crib.trust")
 _SERVER = frozenset({"server"})
@@ -75,13 +77,10 @@ class TrustGate:
         self._failure = None
         try:
             if path is not None and (self._lock is not None or os.path.lexists(path)):
-                self._lock = Lock.load(path)
+                self._lock = load_lock(path)
         except LockError as error:
             _LOG.error("nothing that %s governs is used: %s", LOCK_NAME, error)
-            self._failure = (
-                f"{LOCK_NAME} cannot be read: {error.reason}; restore it from version control, or write it "
-                "anew with `toolcrib lock --force`"
-            )
+            self._failure = f"{LOCK_NAME} cannot be read: {error.reason}"
         self._read_modes()
 
     def _read_seen(self) -> Lock:
@@ -112,6 +111,10 @@ class TrustGate:
         """Return what is asked of a server or an API."""
         return self._modes.get(name, self._default)
 
+    def _allow(self, name: str) -> Level:
+        """Return the greatest change of what a server or an API lists that needs no approval."""
+        return self._settings.trust.allow or ("none" if self.mode(name) == "strict" else "patch")
+
     def _read_modes(self) -> None:
         """Note what is asked of each server and API; calls ask often, and settings copy what they give."""
         settings = self._settings
@@ -133,14 +136,14 @@ class TrustGate:
         if mode == "tofu" and approved is None and self._seen_failure is not None:
             return self._seen_failure
         known = approved or self._seen.servers.get(name)
-        if known is None or may_pass("major", self._settings.trust.allow):
+        if known is None or may_pass("major", self._allow(name)):
             return None
         was, is_now = known.parts.info.get("name"), self._info.get(name, {}).get("name")
         change = None
         if approved is not None and approved.parts.identity != self._identities.get(name):
-            change = "it is started or reached in another way than was approved"
+            change = "it is started or reached in another way than was approved, or behind other walls"
         elif was is not None and is_now is not None and was != is_now:
-            change = "it calls itself otherwise than before"
+            change = "it gives another name for itself than before"
         return change and f"{change}; {approval_of(f'server/{name}')}"
 
     # What servers list
@@ -166,7 +169,7 @@ class TrustGate:
             if fault := self.fault(name):
                 withheld = {str(tool.id): Withheld(str(tool.id), fault, tool=tool) for tool in listed}
                 return self._keep(name, withheld, ())
-            found = screen_tools(listed, self.lock, self._seen, mode=mode, allow=self._settings.trust.allow)
+            found = screen_tools(listed, self.lock, self._seen, mode=mode, allow=self._allow(name))
             if found.first_seen and facts is not None:
                 self._note(lambda seen: seen.note(found.first_seen))
             return self._keep(name, found.withheld, found.admitted)
@@ -201,7 +204,7 @@ class TrustGate:
             subjects = {f"{PREFIXES[kind]}/{name}/{key_of(each)}": each for each in items}
             parts = self._parts_of(name, kind, items)
             withheld, first = screen_listed(
-                name, parts, self.lock, self._seen, mode=mode, allow=self._settings.trust.allow
+                name, parts, self.lock, self._seen, mode=mode, allow=self._allow(name)
             )
             if first and is_noted:
                 fresh = self._parts_of(name, kind, [subjects[subject] for subject in first])
@@ -227,7 +230,7 @@ class TrustGate:
         if known is None and self.mode(name) == "tofu":
             known = self._seen.servers.get(name)
         is_same = known is not None and known.parts.instructions == text
-        return text if is_same or may_pass("major", self._settings.trust.allow) else ""
+        return text if is_same or may_pass("major", self._allow(name)) else ""
 
     # What was seen first
 
@@ -237,6 +240,11 @@ class TrustGate:
             return
         identity = self._identities.get(name, "")
         known = self._seen.servers.get(name)
+        if instructions and (known is None or known.parts.identity != identity or not known.parts.info):
+            poison = find_poison(partial(scan_text, instructions), self.lock, f"server/{name}", name)
+            if poison is not None:
+                _LOG.warning("the instructions of %r are withheld: %s", name, poison)
+                instructions = ""
         parts = ServerParts(identity, info, instructions or None)
         if known is None or known.parts.identity != identity:
             self._note(lambda seen: seen.forget(name).note_server(name, parts))
@@ -308,6 +316,27 @@ class TrustGate:
         with self._mutex:
             self._withheld.pop(name, None)
             self._info.pop(name, None)
+
+
+def load_lock(path: Path) -> Lock:
+    """Return the lock that a file holds.
+
+    Raises:
+        LockError: it cannot be read; the reason says how to repair it.
+    """
+    try:
+        return Lock.load(path)
+    except LockError as error:
+        if is_dangling(path):
+            raise
+        if not os.path.lexists(path):
+            remedy = "restore it from version control"
+        else:
+            remedy = (
+                "restore it from version control, or write it anew with `toolcrib lock --force`: that "
+                "approves what the servers list now, and loses the blocks and suppressions in the file"
+            )
+        raise LockError(error.path, f"{error.reason}; {remedy}") from error
 
 
 def identity_of(name: str, settings: Settings) -> str:

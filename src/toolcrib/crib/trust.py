@@ -16,12 +16,14 @@ for all. A subject is the id of a tool without its version, `server/NAME`, `prom
 `template/SERVER/URI`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import anyio
 from anyio import to_thread
@@ -34,7 +36,8 @@ from toolcrib.model.record import Record
 from toolcrib.version import Constraint, Version
 
 if TYPE_CHECKING:
-    from toolcrib.trust import Drift, Lock, ServerParts
+    from toolcrib.trust import Drift, Lock, ScanReport, ServerParts
+    from toolcrib.trust.entries import LockedServer
 
 Level = Literal["none", "patch", "minor", "major"]
 RequirementState = Literal["ready", "changed", "withheld", "other", "poisoned", "missing", "unavailable"]
@@ -141,6 +144,10 @@ class TrustEdit(Record):
     """What was decided about."""
     left: tuple[str, ...] = ()
     """What still differs from the lock."""
+    findings: tuple[TrustFinding, ...] = ()
+    """What the scan finds in what was approved, and in what was left out."""
+    poisoned: tuple[str, ...] = ()
+    """What was left out because the scan calls it poisoned; only an approval by its name takes it."""
     unanswered: tuple[str, ...] = ()
     """The servers and APIs that have not answered."""
 
@@ -176,6 +183,40 @@ class _Offers:
     """Those of them that have not answered; of the others nothing is asked."""
 
 
+class _Scanned(NamedTuple):
+    """What the scan finds in something that is offered."""
+
+    subject: str
+    """As it is approved."""
+    owner: str
+    """The tool without its version, or the server, for which findings are accepted."""
+    report: "ScanReport"
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether it is made to mislead a model."""
+        return self.report.verdict == "poisoned"
+
+    @property
+    def findings(self) -> Iterator[TrustFinding]:
+        """The findings, as they are reported."""
+        if self.report.verdict != "clean":
+            for each in self.report.findings:
+                yield TrustFinding(id=self.owner, verdict=self.report.verdict, **each.to_json())
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """What becomes of a lock."""
+
+    lock: "Lock"
+    subjects: tuple[str, ...]
+    """What was decided about."""
+    findings: tuple[TrustFinding, ...] = ()
+    poisoned: tuple[str, ...] = ()
+    """What was left out."""
+
+
 class Trust:
     """Reports and decides what of servers and APIs may be used; see the module."""
 
@@ -194,7 +235,8 @@ class Trust:
     async def lock(self, *, by: str, force: bool = False) -> TrustEdit:
         """Write the lock of all that is offered, or add what is new; with `force`, approve all changes too.
 
-        Blocks and suppressed findings stay, and so does what is known of servers that have not answered.
+        Blocks and suppressed findings stay, and so does what is known of servers that have not answered. What
+        the scan calls poisoned is left out; `approve` takes it by its name.
 
         Raises:
             LockError: the lock cannot be read, and `force` is not given; or it cannot be written.
@@ -206,7 +248,7 @@ class Trust:
         """Approve subjects as they are now; one that is gone leaves the lock, and a block of a tool ends.
 
         The first approval of a tool approves its server too. `everything` approves all that differs, but for
-        what is blocked.
+        what is blocked and what the scan calls poisoned, which has to be named.
 
         Raises:
             ToolNotFoundError: nobody offers it, and the lock does not have it.
@@ -224,8 +266,8 @@ class Trust:
             LockError: the lock cannot be read or written.
         """
 
-        def change(lock: "Lock") -> "tuple[Lock, tuple[str, ...]]":
-            return lock.block(tool_id, reason=reason, by=by, at=_now()), (tool_id,)
+        def change(lock: "Lock") -> _Decision:
+            return _Decision(lock.block(tool_id, reason=reason, by=by, at=_now()), (tool_id,))
 
         return await self._change(None, change)
 
@@ -236,10 +278,10 @@ class Trust:
             LockError: the lock cannot be read or written.
         """
 
-        def change(lock: "Lock") -> "tuple[Lock, tuple[str, ...]]":
+        def change(lock: "Lock") -> _Decision:
             for rule in rules:
                 lock = lock.suppress(subject, rule, reason=reason, by=by, at=_now())
-            return lock, (subject,)
+            return _Decision(lock, (subject,))
 
         return await self._change(None, change)
 
@@ -316,42 +358,49 @@ class Trust:
             raise CribStateError("there is no configuration file, and so no lock beside it")
         return path
 
-    async def _change(self, offers: _Offers | None, change: Any, *, is_new: bool = False) -> TrustEdit:
+    async def _change(
+        self, offers: _Offers | None, change: "Callable[[Lock], _Decision]", *, is_new: bool = False
+    ) -> TrustEdit:
         """Change the lock, have it read again, and return what was decided."""
+        from toolcrib.crib.gate import load_lock  # noqa: PLC0415 - as above
         from toolcrib.trust import Lock  # noqa: PLC0415 - as above
 
-        path, subjects = self._path, tuple[str, ...]()
+        path = self._path
 
-        def edit(lock: Lock) -> Lock:
-            nonlocal subjects
-            changed, subjects = change(lock)
-            result: Lock = changed
-            return result
+        def write() -> _Decision:
+            made: list[_Decision] = []
 
-        def write() -> Lock:
+            def edit(lock: Lock) -> Lock:
+                made.append(change(lock))
+                return made[-1].lock
+
             try:
-                return Lock.update(path, edit)
+                Lock.update(path, edit)
             except LockError:
                 if not is_new:
+                    if os.path.lexists(path):
+                        load_lock(path)  # says how to repair a file that cannot be read
                     raise
-                fresh = edit(Lock())
-                fresh.save(path)
-                return fresh
+                edit(Lock()).save(path)
+            return made[-1]
 
-        lock = await to_thread.run_sync(write)
+        done = await to_thread.run_sync(write)
         await self._engine.reread_lock()
+        edit = TrustEdit(
+            lock=str(path), subjects=done.subjects, findings=done.findings, poisoned=done.poisoned
+        )
         if offers is None:
-            return TrustEdit(lock=str(path), subjects=subjects)
-        left = await to_thread.run_sync(_compare, lock, offers)
-        ids = tuple(each.tool_id for each in left)
-        return TrustEdit(lock=str(path), subjects=subjects, left=ids, unanswered=offers.unanswered)
+            return edit
+        left = await to_thread.run_sync(_compare, done.lock, offers)
+        return edit.replace(left=tuple(each.tool_id for each in left), unanswered=offers.unanswered)
 
     def _report(self, offers: _Offers) -> TrustReport:
+        from toolcrib.crib.gate import load_lock  # noqa: PLC0415 - as above
         from toolcrib.trust import Lock  # noqa: PLC0415 - as above
 
         path, gate = self._engine.settings.lock_file, self._engine.gate
-        is_locked = path is not None and path.exists()
-        lock = Lock.load(path) if path is not None and is_locked else Lock()
+        is_locked = path is not None and os.path.lexists(path)
+        lock = load_lock(path) if path is not None and is_locked else Lock()
         seen = Lock() if gate is None else gate.seen
         drifts = tuple(_find_drifts(lock if is_locked else None, seen, offers))
         return TrustReport(
@@ -362,7 +411,7 @@ class Trust:
             drifts=drifts,
             withheld=tuple(self._find_withheld()),
             blocked={name: block.reason for name, block in lock.blocked.items()},
-            findings=_scan(lock, offers),
+            findings=_list_findings(_scan(lock, offers)),
             unanswered=offers.unanswered,
         )
 
@@ -420,43 +469,64 @@ def _name(tool_id: str) -> str:
     return ":".join(tool_id.split(":")[:2])
 
 
-def _scan(lock: "Lock", offers: _Offers) -> tuple[TrustFinding, ...]:
+def _scan(lock: "Lock", offers: _Offers) -> list[_Scanned]:
     """Return what the scan finds in all that is offered, and nobody has suppressed."""
     from toolcrib.trust import KnownTools, scan, scan_definition, scan_text  # noqa: PLC0415 - as above
 
     known = KnownTools(offers.tools.values())
-    reports = [(_name(tool_id), scan(tool, others=known)) for tool_id, tool in offers.tools.items()]
-    for name, parts in offers.servers.items():
-        reports += [(name, scan_text(parts.instructions))] if parts.instructions else []
-        listed = [*parts.prompts.values(), *parts.templates.values()]
-        reports += [(name, scan_definition(definition)) for definition in listed]
     found = [
-        TrustFinding(id=subject, verdict=left.verdict, **each.to_json())
-        for subject, report in reports
-        if (left := report.without(rule for name, rule in lock.suppressions if name == subject)).findings
-        and left.verdict != "clean"
-        for each in left.findings
+        _Scanned(name := _name(tool_id), name, scan(tool, others=known))
+        for tool_id, tool in offers.tools.items()
     ]
+    for name, parts in offers.servers.items():
+        if parts.instructions:
+            found.append(_Scanned(f"server/{name}", name, scan_text(parts.instructions)))
+        for kind, listed in (("prompt", parts.prompts), ("template", parts.templates)):
+            found += [
+                _Scanned(f"{kind}/{name}/{key}", name, scan_definition(definition))
+                for key, definition in listed.items()
+            ]
+    accepted: defaultdict[str, list[str]] = defaultdict(list)
+    for owner, rule in lock.suppressions:
+        accepted[owner].append(rule)
+    left = (each._replace(report=each.report.without(accepted[each.owner])) for each in found)
+    return [each for each in left if each.report.verdict != "clean" and each.report.findings]
+
+
+def _list_findings(scanned: Iterable[_Scanned]) -> tuple[TrustFinding, ...]:
+    """Return findings, the worst first."""
+    found = [finding for each in scanned for finding in each.findings]
     return tuple(sorted(found, key=lambda each: (each.verdict != "poisoned", each.id, each.severity)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Approval:
-    """An approval of what is offered; each function takes a lock, and returns another and its subjects."""
+    """An approval of what is offered."""
 
     offers: _Offers
     by: str
     at: datetime = field(default_factory=_now)
+    left_out: set[str] = field(default_factory=set)
+    """What was to be approved with others, and is not, because the scan calls it poisoned."""
 
-    def lock_all(self, lock: "Lock", *, force: bool) -> "tuple[Lock, tuple[str, ...]]":
+    def lock_all(self, lock: "Lock", *, force: bool) -> _Decision:
         """Add what is new, or take everything as it is now; blocks stay."""
-        offers, blocked = self.offers, lock.blocked
+        offers, before = self.offers, lock
+        scanned = _scan(lock, offers)
+        refused = self._find_refused(lock, scanned)
         if force:
             for name in {*offers.servers, *lock.servers} - {*offers.silent}:
                 lock = lock.forget(name)
+            kept = {key: each for key, each in before.tools.items() if _name(str(each.id)) in refused}
+            lock = replace(lock, tools=dict(sorted({**lock.tools, **kept}.items())))
         names = {_name(str(each.id)) for each in lock.tools.values()}
         tools = [tool for tool_id, tool in offers.tools.items() if _name(tool_id) not in names]
-        lock = replace(lock.approve(*tools, by=self.by, at=self.at), blocked=blocked)
+        self.left_out.update({_name(str(tool.id)) for tool in tools} & refused)
+        self.left_out.update(
+            {_name(str(each.id)) for each in before.tools.values()} & refused if force else ()
+        )
+        tools = [tool for tool in tools if _name(str(tool.id)) not in refused]
+        lock = replace(lock.approve(*tools, by=self.by, at=self.at), blocked=before.blocked)
         subjects = [str(tool.id) for tool in tools]
         for name, parts in offers.servers.items():
             known = lock.servers.get(name)
@@ -468,56 +538,117 @@ class _Approval:
                     prompts={**parts.prompts, **prompts},
                     templates={**parts.templates, **templates},
                 )
+            merged = self._without(refused, name, merged, before.servers.get(name))
             if known is None or merged != known.parts:
                 lock = self._take_server(lock, name, merged)
                 subjects.append(f"server/{name}")
-        return lock, tuple(sorted(subjects))
+        return self._decide(lock, sorted(subjects), scanned)
 
-    def approve(
-        self, lock: "Lock", subjects: Sequence[str], *, everything: bool
-    ) -> "tuple[Lock, tuple[str, ...]]":
+    def approve(self, lock: "Lock", subjects: Sequence[str], *, everything: bool) -> _Decision:
         """Take subjects as they are now."""
+        scanned = _scan(lock, self.offers)
+        refused = self._find_refused(lock, scanned) - {*map(_name, subjects)}
         wanted = [*subjects]
         if everything:
-            changed = (_name(drift.tool_id) for drift in _compare(lock, self.offers))
-            wanted += [subject for subject in changed if subject not in lock.blocked]
+            changed = {_name(drift.tool_id): None for drift in _compare(lock, self.offers)}
+            self.left_out.update(refused & changed.keys())
+            wanted += [each for each in changed if each not in lock.blocked and each not in refused]
         for subject in dict.fromkeys(wanted):
-            lock = self._take_part(lock, subject) if "/" in subject else self._take_tool(lock, subject)
-        return lock, tuple(dict.fromkeys(wanted))
+            if "/" in subject:
+                lock = self._take_part(lock, subject, refused)
+            else:
+                lock = self._take_tool(lock, subject, refused)
+        return self._decide(lock, dict.fromkeys(wanted), scanned)
 
-    def _take_tool(self, lock: "Lock", subject: str) -> "Lock":
+    def _find_refused(self, lock: "Lock", scanned: Iterable[_Scanned]) -> set[str]:
+        """Return what the scan calls poisoned, but for what the lock has as it is."""
+        changed = {_name(drift.tool_id) for drift in _compare(lock, self.offers)}
+        poisoned = [each for each in scanned if each.is_poisoned]
+        new = {each.subject for each in poisoned if "/" in each.subject and each.owner not in lock.servers}
+        return new | {each.subject for each in poisoned if each.subject in changed}
+
+    def _decide(self, lock: "Lock", subjects: Iterable[str], scanned: Iterable[_Scanned]) -> _Decision:
+        taken = tuple(subjects)
+        told = {*map(_name, taken), *self.left_out}
+        found = [each for each in scanned if each.subject in told or f"server/{each.owner}" in told]
+        return _Decision(lock, taken, _list_findings(found), tuple(sorted(self.left_out)))
+
+    def _without(
+        self, refused: Collection[str], name: str, parts: "ServerParts", known: "LockedServer | None"
+    ) -> "ServerParts":
+        """Return what a server says, with what the lock has of it in place of what is refused."""
+
+        def choose(kind: str, offered: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+            out = {
+                key for key in offered if f"{kind}/{name}/{key}" in refused and offered[key] != old.get(key)
+            }
+            self.left_out.update(f"{kind}/{name}/{key}" for key in out)
+            chosen = {key: old.get(key) if key in out else offered[key] for key in offered}
+            return {key: each for key, each in chosen.items() if each is not None}
+
+        old = None if known is None else known.parts
+        instructions = parts.instructions
+        if f"server/{name}" in refused and (old is None or instructions != old.instructions):
+            self.left_out.add(f"server/{name}")
+            instructions = None if old is None else old.instructions
+        return replace(
+            parts,
+            instructions=instructions,
+            prompts=choose("prompt", parts.prompts, {} if old is None else old.prompts),
+            templates=choose("template", parts.templates, {} if old is None else old.templates),
+        )
+
+    def _take_tool(self, lock: "Lock", subject: str, refused: Collection[str]) -> "Lock":
         """Approve a tool in all versions, and its server where the lock does not have it."""
         offers, name = self.offers, _name(subject)
         tools = [tool for tool_id, tool in offers.tools.items() if _name(tool_id) == name]
         if not tools and not any(_name(str(each.id)) == name for each in lock.tools.values()):
-            raise ToolNotFoundError(subject, _close_to(name, offers.tools))
+            raise ToolNotFoundError(subject, _close_to(name, map(_name, offers.tools)))
         lock = lock.remove(name).approve(*tools, by=self.by, at=self.at)
         server = name.partition(":")[0]
         if tools and server in offers.servers and server not in lock.servers:
-            return self._take_server(lock, server, offers.servers[server])
+            return self._take_server(
+                lock, server, self._without(refused, server, offers.servers[server], None)
+            )
         return lock
 
-    def _take_part(self, lock: "Lock", subject: str) -> "Lock":
+    def _take_part(self, lock: "Lock", subject: str, refused: Collection[str]) -> "Lock":
         """Approve a server, a prompt or a template."""
         kind, _, rest = subject.partition("/")
         name, _, key = (rest, "", "") if kind == "server" else rest.partition("/")
         parts, known = self.offers.servers.get(name), lock.servers.get(name)
-        if kind not in {"server", "prompt", "template"} or name in self.offers.silent or not (parts or known):
-            raise ToolNotFoundError(subject, reason="no server of this name answers")
+        if kind not in {"server", "prompt", "template"}:
+            reason = "what has a slash is server/NAME, prompt/SERVER/NAME or template/SERVER/URI"
+            raise ToolNotFoundError(subject, reason=reason)
+        if name in self.offers.silent or not (parts or known):
+            raise ToolNotFoundError(subject, *self._explain_server(name, subject))
         if parts is None:
             return lock.forget(name)
         if kind == "server":
-            return self._take_server(lock, name, parts)
+            return self._take_server(lock, name, self._without(refused, name, parts, known))
         prompts, templates = ({}, {}) if known is None else (known.parts.prompts, known.parts.templates)
         prompts, templates = dict(prompts), dict(templates)
         locked, offered = (prompts, parts.prompts) if kind == "prompt" else (templates, parts.templates)
         if key not in locked and key not in offered:
-            raise ToolNotFoundError(subject, reason="its server does not list it, and the lock has none")
+            close = tuple(f"{kind}/{name}/{each}" for each in _close_to(key, (*locked, *offered)))
+            raise ToolNotFoundError(subject, close, "neither its server nor the lock has it")
         if known is None:
-            return self._take_server(lock, name, parts)
+            return self._take_server(lock, name, self._without(refused, name, parts, None))
         locked.pop(key, None)
         locked.update({key: dict(offered[key])} if key in offered else {})
         return self._take_server(lock, name, replace(known.parts, prompts=prompts, templates=templates))
+
+    def _explain_server(self, name: str, subject: str) -> tuple[tuple[str, ...], str]:
+        """Return the subjects that may be meant, and why nothing of this server can be approved."""
+        from toolcrib.model.suggest import there_are  # noqa: PLC0415 - only for those who mistype
+
+        offers = self.offers
+        if name in offers.unanswered:
+            return (), f"the server {name!r} does not answer"
+        if name in offers.silent:
+            return (), f"trust is off for {name!r}, so there is nothing to approve"
+        close = tuple(subject.replace(name, each, 1) for each in _close_to(name, offers.servers))
+        return close, f"no server is called {name!r}" + ("" if close else there_are(sorted(offers.servers)))
 
     def _take_server(self, lock: "Lock", name: str, parts: "ServerParts") -> "Lock":
         return lock.approve_server(name, parts, by=self.by, at=self.at)
@@ -526,7 +657,7 @@ class _Approval:
 def _close_to(name: str, ids: Iterable[str]) -> tuple[str, ...]:
     from toolcrib.model.suggest import nearest  # noqa: PLC0415 - only for those who mistype
 
-    close = nearest(name, [*map(_name, ids)])
+    close = nearest(name, ids)
     return (close,) if close else ()
 
 
@@ -548,7 +679,7 @@ def _require(
         if space in faults or space in report.unanswered:
             reason = faults.get(space, "its server does not answer")
             return TrustRequirement(wanted=wanted, state="unavailable", reason=reason)
-        hint = "".join(f"; did you mean {each!r}?" for each in _close_to(ref, tools))
+        hint = "".join(f"; did you mean {each!r}?" for each in _close_to(ref, map(_name, tools)))
         return TrustRequirement(wanted=wanted, state="missing", reason=f"there is no such tool{hint}")
     digests = {each: ToolParts.of(tool).digest() for each, tool in same}
     fitting = [
@@ -575,11 +706,11 @@ def _state_of(
     """Return whether a tool is ready, how much it has changed, and why it is not ready."""
     drift = next((each for each in report.drifts if each.id == tool_id), None)
     level: Level = "none" if drift is None else drift.level
-    if tool_id in withheld:
-        return "withheld", level, withheld[tool_id]
     for each in report.findings:
         if each.id == _name(tool_id) and each.verdict == "poisoned":
-            return "poisoned", level, each.message
+            return "poisoned", level, withheld.get(tool_id, each.message)
+    if tool_id in withheld:
+        return "withheld", level, withheld[tool_id]
     return ("ready", level, "") if drift is None else ("changed", level, drift.changes[0].message)
 
 

@@ -75,6 +75,7 @@ MAX_CHANGES: Final = 64
 _WORDS = ("title", "description", "examples", "$comment", "deprecated", "readOnly", "writeOnly")
 _BELOW = ("properties", "required", "items", "additionalProperties", "default", "$defs", "definitions")
 """The keywords of a schema that are compared by themselves, or lead to what is."""
+_PLURAL = frozenset({"instructions", "examples", "tags"})
 _SHOWN = 60
 _STEPS = 5 * MAX_STEPS
 """The steps that comparing two definitions may take: each is compared as a whole, and in its parts."""
@@ -155,7 +156,9 @@ def compare_servers(name: str, before: ServerParts, after: ServerParts) -> Itera
     """Yield how a server, its prompts and its resource templates differ from what was approved."""
     changes: list[DriftChange] = []
     if before.identity != after.identity:
-        changes.append(DriftChange("", "server", "another program is started, or another address reached"))
+        changes.append(
+            DriftChange("", "server", "it is started or reached in another way, or behind other walls")
+        )
     if before.info.get("name") != after.info.get("name"):
         names = f"{_show(after.info.get('name'))} instead of {_show(before.info.get('name'))}"
         changes.append(DriftChange("/serverInfo/name", "server", f"it calls itself {names}"))
@@ -510,8 +513,9 @@ def _default_change(path: str, before: dict[str, Any], after: dict[str, Any]) ->
 
 def _worded(path: str, what: str, before: Any, after: Any) -> DriftChange:
     """Return the change of a text, shown from where it begins to differ."""
+    be, past = ("are", "were") if what in _PLURAL else ("is", "was")
     if before is None or after is None:
-        message = f"the {what} is gone" if after is None else f"the {what} is new: {_show(after)}"
+        message = f"the {what} {be} gone" if after is None else f"the {what} {be} new: {_show(after)}"
         return DriftChange(path, "words", message)
     if isinstance(before, str) and isinstance(after, str):
         start = next(
@@ -521,7 +525,7 @@ def _worded(path: str, what: str, before: Any, after: Any) -> DriftChange:
         start = max(0, start - _SHOWN // 3)
         mark = "…" if start else ""
         before, after = mark + before[start:], mark + after[start:]
-    return DriftChange(path, "words", f"the {what} was {_show(before)}, and is {_show(after)}")
+    return DriftChange(path, "words", f"the {what} {past} {_show(before)}, and {be} now {_show(after)}")
 
 
 def _show(value: Any) -> str:

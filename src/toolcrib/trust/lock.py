@@ -66,6 +66,7 @@ class Lock(Entries):
             LockError: there is none, it is damaged, or its formula is not known.
         """
         try:
+            _refuse_dangling(path)
             content = read_file(Path(path), MAX_BYTES)
         except OSError as error:
             raise LockError(str(path), f"it cannot be read: {error.strerror or error}") from error
@@ -248,10 +249,22 @@ class Lock(Entries):
         return replace(self, suppressions=dict(sorted(known.items())))
 
 
+def is_dangling(path: str | PathLike[str]) -> bool:
+    """Return whether a path is a symbolic link that leads to no file."""
+    return os.path.lexists(path) and not os.path.exists(path)  # noqa: PTH110 - Path.exists raises for loops
+
+
+def _refuse_dangling(path: str | PathLike[str]) -> None:
+    """Refuse a link that leads nowhere: where there was a lock, its being gone is no reason to start anew."""
+    if is_dangling(path):
+        raise LockError(str(path), "it is a symbolic link that leads nowhere; restore its file, or remove it")
+
+
 @contextmanager
 def _changing(path: str | PathLike[str]) -> Iterator[Path]:
     """Hold the folder of a lock against other processes; yields the file, to which `path` may be a link."""
     try:
+        _refuse_dangling(path)
         target = Path(path).resolve()
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with lock_path(target.parent):

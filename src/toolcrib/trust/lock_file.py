@@ -206,13 +206,13 @@ def parse_lock(content: bytes) -> Entries:
         ValueError: it is damaged, or its formula is not known; the message says what to do.
     """
     document = _parse_toml(content)
+    if not document:
+        raise ValueError("it is empty")
     formula = document.pop("formula", None)
     if formula != FORMULA or type(formula) is not int:
         shown = "none" if formula is None else repr(formula)[:40]
-        raise ValueError(
-            f"its formula is {shown}, and this version of toolcrib knows {FORMULA}; "
-            "update toolcrib, or make the lock anew with `toolcrib lock`"
-        )
+        advice = "; update toolcrib" if type(formula) is int and formula > FORMULA else ""
+        raise ValueError(f"its formula is {shown}, and this version of toolcrib knows {FORMULA}{advice}")
     tables = {
         name: _Table(name, document.pop(name, {})) for name in ("servers", "tools", "blocked", "suppressions")
     }

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, get_args
 from toolcrib.model.findings import CheckedResult, ResultAction, ResultFinding, SensitiveKind
 from toolcrib.model.json_text import compact_json
 from toolcrib.model.plain import parse_json, pointer
-from toolcrib.redaction import find_secrets
+from toolcrib.redaction import find_secrets, find_split_keys
 from toolcrib.trust.personal import find_personal_data, is_card_number
 from toolcrib.trust.scanning.hidden import without_hidden
 from toolcrib.trust.scanning.orders import MAX_CHARS, find_orders
@@ -47,6 +47,10 @@ _SHORTEST = 5
 """Characters of a text in which something may be found."""
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,}+={0,2}")
 _SHORTEST_BASE64 = 16
+_LEAST_PIECE = 6
+"""Characters of a key in the first text that it is in; fewer may be a word of their own, such as `ASIA`."""
+_NO_WORDS = frozenset({"type", "role", "mimeType", "data", "blob", "uri", "annotations", "_meta"})
+"""Members of blocks of content that a model does not read on from one to the next."""
 _PAGING = re.compile(
     r"(?:page|next|prev(?:ious)?|continuation|sync|cursor|start)[_-]?token(?:[\\\"'\s:=]{0,6})$",
     re.IGNORECASE,
@@ -96,7 +100,7 @@ class ResultScan:
     def __call__(self, value: Any, /) -> CheckedResult:
         """Check a JSON value; it is not changed, a copy is where something has to be removed."""
         reading = _Reading(self)
-        checked = reading.read(value, ())
+        checked = reading.read_apart(reading.read(value, ()))
         return CheckedResult(checked, tuple(reading.findings.values()))
 
     def action(self, kind: SensitiveKind) -> ResultAction | None:
@@ -112,6 +116,8 @@ class _Reading:
     findings: dict[tuple[str, str, str], ResultFinding] = field(default_factory=dict)
     clean: set[str] = field(default_factory=set)
     """Texts in which nothing is."""
+    bare: set[str] = field(default_factory=set)
+    """Texts that themselves have no secrets and no personal data."""
     hits: int = 0
     """How often something was found, whether or not it is listed."""
     listed: Counter[SensitiveKind] = field(default_factory=Counter)
@@ -136,6 +142,31 @@ class _Reading:
             return _SHOWN["card"] if self.scan.personal == "redact" else value
         return value
 
+    def read_apart(self, value: Any) -> Any:
+        """Return a value without keys of known forms that stand in pieces in several of its texts.
+
+        The texts are taken in their order, whatever is between them: blocks of content, then what is
+        structured. Only whole forms count here, since parts of anything may look like something together.
+        """
+        if not self.scan.secrets or type(value) not in {dict, list}:
+            return value
+        leaves = [(path, text) for path, text in _texts_in(value) if text.strip()]
+        stripped = [text.strip() for _, text in leaves]
+        starts = [0, *accumulate(map(len, stripped))]
+        for first, last in find_split_keys(stripped):
+            begun, ended = bisect_right(starts, first) - 1, bisect_left(starts, last)
+            if starts[begun + 1] - first < _LEAST_PIECE:
+                continue
+            for place in range(begun, ended):
+                path, _ = leaves[place]
+                self._note("secret", "secret", path)
+                if self.scan.secrets == "redact":
+                    text = stripped[place]
+                    low, high = max(first - starts[place], 0), min(last - starts[place], len(text))
+                    mark = _SHOWN["secret"] if place == begun else ""
+                    value = _with_text(value, path, f"{text[:low]}{mark}{text[high:]}")
+        return value
+
     def _refuse_depth(self, value: Any, path: _Path) -> Any:
         """Return what stands in place of a container that is too deep, which counts as all kinds."""
         kinds = [kind for kind in get_args(SensitiveKind) if self.scan.action(kind)]
@@ -145,7 +176,7 @@ class _Reading:
 
     def _read_object(self, value: dict[str, Any], path: _Path, depth: int) -> dict[str, Any]:
         made: dict[str, Any] = {}
-        numbers: Counter[str] = Counter()
+        numbers: dict[str, int] = {}
         is_changed = False
         for key, member in value.items():
             before = self.hits
@@ -227,10 +258,13 @@ class _Reading:
         text = self._remove(text, spans)
         if len(text) < _SHORTEST_BASE64:
             return text
-        return _BASE64.sub(lambda run: self._read_base64(run[0], path, depth) or run[0], text)
+        checked = _BASE64.sub(lambda run: self._read_base64(run[0], path, depth) or run[0], text)
+        return text if checked == text else checked
 
     def _find(self, text: str) -> list[_Span]:
         """Return the secrets and the personal data in a text."""
+        if text in self.bare:
+            return []
         found: list[_Span] = []
         if self.scan.secrets:
             found += (
@@ -242,6 +276,8 @@ class _Reading:
             found += (
                 _Span(each.first, each.last, "personal", each.kind) for each in find_personal_data(text)
             )
+        if not found:
+            self.bare.add(text)
         return found
 
     def _find_orders(self, text: str) -> list[_Span]:
@@ -325,6 +361,27 @@ class _Reading:
             self.findings[key] = ResultFinding.from_valid(kind=kind, rule=rule, path=key[2], action=action)
 
 
+def _texts_in(value: Any) -> Iterator[tuple[_Path, str]]:
+    """Yield the texts of a JSON value in their order, but for keys, each with its place."""
+    waiting: list[tuple[_Path, Any]] = [((), value)]
+    while waiting:
+        path, member = waiting.pop()
+        if type(member) is str:
+            yield path, member
+        elif len(path) < _MAX_LEVELS and type(member) in {dict, list}:
+            items = member.items() if type(member) is dict else enumerate(member)
+            waiting += reversed([((*path, key), each) for key, each in items if key not in _NO_WORDS])
+
+
+def _with_text(value: Any, path: _Path, text: str) -> Any:
+    """Return a copy of a JSON value with another text in a place."""
+    if not path:
+        return text
+    copied = value.copy()
+    copied[path[0]] = _with_text(value[path[0]], path[1:], text)
+    return copied
+
+
 class _Cover:
     """The parts of a text that are taken."""
 
@@ -344,10 +401,10 @@ def _has_between(borders: list[int], span: _Span) -> bool:
     return bisect_right(borders, span.first) < bisect_left(borders, span.last)
 
 
-def _number(name: str, taken: dict[str, Any], numbers: Counter[str]) -> str:
+def _number(name: str, taken: dict[str, Any], numbers: dict[str, int]) -> str:
     """Return a name that is free; `numbers` has the last number that was tried for each."""
     while True:
-        numbers[name] += 1
+        numbers[name] = numbers.get(name, 0) + 1
         if (numbered := f"{name} {numbers[name] + 1}") not in taken:
             return numbered
 

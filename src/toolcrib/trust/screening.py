@@ -6,14 +6,16 @@ A mode says what is asked of them:
   first. What is seen for the first time may be used.
 - `strict`: what the lock has. What it does not have may not be used.
 
-A change up to the allowed level passes. Of one that passes, the new words are scanned, since words are what
-misleads a model: a tool that the scan calls poisoned is withheld, unless the lock has accepted the findings.
-A blocked tool may not be used at all.
+A change up to the allowed level passes. Words mislead a model, so words that nobody has approved are scanned
+before they pass, whether they are changed, new, or stand under another name: what the scan calls poisoned, or
+cannot read to its end, is withheld, unless the lock has accepted the findings. A blocked tool may not be used
+at all.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from shlex import quote
 from typing import Literal
 
@@ -22,7 +24,8 @@ from toolcrib.model.tool import Tool
 from toolcrib.trust.drift import LEVELS, PREFIXES, Drift, Level
 from toolcrib.trust.lock import Lock
 from toolcrib.trust.parts import ServerParts
-from toolcrib.trust.scanning import scan
+from toolcrib.trust.scanning import ScanReport, scan, scan_definition
+from toolcrib.trust.scanning.scanner import MAX_CHARS, TOO_LONG
 
 Mode = Literal["tofu", "strict"]
 """What is asked of what a server lists."""
@@ -86,8 +89,8 @@ def screen_tools(tools: Iterable[Tool], lock: Lock, seen: Lock, *, mode: Mode, a
             reason = f"nobody has approved it; {approval_of(name)}"
         elif drift is not None and not may_pass(drift.level, allow):
             reason = describe_change(drift, name)
-        elif drift is not None and drift.level != "none":
-            reason = _find_poison(tool, lock, name)
+        elif drift is None or drift.level != "none":
+            reason = find_poison(partial(scan, tool), lock, name)
         if reason is None:
             admitted.append(tool)
             if drift is None:
@@ -111,7 +114,7 @@ def screen_listed(
     withheld: dict[str, Withheld] = {}
     first: set[str] = set()
     for kind, prefix in PREFIXES.items():
-        for name in getattr(parts, kind):
+        for name, definition in getattr(parts, kind).items():
             subject = f"{prefix}/{server}/{name}"
             drift = approved.get(subject) or known.get(subject)
             if drift is not None and not may_pass(drift.level, allow):
@@ -119,22 +122,40 @@ def screen_listed(
             elif drift is None and mode == "strict":
                 reason = f"nobody has approved it; {approval_of(subject)}"
                 withheld[subject] = Withheld(subject, reason)
+            elif (drift is None or drift.level != "none") and (
+                poison := find_poison(partial(scan_definition, definition), lock, subject, server)
+            ):
+                withheld[subject] = Withheld(subject, poison, None if drift is None else drift.level)
             elif drift is None:
                 first.add(subject)
     return withheld, frozenset(first)
 
 
-def _find_poison(tool: Tool, lock: Lock, name: str) -> str | None:
-    """Return why the new words of a changed tool may not reach a model; None if they may."""
-    accepted = [rule for known, rule in lock.suppressions if known == name]
+def find_poison(
+    scan_words: Callable[[], ScanReport], lock: Lock, subject: str, owner: str | None = None
+) -> str | None:
+    """Return why words that nobody has approved may not reach a model; None if they may.
+
+    Args:
+        scan_words: scans them.
+        lock: has the findings that were accepted.
+        subject: the tool, prompt, template or server that they belong to, as it is approved.
+        owner: the name under which findings are accepted; else the subject.
+    """
+    accepted = [rule for known, rule in lock.suppressions if known == (owner or subject)]
     try:
-        report = scan(tool).without(accepted)
+        report = scan_words().without(accepted)
     except Exception as error:  # noqa: BLE001 - words that cannot be scanned are not passed on
-        return f"it has changed, and cannot be scanned ({type(error).__name__}); {approval_of(name)}"
+        fault = type(error).__name__
+        return f"its words are not approved, and cannot be scanned ({fault}); {approval_of(subject)}"
     if report.verdict != "poisoned":
         return None
-    rules = ", ".join(dict.fromkeys(each.rule for each in report.findings))
-    return f"its words have changed, and may mislead a model ({rules}); {_diff_of(name)}, {approval_of(name)}"
+    rules = dict.fromkeys(each.rule for each in report.findings)
+    if TOO_LONG in rules:
+        reason = f"its words are not approved, and too long to be scanned: more than {MAX_CHARS:,} characters"
+    else:
+        reason = f"its words are not approved, and may mislead a model ({', '.join(rules)})"
+    return f"{reason}; {_diff_of(subject)}, {approval_of(subject)}"
 
 
 def describe_change(drift: Drift, subject: str) -> str:

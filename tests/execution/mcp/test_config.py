@@ -228,7 +228,7 @@ def test_a_wall_says_what_is_read_written_and_reached() -> None:
         ({"sandbox": "firejail"}, "/sandbox: "),
         ({"read": ["/data"]}, "/read: is for a server behind a wall; add sandbox = 'bubblewrap' or 'docker'"),
         ({"network": "all"}, "/network: is for a server behind a wall"),
-        ({"sandbox": "docker", "read": ["data"]}, "/read/0: 'data' is relative; write it from '/' or '~' on"),
+        ({"sandbox": "docker", "read": ["data"]}, "/read/0: 'data' is relative; write the whole path"),
         ({"sandbox": "docker", "write": ["./data"]}, "/write/0: './data' is relative"),
         ({"sandbox": "docker", "read": ["/"]}, "/read/0: is the root of all files, which leaves no wall"),
         ({"sandbox": "docker", "read": [""]}, "/read/0: must not be empty"),

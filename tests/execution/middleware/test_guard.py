@@ -89,3 +89,17 @@ async def test_large_message_is_checked_in_a_thread(make_call: Callable[..., Cal
     large = scan.in_loop.index(False)
     assert set(scan.in_loop[:large]) == {True}
     assert set(scan.in_loop[large:-1]) == {False}  # the last is the answer itself
+
+
+async def test_a_key_in_pieces_is_taken_out_of_the_structured_value_too(
+    make_call: Callable[..., Call],
+) -> None:
+    rest = {"rest": KEY[8:]}
+    result = {"content": [{"type": "text", "text": KEY[:8]}], "structuredContent": rest}
+
+    async def answer(_: Call) -> Answer:
+        return Answer(structured=rest, mcp_result=result)
+
+    answered = await ResultGuard({}, ResultScan(secrets="redact"))(make_call(), answer)
+    assert answered.structured == {"rest": ""}
+    assert answered.mcp_result["content"][0]["text"] == "[secret]"

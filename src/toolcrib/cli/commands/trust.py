@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,7 +15,7 @@ from toolcrib.errors import ServerUnavailableError
 from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
-    from toolcrib.crib import Trust, TrustDrift, TrustEdit, TrustReport, TrustRequirement
+    from toolcrib.crib import Trust, TrustDrift, TrustEdit, TrustFinding, TrustReport, TrustRequirement
 
 T = TypeVar("T")
 _PATIENCE = 60.0
@@ -69,8 +70,15 @@ def _show_edit(state: State, edit: "TrustEdit", did: str) -> None:
         return
     shown = ", ".join(map(clean, edit.subjects))
     click.echo(f"{edit.lock}: {did} {shown}" if shown else f"{edit.lock}: nothing to change")
-    if edit.left:
-        note(f"{len(edit.left)} differ from the lock; `toolcrib diff` shows them")
+    _show_findings(edit.findings)
+    for subject in edit.poisoned:
+        note(
+            f"{subject} is not approved, because the scan calls it poisoned: read what it says, and "
+            f"`toolcrib approve {quote(subject)}` takes it all the same"
+        )
+    if left := len(edit.left):
+        shown = "1 differs from the lock; `toolcrib diff` shows it"
+        note(shown if left == 1 else f"{left:,} differ from the lock; `toolcrib diff` shows them")
     _note_unanswered(edit.unanswered)
 
 
@@ -84,13 +92,20 @@ def lock(state: State, force: bool, by: str | None) -> None:  # noqa: FBT001 - c
 
     It is the file tools.lock beside the configuration: commit it. From then on a tool that changes is
     withheld until somebody approves it. Where there is a lock, what is new is added, and what has changed
-    stays as it was approved.
+    stays as it was approved. What the scan calls poisoned is left out, and the exit code is 13 then:
+    `toolcrib approve ID` takes it by its name.
 
     Example: toolcrib lock
     """
     who = _name_decider(by)
     edit = _ask(state, lambda trust: trust.lock(by=who, force=force))
     _show_edit(state, edit, "approved")
+    _refuse_poison(edit)
+
+
+def _refuse_poison(edit: "TrustEdit") -> None:
+    if edit.poisoned:
+        raise FailedError(POISONED)
 
 
 @click.command()
@@ -112,12 +127,24 @@ def verify(state: State) -> None:
     else:
         for drift in report.drifts:
             _show_heading(drift)
-        _show_findings(report)
+        _show_findings(report.findings)
+        for name, reason in report.blocked.items():
+            click.echo(f"{click.style('blocked', fg='yellow', bold=True)} {clean(name)}: {clean(reason)}")
         _note_unanswered(report.unanswered)
-        count = len(report.drifts)
-        summary = f"{count} differ from the lock, at most {report.level}" if count else "as approved"
-        click.echo(f"{count_noun(report.tools, 'tool')}: {summary}")
+        click.echo(f"{count_noun(report.tools, 'tool')}: {_summarize(report)}")
     _exit(report)
+
+
+def _summarize(report: "TrustReport") -> str:
+    """Return the state of what was approved in one line."""
+    count = len(report.drifts)
+    differing = f"{count:,} {'differs' if count == 1 else 'differ'} from the lock, at most {report.level}"
+    parts = [differing if count else "unchanged" if report.findings else "as approved"]
+    for verdict in ("poisoned", "suspicious"):
+        found = len({each.id for each in report.findings if each.verdict == verdict})
+        parts += [f"{found:,} {verdict}"] if found else []
+    parts += [f"{len(report.blocked):,} blocked"] if report.blocked else []
+    return ", ".join(parts)
 
 
 def _exit(report: "TrustReport") -> None:
@@ -131,8 +158,8 @@ def _show_heading(drift: "TrustDrift") -> None:
     click.echo(f"{level} {click.style(clean(drift.id), bold=True)}: {clean(drift.changes[0].message)}")
 
 
-def _show_findings(report: "TrustReport") -> None:
-    for each in report.findings:
+def _show_findings(findings: "Iterable[TrustFinding]") -> None:
+    for each in findings:
         verdict = click.style(each.verdict, fg="red" if each.verdict == "poisoned" else "yellow", bold=True)
         click.echo(f"{verdict} {clean(each.id)} {each.rule} {clean(each.path)}: {clean(each.message)}")
 
@@ -159,7 +186,7 @@ def diff(state: State, ids: tuple[str, ...]) -> None:
     else:
         for drift in report.drifts:
             _show_drift(drift)
-        _show_findings(report)
+        _show_findings(report.findings)
         _note_unanswered(report.unanswered)
     _exit(report)
 
@@ -197,7 +224,8 @@ def approve(state: State, /, subjects: tuple[str, ...], **options: Any) -> None:
     """Approve tools as they are now.
 
     An ID is that of a tool, server/NAME, prompt/SERVER/NAME or template/SERVER/URI, as `verify` and `diff`
-    show them. One that is gone leaves the lock. A block of a tool that is named ends.
+    show them. One that is gone leaves the lock. A block of a tool that is named ends. What the scan calls
+    poisoned is approved only by its name, not by --all; the exit code is 13 if something was left out.
 
     Examples:
       toolcrib approve github:list_issues
@@ -219,6 +247,7 @@ def approve(state: State, /, subjects: tuple[str, ...], **options: Any) -> None:
         return
     edit = _ask(state, lambda trust: trust.approve(*subjects, by=by, everything=options["everything"]))
     _show_edit(state, edit, "approved")
+    _refuse_poison(edit)
 
 
 @click.command()

@@ -147,9 +147,9 @@ class TrustSettings(Section):
     """`off`: nothing. `tofu`, trust on first use: what has changed since it was approved, or first seen, is
     withheld. `strict`: so is what nobody has approved. Without it, `tofu` where there is a `tools.lock`
     beside the configuration, else `off`."""
-    allow: Literal["none", "patch", "minor", "major"] = "patch"
-    """The greatest change that needs no approval: none, of words alone (`patch`), one that breaks no call
-    (`minor`), or any (`major`)."""
+    allow: Literal["none", "patch", "minor", "major"] | None = None
+    """The greatest change that needs no approval: `none`, of words alone (`patch`), one that breaks no call
+    (`minor`), or any (`major`). Without it, `patch` for `tofu` and `none` for `strict`."""
 
 
 def _check_hook(url: str) -> str:

@@ -156,7 +156,11 @@ def _url(url: str) -> str:
 
 def _wall_path(path: str) -> str:
     if not path.startswith(("/", "~", "${")):
-        raise _fault("path", f"{short_repr(path)} is relative; write it from '/' or '~' on")
+        raise _fault(
+            "path",
+            f"{short_repr(path)} is relative; write the whole path, which begins with '/', '~' or a "
+            "variable such as ${HOME}",
+        )
     if fault := path_fault(path):
         raise _fault("path", fault)
     if not Path(path).name and "$" not in path:
@@ -297,15 +301,24 @@ class ServerConfig(Record):
         """Return the same for a file that a team shares: each machine may have the project elsewhere.
 
         Paths in that folder count from there, and of secrets that are written out only their places count.
+        The walls around a command belong to it, since a server without them may do more.
 
         >>> here, there = (ServerConfig(command="uv", args=["run", f"/{who}/tools/x.py"]) for who in "ab")
         >>> here.identity_in(Path("/a/tools")) == there.identity_in(Path("/b/tools"))
         True
+        >>> here.identity_in(None) == here.replace(sandbox="docker").identity_in(None)
+        False
         """
         reached = [self.command, *self.args, self.cwd] if self.url is None else [self.url]
         secrets = [value for _, value in named_secrets({"args": list(self.args)})]
         secrets += [value for value in address_secrets(self.url or "") if value]
-        shared = [text and _shareable(text, secrets, folder) for text in reached]
+        shared: list[Any] = [text and _shareable(text, secrets, folder) for text in reached]
+        if self.sandbox is not None:
+            network = [self.network] if isinstance(self.network, str) else sorted(self.network)
+            paths = [
+                sorted(_shareable(path, [], folder) for path in given) for given in (self.read, self.write)
+            ]
+            shared.append({"sandbox": self.sandbox, "paths": paths, "network": network})
         return sha256(json.dumps(shared).encode(errors="surrogatepass")).hexdigest()
 
     def reaches_as(self, other: "ServerConfig") -> bool:

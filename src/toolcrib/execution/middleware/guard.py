@@ -192,6 +192,8 @@ class _GuardedCall:
             self._guard.note(checked.findings)
             raw = checked.value
         if not is_clean:  # else neither has the value, which is read out of it
+            if isinstance(raw, dict) and raw.get("structuredContent") is not None:
+                value = _replace_alike(value, answer.mcp_result, raw)
             checked = await self._guard.read(value)
             if answer.mcp_result is None:
                 self._guard.note(checked.findings)
@@ -251,3 +253,11 @@ class _GuardedCall:
                 for each, message in zip(problems, messages, strict=True)
             )
         raise clean from None
+
+
+def _replace_alike(value: Any, before: Any, after: Any) -> Any:
+    """Return the structured part of a checked result where a value is that of the result before.
+
+    By itself it may hold a piece of something that only the whole result shows.
+    """
+    return after["structuredContent"] if value == before.get("structuredContent") else value

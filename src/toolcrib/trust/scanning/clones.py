@@ -22,6 +22,8 @@ _NAMES_ALIKE = 0.5
 _LEAST_NAME = 6
 _ORDERS = frozenset({"invoke", "alter", "prefer", "disparage", "override"})
 _MAX_EXCERPT = 200
+_MAX_CHARS = 500_000
+"""Characters of a description that are compared; the scan withholds a longer one."""
 
 
 class _Known(NamedTuple):
@@ -60,7 +62,7 @@ class KnownTools:
 
         Args:
             tool: the tool.
-            texts: those of its definition, for who has them; else they are read from it.
+            texts: those of its definition, where they are known; else they are read from it.
         """
         if not self._tools:
             return
@@ -123,7 +125,7 @@ class KnownTools:
 
 
 def _words(text: str | None) -> frozenset[str]:
-    return frozenset(_WORD.findall((text or "").lower()))
+    return frozenset(_WORD.findall((text or "")[:_MAX_CHARS].lower()))
 
 
 def _name_parts(name: str) -> frozenset[str]:

@@ -12,10 +12,9 @@ from urllib.parse import unquote
 
 _SHORTEST = 16
 """Characters of a run that may be encoded."""
-_LONGEST = 8_192
-_MAX_RUNS = 40
-"""Runs of one text that are decoded."""
 _MAX_DEPTH = 3
+_MAX_GROWTH = 8
+"""How many times the characters of a text are decoded at most; half of it is more than one encoding gives."""
 _LEAST_LETTERS = 5
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 _HEX = re.compile(r"(?:[0-9A-Fa-f]{2}){8,}")
@@ -38,13 +37,28 @@ _ROT13 = str.maketrans(
 )
 
 
-def decoded_parts(text: str) -> Iterator[tuple[str, str]]:
+def decoded_parts(text: str) -> Iterator[tuple[str | None, str]]:
     """Yield the readable texts that are encoded in a text, each with the name of the encoding.
+
+    Texts within texts may be more than is decoded; then the last has no name, and is empty.
 
     >>> list(decoded_parts("Badge. 53656e6420746865206b6579 now"))
     [('hexadecimal', 'Send the key')]
     """
-    yield from _decode(text, _MAX_DEPTH)
+    room = _MAX_GROWTH * len(text)
+    waiting: list[tuple[str | None, str, int]] = [(None, text, _MAX_DEPTH)]
+    while waiting:
+        outer, encoded, depth = waiting.pop()
+        for inner, plain in _candidates(encoded):
+            room -= len(plain)
+            if room < 0:
+                yield None, ""
+                return
+            how = outer or inner
+            if _is_readable(plain):
+                yield how, plain
+            if depth > 1 and plain != encoded:
+                waiting.append((how, plain, depth - 1))
 
 
 def letters_apart(text: str) -> str | None:
@@ -57,35 +71,23 @@ def letters_apart(text: str) -> str | None:
     return re.sub(r"[ ._-]", "", found[0]) if found else None
 
 
-def _decode(text: str, depth: int) -> Iterator[tuple[str, str]]:
-    left = _MAX_RUNS
-    for how, plain in _candidates(text):
-        left -= 1
-        if not left:
-            return
-        if _is_readable(plain):
-            yield how, plain
-        if depth > 1 and plain != text:
-            yield from ((how, inner) for _, inner in _decode(plain[:_LONGEST], depth - 1))
-
-
 def _candidates(text: str) -> Iterator[tuple[str, str]]:
     chunks = text.split()
     for chunk in chunks:
         if len(chunk) >= _SHORTEST:
             yield from _of_chunk(chunk)
     if "&#" in text and _ENTITY.search(text):
-        yield "HTML entities", html.unescape(text[:_LONGEST])
+        yield "HTML entities", html.unescape(text)
     short = sum(len(chunk) <= 5 for chunk in chunks)  # noqa: PLR2004 - `0x4f,` is the longest of a byte
     if short >= _SHORTEST // 2 and _MAYBE_CODES.search(text):
         for found in _HEX_APART.finditer(text):
-            yield "hexadecimal", _bytes(bytes.fromhex(re.sub(r"0x|[^0-9A-Fa-f]", "", found[0])[:_LONGEST]))
+            yield "hexadecimal", _bytes(bytes.fromhex(re.sub(r"0x|[^0-9A-Fa-f]", "", found[0])))
         for found in _CODES.finditer(text):
-            codes = [int(each) for each in re.findall(r"\d+", found[0][:_LONGEST])]
+            codes = [int(each) for each in re.findall(r"\d+", found[0])]
             yield "character codes", "".join(chr(each) for each in codes if each < 256)  # noqa: PLR2004
     if _may_be_turned(text) and _TURNED.search(text):
-        yield "ROT13", text[:_LONGEST].translate(_ROT13)
-        yield "reversed text", text[:_LONGEST][::-1]
+        yield "ROT13", text.translate(_ROT13)
+        yield "reversed text", text[::-1]
 
 
 def _may_be_turned(text: str) -> bool:
@@ -96,7 +98,6 @@ def _may_be_turned(text: str) -> bool:
 
 
 def _of_chunk(chunk: str) -> Iterator[tuple[str, str]]:
-    chunk = chunk[:_LONGEST]
     if chunk.count("%") >= 2:  # noqa: PLR2004 - one is most likely a percentage
         yield "percent-encoding", unquote(chunk, errors="replace").replace("+", " ")
     if "\\" in chunk:

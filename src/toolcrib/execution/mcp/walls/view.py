@@ -181,6 +181,8 @@ def _named_paths(name: str, key: str, paths: tuple[str, ...]) -> Iterator[Path]:
     for written in paths:
         place = absolute(written)
         if not place.exists():
-            reason = f"{written!r} is not there, which it may {key}; make it, or mend {key!r}"
+            reason = (
+                f"the setting {key!r} names {written!r}, which does not exist; create it, or correct {key!r}"
+            )
             raise ServerUnavailableError(name, reason)
         yield place
