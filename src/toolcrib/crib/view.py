@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from anyio import to_thread
@@ -15,10 +16,13 @@ from toolcrib.crib.content import ViewContent
 from toolcrib.crib.durable import DurableRuns, journal_calls
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.formats import convert, make_formats
+from toolcrib.crib.learning import Asked, owner_of
 from toolcrib.crib.session import SEARCH_TOOL, SearchOnDemand, ToolSession
+from toolcrib.crib.shaped import ShapedScope
 from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.visible import UNKNOWN, CodeNames, Ref, VisibleTools
 from toolcrib.discovery import DetailLevel, DetailName, Index, IndexView, Page, Result, Scope, Summary
+from toolcrib.discovery.learned import Lift
 from toolcrib.discovery.facade import ListOptions, SearchOptions
 from toolcrib.errors import (
     CribStateError,
@@ -176,18 +180,45 @@ class View:
     __iter__ = None
     """Not iterable: because of `__getitem__`, Python would try the ids 0, 1, 2, ..."""
 
-    async def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
+    async def search(
+        self, query: str, *, context: CallContext | None = None, **options: Unpack[SearchOptions]
+    ) -> Page[Result]:
         """Return the tools that fit a question, best first, as `Index.search` does.
 
-        A server that does not answer is left out, and never makes it fail.
+        A server that does not answer is left out, and never makes it fail. Questions that were followed by
+        runs of a tool raise it, as `search.learn` of the configuration says. `context` is for programs that
+        relay searches of others.
         """
         await self._tools.wait_for_listing(options)
-        options.setdefault("min_confidence", self.settings.search.min_confidence)
-        index = self.index
-        by_words = self.settings.search.searcher == "bm25"
-        if by_words and len(self._shared.engine.index) < _LARGE:
-            return index.search(query, **options)
-        return await to_thread.run_sync(lambda: index.search(query, **options))
+        search = self.settings.search
+        options.setdefault("min_confidence", search.min_confidence)
+        index, learning = self.index, self._shared.engine.learning
+        who = self._principal if context is None else context.principal or self._principal
+        learned = search.learn != "off" and learning.questions.count > 0
+        find = lambda: index.search(  # noqa: E731 - for a thread
+            query, lifts=self._find_lifts(query, who) if learned else None, **options
+        )
+        if search.searcher == "bm25" and len(self._shared.engine.index) < _LARGE:
+            page = find()
+        else:
+            page = await to_thread.run_sync(find)
+        if search.learn != "off" and page.items:
+            client = None if context is None else context.client
+            session = None if client is None else client.session
+            is_later_page = bool(options.get("cursor"))
+            learning.events.append(Asked(monotonic(), who, session, query, page, self._scope, is_later_page))
+        return page
+
+    def _find_lifts(self, query: str, who: Principal | None) -> dict[str, Lift]:
+        """Return how far learned questions raise the tools of this view."""
+        engine = self._shared.engine
+        lifts = engine.learning.questions.lifts(query, self._owner_of_learned(who))
+        scope = self._scope
+        return {scope.seen(one): lift for one, lift in lifts.items()} if isinstance(scope, ShapedScope) else lifts
+
+    def _owner_of_learned(self, who: Principal | None) -> str | None:
+        """Return whose questions a principal is shown; None for those of all."""
+        return None if self.settings.search.learn == "shared" else owner_of(who)
 
     async def tools(self, **options: Unpack[ListOptions]) -> Page[Summary]:
         """Return the tools in the order of their ids, as `Index.tools` does."""
@@ -795,7 +826,7 @@ class CodeGateway:
 
     async def search(self, query: str, *, limit: int = 10) -> Any:
         """Return the tools that fit a question."""
-        return await self._view.search(query, limit=limit)
+        return await self._view.search(query, limit=limit, context=self._context)
 
     async def describe(self, tool_id: str, level: str = "schema") -> Any:
         """Return what is known about a tool."""

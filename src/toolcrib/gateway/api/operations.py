@@ -474,7 +474,7 @@ class ApiOperations:
         """Return the tools that fit a question, and the words of it that each has."""
         asked = caller.query
         options = {"limit": asked.limit, "namespace": asked.namespace, "tags": asked.tags or None}
-        page = await caller.view.search(asked.query, **options)
+        page = await caller.view.search(asked.query, context=CallContext(principal=caller.principal), **options)
         reason = explain_no_match(page, asked.query) if page.items else "nothing fits"
         items = [self._found(caller, each, asked.query) for each in page]
         note = (

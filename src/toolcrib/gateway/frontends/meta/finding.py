@@ -37,7 +37,9 @@ class FindHandlers:
     async def search_tools(self, call: MetaCall) -> Reply:
         """Return the tools that fit a question."""
         args = call.args
-        page = await self._view.search(**_with_cursor(args, call.client.principal))
+        page = await self._view.search(
+            **_with_cursor(args, call.client.principal), context=call.client.context()
+        )
         payload: dict[str, Any] = {"tools": [_write_result(result) for result in page.items]}
         if page.next_cursor is not None:
             payload["nextCursor"] = bind_cursor(page.next_cursor, call.client.principal)
