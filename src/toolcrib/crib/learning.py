@@ -1,8 +1,8 @@
 """Learns from calls: how often tools are used, the shapes of their results, and the questions before them.
 
-A question is learned for a tool where the same caller, in the same session and within `_WINDOW` seconds, ran a
-tool that the answer to the question had shown. Searches and calls only append to `events`; `flush` reads them,
-in a thread, and writes what they teach.
+A question is learned for a tool where the same caller, in the same session and within `_WINDOW` seconds, ran
+a tool that the answer to the question had shown. Searches and calls only append to `events`; `flush` reads
+them, in a thread, and writes what they teach.
 """
 
 import logging
@@ -135,7 +135,7 @@ class Learning:
                 tools.shapes.learn(outcome.request.tool, outcome.answer.structured)
 
     def _note_run(self, outcome: Outcome) -> None:
-        """Note a call that succeeded, or failed on its arguments; another failure says nothing of the tool."""
+        """Note a call that succeeded, or failed on its arguments; other failures say nothing of the tool."""
         request = outcome.request
         succeeded = outcome.answer is not None
         if request is None or not (succeeded or isinstance(outcome.error, InputValidationError)):
@@ -189,7 +189,9 @@ class Learning:
         while len(self._episodes) > _MAX_SESSIONS:
             self._episodes.popitem(last=False)
 
-    def _begin_episode(self, episodes: deque[_Episode], asked: Asked, owner: str) -> Iterator[LearnedQuestion]:
+    def _begin_episode(
+        self, episodes: deque[_Episode], asked: Asked, owner: str
+    ) -> Iterator[LearnedQuestion]:
         scope = asked.scope
         ids = (result.summary.id for result in asked.page.items)
         own = map(scope.original, ids) if isinstance(scope, ShapedScope) else ids

@@ -39,6 +39,7 @@ from toolcrib.discovery import (
     Summary,
 )
 from toolcrib.discovery.facade import ListOptions, SearchOptions
+from toolcrib.discovery.learned import LearnedQuestion
 from toolcrib.errors import CribStateError, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy, RunResult, StreamEvent
 from toolcrib.execution.call import CallContext
@@ -270,6 +271,14 @@ class SyncCrib:
     def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
         """Return the tools that fit a question, best first."""
         return self._run_started(partial(self._crib.search, query, **options))
+
+    def learned(self, tool_id: str | None = None) -> tuple[LearnedQuestion, ...]:
+        """Return the questions learned from use: for a tool, without its version, or for all."""
+        return self._run_started(partial(self._crib.learned, tool_id))
+
+    def forget_learned(self, tool_id: str | None = None, question: str | None = None) -> int:
+        """Delete what `learned` returns, or of it one question; return how many."""
+        return self._run_started(partial(self._crib.forget_learned, tool_id, question))
 
     def tools(self, **options: Unpack[ListOptions]) -> Page[Summary]:
         """Return the tools in the order of their ids."""

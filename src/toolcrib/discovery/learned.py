@@ -75,7 +75,7 @@ _VALUE = re.compile(
     r"""
     "[^"\n]*" | \u201c[^\u201d\n]*\u201d | `[^`\n]*` | (?<!\w)'[^'\n]*'(?!\w)        # quoted
     | \b[a-z][a-z0-9+.-]*://\S+ | \bwww\.\S+                                          # addresses
-    | \S+@\S+                                                                         # mail, handles with a host
+    | \S+@\S+                                                                      # mail, handles with a host
     | (?<!\w)@\w+ | (?<!\w)\#\w+                                                      # handles, numbers
     | (?<!\w)~?(?:/[^\s/]+){2,}/? | \b[a-z]:\\\S+                                     # paths
     | (?<!\w)\S*\.(?:[a-z]{2,4}\d?)(?!\w)                                             # files and hosts
@@ -90,10 +90,14 @@ _SPACE = re.compile(r"\s+")
 _BEFORE_PUNCTUATION = re.compile(r"\s+(?=[,.;:!?])")
 
 _DESTROYING = frozenset(
-    """abort ban cancel clear close deactivate delete destroy detach disable discard drop erase evict expire
-    flush format kill overwrite prune purge remove reset revert revoke rm rollback shutdown stop terminate
-    truncate uninstall unlink unpublish wipe""".split()
+    {
+        *("abort", "ban", "cancel", "clear", "close", "deactivate", "delete", "destroy", "detach", "disable"),
+        *("discard", "drop", "erase", "evict", "expire", "flush", "format", "kill", "overwrite", "prune"),
+        *("purge", "remove", "reset", "revert", "revoke", "rm", "rollback", "shutdown", "stop", "terminate"),
+        *("truncate", "uninstall", "unlink", "unpublish", "wipe"),
+    }
 )
+"""Words in the names of tools that may destroy something."""
 _READ_ONLY, _DESTRUCTIVE, _HARMLESS = "readOnlyHint=True", "destructiveHint=True", "destructiveHint=False"
 
 
@@ -104,7 +108,7 @@ def strip_values(question: str, known: Iterable[str] = ()) -> str:
     names: capitalised words within a sentence that are not among the `known` words.
 
     >>> strip_values("Mail the invoice 4711 to ann@example.org, please")
-    'Mail the invoice to, please'
+    'Mail the invoice to please'
     >>> strip_values("Open an issue for Ann on GitHub", known=["github"])
     'Open an issue for on GitHub'
     """
@@ -112,7 +116,7 @@ def strip_values(question: str, known: Iterable[str] = ()) -> str:
     text = question
     for start, end in reversed(list(find_secrets(text))):
         text = text[:start] + " " + text[end:]
-    text = _VALUE.sub(" ", text)
+    text = _SPACE.sub(" ", _VALUE.sub(" ", text))
     text = _PROPER_NOUN.sub(lambda found: found[0] if found[0].casefold() in own else " ", text)
     return _BEFORE_PUNCTUATION.sub("", _SPACE.sub(" ", text)).strip()
 
@@ -120,8 +124,8 @@ def strip_values(question: str, known: Iterable[str] = ()) -> str:
 def learnable(question: str, known: Iterable[str] = ()) -> str | None:
     """Return a question as it may be learned; None if it is too long, or too little of it is left.
 
-    >>> learnable("find 17") is None, learnable("what is the weather in Oslo?")
-    (True, 'what is the weather in?')
+    >>> learnable("find 17") is None, learnable("tell me the weather of Oslo tomorrow")
+    (True, 'tell me the weather of tomorrow')
     """
     if len(question) > MAX_LENGTH:
         return None
@@ -135,8 +139,8 @@ def may_destroy(tool_id: str, facets: Iterable[str]) -> bool:
 
     >>> may_destroy("files:delete_file", ()), may_destroy("files:read_file", ())
     (True, False)
-    >>> may_destroy("files:delete_file", ["destructiveHint=False"]), may_destroy("a:b", ["destructiveHint=True"])
-    (False, True)
+    >>> may_destroy("files:delete_file", ["destructiveHint=False"])
+    False
     """
     hints = set(facets)
     if _READ_ONLY in hints or _HARMLESS in hints:
@@ -191,6 +195,8 @@ class Lift:
 class _Table:
     """The questions that count, with their vectors; replaced as a whole."""
 
+    day: int
+    """The day for which the weights hold."""
     rows: tuple[LearnedQuestion, ...]
     vectors: Floats
     weights: Floats
@@ -203,7 +209,11 @@ class LearnedQuestions:
     """Learned questions by tool and owner, kept in a storage. Every method may be called from any thread."""
 
     def __init__(
-        self, texts: Texts | None = None, *, encode: Encode | None = None, clock: Callable[[], float] = time.time
+        self,
+        texts: Texts | None = None,
+        *,
+        encode: Encode | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Open the questions in a storage.
 
@@ -235,7 +245,9 @@ class LearnedQuestions:
             rows = dict(self._rows)
             for use in uses:
                 key = use.key
-                known = rows.get(key, LearnedQuestion(tool_id=use.tool_id, question=use.question, owner=use.owner))
+                known = rows.get(
+                    key, LearnedQuestion(tool_id=use.tool_id, question=use.question, owner=use.owner)
+                )
                 rows[key] = known.replace(
                     uses=known.uses + use.uses, misses=known.misses + use.misses, day=today
                 )
@@ -271,7 +283,9 @@ class LearnedQuestions:
 
     def lifts(self, query: str, owner: str | None) -> dict[str, Lift]:
         """Return how far the questions of an owner, or with None those of all, raise each tool."""
-        table = self._table or self._make_table()
+        table = self._table
+        if table is None or table.day != self._today():
+            table = self._make_table()
         places = None if owner is None else table.owners.get(owner)
         if not table.rows or (owner is not None and places is None):
             return {}
@@ -286,7 +300,9 @@ class LearnedQuestions:
         found = np.flatnonzero(near)
         best = found[np.lexsort((found, -near[found]))][:_NEAREST]
         rows = best if places is None else places[best]
-        return _lifts([table.rows[row] for row in rows.tolist()], near[best].tolist(), is_shared=owner is None)
+        return _lifts(
+            [table.rows[row] for row in rows.tolist()], near[best].tolist(), is_shared=owner is None
+        )
 
     def _today(self) -> int:
         return int(self._clock() // _DAY)
@@ -306,15 +322,20 @@ class LearnedQuestions:
                 (key, row, weight) for key, row in sorted(rows.items()) if (weight := _weight(row, today)) > 0
             ]
             missing = [row for key, row, _ in counted if self._vectors.get(key) is None]
-            for row, vector in zip(missing, self._encode_texts([one.question for one in missing]), strict=True):
+            for row, vector in zip(
+                missing, self._encode_texts([one.question for one in missing]), strict=True
+            ):
                 self._vectors.put(row.key, vector)
             vectors = [self._vectors.get(key) for key, _, _ in counted]
             owners: dict[str, list[int]] = defaultdict(list)
             for place, (_, row, _) in enumerate(counted):
                 owners[row.owner].append(place)
             self._table = _Table(
+                today,
                 tuple(row for _, row, _ in counted),
-                np.stack([one for one in vectors if one is not None]) if counted else np.zeros((0, 1), np.float32),
+                np.stack([one for one in vectors if one is not None])
+                if counted
+                else np.zeros((0, 1), np.float32),
                 np.array([weight for _, _, weight in counted], np.float32),
                 {owner: np.array(places, np.intp) for owner, places in owners.items()},
             )
@@ -360,7 +381,9 @@ def _limited(rows: dict[str, LearnedQuestion], today: int) -> dict[str, LearnedQ
     while len(kept) > MAX_TOTAL:
         counts = Counter(row.owner for row in kept.values())
         most = max(counts, key=lambda owner: (counts[owner], owner))
-        weakest = min((key for key, row in kept.items() if row.owner == most), key=lambda key: _rank(kept, key))
+        weakest = min(
+            (key for key, row in kept.items() if row.owner == most), key=lambda key: _rank(kept, key)
+        )
         del kept[weakest]
     return kept
 

@@ -51,7 +51,7 @@ class Raise(NamedTuple):
     strength: float
     """In (0, 1]."""
     may_destroy: bool
-    """Whether the tool may destroy something; it is not raised above tools that share a word with the question."""
+    """Whether the tool may destroy something, and is not raised above tools with a word of the question."""
 
 
 Lifts = Mapping[str, Raise]

@@ -17,7 +17,7 @@ from toolcrib.discovery.index.names import ALIAS
 from toolcrib.discovery.index.references import not_found_error, resolve_reference, versions_of
 from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.learned import Lift, may_destroy
-from toolcrib.discovery.protocols import Hit, Lifts, Ranking, Raise, Searcher
+from toolcrib.discovery.protocols import Hit, Lifts, Raise, Ranking, Searcher
 from toolcrib.discovery.records import Page, Result, Summary
 from toolcrib.errors import InvalidCursorError, InvalidToolIdError, Problem, ValidationError
 from toolcrib.errors.base import short_repr
@@ -321,7 +321,9 @@ class IndexReader:
         rank: Callable[..., Ranking] = partial(searcher.search, query)
         with self._shared.lock:
             among, visible = self._lookup.matching_ids(conditions), self._lookup.matching_ids()
-            raised = self._find_raised(lifts, among) if lifts and getattr(searcher, "takes_lifts", False) else {}
+            raised = (
+                self._find_raised(lifts, among) if lifts and getattr(searcher, "takes_lifts", False) else {}
+            )
             state = ListState(query, conditions, min_confidence, self._shared.version, self._key, raised)
             start = state.read_cursor(cursor)
             named = self._lookup.names.find_named_in(query, among)
@@ -338,9 +340,7 @@ class IndexReader:
         )
         return _make_page(results, state, start + len(found), ranking.total), is_current
 
-    def _find_raised(
-        self, lifts: Mapping[str, Lift], among: frozenset[str] | None
-    ) -> dict[str, Raise]:
+    def _find_raised(self, lifts: Mapping[str, Lift], among: frozenset[str] | None) -> dict[str, Raise]:
         """Return how far tools are raised, by id, and whether they may destroy something."""
         raised: dict[str, Raise] = {}
         for name, lift in lifts.items():

@@ -6,8 +6,8 @@
 2. The two scores have different scales, so each is turned into standard deviations above its mean: for words
    over all tools, for meaning over a fixed sample of 256 tools (`Sample`), since the mean over all cosines
    would need a pass over every vector. Then they are added with weights (`word_share`).
-3. Tools for which similar questions were learned are raised (`_LEARNED_GAIN`), those that may destroy something
-   only where no tool that shares a word with the question stands above them.
+3. Tools for which similar questions were learned are raised (`_LEARNED_GAIN`), those that may destroy
+   something only where no tool that shares a word with the question stands above them.
 4. Each of the candidates gets a confidence (`relevance` or `confidence`), by itself. The first five are
    reordered by score and confidence together (`_rerank_first`), and confidences that contradict the order are
    pooled (`order_confidences`).
@@ -359,7 +359,9 @@ class HybridSearcher:
         ]
         if not lifts:
             return adjusted
-        raised = (_LEARNED_CONFIDENCE * lifts[one].strength if one in lifts else 0.0 for one in candidates.ids)
+        raised = (
+            _LEARNED_CONFIDENCE * lifts[one].strength if one in lifts else 0.0 for one in candidates.ids
+        )
         return [one + more * (1 - one) for one, more in zip(adjusted, raised, strict=True)]
 
 

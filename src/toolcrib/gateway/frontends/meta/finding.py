@@ -78,7 +78,8 @@ class FindHandlers:
     async def describe_tool(self, call: MetaCall) -> Reply:
         """Return what is known about a tool."""
         args = call.args
-        doc = await self._view.describe(args["tool_id"], args.get("detail_level", "schema"))
+        context = call.client.context()
+        doc = await self._view.describe(args["tool_id"], args.get("detail_level", "schema"), context=context)
         payload = doc.to_json(without={"tool"})
         if doc.tool is not None:
             payload["tool"] = {"id": str(doc.tool.id), **self._definition(doc.tool)}
