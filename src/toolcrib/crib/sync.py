@@ -268,9 +268,11 @@ class SyncCrib:
         """Add a typed function or a tool, as `Crib.add` does; a coroutine runs in the loop of the crib."""
         return self._crib.add(function, **options)
 
-    def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
+    def search(
+        self, query: str, *, context: CallContext | None = None, **options: Unpack[SearchOptions]
+    ) -> Page[Result]:
         """Return the tools that fit a question, best first."""
-        return self._run_started(partial(self._crib.search, query, **options))
+        return self._run_started(partial(self._crib.search, query, context=context, **options))
 
     def learned(self, tool_id: str | None = None) -> tuple[LearnedQuestion, ...]:
         """Return the questions learned from use: for a tool, without its version, or for all."""
@@ -288,9 +290,15 @@ class SyncCrib:
         """Return the namespaces in order."""
         return self._run_started(self._crib.namespaces)
 
-    def describe(self, tool_id: Ref, level: DetailLevel | DetailName = "schema") -> ToolDoc:
+    def describe(
+        self,
+        tool_id: Ref,
+        level: DetailLevel | DetailName = "schema",
+        *,
+        context: CallContext | None = None,
+    ) -> ToolDoc:
         """Return what is known about a tool."""
-        return self._run_started(partial(self._crib.describe, tool_id, level))
+        return self._run_started(partial(self._crib.describe, tool_id, level, context=context))
 
     def examples(self, tool_id: Ref, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
         """Return the examples of a tool."""
