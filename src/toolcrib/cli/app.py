@@ -16,6 +16,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "search": "Find the tools that fit a question.",
         "list": "List the tools.",
         "describe": "Explain a tool.",
+        "learned": "List and delete the questions that were learned from use.",
     },
     "Run tools": {
         "run": "Run a tool.",
@@ -95,6 +96,7 @@ LAZY = {
     "import": "toolcrib.cli.commands.clients:import_",
     "install": "toolcrib.cli.commands.clients:install",
     "inventory": "toolcrib.cli.commands.inventory:inventory",
+    "learned": "toolcrib.cli.commands.learning:learned",
     "lint": "toolcrib.cli.commands.lint:lint",
     "list": "toolcrib.cli.commands.finding:list_",
     "lock": "toolcrib.cli.commands.trust:lock",

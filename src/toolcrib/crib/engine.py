@@ -137,7 +137,8 @@ class Engine:
         self.discovery = Discovery(index, DocStore(DocumentedTools(self.tools), texts=store), store=owned)
         self.store = store if isinstance(store, QueuedStore) else None
         """The store of an open crib's catalogue; None if it is not stored."""
-        self._learning = Learning(self.discovery)
+        self.learning = Learning(self.discovery, lambda: self.settings.search)
+        """Learns from searches and calls."""
         self.discovery.register_many(self._local_tools.values())
 
     def _make_searcher(self) -> Searcher:
@@ -186,7 +187,7 @@ class Engine:
             rules=lambda: self.rules,
             policy=self.hooks.policy,
             middleware=(*must_write(self.audit), *self._middleware, *self.hooks.middleware),
-            observers=(*self._observers, self._learning, *self.hooks.observers),
+            observers=(*self._observers, self.learning, *self.hooks.observers),
             timeout=self.settings.timeout,
             timeouts={f"mcp:{name}": limit for name, limit in server_timeouts if limit is not None},
         )
@@ -424,7 +425,7 @@ class Engine:
         origins = self._origins(servers).values()
         catalogue, kept = await to_thread.run_sync(self._open_catalogue, origins)
         self._catalogue = catalogue
-        stack.push_async_callback(self._close_catalogue, self.discovery, self._learning)
+        stack.push_async_callback(self._close_catalogue, self.discovery, self.learning)
         identities = shared_identities(self.settings)
         self.lists.serve(ServerContent(servers), identities, self.discovery.index.store, kept)
         await self._screen_again()  # what is kept of an earlier run
@@ -441,7 +442,7 @@ class Engine:
         stack.callback(tasks.cancel_scope.cancel)
         await tasks.start(self.lists.run)
         tasks.start_soon(self.listing.run)
-        tasks.start_soon(self._learning.run)
+        tasks.start_soon(self.learning.run)
 
     def _drop(self, origin: Origin) -> None:
         """Delete the stored tools and lists of a removed server or API."""
@@ -454,7 +455,7 @@ class Engine:
             drop_lists(store, origin.name)
 
     def _open_catalogue(self, origins: Collection[Origin]) -> tuple[CatalogueWriter, KeptLists]:
-        before = self.discovery, self._learning, self.store
+        before = self.discovery, self.learning, self.store
         lists: KeptLists = {}
         try:
             kept, missed, lists = self._read_or_rebuild({each.key: each.identity for each in origins})
@@ -462,7 +463,7 @@ class Engine:
             if self._is_store_named:
                 raise
             _LOG.warning("the catalogue is not kept: %s", error)
-            self.discovery, self._learning, self.store = before
+            self.discovery, self.learning, self.store = before
             kept, missed = {}, frozenset()
         self.runner = self._make_runner()
         for origin in origins:

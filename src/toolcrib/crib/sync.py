@@ -39,6 +39,7 @@ from toolcrib.discovery import (
     Summary,
 )
 from toolcrib.discovery.facade import ListOptions, SearchOptions
+from toolcrib.discovery.learned import LearnedQuestion
 from toolcrib.errors import CribStateError, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy, RunResult, StreamEvent
 from toolcrib.execution.call import CallContext
@@ -267,9 +268,19 @@ class SyncCrib:
         """Add a typed function or a tool, as `Crib.add` does; a coroutine runs in the loop of the crib."""
         return self._crib.add(function, **options)
 
-    def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
+    def search(
+        self, query: str, *, context: CallContext | None = None, **options: Unpack[SearchOptions]
+    ) -> Page[Result]:
         """Return the tools that fit a question, best first."""
-        return self._run_started(partial(self._crib.search, query, **options))
+        return self._run_started(partial(self._crib.search, query, context=context, **options))
+
+    def learned(self, tool_id: str | None = None) -> tuple[LearnedQuestion, ...]:
+        """Return the questions learned from use: for a tool, without its version, or for all."""
+        return self._run_started(partial(self._crib.learned, tool_id))
+
+    def forget_learned(self, tool_id: str | None = None, question: str | None = None) -> int:
+        """Delete what `learned` returns, or of it one question; return how many."""
+        return self._run_started(partial(self._crib.forget_learned, tool_id, question))
 
     def tools(self, **options: Unpack[ListOptions]) -> Page[Summary]:
         """Return the tools in the order of their ids."""
@@ -279,9 +290,15 @@ class SyncCrib:
         """Return the namespaces in order."""
         return self._run_started(self._crib.namespaces)
 
-    def describe(self, tool_id: Ref, level: DetailLevel | DetailName = "schema") -> ToolDoc:
+    def describe(
+        self,
+        tool_id: Ref,
+        level: DetailLevel | DetailName = "schema",
+        *,
+        context: CallContext | None = None,
+    ) -> ToolDoc:
         """Return what is known about a tool."""
-        return self._run_started(partial(self._crib.describe, tool_id, level))
+        return self._run_started(partial(self._crib.describe, tool_id, level, context=context))
 
     def examples(self, tool_id: Ref, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
         """Return the examples of a tool."""

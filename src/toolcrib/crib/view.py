@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from anyio import to_thread
@@ -15,11 +16,15 @@ from toolcrib.crib.content import ViewContent
 from toolcrib.crib.durable import DurableRuns, journal_calls
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.formats import convert, make_formats
+from toolcrib.crib.learning import Asked, owner_of
 from toolcrib.crib.session import SEARCH_TOOL, SearchOnDemand, ToolSession
+from toolcrib.crib.shaped import ShapedScope
 from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.visible import UNKNOWN, CodeNames, Ref, VisibleTools
 from toolcrib.discovery import DetailLevel, DetailName, Index, IndexView, Page, Result, Scope, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
+from toolcrib.discovery.keys import without_version
+from toolcrib.discovery.learned import MAX_QUESTIONS, LearnedQuestion, Lift
 from toolcrib.errors import (
     CribStateError,
     InvalidToolIdError,
@@ -52,6 +57,7 @@ from toolcrib.execution.policy.rules import Rules
 from toolcrib.execution.principal import Principal, slot_owner
 from toolcrib.execution.progress import Progress
 from toolcrib.model import LocalTool, SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
+from toolcrib.model.shape import ShapedTool
 from toolcrib.runs import RunDetails, RunRecord
 from toolcrib.runs.journal import RunJournal
 from toolcrib.runs.keeper import RunKeeper
@@ -176,18 +182,49 @@ class View:
     __iter__ = None
     """Not iterable: because of `__getitem__`, Python would try the ids 0, 1, 2, ..."""
 
-    async def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
+    async def search(
+        self, query: str, *, context: CallContext | None = None, **options: Unpack[SearchOptions]
+    ) -> Page[Result]:
         """Return the tools that fit a question, best first, as `Index.search` does.
 
-        A server that does not answer is left out, and never makes it fail.
+        A server that does not answer is left out, and never makes it fail. Questions that were followed by
+        runs of a tool raise it, as `search.learn` of the configuration says. `context` is for programs that
+        relay searches of others.
         """
         await self._tools.wait_for_listing(options)
-        options.setdefault("min_confidence", self.settings.search.min_confidence)
-        index = self.index
-        by_words = self.settings.search.searcher == "bm25"
-        if by_words and len(self._shared.engine.index) < _LARGE:
-            return index.search(query, **options)
-        return await to_thread.run_sync(lambda: index.search(query, **options))
+        search = self.settings.search
+        options.setdefault("min_confidence", search.min_confidence)
+        index, learning = self.index, self._shared.engine.learning
+        who = self._principal if context is None else context.principal or self._principal
+        learned = search.learn != "off" and learning.questions.count > 0
+        find: Callable[[], Page[Result]] = lambda: index.search(  # noqa: E731 - maybe for a thread
+            query, lifts=self._find_lifts(query, who) if learned else None, **options
+        )
+        if search.searcher == "bm25" and len(self._shared.engine.index) < _LARGE:
+            page = find()
+        else:
+            page = await to_thread.run_sync(find)
+        if search.learn != "off" and page.items:
+            client = None if context is None else context.client
+            session = None if client is None else client.session
+            is_later_page = bool(options.get("cursor"))
+            learning.events.append(Asked(monotonic(), who, session, query, page, self._scope, is_later_page))
+        return page
+
+    def _find_lifts(self, query: str, who: Principal | None) -> dict[str, Lift]:
+        """Return how far learned questions raise the tools of this view."""
+        engine = self._shared.engine
+        lifts = engine.learning.questions.lifts(query, self._owner_of_learned(who))
+        scope = self._scope
+        return (
+            {scope.seen(one): lift for one, lift in lifts.items()}
+            if isinstance(scope, ShapedScope)
+            else lifts
+        )
+
+    def _owner_of_learned(self, who: Principal | None) -> str | None:
+        """Return whose questions a principal is shown; None for those of all."""
+        return None if self.settings.search.learn == "shared" else owner_of(who)
 
     async def tools(self, **options: Unpack[ListOptions]) -> Page[Summary]:
         """Return the tools in the order of their ids, as `Index.tools` does."""
@@ -199,8 +236,49 @@ class View:
         await self._tools.wait_for_listing({})
         return self.index.namespaces()
 
-    async def describe(self, tool_id: Ref, level: DetailLevel | DetailName = "schema") -> ToolDoc:
+    async def learned(self, tool_id: str | None = None) -> tuple[LearnedQuestion, ...]:
+        """Return the questions learned from use: for a tool, without its version, or for all.
+
+        A view of a principal has its own, a crib those of everybody.
+        """
+        self._check_open()
+        learning = self._shared.engine.learning
+        await to_thread.run_sync(learning.flush)
+        found = learning.questions.listed(tool_id, owner=self._own_learned)
+        return (
+            found if self._own_learned is None else tuple(each for each in found if self._shows(each.tool_id))
+        )
+
+    async def forget_learned(self, tool_id: str | None = None, question: str | None = None) -> int:
+        """Delete what `learned` returns, or of it one question; return how many.
+
+        Raises:
+            StoreError: they cannot be deleted.
+        """
+        self._check_open()
+        learning = self._shared.engine.learning
+        await to_thread.run_sync(learning.flush)
+        return await to_thread.run_sync(learning.questions.forget, tool_id, question, self._own_learned)
+
+    @property
+    def _own_learned(self) -> str | None:
+        """The owner whose questions are listed and deleted here; None for everybody's."""
+        is_whole = self._scope is None and self._principal is None
+        return None if is_whole else owner_of(self._principal)
+
+    def _shows(self, tool_id: str) -> bool:
+        return bool(self.index.versions(tool_id))
+
+    async def describe(
+        self,
+        tool_id: Ref,
+        level: DetailLevel | DetailName = "schema",
+        *,
+        context: CallContext | None = None,
+    ) -> ToolDoc:
         """Return what is known about a tool: `summary`, `schema` or `full`.
+
+        `full` has the questions that the caller (of `context`, if given) asked before it ran the tool.
 
         Raises:
             ToolNotFoundError: there is no such tool, with suggestions.
@@ -208,7 +286,21 @@ class View:
         """
         tool_id = self._id_of(tool_id)
         await self._tools.wait_for(tool_id)
-        return self.known(tool_id, level)
+        doc = self.known(tool_id, level)
+        who = self._principal if context is None else context.principal or self._principal
+        if doc.tool is None or level != DetailLevel.FULL or self.settings.search.learn == "off":
+            return doc
+        learned = self._describe_learned(doc.tool, self._owner_of_learned(who))
+        return doc.replace(learned=learned) if learned else doc
+
+    def _describe_learned(self, tool: Tool, owner: str | None) -> tuple[str, ...]:
+        """Return the questions learned for a tool, without those that name what its shape hides."""
+        own = tool.origin if isinstance(tool, ShapedTool) else tool
+        rows = self._shared.engine.learning.questions.listed(without_version(str(own.id)), owner)
+        told = dict.fromkeys(row.question for row in rows if row.uses > row.misses)
+        return tuple(
+            text for text in told if not (isinstance(tool, ShapedTool) and tool.hides_word_in(text))
+        )[:MAX_QUESTIONS]
 
     def warnings(self, ids: Iterable[str]) -> tuple[str, ...]:
         """Return a sentence on each of some known tools in which the scan finds something."""
@@ -796,11 +888,11 @@ class CodeGateway:
 
     async def search(self, query: str, *, limit: int = 10) -> Any:
         """Return the tools that fit a question."""
-        return await self._view.search(query, limit=limit)
+        return await self._view.search(query, limit=limit, context=self._context)
 
     async def describe(self, tool_id: str, level: str = "schema") -> Any:
         """Return what is known about a tool."""
-        return await self._view.describe(tool_id, DetailLevel(level))
+        return await self._view.describe(tool_id, DetailLevel(level), context=self._context)
 
     async def run(self, tool_id: str, args: dict[str, Any]) -> Any:
         """Run a tool."""

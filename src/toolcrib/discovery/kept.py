@@ -1,7 +1,7 @@
 """Persistent JSON records, each a text under a key in a named collection."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from toolcrib.errors import InvalidToolError, StoreError
@@ -50,10 +50,14 @@ class TextCollection:
 
     def put(self, key: str, value: dict[str, Any]) -> None:
         """Store a JSON object under a key."""
-        if self._texts:
-            self._texts.write_texts(self._collection, {key: json.dumps(value)}, ())
+        self.write({key: value})
 
     def delete(self, key: str) -> None:
         """Delete the record of a key."""
-        if self._texts:
-            self._texts.write_texts(self._collection, {}, (key,))
+        self.write({}, (key,))
+
+    def write(self, put: Mapping[str, dict[str, Any]], delete: Collection[str] = ()) -> None:
+        """Store JSON objects by key, and delete others, as one batch."""
+        if self._texts and (put or delete):
+            texts = {key: json.dumps(value) for key, value in put.items()}
+            self._texts.write_texts(self._collection, texts, delete)

@@ -45,6 +45,19 @@ class Hit(NamedTuple):
     """In [0, 1], comparable across queries."""
 
 
+class Raise(NamedTuple):
+    """How far learned questions raise a tool in one search."""
+
+    strength: float
+    """In (0, 1]."""
+    may_destroy: bool
+    """Whether the tool may destroy something, and is not raised above tools with a word of the question."""
+
+
+Lifts = Mapping[str, Raise]
+"""How far tools are raised, by id."""
+
+
 class Ranking(list[Hit]):
     """The best hits of a search, with `total`, the number of hits without the limit.
 
@@ -73,6 +86,8 @@ class Searcher(Protocol):
     Views show a part of the catalogue and must reveal nothing of the rest. So where scores or confidences
     depend on which other tools exist, the class has `searches_within = True`, and `search` also takes a set
     `within`: the ids of all tools that the caller can see.
+
+    A class that has `takes_lifts = True` also takes `lifts`: how far learned questions raise some tools.
     """
 
     @property

@@ -39,6 +39,11 @@ class CallClient(Protocol):
         ...
 
     @property
+    def session(self) -> object | None:
+        """Identity of its session; None in the stateless era, which has no sessions."""
+        ...
+
+    @property
     def capabilities(self) -> dict[str, Any]:
         """The capabilities that it declares among elicitation, sampling and roots, as in MCP."""
         ...

@@ -69,6 +69,8 @@ class ToolDoc(Record):
     """Example calls (`full`)."""
     external_refs: tuple[str, ...] = ()
     """Links to more documentation (`full`)."""
+    learned: tuple[str, ...] = ()
+    """Questions that callers asked before they ran the tool, without values (`full`)."""
     warnings: tuple[str, ...] = ()
     """What the scan finds in the definition, which may be made to mislead a model."""
 
@@ -105,4 +107,5 @@ class ToolDoc(Record):
         more += [("notes", self.notes)] if self.notes else []
         more += [(each.title or "example", brief_json(each.args)) for each in self.examples]
         more += [("see", each) for each in self.external_refs]
+        more += [("learned", each) for each in self.learned]
         return shown + (table("", ("", ""), more, MAX_JSON) if more else "")

@@ -77,6 +77,10 @@ def _show(tool_id: str, doc: "ToolDoc") -> None:
         heading("Notes", before=1)
         click.echo(clean(doc.notes))
     _show_examples(str(tool.id) if tool else tool_id, doc)
+    if doc.learned:
+        heading("Learned from use", before=1)
+        for question in doc.learned:
+            click.echo(f"{_INDENT}{clean(question)}")
     for reference in doc.external_refs:
         click.echo(f"see {clean(reference)}")
 

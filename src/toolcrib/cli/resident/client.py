@@ -31,6 +31,7 @@ _VERBS = frozenset(
             "convert",
             "describe",
             "exec",
+            "learned",
             "list",
             "prompt",
             "prompts",

@@ -93,6 +93,9 @@ class SearchSettings(Section):
     `pip install toolcrib-minilm` brings, the name of another installed model, or the folder of one."""
     min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
     """The lowest confidence of a result, by default."""
+    learn: Literal["off", "principal", "shared"] = "principal"
+    """Whether a question that is followed by a run of a tool becomes an example question of it: for searches
+    of the same principal, for those of all (`shared`), or not at all."""
 
     def folder(self, beside: Path | None = None) -> Path | None:
         """Return the folder of the model, relative to another; None where the model is called by its name.

@@ -16,7 +16,8 @@ from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.index.names import ALIAS
 from toolcrib.discovery.index.references import not_found_error, resolve_reference, versions_of
 from toolcrib.discovery.keys import key_of
-from toolcrib.discovery.protocols import Hit, Ranking, Searcher
+from toolcrib.discovery.learned import Lift, may_destroy
+from toolcrib.discovery.protocols import Hit, Lifts, Raise, Ranking, Searcher
 from toolcrib.discovery.records import Page, Result, Summary
 from toolcrib.errors import InvalidCursorError, InvalidToolIdError, Problem, ValidationError
 from toolcrib.errors.base import short_repr
@@ -97,6 +98,8 @@ class ListState:
     version: int
     key: bytes
     """The random key of the index, so that cursors of another process or index are refused."""
+    lifts: Lifts = field(default_factory=dict)
+    """How far learned questions raise tools in a search."""
 
     def write_cursor(self, offset: int) -> str:
         """Return the cursor of an offset."""
@@ -121,7 +124,8 @@ class ListState:
 
     def _digest_version(self) -> bytes:
         # A digest, because the number itself would reveal changes outside a view.
-        return self._digest(f"version {self.version}")
+        learned = f" {sorted(self.lifts.items())}" if self.lifts else ""
+        return self._digest(f"version {self.version}{learned}")
 
     def _sign(self, offset: int, stamp: bytes) -> bytes:
         asked = f"{self.query!r} {self.min_confidence!r} {filter_text(self.conditions)}"
@@ -254,11 +258,13 @@ class IndexReader:
         limit: int = 10,
         cursor: str | None = None,
         min_confidence: float = 0.0,
+        lifts: Mapping[str, Lift] | None = None,
         **filters: Unpack[FilterOptions],
     ) -> Page[Result]:
         """Return a page of the tools that fit a question, best first; a blank question lists all tools.
 
-        A tool that the question calls by its id, name or alias comes before all others.
+        A tool that the question calls by its id, name or alias comes before all others. `lifts` are how far
+        learned questions raise tools, by their ids without versions (see `LearnedQuestions`).
 
         Raises:
             InvalidCursorError: the cursor belongs to another query or another version of the catalogue.
@@ -270,10 +276,11 @@ class IndexReader:
             return self._list_unranked(query, conditions, confidence, count, cursor)
         # The searcher runs without a lock, so that a slow search delays nobody. If the catalogue changed
         # meanwhile, the hits may not match it: search again, this time with changes locked out.
-        page, is_current = self._find_page(query, conditions, confidence, count, cursor)
+        find = partial(self._find_page, query, conditions, confidence, count, cursor, lifts)
+        page, is_current = find()
         if not is_current:
             with self._shared.writing:
-                page, _ = self._find_page(query, conditions, confidence, count, cursor)
+                page, _ = find()
         return page
 
     def _get_entry(self, tool_id: str) -> Entry:
@@ -305,18 +312,29 @@ class IndexReader:
         return Page.from_valid(items=results, next_cursor=page.next_cursor, total=page.total)
 
     def _find_page(
-        self, query: str, conditions: Filter, min_confidence: float, count: int, cursor: str | None
+        self,
+        query: str,
+        conditions: Filter,
+        min_confidence: float,
+        count: int,
+        cursor: str | None,
+        lifts: Mapping[str, Lift] | None,
     ) -> tuple[Page[Result], bool]:
         """Return a page of results, and whether the catalogue stayed the same during the search."""
         searcher = self._shared.searcher
         rank: Callable[..., Ranking] = partial(searcher.search, query)
         with self._shared.lock:
-            state = ListState(query, conditions, min_confidence, self._shared.version, self._key)
-            start = state.read_cursor(cursor)
             among, visible = self._lookup.matching_ids(conditions), self._lookup.matching_ids()
+            raised = (
+                self._find_raised(lifts, among) if lifts and getattr(searcher, "takes_lifts", False) else {}
+            )
+            state = ListState(query, conditions, min_confidence, self._shared.version, self._key, raised)
+            start = state.read_cursor(cursor)
             named = self._lookup.names.find_named_in(query, among)
         if visible is not None and getattr(searcher, "searches_within", False):
             rank = partial(rank, within=visible)
+        if raised:
+            rank = partial(rank, lifts=raised)
         ranking = Search(rank, named, among).find(start + count, min_confidence)
         with self._shared.lock:
             found = [(self._lookup.get(hit.id), hit) for hit in ranking[start:]]
@@ -325,6 +343,15 @@ class IndexReader:
             [(entry.summary, hit.score, hit.confidence) for entry, hit in found if entry]
         )
         return _make_page(results, state, start + len(found), ranking.total), is_current
+
+    def _find_raised(self, lifts: Mapping[str, Lift], among: frozenset[str] | None) -> dict[str, Raise]:
+        """Return how far tools are raised, by id, and whether they may destroy something."""
+        raised: dict[str, Raise] = {}
+        for name, lift in lifts.items():
+            for entry in self._lookup.entries(self._lookup.versions(name)):
+                if among is None or entry.id in among:
+                    raised[entry.id] = Raise(lift.strength, may_destroy(entry.id, entry.facets))
+        return raised
 
     def _make_results(self, found: Sequence[tuple[Summary, float, float]]) -> tuple[Result, ...]:
         """Build results from summaries with their scores and confidences."""

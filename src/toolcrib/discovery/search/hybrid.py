@@ -6,7 +6,9 @@
 2. The two scores have different scales, so each is turned into standard deviations above its mean: for words
    over all tools, for meaning over a fixed sample of 256 tools (`Sample`), since the mean over all cosines
    would need a pass over every vector. Then they are added with weights (`word_share`).
-3. Each of the candidates gets a confidence (`relevance` or `confidence`), by itself. The first five are
+3. Tools for which similar questions were learned are raised (`_LEARNED_GAIN`), those that may destroy
+   something only where no tool that shares a word with the question stands above them.
+4. Each of the candidates gets a confidence (`relevance` or `confidence`), by itself. The first five are
    reordered by score and confidence together (`_rerank_first`), and confidences that contradict the order are
    pooled (`order_confidences`).
 
@@ -17,9 +19,9 @@ a view must give the same scores as an index of its tools alone, so every mean i
 
 import logging
 from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from math import log
@@ -31,7 +33,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
+from toolcrib.discovery.protocols import Derived, Hit, Indexed, Lifts, Ranking
 from toolcrib.discovery.search.confidence import (
     RERANKED,
     adjust_confidence,
@@ -65,6 +67,10 @@ _CANDIDATES_EACH = 64
 _CONFIDENCE_WEIGHT = 0.4
 """Standard deviations that a factor of e in confidence is worth when the first results are reordered."""
 _MIN_LIFT = 1e-6
+_LEARNED_GAIN = 4.0
+"""Standard deviations by which learned questions raise a tool at most."""
+_LEARNED_CONFIDENCE = 0.4
+"""The confidence of a tool without other evidence that is raised by so much."""
 _IMPOSSIBLE_COSINE = 2.0
 """A floor that no cosine reaches; its negative is one that every cosine passes."""
 _OWN_LANGUAGE = 0.5
@@ -90,10 +96,18 @@ class Candidates:
 
     @classmethod
     def of(
-        cls, cosines: Mapping[str, float], words: Mapping[str, float], floor: float = FLOOR
+        cls,
+        cosines: Mapping[str, float],
+        words: Mapping[str, float],
+        floor: float = FLOOR,
+        keep: Collection[str] = (),
     ) -> "Candidates":
-        """Return the tools that share a word with the question or have at least the cosine `floor`."""
-        kept = [one for one, cosine in cosines.items() if cosine >= floor or words.get(one, 0.0) > 0]
+        """Return the tools to keep, and those with a word of the question or at least the cosine `floor`."""
+        kept = [
+            one
+            for one, cosine in cosines.items()
+            if cosine >= floor or words.get(one, 0.0) > 0 or one in keep
+        ]
         return cls(
             kept,
             np.array([words.get(one, 0.0) for one in kept], np.float32),
@@ -122,7 +136,7 @@ def word_share(lexical: LexicalScores) -> float:
 
 
 def _blend(
-    lexical: LexicalScores, candidates: Candidates, typical: Floats, limit: int
+    lexical: LexicalScores, candidates: Candidates, typical: Floats, lifts: Lifts, limit: int
 ) -> tuple[list[int], list[float]]:
     """Return the positions of the best candidates, and their blended scores; ties are ordered by id.
 
@@ -134,6 +148,8 @@ def _blend(
     mean, deviation = float(typical.mean()), float(typical.std())
     by_meaning = (candidates.cosines.astype(np.float64) - mean) / (deviation or 1.0)
     scores = share * by_words + (1 - share) * by_meaning
+    if lifts:
+        scores += [_LEARNED_GAIN * lifts[one].strength if one in lifts else 0.0 for one in candidates.ids]
     last = np.partition(scores, -limit)[-limit] if limit < len(scores) else -np.inf
     top = np.flatnonzero(scores >= last).tolist()
     order = sorted(top, key=lambda place: (-scores[place], candidates.ids[place]))[:limit]
@@ -155,6 +171,7 @@ class HybridSearcher:
 
     score_type: Literal["hybrid"] = "hybrid"
     searches_within = True
+    takes_lifts = True
 
     def __init__(
         self, words: Bm25Searcher, meaning: EmbeddingSearcher, *, reads_every_script: bool = False
@@ -197,6 +214,7 @@ class HybridSearcher:
         among: AbstractSet[str] | None = None,
         exclude: AbstractSet[str] = frozenset(),
         within: AbstractSet[str] | None = None,
+        lifts: Lifts | None = None,
     ) -> Ranking:
         """Return the tools that fit a question best in words and meaning.
 
@@ -208,7 +226,8 @@ class HybridSearcher:
                 # Embedding may take long, so it is done before the lock is taken.
                 vector = self._meaning.embed_query(query)
                 if vector is not None:
-                    asked = _Question(query, vector, limit, among, exclude, within)
+                    raised = {one: lift for one, lift in lifts.items() if one not in exclude} if lifts else {}
+                    asked = _Question(query, vector, limit, among, exclude, within, raised)
                     with self._lock:
                         found = self._meaning.read_vectors(partial(self._search, asked))
                     if found is not None:
@@ -216,7 +235,9 @@ class HybridSearcher:
             except (EmbeddingError, StoreError) as error:
                 self._resumes = monotonic() + _RETRY_AFTER
                 _LOG.warning("searching by words alone for %d s: %s", _RETRY_AFTER, error)
-        return self._words.search(query, limit=limit, among=among, exclude=exclude, within=within)
+        return self._words.search(
+            query, limit=limit, among=among, exclude=exclude, within=within, lifts=lifts
+        )
 
     def _reads(
         self,
@@ -256,6 +277,9 @@ class HybridSearcher:
 
     def _search(self, asked: "_Question", documents: DocumentVectors) -> Ranking | None:
         limit, among, exclude, within = asked.limit, asked.among, asked.exclude, asked.within
+        lifts = asked.lifts
+        if lifts and any(lift.may_destroy for lift in lifts.values()):
+            lifts = self._permitted_lifts(asked, documents)
         near = documents.nearest(asked.vector, _CANDIDATES_EACH, among, exclude, approximate=True)
         if not near.found:
             return None
@@ -266,20 +290,22 @@ class HybridSearcher:
         if limit > _CANDIDATES_EACH:
             count = near.total if few else limit
             left = dict(documents.nearest(asked.vector, count, among, exclude).found)
-        listed = list(first | left)
+        listed = [*(first | left), *lifts] if lifts else list(first | left)
         lexical = self._words.score_query(
             asked.query, limit=_CANDIDATES_EACH, among=among, exclude=exclude, others=listed, within=within
         )
         words = lexical.others | dict(lexical.best)
         extra = [one for one, _ in lexical.best if one not in first]
+        if lifts:
+            extra += [one for one in lifts if one not in first and one not in extra]
         # The sample is empty if the searchers were filled before they were combined.
         typical = self._sample.ids_within(within) or list(first)
         cosines = documents.cosines(asked.vector, [*extra, *typical])
         first.update(zip(extra, cosines[: len(extra)].tolist(), strict=True))
-        both = Candidates.of(_adjust_cosines(first, lexical), words)
+        both = Candidates.of(_adjust_cosines(first, lexical), words, keep=lifts)
         # Reranking looks at the first few, so these must be the same for every limit.
         depth = max(limit, RERANKED)
-        order, scores = _blend(lexical, both, cosines[len(extra) :], depth)
+        order, scores = _blend(lexical, both, cosines[len(extra) :], lifts, depth)
         chosen = both.take(order)
         if left:
             # Beyond the candidates, the order is by cosine alone: blended scores would change with the limit.
@@ -289,15 +315,30 @@ class HybridSearcher:
             below = (scores[-1] if scores else 0.0) - 2.0  # so that even a cosine of 1 stays below
             scores += [below + cosine for cosine in rest.cosines.tolist()]
             chosen = chosen.followed_by(rest)
-        hits = list(map(Hit, chosen.ids, scores, self._confidences(asked, documents, lexical, chosen)))
+        hits = list(map(Hit, chosen.ids, scores, self._confidences(asked, lifts, documents, lexical, chosen)))
         ranked = [*_rerank_first(hits[:RERANKED]), *hits[RERANKED:]]
         ordered = order_confidences([hit.confidence for hit in ranked])
         final = (hit._replace(confidence=one) for hit, one in zip(ranked, ordered, strict=True))
         total = lexical.total + int((both.words == 0).sum()) if few else near.total
         return Ranking(islice(final, limit), total)
 
+    def _permitted_lifts(self, asked: "_Question", documents: DocumentVectors) -> Lifts:
+        """Return the lifts without tools that may destroy something and stand below a match of words."""
+        harmless = {one: lift for one, lift in asked.lifts.items() if not lift.may_destroy}
+        ranked = self._search(replace(asked, lifts=harmless, limit=_CANDIDATES_EACH), documents) or Ranking()
+        ids = [hit.id for hit in ranked]
+        scored = self._words.score_query(asked.query, limit=0, others=ids, within=asked.within).others
+        matched = next((place for place, one in enumerate(ids) if scored.get(one, 0.0) > 0), len(ids))
+        permitted = asked.lifts.keys() & set(ids[: matched + 1])
+        return harmless | {one: asked.lifts[one] for one in permitted}
+
     def _confidences(
-        self, asked: "_Question", documents: DocumentVectors, lexical: LexicalScores, candidates: Candidates
+        self,
+        asked: "_Question",
+        lifts: Lifts,
+        documents: DocumentVectors,
+        lexical: LexicalScores,
+        candidates: Candidates,
     ) -> list[float]:
         """Return the confidence of each tool by itself, independent of the other candidates."""
         judge = self._meaning.judge
@@ -312,10 +353,16 @@ class HybridSearcher:
                 )
                 for words, cosine in zip(candidates.words.tolist(), candidates.cosines.tolist(), strict=True)
             ]
-        return [
+        adjusted = [
             adjust_confidence(one, share=lexical.topics.get(name, 0.0), deprecated=name in lexical.deprecated)
             for name, one in zip(candidates.ids, found, strict=True)
         ]
+        if not lifts:
+            return adjusted
+        raised = (
+            _LEARNED_CONFIDENCE * lifts[one].strength if one in lifts else 0.0 for one in candidates.ids
+        )
+        return [one + more * (1 - one) for one, more in zip(adjusted, raised, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +375,7 @@ class _Question:
     among: AbstractSet[str] | None
     exclude: AbstractSet[str]
     within: AbstractSet[str] | None
+    lifts: Lifts
 
 
 def _features(

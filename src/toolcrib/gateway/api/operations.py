@@ -468,7 +468,9 @@ class ApiOperations:
         """Return the tools that fit a question, and the words of it that each has."""
         asked = caller.query
         options = {"limit": asked.limit, "namespace": asked.namespace, "tags": asked.tags or None}
-        page = await caller.view.search(asked.query, **options)
+        page = await caller.view.search(
+            asked.query, context=CallContext(principal=caller.principal), **options
+        )
         reason = explain_no_match(page, asked.query) if page.items else "nothing fits"
         items = [self._found(caller, each, asked.query) for each in page]
         note = (
@@ -488,7 +490,8 @@ class ApiOperations:
 
     async def describe(self, caller: ApiCaller) -> ToolDoc:
         """Return what is known of a tool."""
-        return await caller.view.describe(caller.path["id"], caller.query.level)
+        context = CallContext(principal=caller.principal)
+        return await caller.view.describe(caller.path["id"], caller.query.level, context=context)
 
     async def convert(self, caller: ApiCaller) -> dict[str, Any]:
         """Return tools in the format of a provider, with what it cannot express."""

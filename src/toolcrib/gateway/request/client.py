@@ -190,6 +190,11 @@ class RequestClient:
         return kept.setdefault(_PEER, self._mark)
 
     @property
+    def session(self) -> object | None:
+        """Identity of its session; None in the stateless era, which has no sessions."""
+        return None if self.is_stateless else self.peer
+
+    @property
     def log_level(self) -> str | None:
         """Least severe level of the log messages that it wants: from this request, or from its session."""
         if not self.is_stateless:

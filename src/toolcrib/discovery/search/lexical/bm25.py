@@ -25,7 +25,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
+from toolcrib.discovery.protocols import Derived, Hit, Indexed, Lifts, Ranking
 from toolcrib.discovery.search.confidence import confidence_by_words
 from toolcrib.discovery.search.lexical.postings import DocumentBatch, Postings, VisiblePostings
 from toolcrib.discovery.search.lexical.question import ParsedQuery, parse_query
@@ -47,6 +47,8 @@ _MAX_SELECTIONS = 16
 _BLOCK = 64
 _MIN_CATALOGUE_SIZE = 300
 """Inverse document frequencies are computed as for at least this many tools: with three, no word is rare."""
+_LEARNED_GAIN = 0.5
+"""The score that learned questions add to a tool at most, as a share of that of a perfect match."""
 _PART_SHARE = 0.5
 """The weight of the best part in the score of a question with several parts."""
 _DEPRECATED_WEIGHT = 0.5
@@ -104,6 +106,7 @@ class Bm25Searcher:
 
     score_type: Literal["bm25"] = "bm25"
     searches_within = True
+    takes_lifts = True
 
     def __init__(self, *, cache: Derived | None = None) -> None:
         self._analyses = Analyses(cache)
@@ -133,11 +136,25 @@ class Bm25Searcher:
         among: AbstractSet[str] | None = None,
         exclude: AbstractSet[str] = frozenset(),
         within: AbstractSet[str] | None = None,
+        lifts: Lifts | None = None,
     ) -> Ranking:
-        """Return the tools with the highest BM25 scores for a question."""
-        lexical = self.score_query(query, limit=limit, among=among, exclude=exclude, within=within)
-        hits = [Hit(tool_id, score, lexical.confidence(score)) for tool_id, score in lexical.best]
-        return Ranking(hits, lexical.total)
+        """Return the tools with the highest BM25 scores for a question.
+
+        Tools that may destroy something are not raised: each hit is a match of words.
+        """
+        raised = {one: lift for one, lift in (lifts or {}).items() if not lift.may_destroy}
+        raised = {one: lift for one, lift in raised.items() if one not in exclude}
+        lexical = self.score_query(
+            query, limit=limit, among=among, exclude=exclude, others=raised or None, within=within
+        )
+        scores = dict(lexical.best)
+        if raised:
+            gain = _LEARNED_GAIN * max(lexical.ideal, lexical.rarest)
+            scores |= {one: score + gain * raised[one].strength for one, score in lexical.others.items()}
+        best = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[: max(limit, 0)]
+        unmatched = sum(score == 0 for score in lexical.others.values()) if raised else 0
+        hits = [Hit(tool_id, score, lexical.confidence(score)) for tool_id, score in best]
+        return Ranking(hits, lexical.total + unmatched)
 
     def score_query(
         self,

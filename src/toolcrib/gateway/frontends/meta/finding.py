@@ -37,7 +37,9 @@ class FindHandlers:
     async def search_tools(self, call: MetaCall) -> Reply:
         """Return the tools that fit a question."""
         args = call.args
-        page = await self._view.search(**_with_cursor(args, call.client.principal))
+        page = await self._view.search(
+            **_with_cursor(args, call.client.principal), context=call.client.context()
+        )
         payload: dict[str, Any] = {"tools": [_write_result(result) for result in page.items]}
         if page.next_cursor is not None:
             payload["nextCursor"] = bind_cursor(page.next_cursor, call.client.principal)
@@ -76,7 +78,8 @@ class FindHandlers:
     async def describe_tool(self, call: MetaCall) -> Reply:
         """Return what is known about a tool."""
         args = call.args
-        doc = await self._view.describe(args["tool_id"], args.get("detail_level", "schema"))
+        context = call.client.context()
+        doc = await self._view.describe(args["tool_id"], args.get("detail_level", "schema"), context=context)
         payload = doc.to_json(without={"tool"})
         if doc.tool is not None:
             payload["tool"] = {"id": str(doc.tool.id), **self._definition(doc.tool)}

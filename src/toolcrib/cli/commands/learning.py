@@ -1,0 +1,94 @@
+"""The verbs about what is learned from use: `learned list` and `learned forget`."""
+
+import click
+
+from toolcrib.cli.choices import VerbGroup
+from toolcrib.cli.completing import tool_ids
+from toolcrib.cli.exits import NotFoundError
+from toolcrib.cli.screen import clean, note, show_json, show_table
+from toolcrib.cli.state import State, shared, wait_for
+
+
+@click.group(cls=VerbGroup)
+@shared
+def learned() -> None:
+    """List and delete the questions that were learned from use.
+
+    A question that is followed by a run of a tool that it found becomes an example question of that tool,
+    without values. They are kept in the catalogue of this machine and sent nowhere. `search.learn` of the
+    configuration switches this off.
+
+    Example: toolcrib learned list
+    """
+
+
+@learned.command("list")
+@click.argument("tool_id", metavar="[ID]", required=False, shell_complete=tool_ids)
+@shared
+@click.pass_obj
+def list_(state: State, tool_id: str | None) -> None:
+    """List the learned questions, of one tool or of all.
+
+    USES are the runs that succeeded after a question, MISSES those that failed on their arguments or were
+    corrected by another tool.
+
+    Example: toolcrib learned list github:create_issue
+    """
+
+    async def work() -> None:
+        async with state.crib() as crib:
+            rows = await crib.learned(_base(tool_id))
+            if state.json:
+                show_json({"learned": [row.to_json() for row in rows], "total": len(rows)})
+            elif rows:
+                shown = [(row.tool_id, str(row.uses), str(row.misses), clean(row.question)) for row in rows]
+                show_table(
+                    ("tool", "uses", "misses", "question"), shown, styles=("cyan", "green", "yellow", "")
+                )
+            else:
+                click.echo(_nothing(tool_id))
+
+    wait_for(work)
+
+
+@learned.command()
+@click.argument("tool_id", metavar="[ID]", required=False, shell_complete=tool_ids)
+@click.option("--question", metavar="TEXT", help="Only this question, as `learned list` shows it.")
+@click.option("--all", "everything", is_flag=True, help="The questions of all tools.")
+@shared
+@click.pass_obj
+def forget(
+    state: State,
+    tool_id: str | None,
+    question: str | None,
+    everything: bool,  # noqa: FBT001 - click gives it by name
+) -> None:
+    """Delete the learned questions of a tool, or all of them.
+
+    Example: toolcrib learned forget github:create_issue
+    """
+    if (tool_id is None) == (not everything):
+        raise click.UsageError("name a tool, or say --all for the questions of all tools, not both")
+
+    async def work() -> None:
+        async with state.crib() as crib:
+            count = await crib.forget_learned(_base(tool_id), question)
+            if not count and not everything:
+                raise NotFoundError(_nothing(tool_id))
+            if state.json:
+                show_json({"forgotten": count})
+            else:
+                note(f"forgot {count} question{'' if count == 1 else 's'}")
+
+    wait_for(work)
+
+
+def _base(tool_id: str | None) -> str | None:
+    """Return an id without a version, as questions are kept."""
+    from toolcrib.discovery.keys import without_version  # noqa: PLC0415 - not needed to ask for help
+
+    return None if tool_id is None else without_version(tool_id)
+
+
+def _nothing(tool_id: str | None) -> str:
+    return f"nothing is learned{'' if tool_id is None else f' for {clean(tool_id)}'}"
