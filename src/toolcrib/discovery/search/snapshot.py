@@ -28,7 +28,7 @@ _UNOPENED_SHARE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SearchSnapshot:
     """Lists of texts without line breaks, and arrays, by name; `ids` and `hashes` are those of the tools."""
 
     texts: Mapping[str, Sequence[str]]
@@ -50,7 +50,7 @@ class Snapshot:
             _LOG.warning("opening will take longer, since no snapshot could be written: %s", error)
 
     @classmethod
-    def load(cls, cache: Derived, kind: str) -> "Snapshot | None":
+    def load(cls, cache: Derived, kind: str) -> "SearchSnapshot | None":
         """Read the snapshot of a kind; None if there is none, or it is damaged."""
         kept = memoryview(cache.derived(kind, [SNAPSHOT]).get(SNAPSHOT, b""))
         body = kept[_CHECKSUM_BYTES:]

@@ -30,7 +30,7 @@ from toolcrib.discovery.search.confidence import confidence_by_words
 from toolcrib.discovery.search.lexical.postings import DocumentBatch, Postings, VisiblePostings
 from toolcrib.discovery.search.lexical.question import ParsedQuery, parse_query
 from toolcrib.discovery.search.lexical.typos import SpellingCorrector
-from toolcrib.discovery.search.snapshot import Snapshot, is_due
+from toolcrib.discovery.search.snapshot import SearchSnapshot, is_due
 from toolcrib.discovery.search.text import DEPRECATED, MARKS, analyse, search_doc
 
 Score = TypeVar("Score", float, NDArray[np.float32])
@@ -143,7 +143,7 @@ class Bm25Searcher:
 
     def _restore(self, entries: dict[str, Indexed]) -> dict[str, Indexed]:
         """Take over those of the entries that the snapshot describes, and return the others."""
-        kept = None if self._cache is None else Snapshot.load(self._cache, _CACHE_KIND)
+        kept = None if self._cache is None else SearchSnapshot.load(self._cache, _CACHE_KIND)
         if kept is None:
             return entries
         described = dict(zip(kept.texts["ids"], kept.texts["hashes"], strict=True))
@@ -165,13 +165,13 @@ class Bm25Searcher:
             self._unsaved = len(gone)
         return {tool_id: entry for tool_id, entry in entries.items() if tool_id not in known}
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> SearchSnapshot:
         """Return a snapshot of all tools, whose slots follow each other."""
         terms, arrays = self._postings.dump()
         places = np.cumsum([bool(tool_id) for tool_id in self._slots.ids], dtype=np.int32) - np.int32(1)
         ids = list(filter(None, self._slots.ids))
         self._unsaved = 0
-        return Snapshot(
+        return SearchSnapshot(
             {"ids": ids, "hashes": [self._hashes[one] for one in ids], "terms": terms},
             arrays | {"slots": places[arrays["slots"]]},
         )

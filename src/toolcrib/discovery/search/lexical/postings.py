@@ -213,7 +213,8 @@ class Postings:
     def _remove_from_base(self, slots: Sequence[int]) -> None:
         """Remove documents; the last posting of each of their terms moves to the place of theirs."""
         # From the end on, so that what moves was looked at already, and stays.
-        for place in np.flatnonzero(np.isin(self._slots, slots))[::-1].tolist():
+        is_gone = self._slots == slots[0] if len(slots) == 1 else np.isin(self._slots, slots)
+        for place in np.flatnonzero(is_gone)[::-1].tolist():
             number = int(np.searchsorted(self._starts, place, side="right")) - 1
             self._sizes[number] -= 1
             last = int(self._starts[number] + self._sizes[number])

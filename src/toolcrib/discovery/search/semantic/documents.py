@@ -21,7 +21,7 @@ from toolcrib.discovery.search.semantic.graph import NeighbourGraph
 from toolcrib.discovery.search.semantic.source import MAX_BATCH, CallerHooks, VectorSource, batched
 from toolcrib.discovery.search.semantic.units import from_bytes
 from toolcrib.discovery.search.semantic.vectors import Floats, Packed, Precision, Slots, VectorTable
-from toolcrib.discovery.search.snapshot import Snapshot, is_due
+from toolcrib.discovery.search.snapshot import SearchSnapshot, is_due
 
 T = TypeVar("T")
 
@@ -121,13 +121,13 @@ class DocumentVectors:
         if self._graph is not None and self._graph.stale > len(self._graph):
             self._graph = None
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> SearchSnapshot:
         """Return the documents with their vectors, except those whose vector says nothing."""
         slots = self.table.slots()
         slots = slots[self.table.copy_rows(slots).inverse_lengths > 0]
         packed = self.table.copy_rows(slots)
         places = slots.tolist()
-        return Snapshot(
+        return SearchSnapshot(
             {"ids": [self._ids[slot] for slot in places], "hashes": [self._hashes[slot] for slot in places]},
             {"rows": packed.rows, "inverse_lengths": packed.inverse_lengths},
         )
