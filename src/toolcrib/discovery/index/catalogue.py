@@ -34,8 +34,9 @@ class EntryTable(Lookup):
         self._entries: dict[str, Entry] = {}
         self._order: list[str] = []
         self._versions: dict[str, set[str]] = {}
-        self._selections = Selections(self._expand_id)
-        self.names = Names()
+        """The ids of tools that have a version, by the id without it."""
+        self._made_selections: Selections | None = None
+        self.names = Names(self._entries.get)
         self._admissions: LruCache[str, Admission] = LruCache(_MAX_ADMISSIONS)
 
     def get(self, tool_id: str) -> Entry | None:
@@ -56,7 +57,17 @@ class EntryTable(Lookup):
         for entry in entries.values():
             self._insert(entry)
         self._reorder(fresh, gone)
-        self._selections.mark_stale([*gone, *entries])
+        if self._made_selections is not None:
+            self._made_selections.mark_stale([*gone, *entries])
+
+    @property
+    def _selections(self) -> "Selections":
+        """The tools by facet, made when the first filter needs them."""
+        if self._made_selections is None:
+            self._made_selections = Selections(self._expand_id)
+            for entry in self._entries.values():
+                self._made_selections.add(entry.id, self._facets_of(entry))
+        return self._made_selections
 
     def namespaces(self) -> list[str]:
         """Return the namespaces, sorted; an empty text stands for tools without a namespace."""
@@ -64,7 +75,7 @@ class EntryTable(Lookup):
 
     def versions(self, name: str) -> list[str]:
         """Return the ids of all versions of a tool, given as `namespace:name` or `name`."""
-        return sorted(self._versions.get(name, ()))
+        return sorted(self._expand_id(name)) if not is_exact(name) else []
 
     def sorted_ids(self, conditions: Filter = ()) -> list[str]:
         """Return the ids that pass a filter, sorted; the list is live, so read it under the lock."""
@@ -101,22 +112,25 @@ class EntryTable(Lookup):
 
     def _expand_id(self, tool_id: str) -> Collection[str]:
         """Return the tools that an id stands for: all versions if it has no version."""
-        if is_exact(tool_id):
-            return (tool_id,) if tool_id in self._entries else ()
-        return self._versions.get(tool_id, ())
+        exact = (tool_id,) if tool_id in self._entries else ()
+        return (*exact, *self._versions[tool_id]) if tool_id in self._versions else exact
 
     def _insert(self, entry: Entry) -> None:
         self._entries[entry.id] = entry
-        self._selections.add(entry.id, self._facets_of(entry))
-        self._versions.setdefault(without_version(entry.id), set()).add(entry.id)
+        if self._made_selections is not None:
+            self._made_selections.add(entry.id, self._facets_of(entry))
+        if is_exact(entry.id):
+            self._versions.setdefault(without_version(entry.id), set()).add(entry.id)
         self.names.add(entry)
 
     def _delete(self, entry: Entry) -> None:
-        name = without_version(entry.id)
-        self._selections.remove(entry.id, self._facets_of(entry))
-        self._versions[name].discard(entry.id)
-        if not self._versions[name]:
-            del self._versions[name]
+        if self._made_selections is not None:
+            self._made_selections.remove(entry.id, self._facets_of(entry))
+        if is_exact(entry.id):
+            name = without_version(entry.id)
+            self._versions[name].discard(entry.id)
+            if not self._versions[name]:
+                del self._versions[name]
         self.names.remove(entry)
 
     def _reorder(self, fresh: list[str], gone: list[str]) -> None:

@@ -3,7 +3,9 @@
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
+from sys import intern
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -60,7 +62,7 @@ class Entry:
             StoreError: the row is damaged.
         """
         try:
-            return cls(row, _BACKENDS.validate_json(row.backends), _parse_texts(row.examples))
+            return cls(row, _parse_backends(row.backends), _parse_texts(row.examples))
         except (ValueError, TypeError, RecursionError) as error:
             raise _unreadable_error(row.id) from error
 
@@ -92,8 +94,12 @@ class Entry:
     def names(self) -> tuple[str, ...]:
         """All names of the tool: its id, with and without a version, its name and its aliases."""
         parts = self.id.split(":")
-        aliases = (facet.removeprefix("alias=") for facet in self.facets if facet.startswith("alias="))
-        return self.id, without_version(self.id), parts[min(1, len(parts) - 1)], *aliases
+        return self.id, without_version(self.id), parts[min(1, len(parts) - 1)], *self.aliases
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The aliases of the tool."""
+        return tuple(facet.removeprefix("alias=") for facet in self.facets if facet.startswith("alias="))
 
     @property
     def is_deprecated(self) -> bool:
@@ -123,11 +129,18 @@ def _unreadable_error(tool_id: str) -> StoreError:
     return StoreError("tools", reason)
 
 
+# Many tools have the same texts, and share what they are parsed to.
+@lru_cache(maxsize=1 << 12)
+def _parse_backends(kept: str) -> tuple[ToolBackend, ...]:
+    return _BACKENDS.validate_json(kept)
+
+
+@lru_cache(maxsize=1 << 12)
 def _parse_texts(kept: str) -> tuple[str, ...]:
     texts = json.loads(kept)
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise TypeError(kept[:80])
-    return tuple(texts)
+    return tuple(map(intern, texts))
 
 
 def _canonical_json(value: Any) -> str:

@@ -27,6 +27,7 @@ from toolcrib.discovery.index.view import IndexView
 from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.protocols import Searcher
 from toolcrib.discovery.search.hybrid import default_searcher
+from toolcrib.discovery.search.snapshot import SNAPSHOT
 from toolcrib.discovery.store import Store
 from toolcrib.errors import InvalidBackendError, StoreError, ToolcribError, ToolNotFoundError
 from toolcrib.model import DefaultValidator, SchemaValidator, Tool, ToolBackend, ToolId
@@ -270,7 +271,7 @@ class Index(IndexReader):
         with self._shared.writing:
             if self._store is None:
                 return 0
-            return self._store.prune_derived(self._catalogue.content_hashes())
+            return self._store.prune_derived({SNAPSHOT, *self._catalogue.content_hashes()})
 
     def _check_tools(self, tools: Iterable[tuple[Any, Any]]) -> list[tuple[Tool, ToolBackend | None]]:
         """Return checked tools with their backends; raise if any one is invalid."""

@@ -10,6 +10,7 @@ are ordinary words first.
 import re
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.search.text import split_identifier
@@ -38,6 +39,8 @@ _QUOTED = re.compile(r"`([^`\n]{1,300})`|['\"\u2018\u201c](\w+(?: \w+)+)['\"\u20
 _LINKING_WORDS = frozenset({"and", "or", "then", "vs", "tool", "tools", "use", "run", "call", "with"})
 _IDENTIFIER_ONLY = "="
 """Prefix of the words of a deprecated tool's name, so that only a spelling as an identifier finds it."""
+_SEPARATORS = dict.fromkeys(map(ord, f"\t\n\v\f\r\x1c\x1d\x1e\x1f _.-{_IDENTIFIER_ONLY}"))
+"""Characters that forms of one name differ in."""
 _ARTICLES = frozenset({"a", "an", "the", "my", "our", "this", "that", "some", "please"})
 
 _PUNCTUATION = ".:-"
@@ -50,22 +53,30 @@ Find = Callable[[str], Named | None]
 
 
 class Names:
-    """Tools by name: id, bare name or alias, in any case and with any separators."""
+    """Tools by name: id, bare name or alias, in any case and with any separators.
 
-    def __init__(self) -> None:
-        self._by_name: dict[str, Named] = {}
+    A tool is filed under a short key of each of its names, which all forms of the name share; the forms
+    themselves are compared when a key is looked up.
+    """
+
+    def __init__(self, get: Callable[[str], Entry | None]) -> None:
+        """Begin without tools; `get` returns the entry of an id."""
+        self._get = get
+        self._by_key: dict[str, tuple[str, ...]] = {}
 
     def add(self, entry: Entry) -> None:
-        """File a tool under all its names."""
-        for name, directness in _names_of(entry).items():
-            self._by_name.setdefault(name, {})[entry.id] = directness
+        """File a tool under the keys of its names."""
+        for key in _keys_of(entry):
+            self._by_key[key] = (*self._by_key.get(key, ()), entry.id)
 
     def remove(self, entry: Entry) -> None:
-        """Remove a tool from under all its names."""
-        for name in _names_of(entry):
-            self._by_name[name].pop(entry.id, None)
-            if not self._by_name[name]:
-                del self._by_name[name]
+        """Remove a tool from under the keys of its names."""
+        for key in _keys_of(entry):
+            left = tuple(tool_id for tool_id in self._by_key[key] if tool_id != entry.id)
+            if left:
+                self._by_key[key] = left
+            else:
+                del self._by_key[key]
 
     def find_named_in(self, question: str, among: AbstractSet[str] | None = None) -> Named:
         """Return the tools that a question names; tools that are not in `among` are treated as absent.
@@ -105,12 +116,15 @@ class Names:
 
     def _find_among(self, among: AbstractSet[str] | None) -> Find:
         """Return a function that looks up one form of a name among some tools."""
-        if among is None:
-            return self._by_name.get
 
-        def find(name: str) -> Named:
-            named = self._by_name.get(name) or {}
-            return {tool_id: directness for tool_id, directness in named.items() if tool_id in among}
+        def find(form: str) -> Named:
+            filed = self._by_key.get(_key_of(form), ())
+            known = (self._get(tool_id) for tool_id in filed if among is None or tool_id in among)
+            return {
+                entry.id: directness
+                for entry in known
+                if entry is not None and (directness := _find_directness(entry, form)) is not None
+            }
 
         return find
 
@@ -161,17 +175,38 @@ def _find_identifier(find: Find, token: str) -> Named:
     return (find(bare.lower()) or {}) if "-" in bare else {}
 
 
-def _names_of(entry: Entry) -> Named:
-    """Return every form of the names of a tool, each with its directness."""
-    found: Named = {}
+def _keys_of(entry: Entry) -> set[str]:
+    """Return the keys of every form of the names of a tool."""
+    aliases = entry.aliases
+    if not aliases:
+        return {_key_of(entry.id.lower())}
+    return {_key_of(form) for name in (entry.id, *aliases) for form in (name.lower(), _join_words(name))}
+
+
+def _key_of(form: str) -> str:
+    """Return a key that all forms of one name share, of tools in any namespace and of any version.
+
+    >>> _key_of("github:create_issue:1.2"), _key_of("create issue ")
+    ('createissue', 'createissue')
+    """
+    parts = form.translate(_SEPARATORS).split(":", maxsplit=2)
+    return parts[min(1, len(parts) - 1)]
+
+
+def _find_directness(entry: Entry, form: str) -> int | None:
+    """Return the directness of a form of a name of a tool; None if it is none."""
     # `entry.names` begins with the id with and without a version (both 0), then the name (1), then aliases.
+    by_words = form.endswith(" ")
+    if by_words and entry.is_deprecated:
+        if not form.startswith(_IDENTIFIER_ONLY):
+            return None
+        form = form.removeprefix(_IDENTIFIER_ONLY)
+    colons = form.count(":")
     for place, name in enumerate(entry.names):
-        joined = _join_words(name)
-        same_words = f"{_IDENTIFIER_ONLY}{joined}" if joined and entry.is_deprecated else joined
-        for form in (name.lower(), same_words):
-            if form:
-                found.setdefault(form, min(max(place - 1, 0), ALIAS))
-    return found
+        same_words = by_words and name.count(":") == colons and _join_words(name) == form
+        if same_words or name.lower() == form:
+            return min(max(place - 1, 0), ALIAS)
+    return None
 
 
 def _find_by_words(find: Find, name: str) -> Named:
@@ -183,6 +218,7 @@ def _find_by_words(find: Find, name: str) -> Named:
     return found | (find(f"{_IDENTIFIER_ONLY}{joined}") or {})
 
 
+@lru_cache(maxsize=1 << 14)
 def _join_words(name: str) -> str:
     """Return the words of a name as one key; empty if it has no words or is too long."""
     # The blank at the end keeps these keys apart from names, which never end in one.

@@ -215,9 +215,16 @@ class QueuedStore:
         return found
 
     def save_derived(self, kind: str, values: Mapping[str, bytes]) -> None:
-        """Queue derived values of a kind by content hash."""
+        """Queue derived values of a kind by content hash; very large ones are written at once.
+
+        Raises:
+            StoreError: large values cannot be written.
+        """
         check_ids(self._path, [kind])
         batch = check_values(self._path, values)
+        if sum(map(len, batch.values())) > self._max_bytes // 4:  # they would leave no room for changes
+            self._store.save_derived(kind, batch)
+            return
         with self._changed:
             if self._admit(len(batch)):
                 for name, value in batch.items():

@@ -38,7 +38,7 @@ class PostingsModel(RuleBasedStateMachine):
     def remove(self, data: st.DataObject) -> None:
         if self.model:
             slot = data.draw(st.sampled_from(sorted(self.model)))
-            self.postings.remove(slot)
+            self.postings.remove([slot])
             del self.model[slot]
 
     @invariant()
@@ -72,7 +72,7 @@ def test_a_document_without_terms_counts_as_one() -> None:
     batch.add({})
     assert postings.add(batch, [0]) == []
     assert len(postings) == 1
-    postings.remove(0)
+    postings.remove([0])
     assert len(postings) == 0
 
 

@@ -13,7 +13,9 @@ from typing import Any
 import anyio
 import numpy as np
 import pytest
-from discovery.support import DIMENSIONS, DictCache, Entry, RemoteEmbedder, WordEmbedder, make
+from discovery.support import DIMENSIONS, DictCache, Entry, RemoteEmbedder, WordEmbedder, indexed, make
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from waiting import PATIENCE
 
@@ -267,10 +269,42 @@ def test_damaged_cached_vector_is_computed_again(blob: Any) -> None:
     [kept] = [kept for kind, kept in cache.kept.items() if kind.startswith("vectors/")]
     sound = dict(kept)
     kept.update(dict.fromkeys(kept, blob))
+    drop_snapshots(cache)
     embedder = WordEmbedder()
     assert filled(embedder, cache=cache).search("weather", limit=3) == expected
     assert len(embedder.texts) == 4
     assert kept == sound
+
+
+def drop_snapshots(cache: DictCache) -> None:
+    for kind in [kind for kind in cache.kept if kind.startswith("snapshot/")]:
+        del cache.kept[kind]
+
+
+def test_snapshot_gives_the_vectors_of_tools_that_have_not_changed() -> None:
+    cache = DictCache()
+    filled(WordEmbedder(), TOOLS, cache=cache).prepare()
+    for kept in [kept for kind, kept in cache.kept.items() if kind.startswith("vectors/")]:
+        kept.clear()
+    changed = [TOOLS[0].tool.replace(description="Close an issue."), *(one.tool for one in TOOLS[1:])]
+    embedder, tools = WordEmbedder(), [indexed(tool) for tool in changed]
+    after, anew = filled(embedder, tools, cache=cache), filled(WordEmbedder(), tools)
+    assert after.search("tell mail", limit=5) == anew.search("tell mail", limit=5)
+    assert [text for text in embedder.texts if "issue" in text] == [document_text(tools[0])]
+    assert not [text for text in embedder.texts if "forecast" in text]
+
+
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_damaged_snapshot_of_vectors_is_replaced(place: int, change: int) -> None:
+    cache = DictCache()
+    expected = filled(WordEmbedder(), cache=cache).search("weather", limit=3)
+    [kept] = [kept for kind, kept in cache.kept.items() if kind.startswith("snapshot/")]
+    [(key, sound)] = kept.items()
+    damaged = bytearray(sound)
+    damaged[place % len(sound)] ^= change
+    kept[key] = bytes(damaged)
+    assert filled(WordEmbedder(), cache=cache).search("weather", limit=3) == expected
+    assert kept[key] == sound
 
 
 def test_vectors_of_another_model_or_another_text_are_not_taken() -> None:
@@ -283,7 +317,7 @@ def test_vectors_of_another_model_or_another_text_are_not_taken() -> None:
         searcher = filled(embedder, cache=cache, text=text)
         searcher.prepare()
         assert len(embedder.texts) == 4  # the tools, and a word that tells the dimensions
-    assert sorted(cache.kept) == [
+    assert sorted(kind for kind in cache.kept if kind.startswith("vectors/")) == [
         "vectors/others/text-3-1500-1-3",
         "vectors/words/text-3-1500-1-3",
         "vectors/words/text-3-200-1-3",

@@ -12,7 +12,8 @@ Scores are sums in float32, whose last bits could depend on the order of the ter
 tools are therefore computed in whole numbers (`mean_and_deviation`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +21,6 @@ from itertools import accumulate, pairwise
 from math import inf, log1p, sqrt
 from threading import Lock
 from typing import Literal, TypeVar
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,8 @@ from toolcrib.discovery.search.confidence import confidence_by_words
 from toolcrib.discovery.search.lexical.postings import DocumentBatch, Postings, VisiblePostings
 from toolcrib.discovery.search.lexical.question import ParsedQuery, parse_query
 from toolcrib.discovery.search.lexical.typos import SpellingCorrector
-from toolcrib.discovery.search.text import DEPRECATED, MARKS, Analysis, analyse, search_doc
+from toolcrib.discovery.search.snapshot import SearchSnapshot, is_due
+from toolcrib.discovery.search.text import DEPRECATED, MARKS, analyse, search_doc
 
 Score = TypeVar("Score", float, NDArray[np.float32])
 """One score, or an array of the scores of several tools."""
@@ -39,10 +40,8 @@ _B = 0.5
 _USUAL_LENGTH = 15.0
 """The document length at which BM25's length normalisation is neutral, in weighted words."""
 Scores = NDArray[np.float32]
-# The number must be increased when `analyse` changes, so that cached analyses of the old kind are not used.
-_CACHE_KIND = "terms/6"
-_BATCH = 5_000
-_CHECKSUM_BYTES = 4
+# The number must be increased when `analyse` or an impact changes, so that older snapshots are not used.
+_CACHE_KIND = "postings/1"
 _MAX_SELECTIONS = 16
 _BLOCK = 64
 _MIN_CATALOGUE_SIZE = 300
@@ -109,24 +108,76 @@ class Bm25Searcher:
     takes_lifts = True
 
     def __init__(self, *, cache: Derived | None = None) -> None:
-        self._analyses = Analyses(cache)
+        self._cache = cache
         self._postings = Postings()
         self._slots = Slots()
+        self._hashes: dict[str, str] = {}
+        """The content hash of each tool."""
+        self._unsaved = 0
+        """The number of tools that have changed since the last snapshot."""
         self._typos = SpellingCorrector()
         self._lock = Lock()
 
     def update(self, added: Sequence[Indexed], removed: Sequence[str] = ()) -> None:
         """Remove ids and add tools; a tool whose id is already there is replaced."""
         latest = {entry.id: entry for entry in added}
-        batch = DocumentBatch()
-        for analysis in self._analyses.analyse(list(latest.values())):
-            batch.add(_term_impacts(analysis))
+        opening = not self._slots.ids
+        if opening:
+            latest = self._restore(latest)
+        batch, lengths = DocumentBatch(), array("d")
+        for entry in latest.values():
+            analysis = analyse(search_doc(entry.tool, entry.examples))
+            batch.add(analysis.terms)
+            lengths.append(analysis.length)
+        impacts = _compute_impacts(batch, lengths)
         with self._lock:
-            for tool_id in {*removed, *latest}:
-                if tool_id in self._slots:
-                    self._postings.remove(self._slots.release(tool_id))
+            gone = [tool_id for tool_id in {*removed, *latest} if tool_id in self._slots]
+            self._postings.remove(set(map(self._slots.release, gone)))
+            for tool_id in gone:
+                del self._hashes[tool_id]
             slots = [self._slots.take(tool_id) for tool_id in latest]
-            self._typos.learn(self._postings.add(batch, slots))
+            self._hashes.update((entry.id, entry.content_hash) for entry in latest.values())
+            self._typos.learn(self._postings.add(batch, slots, impacts))
+            self._unsaved += len(gone) + len(latest)
+            due = self._cache is not None and is_due(self._unsaved, len(self._hashes), opening=opening)
+            kept = self._snapshot() if due else None
+        if kept is not None and self._cache is not None:
+            kept.save(self._cache, _CACHE_KIND)
+
+    def _restore(self, entries: dict[str, Indexed]) -> dict[str, Indexed]:
+        """Take over those of the entries that the snapshot describes, and return the others."""
+        kept = None if self._cache is None else SearchSnapshot.load(self._cache, _CACHE_KIND)
+        if kept is None:
+            return entries
+        described = dict(zip(kept.texts["ids"], kept.texts["hashes"], strict=True))
+        known = {
+            entry.id: entry.content_hash
+            for entry in entries.values()
+            if described.get(entry.id) == entry.content_hash
+        }
+        if not known:
+            return entries
+        with self._lock:
+            self._postings.load(kept.texts["terms"], kept.arrays, len(described))
+            for tool_id in described:
+                self._slots.take(entries[tool_id].id if tool_id in known else tool_id)
+            gone = [tool_id for tool_id in described if tool_id not in known]
+            self._postings.remove(set(map(self._slots.release, gone)))
+            self._typos.learn(kept.texts["terms"])
+            self._hashes = known
+            self._unsaved = len(gone)
+        return {tool_id: entry for tool_id, entry in entries.items() if tool_id not in known}
+
+    def _snapshot(self) -> SearchSnapshot:
+        """Return a snapshot of all tools, whose slots follow each other."""
+        terms, arrays = self._postings.dump()
+        places = np.cumsum([bool(tool_id) for tool_id in self._slots.ids], dtype=np.int32) - np.int32(1)
+        ids = list(filter(None, self._slots.ids))
+        self._unsaved = 0
+        return SearchSnapshot(
+            {"ids": ids, "hashes": [self._hashes[one] for one in ids], "terms": terms},
+            arrays | {"slots": places[arrays["slots"]]},
+        )
 
     def search(
         self,
@@ -212,57 +263,13 @@ class Bm25Searcher:
         return scores
 
 
-def _term_impacts(analysis: Analysis) -> dict[str, float]:
-    """Return the impact of each term of a tool: BM25's saturated frequency, normalised by length."""
-    norm = _K1 * (1 - _B + _B * analysis.length / _USUAL_LENGTH)
-    return {
-        term: 1.0 if term.startswith(MARKS) else count * (_K1 + 1) / (count + norm)
-        for term, count in analysis.terms.items()
-    }
-
-
-class Analyses:
-    """Analyses tools into terms, with a persistent cache if there is one."""
-
-    def __init__(self, cache: Derived | None) -> None:
-        self._cache = cache
-
-    def analyse(self, entries: Sequence[Indexed]) -> Iterator[Analysis]:
-        """Yield the analysis of each entry, from the cache where possible."""
-        for start in range(0, len(entries), _BATCH):
-            yield from self._batch(entries[start : start + _BATCH])
-
-    def _batch(self, entries: Sequence[Indexed]) -> Iterator[Analysis]:
-        kept = (
-            self._cache.derived(_CACHE_KIND, [entry.content_hash for entry in entries]) if self._cache else {}
-        )
-        worked_out: dict[str, bytes] = {}
-        for entry in entries:
-            found = _decode_analysis(kept.get(entry.content_hash))
-            if found is None:
-                found = analyse(search_doc(entry.tool, entry.examples))
-                worked_out[entry.content_hash] = _encode_analysis(found)
-            yield found
-        if self._cache and worked_out:
-            self._cache.save_derived(_CACHE_KIND, worked_out)
-
-
-def _encode_analysis(analysis: Analysis) -> bytes:
-    """Serialize an analysis: a checksum, the terms as lines, NUL, and the numbers."""
-    numbers = np.array((*analysis.terms.values(), analysis.length), dtype="<f8")
-    body = "\n".join(analysis.terms).encode() + b"\0" + numbers.tobytes()
-    return crc32(body).to_bytes(_CHECKSUM_BYTES) + body
-
-
-def _decode_analysis(kept: bytes | None) -> Analysis | None:
-    """Return the analysis in some bytes; None if there are none or they are damaged."""
-    checksum, body = (kept or b"")[:_CHECKSUM_BYTES], (kept or b"")[_CHECKSUM_BYTES:]
-    text, _, numbers = body.partition(b"\0")
-    terms = text.decode(errors="replace").split("\n") if text else []
-    if crc32(body).to_bytes(_CHECKSUM_BYTES) != checksum or len(numbers) != (len(terms) + 1) * 8:
-        return None
-    *counts, length = np.frombuffer(numbers, dtype="<f8").tolist()
-    return Analysis(dict(zip(terms, counts, strict=True)), length)
+def _compute_impacts(batch: DocumentBatch, lengths: Sequence[float]) -> Scores:
+    """Return the impact of each term of each tool: BM25's saturated frequency, normalised by length."""
+    norms = _K1 * (1 - _B + _B * np.array(lengths) / _USUAL_LENGTH)
+    impacts = batch.values * (_K1 + 1) / (batch.values + np.repeat(norms, batch.sizes))
+    is_mark = np.array([term.startswith(MARKS) for term in batch.vocabulary], np.bool_)
+    impacts[is_mark[batch.terms]] = 1.0
+    return impacts.astype(np.float32)
 
 
 class Slots:

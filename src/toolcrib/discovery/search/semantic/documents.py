@@ -21,6 +21,7 @@ from toolcrib.discovery.search.semantic.graph import NeighbourGraph
 from toolcrib.discovery.search.semantic.source import MAX_BATCH, CallerHooks, VectorSource, batched
 from toolcrib.discovery.search.semantic.units import from_bytes
 from toolcrib.discovery.search.semantic.vectors import Floats, Packed, Precision, Slots, VectorTable
+from toolcrib.discovery.search.snapshot import SearchSnapshot, is_due
 
 T = TypeVar("T")
 
@@ -119,6 +120,17 @@ class DocumentVectors:
         self._assign_slots(places.tolist(), change)
         if self._graph is not None and self._graph.stale > len(self._graph):
             self._graph = None
+
+    def snapshot(self) -> SearchSnapshot:
+        """Return the documents with their vectors, except those whose vector says nothing."""
+        slots = self.table.slots()
+        slots = slots[self.table.copy_rows(slots).inverse_lengths > 0]
+        packed = self.table.copy_rows(slots)
+        places = slots.tolist()
+        return SearchSnapshot(
+            {"ids": [self._ids[slot] for slot in places], "hashes": [self._hashes[slot] for slot in places]},
+            {"rows": packed.rows, "inverse_lengths": packed.inverse_lengths},
+        )
 
     def cosines(self, query: NDArray[Any], ids: Iterable[str]) -> Floats:
         """Return the cosine of a query to each document; 0 for an unknown one."""
@@ -235,6 +247,7 @@ class LiveVectors:
 
     def __init__(self, source: VectorSource, *, precision: Precision, exact_limit: int) -> None:
         self._source = source
+        self._precision = precision
         self._make_documents = partial(DocumentVectors, precision=precision, exact_limit=exact_limit)
         self._lock = threading.Lock()
         """Guards the attributes below; never held while texts are embedded."""
@@ -244,6 +257,8 @@ class LiveVectors:
         self._queued_count = 0
         self._applied_count = 0
         """The number of updates so far, and of those that the vectors include."""
+        self._unsaved = 0
+        """The number of documents that have changed since the last snapshot."""
         self._turn: threading.Event | None = None
         """Set when the thread that is applying updates has finished; None if there is none."""
 
@@ -321,11 +336,16 @@ class LiveVectors:
         with self._lock:
             goal = self._queued_count
             changes = dict(self._changes)
+        opening = self._documents is None
         found = self._prepare_update(hooks, changes)
+        kept = None
         with self._lock:
             if found is not None:
                 self._documents, change = found
                 self._documents.apply(change)
+                self._unsaved += len(change.ids) + len(change.removed)
+                if is_due(self._unsaved, len(self._documents), opening=opening):
+                    kept, self._unsaved = self._documents.snapshot(), 0
             # Changes that were queued meanwhile stay for the next time.
             queued = self._changes.items()
             self._changes = {
@@ -333,6 +353,8 @@ class LiveVectors:
             }
             self._applied_count = goal
         self._source.clear()
+        if kept is not None:
+            self._source.save_snapshot(kept, self._precision)
 
     def _prepare_update(
         self, hooks: CallerHooks, changes: Mapping[str, Indexed | None]
@@ -341,9 +363,9 @@ class LiveVectors:
 
         The documents can be read without the lock, because only the thread whose turn it is changes them.
         """
-        held = self._documents
         put = {name: one for name, one in changes.items() if one is not None}
         hashes = {name: one.content_hash for name, one in put.items()}
+        held = self._documents or self._restore(hooks, hashes)
         if held is not None:
             hashes = {name: one for name, one in hashes.items() if held.hash_of(name) != one}
         missing = {
@@ -358,6 +380,27 @@ class LiveVectors:
         listed = [hashes[name] for name in names]
         removed = [name for name, one in changes.items() if one is None]
         return held, VectorUpdate(removed, names, listed, _pack(held, made, listed))
+
+    def _restore(self, hooks: CallerHooks, hashes: Mapping[str, str]) -> DocumentVectors | None:
+        """Return those of the documents that the snapshot describes; None if it describes none."""
+        kept = self._source.load_snapshot(hooks, self._precision) if hashes else None
+        if kept is None:
+            return None
+        ids, described = kept.texts["ids"], kept.texts["hashes"]
+        known = [
+            at for at, pair in enumerate(zip(ids, described, strict=True)) if hashes.get(pair[0]) == pair[1]
+        ]
+        if not known:
+            return None
+        documents = self._make_documents(kept.arrays["rows"].shape[1], leading=self._source.leading)
+        packed = Packed(kept.arrays["rows"], kept.arrays["inverse_lengths"])
+        own = {name: name for name in hashes}  # the same texts, not copies of them
+        names = [own[ids[at]] for at in known]
+        documents.apply(
+            VectorUpdate([], names, [hashes[name] for name in names], packed.take(np.array(known)))
+        )
+        self._unsaved = len(ids) - len(known)
+        return documents
 
 
 def _pack(documents: DocumentVectors, made: Mapping[str, bytes], hashes: Sequence[str]) -> Packed:

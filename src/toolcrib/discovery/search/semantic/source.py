@@ -13,6 +13,7 @@ from toolcrib.discovery.protocols import Derived, Embedder, Indexed
 from toolcrib.discovery.search.semantic.text import clean
 from toolcrib.discovery.search.semantic.units import is_vector, to_bytes, unit_vectors
 from toolcrib.discovery.search.semantic.vectors import Floats
+from toolcrib.discovery.search.snapshot import SearchSnapshot
 from toolcrib.errors import EmbeddingError, ToolcribError
 
 T = TypeVar("T")
@@ -98,6 +99,22 @@ class VectorSource:
     def clear(self) -> None:
         """Drop the computed vectors."""
         self._made = {}
+
+    def load_snapshot(self, hooks: CallerHooks, precision: str) -> SearchSnapshot | None:
+        """Return the snapshot of vectors of this embedder with this precision; None if there is none."""
+        if self._cache is None or self._cache_kind is None:
+            return None
+        kept = SearchSnapshot.load(self._cache, f"snapshot/{self._cache_kind}/{precision}")
+        if kept is None:
+            return None
+        if self.dimensions is None:
+            self._learn_dimensions(hooks)
+        return kept if kept.arrays["rows"].shape[1] == self.dimensions else None
+
+    def save_snapshot(self, kept: SearchSnapshot, precision: str) -> None:
+        """Write a snapshot of vectors with this precision to the cache, if there is one."""
+        if self._cache is not None and self._cache_kind is not None:
+            kept.save(self._cache, f"snapshot/{self._cache_kind}/{precision}")
 
     @cached_property
     def _cache_kind(self) -> str | None:
