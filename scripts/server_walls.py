@@ -81,8 +81,8 @@ def outcome() -> str:
     names = " and ".join(f"`{each.name}`" for each in out)
     hosts = " and ".join(f"`{host}`" for each in out for host in each.network)
     return (
-        f"All calls succeeded behind both walls, except that {names} only started and listed their tools: the "
-        f"machine of this run could not reach {hosts}, so their calls have not been tried."
+        f"All calls succeeded behind both walls, except that {names} only started and listed their tools: "
+        f"the machine of this run could not reach {hosts}, so their calls have not been tried."
     )
 
 

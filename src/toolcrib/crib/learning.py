@@ -23,13 +23,13 @@ from toolcrib.crib.shaped import ShapedScope
 from toolcrib.crib.shapes import ShapeLearning
 from toolcrib.crib.visible import VisibleTools
 from toolcrib.discovery import Discovery, Page, Result, Scope, load_embedder
-from toolcrib.discovery.keys import without_version
 from toolcrib.discovery.learned import UNNAMED, LearnedQuestion, LearnedQuestions, learnable
 from toolcrib.discovery.search.text import words
 from toolcrib.errors import InputValidationError, ToolcribError, ToolNotFoundError
 from toolcrib.execution import Outcome
 from toolcrib.execution.principal import Principal, slot_owner
 from toolcrib.model import Tool
+from toolcrib.model.toolid import without_version
 
 _LOG = logging.getLogger("toolcrib.crib")
 _PAUSE = 5.0

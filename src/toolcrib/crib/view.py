@@ -23,7 +23,6 @@ from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.visible import UNKNOWN, CodeNames, Ref, VisibleTools
 from toolcrib.discovery import DetailLevel, DetailName, Index, IndexView, Page, Result, Scope, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
-from toolcrib.discovery.keys import without_version
 from toolcrib.discovery.learned import MAX_QUESTIONS, LearnedQuestion, Lift
 from toolcrib.errors import (
     CribStateError,
@@ -58,6 +57,7 @@ from toolcrib.execution.principal import Principal, slot_owner
 from toolcrib.execution.progress import Progress
 from toolcrib.model import LocalTool, SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
 from toolcrib.model.shape import ShapedTool
+from toolcrib.model.toolid import without_version
 from toolcrib.runs import RunDetails, RunRecord
 from toolcrib.runs.journal import RunJournal
 from toolcrib.runs.keeper import RunKeeper

@@ -85,7 +85,7 @@ def forget(
 
 def _base(tool_id: str | None) -> str | None:
     """Return an id without a version, as questions are kept."""
-    from toolcrib.discovery.keys import without_version  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.model.toolid import without_version  # noqa: PLC0415 - not needed to ask for help
 
     return None if tool_id is None else without_version(tool_id)
 
