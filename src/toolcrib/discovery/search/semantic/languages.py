@@ -117,6 +117,7 @@ _WORDS_BY_LANGUAGE = {
 }
 """Frequent function words of languages in Latin script that the encoder reads."""
 _FUNCTION_WORDS = {name: frozenset(text.split()) - _ENGLISH for name, text in _WORDS_BY_LANGUAGE.items()}
+_OTHER_WORDS = frozenset[str]().union(*_FUNCTION_WORDS.values())
 _MIN_FOREIGN_WORDS = 2
 """Function words that make a question foreign; one is enough beside a letter that English does not have."""
 
@@ -144,12 +145,13 @@ def is_english(question: str) -> bool:
     (True, False)
     """
     sample = question[:_MAX_SAMPLE]
-    if not is_latin(sample):
+    if not sample.isascii() and not is_latin(sample):
         return False
     words = [word.lower() for word in _WORD.findall(sample)]
     english = sum(word in _ENGLISH for word in words)
     has_foreign_spelling = _NEVER_ENGLISH.search(sample) is not None
-    most = max(sum(word in known for word in words) for known in _FUNCTION_WORDS.values())
+    others = [word for word in words if word in _OTHER_WORDS]
+    most = max(sum(word in known for word in others) for known in _FUNCTION_WORDS.values()) if others else 0
     foreign = has_foreign_spelling + most
     if foreign <= english:
         return True
