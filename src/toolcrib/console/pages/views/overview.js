@@ -97,7 +97,7 @@ export default function Overview() {
     </a>`}
     ${data.unhealthy.length > 0 &&
     html`<a class="notice bad" href=${link("servers")}>
-      <strong>${plural(data.unhealthy.length, "server")} ${data.unhealthy.length === 1 ? "does" : "do"} not serve</strong>
+      <strong>${plural(data.unhealthy.length, "server")} ${data.unhealthy.length === 1 ? "needs" : "need"} attention</strong>
       <span><${Text} value=${data.unhealthy.slice(0, 3).join(", ")} /></span><span class="go">Repair</span>
     </a>`}
     </div>`}

@@ -1,4 +1,4 @@
-// The servers and APIs: their states, why one does not serve, and what repairs it.
+// The servers and APIs: their states, why one is down, and what repairs it.
 
 import { Text, count, get, html, link, me, plain, plural, post, route, go, useEvents, useLoad, useState, duration } from "../lib.js";
 import { Badge, Block, Busy, Button, Command, Empty, Head, Panel, Problem } from "../ui.js";
@@ -95,7 +95,7 @@ function Details({ server }) {
   ].filter(([, value]) => value !== undefined && value !== false && value !== null);
   return html`<${Panel} title=${server.name} close=${() => go("servers")}>
     <dl>${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${typeof value === "string" ? html`<${Text} value=${value} />` : value}</dd></div>`)}</dl>
-    ${server.why && html`<h3>Why it does not serve</h3><p class="bad-text"><${Text} value=${server.why} /></p>`}
+    ${server.why && html`<h3>Why it is down</h3><p class="bad-text"><${Text} value=${server.why} /></p>`}
     ${Object.keys(server.refused ?? {}).length > 0 &&
     html`<h3>Left out</h3><ul class="plain">${Object.entries(server.refused).map(([name, why]) => html`<li key=${name}><span class="mono"><${Text} value=${name} /></span> <span class="muted"><${Text} value=${why} /></span></li>`)}</ul>`}
     ${server.logins?.length > 0 && html`<h3>Who has logged in</h3><ul class="plain logins">${server.logins.map((each) => html`<${Holder} key=${`${each.issuer ?? ""} ${each.subject ?? ""}`} server=${server} holder=${each} />`)}</ul>`}
@@ -116,7 +116,7 @@ export default function Servers() {
   const chosen = items?.find((each) => each.name === route.value.id);
   const sorted = items && [...items].sort((a, b) => Number(a.healthy) - Number(b.healthy) || a.name.localeCompare(b.name));
   const ill = items?.filter((each) => !each.healthy).length;
-  return html`<${Head} title="Servers" about=${items && items.length > 0 ? (ill ? `${count(ill)} of ${count(items.length)} need attention` : "All of them serve") : null} />
+  return html`<${Head} title="Servers" about=${items && items.length > 0 ? (ill ? `${count(ill)} of ${count(items.length)} need attention` : "All of them are up") : null} />
     ${error && html`<${Problem} error=${error} retry=${reload} />`}
     ${!items && !error && html`<${Busy} />`}
     ${items?.length === 0 &&
