@@ -73,7 +73,7 @@ def test_what_is_missing_in_the_reference_is_found(copy: Path) -> None:
     package = copy / "src" / "toolcrib"
     replace(
         package / "model/tool.py",
-        '    """The default binding; never sent to a provider or a client."""\n',
+        '    """The default backend; never sent to a provider or a client."""\n',
         "",
     )
     replace(package / "model/tool.py", "MAX_TAGS = 20\n", "MAX_TAGS = 21\n")
