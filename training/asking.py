@@ -12,7 +12,7 @@ from corpus import QUESTIONS, Corpus, Entry, held_out, read_lines
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher
 from toolcrib.discovery.evaluation import EVERYDAY, EvaluationCatalogue, ToolLine
 from toolcrib.discovery.protocols import LocalEmbedder
-from toolcrib.discovery.search.relevance import RelevanceClassifier
+from toolcrib.discovery.search.confidence import RelevanceClassifier
 
 GROUPS = 6
 """How many catalogues the servers that are learnt from make."""

@@ -17,7 +17,7 @@ from models import models_in
 
 from toolcrib.discovery.evaluation import auc, calibrate
 from toolcrib.discovery.protocols import LocalEmbedder
-from toolcrib.discovery.search.relevance import RelevanceClassifier
+from toolcrib.discovery.search.confidence import RelevanceClassifier
 
 SHARES = {"answered": 1.0, "missing": 0.25, "unanswered": 1.5, "foreign": 0.25, "everyday": 0.25}
 """How much each kind of question weighs in all."""

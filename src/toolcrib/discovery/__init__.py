@@ -14,9 +14,10 @@ from toolcrib.discovery.records import (
     SearchDoc,
     Summary,
 )
-from toolcrib.discovery.search.confidence import LOW_CONFIDENCE, NoMatch, explain_no_match, similar_names
+from toolcrib.discovery.search.confidence import LOW_CONFIDENCE
 from toolcrib.discovery.search.hybrid import HybridSearcher
 from toolcrib.discovery.search.lexical import Bm25Searcher
+from toolcrib.discovery.search.no_match import NoMatch, explain_no_match, similar_names
 from toolcrib.discovery.search.semantic import (
     EmbeddingSearcher,
     HttpEmbedder,

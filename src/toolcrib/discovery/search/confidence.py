@@ -3,18 +3,31 @@
 Scores order the results of one search, but say nothing about whether the best one is any good: the best of a
 hundred wrong tools has a high score too. So a confidence is computed from signals that mean the same in every
 catalogue: how many rare words a tool shares with the question, what share of the question these are, and the
-cosine. The weights below come from logistic regressions on labelled questions, on as many questions that no
+cosine. The formulas below come from logistic regressions on labelled questions, on as many questions that no
 tool answers, and on some whose tools were removed; `docs/search-measurements.md` has the error rates.
-An embedder that brings a trained classifier (`relevance`) replaces these formulas.
+
+A cosine measures only similarity: "Delete the playlist" is as similar to a tool that adds to playlists as a
+question that the tool answers. The dimensions *in which* two vectors differ tell these apart. So an embedding
+model may have a classifier of its own, `judge.npz` in its folder, that replaces the formulas: a logistic
+regression which weighs every dimension of the product and of the absolute difference of the two vectors,
+beside the cosine and the shared words. It is fitted on questions with and without an answer;
+`docs/model-card.md` has its error rates.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
 from itertools import accumulate, chain
 from math import exp, log, log1p
+from pathlib import Path
+from zipfile import BadZipFile
+from zlib import error as CorruptError  # noqa: N812 - it is a class
 
-from toolcrib.discovery.records import Page, Result
-from toolcrib.model.record import Record
-from toolcrib.model.suggest import nearest
+import numpy as np
+from numpy.typing import NDArray
+
+from toolcrib.errors import EmbeddingError
 
 LOW_CONFIDENCE = 0.05
 """If the best result of a search has less confidence than this, no tool fits.
@@ -27,10 +40,14 @@ RERANKED = 5
 """The number of first results that are reordered by confidence and whose confidences are pooled."""
 _MAX_LOG_ODDS = 60.0
 """Log-odds are limited to this, where a probability is 0 or 1 to double precision and `exp` is safe."""
-_MAX_WORDS = 20
 _TOPIC_CONFIDENCE = 0.3
 """The confidence of a tool without other evidence, if the question consists of one of its topics."""
 _DEPRECATED_ODDS_FACTOR = 0.5
+JUDGE = "judge.npz"
+"""The name of the classifier's file in the folder of a model."""
+_MAX_COVERAGE = 1.5
+
+Floats = NDArray[np.float32]
 
 
 def confidence_by_words(*, matched: float, coverage: float) -> float:
@@ -42,7 +59,7 @@ def confidence_by_words(*, matched: float, coverage: float) -> float:
     >>> confidence_by_words(matched=0, coverage=0) < 0.01 < 0.7 < confidence_by_words(matched=4, coverage=1)
     True
     """
-    return _logistic(4.85 * log1p(matched) + 2.51 * min(coverage, 1.5) - 8.18)
+    return _logistic(4.85 * log1p(matched) + 2.51 * min(coverage, _MAX_COVERAGE) - 8.18)
 
 
 def confidence_by_meaning(exponent: float) -> float:
@@ -56,7 +73,7 @@ def confidence_by_meaning(exponent: float) -> float:
 
 def confidence_by_both(*, matched: float, coverage: float, meaning: float) -> float:
     """Return the confidence of a tool from its words and its meaning, the log-odds that its cosine gives."""
-    return _logistic(3.5 * log1p(matched) + 1.63 * min(coverage, 1.5) + 0.318 * meaning - 5.42)
+    return _logistic(3.5 * log1p(matched) + 1.63 * min(coverage, _MAX_COVERAGE) + 0.318 * meaning - 5.42)
 
 
 def adjust_confidence(confidence: float, *, share: float, deprecated: bool) -> float:
@@ -105,42 +122,72 @@ def _logistic(exponent: float) -> float:
     return 1 / (1 + exp(min(max(-exponent, -_MAX_LOG_ODDS), _MAX_LOG_ODDS)))
 
 
-class NoMatch(Record):
-    """Hints for a question that no tool clearly fits."""
+@dataclass(frozen=True)
+class Features:
+    """Inputs of the relevance classifier for some tools and a question, a row for each tool."""
 
-    guesses: bool
-    """Whether the search found anything at all."""
-    near: tuple[str, ...] = ()
-    """The namespaces of the results; without results, those that a word of the question resembles."""
-    others: tuple[str, ...] = ()
-    """The other namespaces."""
+    matched: Floats
+    """The BM25 score of each tool, in units of the rarest word."""
+    coverage: Floats
+    """The BM25 score of each tool, as a share of the highest possible one."""
+    cosines: Floats
+    question: Floats
+    """The vector of the question."""
+    tools: Floats
+    """The vectors of the tools."""
+
+    @cached_property
+    def features(self) -> Floats:
+        """The feature matrix: a row for each tool, a column for each weight of the classifier."""
+        signals = (np.log1p(self.matched), np.minimum(self.coverage, _MAX_COVERAGE), self.cosines)
+        products, differences = self.tools * self.question, np.abs(self.tools - self.question)
+        return np.column_stack((*signals, products, differences)).astype(np.float32)
 
 
-def explain_no_match(page: Page[Result], query: str, known: Iterable[str] = ()) -> NoMatch | None:
-    """Return hints for a question that no tool fits; None if the first page has a fitting tool.
+@dataclass(frozen=True, slots=True)
+class RelevanceClassifier:
+    """Logistic regression over `Features`."""
 
-    None too if the question is blank. `known` are the namespaces of the catalogue, the most important first.
+    weights: Floats
+    bias: float
 
-    >>> explain_no_match(Page(items=(), total=0), "send a male", ["git", "mail"])
-    NoMatch(guesses=False, near=('mail',), others=('git',))
+    def confidences(self, evidence: Features) -> list[float]:
+        """Return the probability that each tool answers the question.
+
+        Raises:
+            EmbeddingError: the classifier was fitted on vectors of another length.
+        """
+        if evidence.features.shape[1] != len(self.weights):
+            raise EmbeddingError(
+                f"{JUDGE!r} has {len(self.weights)} weights, and vectors of {len(evidence.question)} numbers"
+                f" need {evidence.features.shape[1]}; fit it for this model"
+            )
+        # Not a matrix product: its last bits depend on the number of rows, and so on the other candidates.
+        weighed = (evidence.features * self.weights).astype(np.float64).sum(axis=1)
+        odds = np.clip(weighed + self.bias, -_MAX_LOG_ODDS, _MAX_LOG_ODDS)
+        found: list[float] = (1 / (1 + np.exp(-odds))).tolist()
+        return found
+
+    def save(self, folder: Path) -> None:
+        """Write the classifier into the folder of its model."""
+        np.savez(folder / JUDGE, weights=self.weights.astype(np.float32), bias=np.float32(self.bias))
+
+
+def read_judge(folder: Path) -> RelevanceClassifier | None:
+    """Read the classifier in the folder of a model; return None if there is none.
+
+    Raises:
+        EmbeddingError: the file cannot be read or is not a classifier.
     """
-    best = max((result.confidence for result in page.items), default=0.0)
-    if not query.strip() or best >= LOW_CONFIDENCE:
-        return None
-    names = tuple(filter(None, known))
-    found = tuple(dict.fromkeys(filter(None, (result.summary.namespace for result in page.items))))
-    near = found if page.items else similar_names(query, names)
-    return NoMatch(
-        guesses=bool(page.items), near=near, others=tuple(each for each in names if each not in near)
-    )
-
-
-def similar_names(text: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that words of a text resemble, in the order of the words.
-
-    >>> similar_names("githb issues", ["mail", "github"])
-    ('github',)
-    """
-    options = list(names)
-    found = (nearest(word.lower(), options) for word in text.split()[:_MAX_WORDS])
-    return tuple(dict.fromkeys(filter(None, found)))
+    file = folder / JUDGE
+    try:
+        if not file.exists():
+            return None
+        # From memory, because numpy leaves a file open if it is not an archive.
+        with np.load(BytesIO(file.read_bytes()), allow_pickle=False) as found:
+            judge = RelevanceClassifier(np.asarray(found["weights"], np.float32), float(found["bias"]))
+    except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile, CorruptError) as error:
+        raise EmbeddingError(f"{JUDGE!r} cannot be read: {error}", repr(str(folder))) from error
+    if judge.weights.ndim != 1 or not np.isfinite([*judge.weights, judge.bias]).all():
+        raise EmbeddingError(f"{JUDGE!r} must hold a row of finite weights", repr(str(folder)))
+    return judge

@@ -8,7 +8,7 @@
    would need a pass over every vector. Then they are added with weights (`word_share`).
 3. Tools for which similar questions were learned are raised (`_LEARNED_GAIN`), those that may destroy
    something only where no tool that shares a word with the question stands above them.
-4. Each of the candidates gets a confidence (`relevance` or `confidence`), by itself. The first five are
+4. Each of the candidates gets a confidence (`confidence`), by itself. The first five are
    reordered by score and confidence together (`_rerank_first`), and confidences that contradict the order are
    pooled (`order_confidences`).
 
@@ -36,13 +36,13 @@ from numpy.typing import NDArray
 from toolcrib.discovery.protocols import Derived, Hit, Indexed, Lifts, Ranking
 from toolcrib.discovery.search.confidence import (
     RERANKED,
+    Features,
     adjust_confidence,
     confidence_by_both,
     order_confidences,
 )
 from toolcrib.discovery.search.lexical import Bm25Searcher
 from toolcrib.discovery.search.lexical.bm25 import LexicalScores
-from toolcrib.discovery.search.relevance import Features
 from toolcrib.discovery.search.semantic import EmbeddingSearcher, load_embedder
 from toolcrib.discovery.search.semantic.documents import DocumentVectors
 from toolcrib.discovery.search.semantic.languages import is_english, is_latin, is_readable

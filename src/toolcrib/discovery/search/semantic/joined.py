@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from toolcrib.concurrency.loop import in_thread
 from toolcrib.discovery.protocols import LocalEmbedder
-from toolcrib.discovery.search.relevance import RelevanceClassifier
+from toolcrib.discovery.search.confidence import RelevanceClassifier
 from toolcrib.discovery.search.semantic.units import unit_vectors
 from toolcrib.errors import EmbeddingError
 

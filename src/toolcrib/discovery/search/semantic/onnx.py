@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.concurrency.loop import in_thread, stop_if_abandoned
-from toolcrib.discovery.search.relevance import RelevanceClassifier, read_judge
+from toolcrib.discovery.search.confidence import RelevanceClassifier, read_judge
 from toolcrib.discovery.search.semantic.folder import (
     CHARACTERS_PER_TOKEN,
     check_at_least,

@@ -13,8 +13,7 @@ from toolcrib.concurrency.loop import LoopEndedError, LoopThread
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.discovery.protocols import Derived, Embedder, Hit, Indexed, LocalEmbedder, Ranking
 from toolcrib.discovery.records import ScoreType
-from toolcrib.discovery.search.confidence import confidence_by_meaning
-from toolcrib.discovery.search.relevance import RelevanceClassifier
+from toolcrib.discovery.search.confidence import RelevanceClassifier, confidence_by_meaning
 from toolcrib.discovery.search.semantic.documents import DocumentVectors, LiveVectors, Method
 from toolcrib.discovery.search.semantic.languages import ForeignQuestions, is_english
 from toolcrib.discovery.search.semantic.marks import MarkIndex

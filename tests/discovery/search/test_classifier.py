@@ -12,8 +12,13 @@ from discovery.support import DIMENSIONS, DictCache, WordEmbedder, make
 from numpy.typing import NDArray
 
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher, StaticEmbedder, load_embedder
-from toolcrib.discovery.search.confidence import order_confidences
-from toolcrib.discovery.search.relevance import JUDGE, Features, RelevanceClassifier, read_judge
+from toolcrib.discovery.search.confidence import (
+    JUDGE,
+    Features,
+    RelevanceClassifier,
+    order_confidences,
+    read_judge,
+)
 from toolcrib.discovery.search.semantic import named
 from toolcrib.errors import EmbeddingError
 
