@@ -274,7 +274,9 @@ async def test_toolsets_share_the_vectors_of_tools_that_they_do_not_change(
     toolsets = {
         f"t{number}": {"tools": {**shape, f"tools:tool_{number}": OTHER_WORDS}} for number in range(1, 6)
     }
-    settings = {"toolsets": toolsets, "store": str(tmp_path / "store.db") if is_stored else ":memory:"}
+    settings: dict[str, object] = {"toolsets": toolsets}
+    if is_stored:
+        settings["store"] = str(tmp_path / "store.db")
     async with Crib(settings, embedder=embedder) as crib:
         for number in range(20):
             tool = Tool(name=f"tool_{number}", namespace="tools", input_schema={"type": "object"})
