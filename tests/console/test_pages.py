@@ -19,6 +19,7 @@ from toolcrib.errors import PolicyDeniedError, RunStateError, ToolcribError
 from toolcrib.execution import Principal
 from toolcrib.execution.principal import local_user
 from toolcrib.gateway import Gateway
+from toolcrib.gateway.api.calls import CallFilter
 from toolcrib.setup.demo import _CALLERS, _CALLS, _tools
 
 pytestmark = [pytest.mark.anyio, pytest.mark.proof]
@@ -337,7 +338,7 @@ async def test_long_lists_hold_few_rows(chromium: Chromium) -> None:
     async with console(console={"calls": 100_000}) as gateway:
         log = gateway.console._calls
         await gateway.crib.run("math:evaluate", {"expression": "1"}, principal=_CALLERS[0])
-        row = log._rows[-1]
+        row = next(log.newest(CallFilter()))
         log._rows.extend(row._replace(id=number) for number in range(10, 100_010))
         backend = LocalBackend(name="math:evaluate")
         tools = [
@@ -416,7 +417,9 @@ async def test_runs_are_begun_and_shown_with_their_calls(chromium: Chromium) -> 
         await screen.picture("runs-code-light")
         await gateway.crib.run_chain(CHAIN, durable=True, principal=local_user("console"))
         await page.get_by_role("button", name="Read again").click()
-        await page.get_by_role("list").locator(".run-line").first.get_by_role("button").click()
+        lines = page.get_by_role("list").locator(".run-line")
+        await expect(lines).to_have_count(2)
+        await lines.first.get_by_role("button").click()
         steps = page.get_by_role("list", name="Steps").get_by_role("listitem")
         await expect(steps).to_have_count(5)
         await expect(steps.nth(4)).to_contain_text("uses b")
@@ -586,6 +589,7 @@ async def test_a_change_is_approved_and_a_tool_blocked(chromium: Chromium, tmp_p
                 await gateway.crib.run("library:find", {"text": "the"})
             change = page.get_by_role("listitem").filter(has_text="library:lend").first
             await expect(change).to_contain_text("compatible change")
+            await expect(page.get_by_text("Locked: what servers offer")).to_have_count(0)
             await expect(page.get_by_role("region", name="What an approval of library:lend")).to_contain_text(
                 "days"
             )

@@ -65,8 +65,12 @@ def write_lock(lock: Entries) -> str:
 
 
 def tool_text(key: str, tool: LockedTool) -> list[str]:
-    """Return the lines of one tool as the lock has them, without who approved it."""
-    return "\n".join(_table(["tools", key], _tool_lines(replace(tool, approval=None)))).split("\n")
+    """Return the lines of one tool as the lock has them, without who approved it and without digests.
+
+    A digest says no more than the text below it does.
+    """
+    lines = _tool_lines(replace(tool, approval=None), with_digests=False)
+    return "\n".join(_table(["tools", key], lines)).split("\n")
 
 
 def _table(keys: list[str], lines: Iterable[str]) -> Iterator[str]:
@@ -84,11 +88,12 @@ def _approval_lines(approval: Review | None) -> list[str]:
     ]
 
 
-def _tool_lines(tool: LockedTool) -> Iterator[str]:
+def _tool_lines(tool: LockedTool, *, with_digests: bool = True) -> Iterator[str]:
     yield from _approval_lines(tool.approval)
     if tool.parts.version is not None:
         yield _pair("version", tool.parts.version)
-    yield from _part_lines(tool.digests, {name: getattr(tool.parts, name) for name in tool.digests})
+    parts = {name: getattr(tool.parts, name) for name in tool.digests}
+    yield from _part_lines(tool.digests, parts, with_digests=with_digests)
 
 
 def _server_lines(server: LockedServer) -> Iterator[str]:
@@ -97,9 +102,12 @@ def _server_lines(server: LockedServer) -> Iterator[str]:
     yield from _part_lines(server.digests, {name: getattr(server.parts, name) for name in server.digests})
 
 
-def _part_lines(digests: Mapping[str, str], parts: Mapping[str, Any]) -> Iterator[str]:
+def _part_lines(
+    digests: Mapping[str, str], parts: Mapping[str, Any], *, with_digests: bool = True
+) -> Iterator[str]:
     for name, each in digests.items():
-        yield f"{name}_digest = '{each}'"
+        if with_digests:
+            yield f"{name}_digest = '{each}'"
         if name in _TEXTS:
             yield _pair(name, parts[name])
         else:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Final
 
 from toolcrib.discovery import JoinedEmbedder, OnnxEmbedder, load_embedder
-from toolcrib.discovery.search.relevance import read_judge
 
 __all__ = ["MODEL", "embedder"]
 
@@ -21,4 +20,4 @@ def embedder() -> JoinedEmbedder:
     Raises:
         MissingExtraError: onnxruntime or tokenizers is not installed.
     """
-    return JoinedEmbedder(OnnxEmbedder(MODEL), load_embedder(), judge=read_judge(MODEL.parent))
+    return JoinedEmbedder(OnnxEmbedder(MODEL), load_embedder(), folder=MODEL.parent)

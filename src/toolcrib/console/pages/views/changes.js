@@ -64,12 +64,13 @@ export default function Changes() {
     const stops = ["catalogue", "back", "servers"].map((kind) => listen(kind, reload));
     return () => stops.forEach((stop) => stop());
   }, []);
-  const send = async (what, body, said) => {
+  // `settles` are the subjects of which nothing is left to decide afterwards: "all" of them, or their ids.
+  const send = async (what, body, said, settles) => {
     setState({ busy: true });
     setAsking(null);
     try {
       await post(`/changes/${what}`, body);
-      setState({ said });
+      setState({ said, settles });
     } catch (failure) {
       setState({ error: failure });
     }
@@ -77,12 +78,12 @@ export default function Changes() {
     document.querySelector("h1")?.focus();
   };
   const act = (what, { id, rule }) => {
-    if (what === "approve") send("approve", { subjects: [id] }, `Approved: ${plain(id)}`);
+    if (what === "approve") send("approve", { subjects: [id] }, `Approved: ${plain(id)}`, [id]);
     else setAsking({ what, id, rule });
   };
   const head = html`<${Head} title="Changes" about=${data?.lock ? html`Against <span class="mono"><${Text} value=${data.lock} /></span>` : "Against what was approved"}>
-    ${me.value.operator && data?.isLocked && data.drifts.length > 0 && html`<${Button} disabled=${state.busy} onClick=${() => send("approve", { everything: true }, "Approved: everything that had changed")}>Approve all<//>`}
-    ${me.value.operator && data?.lock && !data.isLocked && html`<${Button} kind="primary" disabled=${state.busy} onClick=${() => send("lock", {}, "Locked: what servers offer now is what is approved")}>Approve all and lock<//>`}
+    ${me.value.operator && data?.isLocked && data.drifts.length > 0 && html`<${Button} disabled=${state.busy} onClick=${() => send("approve", { everything: true }, "Approved: everything that had changed", "all")}>Approve all<//>`}
+    ${me.value.operator && data?.lock && !data.isLocked && html`<${Button} kind="primary" disabled=${state.busy} onClick=${() => send("lock", {}, "Locked: what servers offer now is what is approved", "all")}>Approve all and lock<//>`}
   <//>`;
   if (error && !data) return html`${head}<${Problem} error=${error} retry=${reload} />`;
   if (!data) return html`${head}<${Busy} />`;
@@ -91,8 +92,10 @@ export default function Changes() {
   const findings = Map.groupBy ? Map.groupBy(data.findings, (each) => each.id) : data.findings.reduce((found, each) => found.set(each.id, [...(found.get(each.id) ?? []), each]), new Map());
   const blocked = Object.entries(data.blocked);
   const ids = [...new Set([...withheld.keys(), ...drifts.keys(), ...findings.keys()])].filter((id) => !(id in data.blocked));
+  // It has changed once more since: what was said is no longer true.
+  const isStale = state.settles === "all" ? ids.length > 0 : state.settles?.some((id) => ids.includes(id));
   return html`${head}
-    <p role="status" class="muted">${state.said ?? ""}</p>
+    <p role="status" class="muted">${isStale ? "" : (state.said ?? "")}</p>
     ${state.error && html`<${Problem} error=${state.error} />`}
     ${!data.lock && html`<p class="notice quiet wrap">Without a configuration file there is no lock beside it: what changes while the gateway runs is shown here, and nothing can be approved for good.</p>`}
     ${data.unanswered.length > 0 && html`<p class="notice quiet wrap">Nothing is known of <${Text} value=${data.unanswered.join(", ")} />, which ${data.unanswered.length === 1 ? "has" : "have"} not answered. <a href=${link("servers")}>Servers</a></p>`}
@@ -105,5 +108,5 @@ export default function Changes() {
       <ul class="plain logins">${blocked.map(([id, why]) => html`<li key=${id}><span><span class="mono"><${Text} value=${id} /></span> <span class="muted"><${Text} value=${why} /></span></span>
         ${me.value.operator && html`<${Button} disabled=${state.busy} label=${`Approve ${plain(id)} again`} onClick=${() => act("approve", { id })}>Approve again<//>`}</li>`)}</ul></section>`}
     ${asking && html`<${Reason} title=${asking.what === "block" ? "Block" : "Accept"} ask=${asking.what === "block" ? "Why may nobody use it?" : "Why is it harmless?"} close=${() => setAsking(null)}
-      decide=${(reason) => send(asking.what, asking.what === "block" ? { id: asking.id, reason } : { id: asking.id, rule: asking.rule, reason }, `${asking.what === "block" ? "Blocked" : "Accepted"}: ${plain(asking.id)}`)} />`}`;
+      decide=${(reason) => send(asking.what, asking.what === "block" ? { id: asking.id, reason } : { id: asking.id, rule: asking.rule, reason }, `${asking.what === "block" ? "Blocked" : "Accepted"}: ${plain(asking.id)}`, asking.what === "block" ? [asking.id] : [])} />`}`;
 }

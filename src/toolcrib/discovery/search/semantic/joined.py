@@ -2,13 +2,16 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.concurrency.loop import in_thread
 from toolcrib.discovery.protocols import LocalEmbedder
-from toolcrib.discovery.search.confidence import RelevanceClassifier
+from toolcrib.discovery.search.confidence import RelevanceClassifier, read_judge
+from toolcrib.discovery.search.semantic.languages import ForeignQuestions, read_languages
 from toolcrib.discovery.search.semantic.units import unit_vectors
 from toolcrib.errors import EmbeddingError
 
@@ -26,7 +29,7 @@ class JoinedEmbedder:
         second: LocalEmbedder,
         *,
         share: float = 0.3,
-        judge: RelevanceClassifier | None = None,
+        folder: Path | None = None,
     ) -> None:
         """Embed with two models.
 
@@ -34,7 +37,7 @@ class JoinedEmbedder:
             first: one of them.
             second: the other one.
             share: the weight of the second one, between 0 and 1.
-            judge: a relevance classifier that was fitted on the concatenated vectors.
+            folder: where `judge.npz` and `languages.npy` lie that were fitted on the concatenated vectors.
 
         Raises:
             EmbeddingError: the share is out of bounds, or a model only waits for another process.
@@ -44,8 +47,7 @@ class JoinedEmbedder:
         for one in (first, second):
             if not isinstance(one, LocalEmbedder):
                 raise EmbeddingError(f"{type(one).__name__} cannot be joined: it has no `encode(texts)`")
-        self.judge = judge
-        self._first, self._second, self._share = first, second, share
+        self._first, self._second, self._share, self._folder = first, second, share, folder
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._first!r}, {self._second!r}, share={self._share})"
@@ -57,6 +59,16 @@ class JoinedEmbedder:
         if None in keys:
             return None
         return f"joined-{hashlib.sha256(repr((keys, self._share)).encode()).hexdigest()[:32]}"
+
+    @cached_property
+    def judge(self) -> RelevanceClassifier | None:
+        """The relevance classifier in the folder; None if there is none."""
+        return read_judge(self._folder) if self._folder else None
+
+    @cached_property
+    def languages(self) -> ForeignQuestions | None:
+        """Embeds questions in other languages than English; None if the models or the machine cannot."""
+        return read_languages(self._folder, lambda: self.dimensions) if self._folder else None
 
     @property
     def dimensions(self) -> int:
