@@ -1,5 +1,6 @@
 """The distribution that brings a tuned MiniLM: what is in it, and what it finds."""
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -12,9 +13,18 @@ import pytest
 import toolcrib_minilm
 
 from toolcrib import Crib, Tool
-from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, Index, JoinedEmbedder, load_embedder
+from toolcrib.discovery import (
+    Bm25Searcher,
+    EmbeddingSearcher,
+    HybridSearcher,
+    Index,
+    JoinedEmbedder,
+    load_embedder,
+)
 
 MB = 10**6
+FOREIGN_BAR = 0.85
+"""The share of questions in another language that must find their tool among the first five results."""
 QUESTION = "let the team know we're done"
 TOOLS = {
     "post_message": "Post a message to a channel.",
@@ -84,6 +94,25 @@ def test_it_finds_by_meaning_where_words_fail(embedder: JoinedEmbedder) -> None:
     assert "post_message" not in worded[:1]
 
 
+@pytest.mark.timeout(120)
+def test_it_finds_tools_for_questions_in_other_languages(embedder: JoinedEmbedder, root: Path) -> None:
+    questions, tools = (
+        [
+            json.loads(line)
+            for line in (root / "training" / "questions" / name).read_text("utf-8").splitlines()
+        ]
+        for name in ("languages.jsonl", "tools.jsonl")
+    )
+    index = Index(HybridSearcher(Bm25Searcher(), EmbeddingSearcher(embedder)))
+    index.register_many([(Tool.from_json(row), None) for row in tools])
+    for language in ("de", "fr", "es", "zh", "ja"):
+        found = [
+            row["relevant"] in [str(result.id) for result in index.search(row[language], limit=5)]
+            for row in questions
+        ]
+        assert sum(found) / len(found) >= FOREIGN_BAR, language
+
+
 @pytest.mark.anyio
 async def test_a_crib_searches_with_it_where_the_settings_name_it() -> None:
     crib = Crib({"search": {"searcher": "hybrid", "model": "minilm"}})
@@ -98,7 +127,8 @@ def test_its_wheel_holds_the_model_and_stays_small(wheels: dict[str, Path]) -> N
     inside = contents(wheel)
     for name, size in (("model.onnx", 20 * MB), ("tokenizer.json", MB // 10)):
         assert inside[f"toolcrib_minilm/model/{name}"] > size
-    assert {f"toolcrib_minilm/{name}" for name in ("__init__.py", "judge.npz", "py.typed")} <= inside.keys()
+    files = ("__init__.py", "judge.npz", "languages.npy", "py.typed")
+    assert {f"toolcrib_minilm/{name}" for name in files} <= inside.keys()
     assert any(name.endswith("licenses/LICENSE") for name in inside)
     assert wheel.stat().st_size <= 24 * MB
 
