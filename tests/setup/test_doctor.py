@@ -16,9 +16,11 @@ from servers.launch import LITTLE, closed_port
 
 from toolcrib.crib import Settings
 from toolcrib.execution.mcp import ServerConfig
+from toolcrib.model import Tool
 from toolcrib.paths import catalogue_file
 from toolcrib.setup.doctor import Diagnosis, diagnose, probe
 from toolcrib.setup.doctor.findings import error
+from toolcrib.trust import Lock
 
 pytestmark = pytest.mark.anyio
 HERE = {"PATH": os.environ["PATH"]}
@@ -419,6 +421,19 @@ async def test_what_stands_where_a_folder_should_be_is_told(tmp_path: Path, home
     assert said(found, "data") == ["there is no folder for what is kept"]
     found = await offline(path, TOOLCRIB_HOME=str(home / "below"))
     assert said(found, "data", "error")
+
+
+async def test_lock_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    path = put(tmp_path / "mcp.json")
+    assert said(await offline(path), "lock") == []
+    lock = tmp_path / "tools.lock"
+    Lock.of([Tool(name="a", namespace="s", input_schema={"type": "object"})]).save(lock)
+    assert said(await offline(path), "lock", "ok") == ["1 approved tool"]
+    lock.write_text("[")
+    (found,) = (await offline(path)).errors
+    assert found.what == f"{lock} cannot be read, so nothing that it governs is used"
+    assert "it is not TOML" in found.why
+    assert "`toolcrib lock --force`" in found.remedy
 
 
 async def test_a_folder_that_others_may_write_to_is_told(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ and the console. Each function returns frozen records with `to_json`:
     await crib.trust.approve("github:list_issues", by="anna")
     await crib.trust.block("github:delete_repo", reason="not from here", by="anna")
     await crib.trust.suppress("github:list_issues", "injection", reason="it quotes an attack", by="anna")
+    await crib.trust.scan()                 # what the scan finds in each definition, withheld or not
     await crib.trust.require("github:list_issues@1.2")
 
 A decision is written to `tools.lock` beside the configuration file, and holds at once: what is approved can
@@ -32,6 +33,7 @@ from toolcrib.crib.engine import Engine
 from toolcrib.errors import CribStateError, LockError, ToolNotFoundError
 from toolcrib.execution.mcp.content import ContentKind, ServerContent
 from toolcrib.model import Tool
+from toolcrib.model.plain import pointer
 from toolcrib.model.record import Record
 from toolcrib.version import Constraint, Version
 
@@ -91,7 +93,8 @@ class TrustFinding(Record):
     severity: Literal["hard", "soft"]
     """Hard ones are hidden or encoded, or orders about other tools, files or secrets."""
     path: str
-    """Where, as a JSON Pointer into the definition."""
+    """Where, as a JSON Pointer: into the definition of a tool, or `/instructions`, `/prompts/NAME/...` and
+    `/templates/URI/...` of a server."""
     message: str
     """What it does."""
     excerpt: str
@@ -181,6 +184,13 @@ class _Offers:
     """Those of which nothing can be said."""
     unanswered: tuple[str, ...]
     """Those of them that have not answered; of the others nothing is asked."""
+    families: Mapping[str, str]
+    """For each server the first that is started or reached alike: their tools are no clones of each other."""
+
+    def in_family(self, tool: Tool) -> Tool:
+        """Return a tool as one of the first server of its family."""
+        first = self.families.get(tool.namespace or "")
+        return tool if first in {None, tool.namespace} else tool.replace(namespace=first)
 
 
 class _Scanned(NamedTuple):
@@ -200,9 +210,12 @@ class _Scanned(NamedTuple):
     @property
     def findings(self) -> Iterator[TrustFinding]:
         """The findings, as they are reported."""
+        kind, _, rest = self.subject.partition("/")
+        place = pointer([f"{kind}s", rest.partition("/")[2]]) if kind in {"prompt", "template"} else ""
         if self.report.verdict != "clean":
             for each in self.report.findings:
-                yield TrustFinding(id=self.owner, verdict=self.report.verdict, **each.to_json())
+                told = each.to_json() | {"path": place + each.path}
+                yield TrustFinding(id=self.owner, verdict=self.report.verdict, **told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,16 +285,20 @@ class Trust:
         return await self._change(None, change)
 
     async def suppress(self, subject: str, *rules: str, reason: str, by: str) -> TrustEdit:
-        """Accept what rules of the scan find in a tool, or in the words of a server by its name.
+        """Accept what rules of the scan find in a tool, or in all words of a server.
+
+        A server is named by its name, or by `server/NAME`, one of its prompts or one of its templates.
 
         Raises:
             LockError: the lock cannot be read or written.
         """
+        kind, _, rest = subject.partition("/")
+        owner = rest.partition("/")[0] if kind in {"server", "prompt", "template"} and rest else subject
 
         def change(lock: "Lock") -> _Decision:
             for rule in rules:
-                lock = lock.suppress(subject, rule, reason=reason, by=by, at=_now())
-            return _Decision(lock, (subject,))
+                lock = lock.suppress(owner, rule, reason=reason, by=by, at=_now())
+            return _Decision(lock, (owner,))
 
         return await self._change(None, change)
 
@@ -303,20 +320,44 @@ class Trust:
         faults = {name: fault for name in self._engine.names if gate and (fault := gate.fault(name))}
         return tuple(_require(each, tools, report, withheld, faults) for each in wanted)
 
+    async def scan(self) -> "dict[str, ScanReport]":
+        """Return what the scan finds in each definition, whether or not it may be used.
+
+        These are all tools by their ids, and the instructions, prompts and templates of servers by their
+        subjects, also where trust is off. Suppressed findings are left out.
+
+        Raises:
+            LockError: the lock cannot be read.
+        """
+        offers = await self._read_offers(are_all_read=True)
+        index = self._engine.index
+        own = {each.id: index.get(each.id) for each in index.list_all()}
+        offers = replace(offers, tools=own | offers.tools)
+
+        from toolcrib.trust import Lock  # noqa: PLC0415 - as above
+
+        def run() -> "dict[str, ScanReport]":
+            found = _scan_all(self._read_lock() or Lock(), offers)
+            others = (each.subject for each in found[len(offers.tools) :])
+            return dict(zip((*offers.tools, *others), (each.report for each in found), strict=True))
+
+        return await to_thread.run_sync(run)
+
     async def reread(self) -> None:
         """Take up a lock that something else has written; a gateway does so by itself."""
         await self._engine.reread_lock()
 
     # What is offered, and what is approved
 
-    async def _read_offers(self) -> _Offers:
+    async def _read_offers(self, *, are_all_read: bool = False) -> _Offers:
+        """Return what is offered; of servers and APIs whose trust is off only where all are read."""
         from toolcrib.crib.gate import identity_of  # noqa: PLC0415 - needs toolcrib.trust, which most do not
         from toolcrib.trust import ServerParts  # noqa: PLC0415 - as above
 
         engine, settings = self._engine, self._engine.settings
         listed = engine.listed_tools()
         configs: dict[str, Any] = {**settings.servers, **settings.openapi}
-        free = {name for name, config in configs.items() if config.trust == "off"}
+        free = {name for name, each in configs.items() if each.trust == "off" and not are_all_read}
         parts: dict[str, ServerParts] = {}
         for name in sorted(listed.keys() - free):
             parts[name] = ServerParts(identity_of(name, settings))
@@ -330,7 +371,15 @@ class Trust:
                 )
         tools = {str(tool.id): tool for name in parts for tool in listed[name]}
         unanswered = engine.names - listed.keys() - free
-        return _Offers(tools, parts, tuple(sorted(unanswered | free)), tuple(sorted(unanswered)))
+        alike = {name: config.identity for name, config in settings.servers.items()}
+        first = {identity: name for name, identity in reversed(alike.items())}
+        return _Offers(
+            tools,
+            parts,
+            silent=tuple(sorted(unanswered | free)),
+            unanswered=tuple(sorted(unanswered)),
+            families={name: first[identity] for name, identity in alike.items()},
+        )
 
     async def _read_listed(self, name: str, kind: ContentKind) -> dict[str, Any]:
         """Return the prompts or templates of a server; those of the lock where they cannot be listed."""
@@ -395,17 +444,16 @@ class Trust:
         return edit.replace(left=tuple(each.tool_id for each in left), unanswered=offers.unanswered)
 
     def _report(self, offers: _Offers) -> TrustReport:
-        from toolcrib.crib.gate import load_lock  # noqa: PLC0415 - as above
         from toolcrib.trust import Lock  # noqa: PLC0415 - as above
 
         path, gate = self._engine.settings.lock_file, self._engine.gate
-        is_locked = path is not None and os.path.lexists(path)
-        lock = load_lock(path) if path is not None and is_locked else Lock()
+        locked = self._read_lock()
+        lock = locked or Lock()
         seen = Lock() if gate is None else gate.seen
-        drifts = tuple(_find_drifts(lock if is_locked else None, seen, offers))
+        drifts = tuple(_find_drifts(locked, seen, offers))
         return TrustReport(
             lock=None if path is None else str(path),
-            is_locked=is_locked,
+            is_locked=locked is not None,
             level=max((each.level for each in drifts), key=_LEVELS.index, default="none"),
             tools=len(offers.tools),
             drifts=drifts,
@@ -414,6 +462,13 @@ class Trust:
             findings=_list_findings(_scan(lock, offers)),
             unanswered=offers.unanswered,
         )
+
+    def _read_lock(self) -> "Lock | None":
+        """Return the lock; None if there is none."""
+        from toolcrib.crib.gate import load_lock  # noqa: PLC0415 - as above
+
+        path = self._engine.settings.lock_file
+        return load_lock(path) if path is not None and os.path.lexists(path) else None
 
     def _find_withheld(self) -> Iterator[TrustWithheld]:
         gate, lists = self._engine.gate, self._engine.lists
@@ -471,11 +526,16 @@ def _name(tool_id: str) -> str:
 
 def _scan(lock: "Lock", offers: _Offers) -> list[_Scanned]:
     """Return what the scan finds in all that is offered, and nobody has suppressed."""
+    return [each for each in _scan_all(lock, offers) if each.report.verdict != "clean"]
+
+
+def _scan_all(lock: "Lock", offers: _Offers) -> list[_Scanned]:
+    """Return the reports on all that is offered, tools first, without what somebody has suppressed."""
     from toolcrib.trust import KnownTools, scan, scan_definition, scan_text  # noqa: PLC0415 - as above
 
-    known = KnownTools(offers.tools.values())
+    known = KnownTools(map(offers.in_family, offers.tools.values()))
     found = [
-        _Scanned(name := _name(tool_id), name, scan(tool, others=known))
+        _Scanned(name := _name(tool_id), name, scan(offers.in_family(tool), others=known))
         for tool_id, tool in offers.tools.items()
     ]
     for name, parts in offers.servers.items():
@@ -489,8 +549,7 @@ def _scan(lock: "Lock", offers: _Offers) -> list[_Scanned]:
     accepted: defaultdict[str, list[str]] = defaultdict(list)
     for owner, rule in lock.suppressions:
         accepted[owner].append(rule)
-    left = (each._replace(report=each.report.without(accepted[each.owner])) for each in found)
-    return [each for each in left if each.report.verdict != "clean" and each.report.findings]
+    return [each._replace(report=each.report.without(accepted[each.owner])) for each in found]
 
 
 def _list_findings(scanned: Iterable[_Scanned]) -> tuple[TrustFinding, ...]:

@@ -4,6 +4,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +14,8 @@ from toolcrib.cli.completing import tool_ids
 from toolcrib.cli.exits import FINDINGS, FailedError
 from toolcrib.cli.naming import resolve_ids, tell_absent
 from toolcrib.cli.screen import clean, note, show_json, waiting
-from toolcrib.cli.state import State, shared, wait_for
+from toolcrib.cli.state import PATIENCE, State, shared, wait_for
+from toolcrib.errors import ServerUnavailableError
 from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
@@ -41,9 +43,10 @@ class _Scanned(NamedTuple):
 def scan(state: State, what: tuple[str, ...], quiet: bool) -> None:  # noqa: FBT001 - click gives it by name
     """Look for tools that are made to mislead a model.
 
-    All tools of the configured servers and what the servers say of themselves, the tools that are named, or
-    files with definitions as servers list them, for which no configuration is needed. It is done on this
-    machine, and nothing is sent anywhere. If anything is found, the exit code is 13.
+    It looks at all tools, prompts, templates and instructions of the configured servers, also at those that
+    are withheld, at the tools that are named, or at files with definitions as servers list them, for which no
+    configuration is needed. It is done on this machine, and nothing is sent anywhere. If anything is found
+    that no `toolcrib approve ID --suppress RULE` has accepted, the exit code is 13.
 
     Examples:
       toolcrib scan
@@ -78,50 +81,33 @@ def _is_file(name: str) -> bool:
 
 
 async def _scan_servers(state: State, ids: tuple[str, ...]) -> tuple[list[_Scanned], dict[str, Any]]:
-    """Scan the tools of the configured servers, or those that are named."""
-    from toolcrib.trust import KnownTools, scan_text  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.trust import scan as scan_tool  # noqa: PLC0415 - the same
-
-    async with state.visible_view() as view:
-        with waiting("asking the servers"):
-            named = [await view.describe(each) for each in await resolve_ids(view, ids)]
-            await view.namespaces()
-        tools = [view.index.get(each.id) for each in view.index.list_all()]
-        wanted = [each.tool for each in named if each.tool is not None] if ids else tools
-        absent = tell_absent(view)
-        instructions = {} if ids else _instructions(view)
-    with waiting(f"looking at {count_noun(len(wanted), 'tool')}"):
-        family = _families(view)
-        known = KnownTools(_as_family(tool, family) for tool in tools)
-        scanned = [
-            _Scanned(str(tool.id), scan_tool(_as_family(tool, family), others=known)) for tool in wanted
-        ]
-        scanned += [
-            _Scanned(f"{name} (instructions)", scan_text(text)) for name, text in instructions.items()
-        ]
-    return scanned, absent
+    """Scan what the configured servers list, withheld or not, or the tools that are named."""
+    async with state.crib() as crib:
+        view = crib if state.toolset is None else crib.view(state.toolset)
+        with waiting("asking the servers"), suppress(ServerUnavailableError):
+            await crib.ready(PATIENCE)  # what has not answered is reported
+        with waiting("looking at what they list"):
+            reports = await crib.trust.scan()
+        if state.toolset is not None:
+            members = {each.id for each in view.index.list_all()}
+            reports = {name: report for name, report in reports.items() if name in members}
+        wanted = [name for each in ids for name in await _find(view, each, reports)] if ids else reports
+        return [_Scanned(name, reports[name]) for name in wanted], tell_absent(view)
 
 
-def _families(view: "View") -> dict[str, str]:
-    """Return the first of the servers that are started or reached alike, for each of them.
+async def _find(view: "View", named: str, reports: Mapping[str, "ScanReport"]) -> list[str]:
+    """Return what is named by its id, or by its id without a version.
 
-    The tools of a server that is configured twice, for two accounts, are no clones of each other.
+    Raises:
+        ToolNotFoundError: there is no such tool, or several tools have that name.
     """
-    servers = {name: config.identity for name, config in view.settings.servers.items()}
-    first = {identity: name for name, identity in reversed(servers.items())}
-    return {name: first[identity] for name, identity in servers.items()}
+    from toolcrib.model.toolid import without_version  # noqa: PLC0415 - not needed to ask for help
 
-
-def _as_family(tool: "Tool", family: Mapping[str, str]) -> "Tool":
-    meant = family.get(tool.namespace or "")
-    return tool if meant in {None, tool.namespace} else tool.replace(namespace=meant)
-
-
-def _instructions(view: "View") -> dict[str, str]:
-    """Return what servers say of how to use them, by their names."""
-    content = view.content
-    texts = {name: content.servers.instructions(name) for name in content.names}
-    return {name: text for name, text in texts.items() if text}
+    found = [each for each in reports if named in {each, without_version(each)}]
+    if found:
+        return found
+    (name,) = await resolve_ids(view, [named])
+    return [str(view[name].id)]
 
 
 def _scan_file(path: Path) -> Iterator[_Scanned]:

@@ -10,7 +10,7 @@ import click
 from toolcrib.cli.completing import tool_ids
 from toolcrib.cli.exits import NOT_FOUND, UNAVAILABLE, FailedError, NotFoundError
 from toolcrib.cli.screen import clean, note, show_json, waiting
-from toolcrib.cli.state import State, common, local_principal, wait_for
+from toolcrib.cli.state import PATIENCE, State, common, local_principal, wait_for
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.errors.base import count_noun
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolcrib.crib import Trust, TrustDrift, TrustEdit, TrustFinding, TrustReport, TrustRequirement
 
 T = TypeVar("T")
-_PATIENCE = 60.0
-"""Seconds that servers have to list their tools."""
 LEVELS = {"none": 0, "patch": 10, "minor": 11, "major": 12}
 """Exit codes by how much has changed."""
 POISONED = 13
@@ -37,7 +35,7 @@ def _ask(state: State, work: "Callable[[Trust], Awaitable[T]]", *, needs_servers
         async with state.crib() as crib:
             if needs_servers:
                 with waiting("asking the servers"), suppress(ServerUnavailableError):
-                    await crib.ready(_PATIENCE)  # what has not answered is reported
+                    await crib.ready(PATIENCE)  # what has not answered is reported
             return await work(crib.trust)
 
     return wait_for(run)

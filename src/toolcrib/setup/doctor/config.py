@@ -13,7 +13,14 @@ from toolcrib.crib.compose import can_do_without, make_embedder
 from toolcrib.crib.config.gateway import is_loopback, token_of
 from toolcrib.crib.config.sections import SERVER_KEYS, THEIRS
 from toolcrib.crib.config.settings import Settings
-from toolcrib.errors import ConfigError, EmbeddingError, MissingExtraError, ServerUnavailableError
+from toolcrib.errors import (
+    ConfigError,
+    EmbeddingError,
+    LockError,
+    MissingExtraError,
+    ServerUnavailableError,
+)
+from toolcrib.errors.base import count_noun
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.walls.advice import check_wall, is_contained
 from toolcrib.execution.variables import has_variables
@@ -71,6 +78,24 @@ def _propose_walls(settings: Settings) -> Iterator[Finding]:
         first = "" if shutil.which("bwrap") else "apt install bubblewrap; "
         remedy = f"{first}sandbox = 'bubblewrap' for each, with what it may read, write and reach"
         yield hint("walls", message, remedy)
+
+
+def check_lock(settings: Settings) -> Iterator[Finding]:
+    """Yield whether the lock of approved tools can be read, where there is one."""
+    path = settings.lock_file
+    if path is None or not os.path.lexists(path):
+        return
+    from toolcrib.trust import Lock  # noqa: PLC0415 - loads the scan, and most have no lock
+
+    try:
+        lock = Lock.load(path)
+    except LockError as failure:
+        what = f"{path} cannot be read, so nothing that it governs is used"
+        remedy = "restore it from version control, or write it anew with `toolcrib lock --force`"
+        yield error("lock", what, failure.reason, remedy)
+        return
+    blocked = f", {len(lock.blocked)} blocked" if lock.blocked else ""
+    yield good("lock", f"{count_noun(len(lock.tools), 'approved tool')}{blocked}", file=str(path))
 
 
 def check_server(

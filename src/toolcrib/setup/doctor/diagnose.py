@@ -28,6 +28,7 @@ from toolcrib.runtime.registry import backends
 from toolcrib.setup.doctor.config import (
     check_extras,
     check_gateway,
+    check_lock,
     check_search,
     check_server,
     check_servers,
@@ -142,6 +143,7 @@ def _at_rest(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding
     yield from check_search(settings)
     yield from check_gateway(settings, environ)
     yield from check_toolset_names(settings)
+    yield from check_lock(settings)
     yield from check_folder(environ)
     yield from check_catalogue(settings, environ)
     yield from check_audit(settings)
