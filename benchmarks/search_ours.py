@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from toolcrib.discovery import Bm25Searcher, Index, Searcher
 from toolcrib.discovery.evaluation import IndexFinder, finder_of
-from toolcrib.discovery.search.text import FIELD_WEIGHTS, forms, question_terms, search_doc, words
+from toolcrib.discovery.search.text import FIELD_WEIGHTS, index_terms, question_terms, search_doc, words
 from toolcrib.model import Tool
 
 
@@ -25,7 +25,7 @@ def tool_tokens(tool: Tool) -> list[str]:
         term
         for field, text in search_doc(tool).fields
         for word in words(text)
-        for term in forms(word)
+        for term in index_terms(word)
         for _ in range(max(1, round(FIELD_WEIGHTS[field])))
     ]
 

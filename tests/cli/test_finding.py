@@ -35,6 +35,20 @@ def test_a_search_shows_the_tools_that_fit_with_their_confidence(toolcrib: Any) 
     assert re.match(r"math:convert_length +0\.\d\d  +Convert a length", first)
 
 
+def test_search_with_why_shows_the_parts_of_each_score(toolcrib: Any) -> None:
+    shown = toolcrib("--demo", "search", "convert miles to kilometres", "--why", "--limit", "1")
+    header, first, *parts = shown.stdout.splitlines()
+    assert header.split() == ["ID", "SCORE", "WHY"]
+    assert re.match(r"math:convert_length +\d+\.\d\d +confidence 0\.\d\d", first)
+    assert any(re.match(r"  word +\+\d\.\d\d +'miles', weight \d\.\d\d in ", part) for part in parts)
+    assert any(
+        re.match(r"  meaning +\+\d\.\d\d +the meaning is similar, cosine 0\.\d\d", part) for part in parts
+    )
+    found = json.loads(toolcrib("--demo", "search", "convert miles", "--why", "--json").stdout)["tools"]
+    for each in found:
+        assert sum(reason["score"] for reason in each["why"]) == pytest.approx(each["score"], abs=1e-4)
+
+
 def test_a_search_as_json_is_one_document(toolcrib: Any) -> None:
     found = json.loads(toolcrib("search", "miles to kilometres", "--json", "--demo", "--limit", "1").stdout)
     assert [tool["id"] for tool in found["tools"]] == ["math:convert_length"]

@@ -204,6 +204,26 @@ async def test_toolset_with_other_names_learns_for_the_tool_itself() -> None:
         assert after["weather:tell_rain"] > before["weather:tell_rain"]
 
 
+async def test_explained_search_tells_learned_questions_but_not_what_a_shape_hides() -> None:
+    shapes = {"weather:forecast": {"rename": {"city": "place"}}}
+    config = {"toolsets": {"out": {"namespaces": ["weather"], "tools": shapes}}}
+    question = "which city shall I take my umbrella along to"
+    async with Crib(config) as crib:
+        for each in (forecast, umbrella_shops, broken):
+            crib.add(each)
+        view = crib.view("out")
+        await view.search(question)
+        await view.run("weather:forecast", {"place": "Oslo"})
+        await crib.learned()
+        told = [
+            [reason.text for reason in result.why if reason.kind == "learned"]
+            for source in (crib, view)
+            for result in await source.search(question, explain=True)
+            if result.id == "weather:forecast"
+        ]
+    assert told == [[question], [""]]
+
+
 async def test_what_was_learned_is_there_after_a_restart(tmp_path: Path) -> None:
     config = {"store": str(tmp_path / "catalogue.db")}
     async with Crib(config) as crib:

@@ -188,8 +188,8 @@ class View:
         """Return the tools that fit a question, best first, as `Index.search` does.
 
         A server that does not answer is left out, and never makes it fail. Questions that were followed by
-        runs of a tool raise it, as `search.learn` of the configuration says. `context` is for programs that
-        relay searches of others.
+        runs of a tool raise it, as `search.learn` of the configuration says. With `explain=True`, each result
+        has the reasons for its score (`Result.why`). `context` is for programs that relay searches of others.
         """
         await self._tools.wait_for_listing(options)
         search = self.settings.search
@@ -209,7 +209,22 @@ class View:
             session = None if client is None else client.session
             is_later_page = bool(options.get("cursor"))
             learning.events.append(Asked(monotonic(), who, session, query, page, self._scope, is_later_page))
+        if options.get("explain") and isinstance(self._scope, ShapedScope):
+            page = page.model_copy(update={"items": tuple(map(self._hide_learned, page.items))})
         return page
+
+    def _hide_learned(self, result: Result) -> Result:
+        """Return a result without the learned questions that name what the shape of its tool hides."""
+        tool = self.index.get(result.id)
+        if not isinstance(tool, ShapedTool):
+            return result
+        why = (
+            each.model_copy(update={"text": ""})
+            if each.kind == "learned" and tool.hides_word_in(each.text)
+            else each
+            for each in result.why
+        )
+        return result.model_copy(update={"why": tuple(why)})
 
     def _find_lifts(self, query: str, who: Principal | None) -> dict[str, Lift]:
         """Return how far learned questions raise the tools of this view."""

@@ -22,9 +22,10 @@ class ListOptions(FilterOptions, total=False):
 
 
 class SearchOptions(ListOptions, total=False):
-    """Filters, paging and the minimum confidence of a search."""
+    """Filters, paging and the minimum confidence of a search, and whether its results are explained."""
 
     min_confidence: float
+    explain: bool
 
 
 class Discovery:

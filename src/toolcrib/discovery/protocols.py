@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
-from toolcrib.discovery.records import ScoreType
+from toolcrib.discovery.records import Reason, ScoreType
 from toolcrib.model import Tool
 
 
@@ -43,6 +43,8 @@ class Hit(NamedTuple):
     """Orders the hits of one search."""
     confidence: float
     """In [0, 1], comparable across queries."""
+    why: tuple[Reason, ...] = ()
+    """The reasons for the score, which they add up to; empty unless they were asked for."""
 
 
 class Raise(NamedTuple):
@@ -87,7 +89,8 @@ class Searcher(Protocol):
     depend on which other tools exist, the class has `searches_within = True`, and `search` also takes a set
     `within`: the ids of all tools that the caller can see.
 
-    A class that has `takes_lifts = True` also takes `lifts`: how far learned questions raise some tools.
+    A class that has `takes_lifts = True` also takes `lifts`: how far learned questions raise some tools. One
+    that has `explains = True` also takes `explain=True`, and then gives each hit the reasons for its score.
     """
 
     @property

@@ -13,6 +13,20 @@ MAX_SHORT_DESCRIPTION_LEN = 120
 
 ScoreType = Literal["bm25", "embedding", "hybrid"]
 """The kind of search: by words, by meaning, or by both."""
+ReasonKind = Literal[
+    "name",
+    "word",
+    "spelling",
+    "example",
+    "topic",
+    "meaning",
+    "learned",
+    "deprecated",
+    "average",
+    "order",
+    "searcher",
+]
+"""What a `Reason` is about."""
 Item = TypeVar("Item")
 
 
@@ -53,6 +67,30 @@ class Summary(Record):
                 yield name, value
 
 
+class Reason(Record):
+    """One reason why a search result has its score: a part of the score, which all its reasons add up to."""
+
+    kind: ReasonKind
+    """`name`: the question calls the tool by a name. `word`: the tool has a word of the question, or one that
+    means the same. `spelling`: it has the nearest word to one that no tool has. `example`: an example
+    question of the tool has words of the question. `topic`: the question names a tag, the category or a mode.
+    `meaning`: the texts are similar. `learned`: a similar question was followed by a run of the tool.
+    `deprecated`: the tool is marked so. `average`: scores count from that of the average tool. `order`: the
+    first results are ordered by confidence too, and tools far down by meaning alone. `searcher`: the searcher
+    does not explain itself."""
+    score: float
+    """What it adds to the score; negative if it lowers it."""
+    text: str = ""
+    """The word of the question, the topic, or the example or learned question."""
+    value: float | None = None
+    """The weight of a word by its rarity, the cosine of `meaning`, the share of a `topic` in the question,
+    the part of a learned question in [0, 1], or the confidence that the order takes into account."""
+    matched: tuple[str, ...] = ()
+    """The words of the tool that match."""
+    fields: tuple[str, ...] = ()
+    """Where the tool has them, such as `name` or `parameter`."""
+
+
 class Result(Record):
     """One search result; the fields of its summary can also be read from it directly."""
 
@@ -64,6 +102,8 @@ class Result(Record):
     """The kind of search that computed the score."""
     confidence: Annotated[float, Field(ge=0, le=1)]
     """The estimated probability that the tool fits the question; comparable across searches."""
+    why: tuple[Reason, ...] = ()
+    """The reasons for the score, the largest first; empty unless the search was asked to explain."""
 
     @property
     def id(self) -> str:

@@ -55,7 +55,9 @@ async def test_a_search_says_why_each_tool_was_found() -> None:
     best = found["items"][0]
     assert best["id"] == "math:describe_numbers"
     assert best["confidence"] > 0.5
-    assert "name" in best["sharedWords"]["numbers"]
+    assert {"numbers", "mean"} <= {each["text"] for each in best["why"] if each["kind"] == "word"}
+    assert "name" in next(each["fields"] for each in best["why"] if each["text"] == "numbers")
+    assert sum(each["score"] for each in best["why"]) == pytest.approx(best["score"], abs=1e-4)
     assert "note" in nothing
 
 

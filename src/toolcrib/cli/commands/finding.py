@@ -11,7 +11,7 @@ from toolcrib.cli.state import State, shared, wait_for
 
 if TYPE_CHECKING:
     from toolcrib.crib import View
-    from toolcrib.discovery import Page, Result, Summary
+    from toolcrib.discovery import Page, Reason, Result, Summary
 
 _NAMED = 8
 _NONE_ALLOWED = "no tools that the rules let you use; whoever keeps them can change that"
@@ -33,15 +33,17 @@ _MIRRORED = frozenset({"summary"})
     type=click.FloatRange(0, 1),
     help="What a tool needs at least; the configuration says it where this does not.",
 )
+@click.option("--why", is_flag=True, help="Show what each tool's place is made of.")
 @shared
 @click.pass_obj
-def search(
+def search(  # noqa: PLR0913, PLR0917 - click gives each option by name
     state: State,
     query: tuple[str, ...],
     limit: int,
     namespace: str | None,
     tags: tuple[str, ...],
     min_confidence: float | None,
+    why: bool,  # noqa: FBT001 - as above
 ) -> None:
     """Find the tools that fit a question.
 
@@ -50,12 +52,17 @@ def search(
     of it than the one above. When nothing fits, or what is shown are guesses, a note comes first, and the
     exit code is 0. Servers whose tools may be missing are listed on standard error, and as `absent` in JSON.
 
-    Example: toolcrib search "open an issue" --namespace github
+    With --why, each tool is followed by the parts of its score: the words that it has, with their weights,
+    how similar its meaning is, example and learned questions, topics, names, and what lowers it.
+
+    Examples:
+      toolcrib search "open an issue" --namespace github
+      toolcrib search "open an issue" --why
     """
     asked = " ".join(query).strip()
     if not asked:
         raise click.UsageError("the question is empty; say what the tool should do, or use `toolcrib list`")
-    options: dict[str, Any] = {"limit": limit, "namespace": namespace, "tags": tags or None}
+    options: dict[str, Any] = {"limit": limit, "namespace": namespace, "tags": tags or None, "explain": why}
     if min_confidence is not None:
         options["min_confidence"] = min_confidence
 
@@ -74,7 +81,7 @@ def search(
                 found: dict[str, Any] = {"tools": [_to_json(result) for result in page], "total": page.total}
                 show_json({**found, **({"note": message} if message else {}), **warned, **absent})
             elif page.items:
-                _show_found(page, message)
+                _show_found(page, message, why=why)
             else:
                 click.echo(message)
 
@@ -86,12 +93,45 @@ def _to_json(result: "Result") -> dict[str, Any]:
     return result.summary.to_json(without=_MIRRORED) | result.to_json(without={"summary"})
 
 
-def _show_found(page: "Page[Result]", text: str) -> None:
+def _show_found(page: "Page[Result]", text: str, *, why: bool) -> None:
     if text:
         note(text)
+    if why:
+        _show_reasons(page)
+        return
     shown = bar if is_terminal() else "{:.2f}".format
     rows = [(each.summary.id, shown(each.confidence), each.summary.short_description) for each in page]
     show_table(("id", "confidence", "description"), rows, styles=("cyan", "green", ""))
+
+
+def _show_reasons(page: "Page[Result]") -> None:
+    """Write each result with the parts of its score."""
+    rows: list[tuple[str, ...]] = []
+    for each in page:
+        rows.append((each.id, f"{each.score:.2f}", f"confidence {each.confidence:.2f}"))
+        rows += [(f"  {reason.kind}", f"{reason.score:+.2f}", _explain(reason)) for reason in each.why]
+    show_table(("id", "score", "why"), rows, styles=("cyan", "green", ""))
+
+
+def _explain(reason: "Reason") -> str:
+    """Return a reason in words."""
+    where = f" in {', '.join(reason.fields)}" if reason.fields else ""
+    found = f": {', '.join(reason.matched)}" if reason.matched and reason.matched != (reason.text,) else ""
+    value = "" if reason.value is None else f"{reason.value:.2f}"
+    texts = {
+        "name": "the question names the tool",
+        "word": f"{reason.text!r}, weight {value}{found}{where}",
+        "spelling": f"{reason.text!r} is read as its nearest word, weight {value}{found}{where}",
+        "example": f"words of the example question {reason.text!r}",
+        "topic": f"the question names its topic {reason.text!r}",
+        "meaning": f"the meaning is similar, cosine {value}",
+        "learned": f"it was run after {reason.text!r}",
+        "deprecated": "the tool is deprecated",
+        "average": "the words of an average tool, from which scores count",
+        "order": f"its place among the first results, confidence {value}",
+        "searcher": "the searcher of this catalogue does not explain itself",
+    }
+    return texts[reason.kind]
 
 
 async def _weak_results_note(view: "View", query: str, page: "Page[Result]") -> str:

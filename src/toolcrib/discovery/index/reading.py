@@ -3,7 +3,7 @@
 import re
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -18,10 +18,12 @@ from toolcrib.discovery.index.references import not_found_error, resolve_referen
 from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.learned import Lift, may_destroy
 from toolcrib.discovery.protocols import Hit, Lifts, Raise, Ranking, Searcher
-from toolcrib.discovery.records import Page, Result, Summary
+from toolcrib.discovery.records import Page, Reason, Result, Summary
+from toolcrib.discovery.search.lexical.reasons import locate_words
 from toolcrib.errors import InvalidCursorError, InvalidToolIdError, Problem, ValidationError
 from toolcrib.errors.base import short_repr
 from toolcrib.model import Tool, ToolBackend, ToolId
+from toolcrib.model.toolid import without_version
 
 MAX_LIMIT = 1_000
 """The maximum number of items on a page; a larger limit is lowered to it."""
@@ -46,6 +48,8 @@ class Search:
     """The tools that the question calls by name, each with its directness (see `Names`)."""
     among: frozenset[str] | None
     """The ids that pass the filter; None if there is none."""
+    explain: bool = False
+    """Whether hits get the reasons for their scores."""
 
     def find(self, count: int, min_confidence: float) -> Ranking:
         """Return the best `count` hits with at least this confidence, and the total number of such hits."""
@@ -74,12 +78,30 @@ class Search:
         # Each step of directness adds more than the searcher's highest score, so that the score only orders
         # tools that are named equally directly.
         found = self.rank(limit=len(named), among=named)
+        hits = {hit.id: hit for hit in found}
         scores = dict.fromkeys(named, 0.0) | {hit.id: max(hit.score, 0.0) for hit in found}
         step = max(scores.values()) + 1.0
         scored = [
             (above + 1.0 + step * (ALIAS - self.named[one]) + score, one) for one, score in scores.items()
         ]
-        return [Hit(one, score, 1.0) for score, one in sorted(scored, key=lambda pair: (-pair[0], pair[1]))]
+        ordered = sorted(scored, key=lambda pair: (-pair[0], pair[1]))
+        if not self.explain:
+            return [Hit(one, score, 1.0) for score, one in ordered]
+        return [Hit(one, score, 1.0, _explain_named(score, hits.get(one))) for score, one in ordered]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The arguments of a search, checked."""
+
+    query: str
+    conditions: Filter
+    min_confidence: float
+    count: int
+    """The number of results on the page."""
+    cursor: str | None
+    lifts: Mapping[str, Lift] | None
+    explain: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,12 +281,14 @@ class IndexReader:
         cursor: str | None = None,
         min_confidence: float = 0.0,
         lifts: Mapping[str, Lift] | None = None,
+        explain: bool = False,
         **filters: Unpack[FilterOptions],
     ) -> Page[Result]:
         """Return a page of the tools that fit a question, best first; a blank question lists all tools.
 
         A tool that the question calls by its id, name or alias comes before all others. `lifts` are how far
-        learned questions raise tools, by their ids without versions (see `LearnedQuestions`).
+        learned questions raise tools, by their ids without versions (see `LearnedQuestions`). With `explain`,
+        each result has the reasons for its score.
 
         Raises:
             InvalidCursorError: the cursor belongs to another query or another version of the catalogue.
@@ -276,7 +300,8 @@ class IndexReader:
             return self._list_unranked(query, conditions, confidence, count, cursor)
         # The searcher runs without a lock, so that a slow search delays nobody. If the catalogue changed
         # meanwhile, the hits may not match it: search again, this time with changes locked out.
-        find = partial(self._find_page, query, conditions, confidence, count, cursor, lifts)
+        asked = _Asked(query, conditions, confidence, count, cursor, lifts, explain)
+        find = partial(self._find_page, asked)
         page, is_current = find()
         if not is_current:
             with self._shared.writing:
@@ -311,37 +336,36 @@ class IndexReader:
         results = self._make_results([(summary, 0.0, 0.0) for summary in page.items])
         return Page.from_valid(items=results, next_cursor=page.next_cursor, total=page.total)
 
-    def _find_page(
-        self,
-        query: str,
-        conditions: Filter,
-        min_confidence: float,
-        count: int,
-        cursor: str | None,
-        lifts: Mapping[str, Lift] | None,
-    ) -> tuple[Page[Result], bool]:
+    def _find_page(self, asked: "_Asked") -> tuple[Page[Result], bool]:
         """Return a page of results, and whether the catalogue stayed the same during the search."""
-        searcher = self._shared.searcher
-        rank: Callable[..., Ranking] = partial(searcher.search, query)
+        searcher, lifts = self._shared.searcher, asked.lifts
+        rank: Callable[..., Ranking] = partial(searcher.search, asked.query)
         with self._shared.lock:
-            among, visible = self._lookup.matching_ids(conditions), self._lookup.matching_ids()
+            among, visible = self._lookup.matching_ids(asked.conditions), self._lookup.matching_ids()
             raised = (
                 self._find_raised(lifts, among) if lifts and getattr(searcher, "takes_lifts", False) else {}
             )
-            state = ListState(query, conditions, min_confidence, self._shared.version, self._key, raised)
-            start = state.read_cursor(cursor)
-            named = self._lookup.names.find_named_in(query, among)
+            version = self._shared.version
+            state = ListState(asked.query, asked.conditions, asked.min_confidence, version, self._key, raised)
+            start = state.read_cursor(asked.cursor)
+            named = self._lookup.names.find_named_in(asked.query, among)
         if visible is not None and getattr(searcher, "searches_within", False):
             rank = partial(rank, within=visible)
         if raised:
             rank = partial(rank, lifts=raised)
-        ranking = Search(rank, named, among).find(start + count, min_confidence)
+        if asked.explain and getattr(searcher, "explains", False):
+            rank = partial(rank, explain=True)
+        search = Search(rank, named, among, asked.explain)
+        ranking = search.find(start + asked.count, asked.min_confidence)
         with self._shared.lock:
             found = [(self._lookup.get(hit.id), hit) for hit in ranking[start:]]
-            is_current = self._shared.version == state.version and all(entry for entry, _ in found)
-        results = self._make_results(
-            [(entry.summary, hit.score, hit.confidence) for entry, hit in found if entry]
-        )
+            is_current = self._shared.version == version and all(entry for entry, _ in found)
+        known = [(entry, hit) for entry, hit in found if entry]
+        results = self._make_results([(entry.summary, hit.score, hit.confidence) for entry, hit in known])
+        if asked.explain:
+            explained = [_explain_hit(entry, hit, lifts or {}) for entry, hit in known]
+            pairs = zip(results, explained, strict=True)
+            results = tuple(result.model_copy(update={"why": why}) for result, why in pairs)
         return _make_page(results, state, start + len(found), ranking.total), is_current
 
     def _find_raised(self, lifts: Mapping[str, Lift], among: frozenset[str] | None) -> dict[str, Raise]:
@@ -359,6 +383,36 @@ class IndexReader:
         return tuple(
             Result.from_valid(summary=summary, score=score, score_type=score_type, confidence=confidence)
             for summary, score, confidence in found
+        )
+
+
+def _explain_named(score: float, hit: Hit | None) -> tuple[Reason, ...]:
+    """Return the reasons for the score of a tool that the question names, given its hit without the name."""
+    own, why = (0.0, ()) if hit is None else (hit.score, hit.why)
+    return (Reason.from_valid(kind="name", score=score - own), *why)
+
+
+def _explain_hit(entry: Entry, hit: Hit, lifts: Mapping[str, Lift]) -> tuple[Reason, ...]:
+    """Return the reasons for the score of a hit, the largest first, in terms of the texts of its tool."""
+    unexplained = hit.score - sum(reason.score for reason in hit.why)
+    whole = Reason.from_valid(kind="searcher", score=unexplained)
+    lift = lifts.get(without_version(entry.id))
+    reasons: list[Reason] = [] if any(reason.kind != "name" for reason in hit.why) else [whole]
+    for reason in locate_words(hit.why, entry.tool, entry.examples):
+        if reason.kind == "learned" and lift is not None:
+            reasons += _split_learned(reason, lift)
+        else:
+            reasons.append(reason)
+    told = (one for one in reasons if one.score)
+    return tuple(sorted(told, key=lambda one: (-one.score, one.kind, one.text)))
+
+
+def _split_learned(reason: Reason, lift: Lift) -> Iterator[Reason]:
+    """Yield a reason for each learned question that raises a tool."""
+    for similar in lift.questions:
+        part = similar.lift / lift.strength
+        yield reason.model_copy(
+            update={"score": reason.score * part, "text": similar.question, "value": similar.lift}
         )
 
 

@@ -19,7 +19,7 @@ a view must give the same scores as an index of its tools alone, so every mean i
 
 import logging
 from bisect import bisect_left, insort
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.discovery.protocols import Derived, Hit, Indexed, Lifts, Ranking
+from toolcrib.discovery.records import Reason
 from toolcrib.discovery.search.confidence import (
     RERANKED,
     Features,
@@ -43,6 +44,7 @@ from toolcrib.discovery.search.confidence import (
 )
 from toolcrib.discovery.search.lexical import Bm25Searcher
 from toolcrib.discovery.search.lexical.bm25 import LexicalScores
+from toolcrib.discovery.search.lexical.reasons import learned_reasons
 from toolcrib.discovery.search.semantic import EmbeddingSearcher, load_embedder
 from toolcrib.discovery.search.semantic.documents import DocumentVectors
 from toolcrib.discovery.search.semantic.languages import is_english, is_latin, is_readable
@@ -172,6 +174,7 @@ class HybridSearcher:
     score_type: Literal["hybrid"] = "hybrid"
     searches_within = True
     takes_lifts = True
+    explains = True
 
     def __init__(
         self, words: Bm25Searcher, meaning: EmbeddingSearcher, *, reads_every_script: bool = False
@@ -206,7 +209,7 @@ class HybridSearcher:
             self._meaning.update_vectors(added, removed)
             self._sample.update([entry.id for entry in added], removed)
 
-    def search(
+    def search(  # noqa: PLR0913 - options, each with a default
         self,
         query: str,
         *,
@@ -215,6 +218,7 @@ class HybridSearcher:
         exclude: AbstractSet[str] = frozenset(),
         within: AbstractSet[str] | None = None,
         lifts: Lifts | None = None,
+        explain: bool = False,
     ) -> Ranking:
         """Return the tools that fit a question best in words and meaning.
 
@@ -227,7 +231,7 @@ class HybridSearcher:
                 vector = self._meaning.embed_query(query)
                 if vector is not None:
                     raised = {one: lift for one, lift in lifts.items() if one not in exclude} if lifts else {}
-                    asked = _Question(query, vector, limit, among, exclude, within, raised)
+                    asked = _Question(query, vector, limit, among, exclude, within, raised, explain)
                     with self._lock:
                         found = self._meaning.read_vectors(partial(self._search, asked))
                     if found is not None:
@@ -236,7 +240,7 @@ class HybridSearcher:
                 self._resumes = monotonic() + _RETRY_AFTER
                 _LOG.warning("searching by words alone for %d s: %s", _RETRY_AFTER, error)
         return self._words.search(
-            query, limit=limit, among=among, exclude=exclude, within=within, lifts=lifts
+            query, limit=limit, among=among, exclude=exclude, within=within, lifts=lifts, explain=explain
         )
 
     def _reads(
@@ -307,6 +311,7 @@ class HybridSearcher:
         depth = max(limit, RERANKED)
         order, scores = _blend(lexical, both, cosines[len(extra) :], lifts, depth)
         chosen = both.take(order)
+        blended = dict(zip(chosen.ids, scores, strict=True))
         if left:
             # Beyond the candidates, the order is by cosine alone: blended scores would change with the limit.
             left = {one: cosine for one, cosine in left.items() if one not in first}
@@ -318,9 +323,24 @@ class HybridSearcher:
         hits = list(map(Hit, chosen.ids, scores, self._confidences(asked, lifts, documents, lexical, chosen)))
         ranked = [*_rerank_first(hits[:RERANKED]), *hits[RERANKED:]]
         ordered = order_confidences([hit.confidence for hit in ranked])
-        final = (hit._replace(confidence=one) for hit, one in zip(ranked, ordered, strict=True))
+        final: Iterator[Hit] = (
+            hit._replace(confidence=one) for hit, one in zip(ranked, ordered, strict=True)
+        )
+        if asked.explain:
+            parts = _Parts(lexical, cosines[len(extra) :], lifts, left | first, blended)
+            final = self._explain(asked, parts, islice(final, limit))
         total = lexical.total + int((both.words == 0).sum()) if few else near.total
         return Ranking(islice(final, limit), total)
+
+    def _explain(self, asked: "_Question", parts: "_Parts", hits: Iterable[Hit]) -> Iterator[Hit]:
+        """Yield hits with the reasons for their scores."""
+        found = list(hits)
+        by_words = self._words.explain(asked.query, [hit.id for hit in found], asked.within)
+        for hit in found:
+            reasons = parts.explain(hit.id, by_words[hit.id])
+            moved = hit.score - parts.blended.get(hit.id, parts.cosines[hit.id])
+            order = Reason.from_valid(kind="order", score=moved, value=hit.confidence)
+            yield hit._replace(why=(*reasons, order))
 
     def _permitted_lifts(self, asked: "_Question", documents: DocumentVectors) -> Lifts:
         """Return the lifts without tools that may destroy something and stand below a match of words."""
@@ -376,6 +396,45 @@ class _Question:
     exclude: AbstractSet[str]
     within: AbstractSet[str] | None
     lifts: Lifts
+    explain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The parts of the blended scores of one search."""
+
+    lexical: LexicalScores
+    typical: Floats
+    """The cosines of the typical tools."""
+    lifts: Lifts
+    cosines: Mapping[str, float]
+    """The cosine of each tool, without topics and deprecation."""
+    blended: Mapping[str, float]
+    """The blended score of each candidate; the tools below these are ranked by cosine alone."""
+
+    def explain(self, tool_id: str, by_words: Iterable[Reason]) -> list[Reason]:
+        """Return the reasons for the blended score of a tool, given those for its score by words."""
+        cosine = self.cosines[tool_id]
+        if tool_id not in self.blended:
+            return [Reason.from_valid(kind="meaning", score=cosine, value=cosine)]
+        share, lexical = word_share(self.lexical), self.lexical
+        mean, deviation = float(self.typical.mean()), float(self.typical.std()) or 1.0
+        factor = (1 - share) / deviation
+        topic, is_deprecated = lexical.topics.get(tool_id, 0.0), tool_id in lexical.deprecated
+        raised = adjust_cosine(cosine, share=topic, deprecated=False)
+        adjusted = adjust_cosine(cosine, share=topic, deprecated=is_deprecated)
+        more = {"topic": factor * (raised - cosine), "deprecated": factor * (adjusted - raised)}
+        scale = share / (lexical.deviation or 1.0)
+        reasons = [
+            reason.model_copy(update={"score": scale * reason.score + more.get(reason.kind, 0.0)})
+            for reason in by_words
+        ]
+        reasons.append(Reason.from_valid(kind="meaning", score=factor * (cosine - mean), value=cosine))
+        reasons.append(Reason.from_valid(kind="average", score=-scale * lexical.mean))
+        if tool_id in self.lifts:
+            strength = self.lifts[tool_id].strength
+            reasons += learned_reasons(_LEARNED_GAIN * strength, strength)
+        return reasons
 
 
 def _features(

@@ -3,20 +3,14 @@
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from math import ceil
 
-from toolcrib.discovery.search.text.fields import search_doc
-from toolcrib.discovery.search.text.terms import index_terms
-from toolcrib.discovery.search.text.words import words
 from toolcrib.gateway.api.calls import CallRow
 from toolcrib.gateway.api.records import Series, ToolUse
-from toolcrib.model import Tool
 
 _MINUTE = 60.0
 _CHARACTERS_PER_TOKEN = 4
 _TOP = 8
-_MAX_WORDS = 4_000
 
 
 def count_by_minute(rows: Iterable[CallRow], minutes: int, now: float | None = None) -> Series:
@@ -62,21 +56,3 @@ def count_by_tool(rows: Iterable[CallRow]) -> tuple[ToolUse, ...]:
         ToolUse(tool_id=name, calls=count, failed=failed[name], seconds=seconds[name], tokens=tokens[name])
         for name, count in calls.most_common(_TOP)
     )
-
-
-def find_shared_words(tool: Tool, query: str) -> dict[str, list[str]]:
-    """Return the words of a question that a tool has too, or others of the same stem, and in which fields.
-
-    >>> tool = Tool(name="add_note", description="Writes notes.", input_schema={})
-    >>> find_shared_words(tool, "write a note down")
-    {'write': ['description'], 'note': ['name', 'description']}
-    """
-    asked = {terms[0]: word for word in words(query) if (terms := index_terms(word))}
-    found: dict[str, list[str]] = {word: [] for word in asked.values()}
-    for field, text in search_doc(tool).fields:
-        for word in islice(words(text), _MAX_WORDS):
-            terms = index_terms(word)
-            meant = asked.get(terms[0]) if terms else None
-            if meant is not None and field not in found[meant]:
-                found[meant].append(field)
-    return {word: fields for word, fields in found.items() if fields}

@@ -18,7 +18,7 @@ from toolcrib.adapter import default_registry
 from toolcrib.crib import Crib, Settings, load
 from toolcrib.crib.access import decide_again, explain_access
 from toolcrib.crib.trust import TrustEdit, TrustReport
-from toolcrib.discovery import Result, Summary, explain_no_match
+from toolcrib.discovery import Summary, explain_no_match
 from toolcrib.errors import (
     ConfigError,
     LoginRequiredError,
@@ -48,7 +48,7 @@ from toolcrib.gateway.api.caller import (
     SendEvent,
 )
 from toolcrib.gateway.api.calls import CallFilter, CallLog, CallRow, Running, is_same_account
-from toolcrib.gateway.api.measures import count_by_minute, count_by_tool, find_shared_words, quantile
+from toolcrib.gateway.api.measures import count_by_minute, count_by_tool, quantile
 from toolcrib.gateway.api.routes import ApiOperation, Handle
 from toolcrib.gateway.api.runs import describe_calls, describe_steps
 from toolcrib.gateway.app.connect import LoginPages
@@ -465,28 +465,21 @@ class ApiOperations:
         return {"items": [name for name in await caller.view.namespaces() if name]}
 
     async def search(self, caller: ApiCaller) -> dict[str, Any]:
-        """Return the tools that fit a question, and the words of it that each has."""
+        """Return the tools that fit a question, each with the reasons for its score."""
         asked = caller.query
         options = {"limit": asked.limit, "namespace": asked.namespace, "tags": asked.tags or None}
+        options["explain"] = True
         page = await caller.view.search(
             asked.query, context=CallContext(principal=caller.principal), **options
         )
         reason = explain_no_match(page, asked.query) if page.items else "nothing fits"
-        items = [self._found(caller, each, asked.query) for each in page]
+        items = [each.summary.to_json(without=_MIRRORED) | each.to_json(without={"summary"}) for each in page]
         note = (
             {}
             if reason is None
             else {"note": "nothing clearly fits; these are guesses" if items else "nothing fits"}
         )
         return {"items": items, "total": page.total, **note, **self._absent(caller)}
-
-    @staticmethod
-    def _found(caller: ApiCaller, result: Result, query: str) -> dict[str, Any]:
-        shared: dict[str, list[str]] = {}
-        with suppress(ToolcribError):  # it has gone meanwhile
-            shared = find_shared_words(caller.view.index.get(result.id), query)
-        own = result.summary.to_json(without=_MIRRORED) | result.to_json(without={"summary"})
-        return own | {"sharedWords": shared}
 
     async def describe(self, caller: ApiCaller) -> ToolDoc:
         """Return what is known of a tool."""

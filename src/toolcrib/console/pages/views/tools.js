@@ -47,9 +47,20 @@ function useTools() {
   return { ...state, more: () => next.current && !busy.current && load(next.current), reload: () => load() };
 }
 
-const why = (words) =>
-  Object.entries(words ?? {})
-    .map(([word, fields]) => `“${word}” in ${fields.join(", ")}`)
+const REASONS = {
+  name: () => "named",
+  word: (reason) => `“${reason.text}” in ${(reason.fields ?? []).join(", ")}`,
+  spelling: (reason) => `“${reason.text}” read as ${(reason.matched ?? []).join(", ")}`,
+  example: (reason) => `example “${reason.text}”`,
+  topic: (reason) => `topic ${reason.text}`,
+  learned: (reason) => `run after “${reason.text}”`,
+  deprecated: () => "deprecated",
+};
+
+const why = (reasons) =>
+  (reasons ?? [])
+    .filter((reason) => reason.kind in REASONS)
+    .map((reason) => REASONS[reason.kind](reason))
     .join("; ") || "by its meaning alone";
 
 function Confidence({ value }) {
@@ -265,7 +276,7 @@ export default function Tools() {
           html`<span role="cell" class="tool-cell">
               <button type="button" class="plain-link mono cut" onClick=${() => open(tool)}><${Text} value=${tool.id} /></button>
               <span class="muted cut"><${Text} value=${tool.shortDescription} /></span>
-              ${isSearch && html`<span class="small cut why">score ${tool.score?.toFixed(2)} (${tool.scoreType}) · <${Text} value=${why(tool.sharedWords)} /></span>`}
+              ${isSearch && html`<span class="small cut why">score ${tool.score?.toFixed(2)} (${tool.scoreType}) · <${Text} value=${why(tool.why)} /></span>`}
             </span>
             <span role="cell" class="tool-side">${isSearch && tool.confidence !== undefined ? html`<${Confidence} value=${tool.confidence} />` : (tool.tags ?? []).slice(0, 2).map((tag) => html`<${Badge} key=${tag}><${Text} value=${tag} /><//>`)}</span>`}
       />`}

@@ -17,8 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, pairwise
-from math import inf, log1p, sqrt
+from math import inf
 from threading import Lock
 from typing import Literal, TypeVar
 
@@ -26,12 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.discovery.protocols import Derived, Hit, Indexed, Lifts, Ranking
+from toolcrib.discovery.records import Reason
 from toolcrib.discovery.search.confidence import confidence_by_words
 from toolcrib.discovery.search.lexical.postings import DocumentBatch, Postings, VisiblePostings
 from toolcrib.discovery.search.lexical.question import ParsedQuery, parse_query
+from toolcrib.discovery.search.lexical.reasons import explain_words, learned_reasons
+from toolcrib.discovery.search.lexical.scoring import Scores, score_slots
 from toolcrib.discovery.search.lexical.typos import SpellingCorrector
 from toolcrib.discovery.search.snapshot import SearchSnapshot, is_due
-from toolcrib.discovery.search.text import DEPRECATED, MARKS, analyse, search_doc
+from toolcrib.discovery.search.text import MARKS, analyse, search_doc
 
 Score = TypeVar("Score", float, NDArray[np.float32])
 """One score, or an array of the scores of several tools."""
@@ -39,23 +41,12 @@ _K1 = 1.2
 _B = 0.5
 _USUAL_LENGTH = 15.0
 """The document length at which BM25's length normalisation is neutral, in weighted words."""
-Scores = NDArray[np.float32]
 # The number must be increased when `analyse` or an impact changes, so that older snapshots are not used.
 _CACHE_KIND = "postings/1"
 _MAX_SELECTIONS = 16
 _BLOCK = 64
-_MIN_CATALOGUE_SIZE = 300
-"""Inverse document frequencies are computed as for at least this many tools: with three, no word is rare."""
 _LEARNED_GAIN = 0.5
 """The score that learned questions add to a tool at most, as a share of that of a perfect match."""
-_PART_SHARE = 0.5
-"""The weight of the best part in the score of a question with several parts."""
-_DEPRECATED_WEIGHT = 0.5
-"""Factor on the scores of deprecated tools."""
-_SCORE_STEPS = 2**15
-"""Resolution, in steps per unit, to which scores are rounded for their statistics."""
-Gains = dict[str, float]
-"""The factor of each term on its impacts: its weight in the question times its inverse frequency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +97,7 @@ class Bm25Searcher:
     score_type: Literal["bm25"] = "bm25"
     searches_within = True
     takes_lifts = True
+    explains = True
 
     def __init__(self, *, cache: Derived | None = None) -> None:
         self._cache = cache
@@ -179,7 +171,7 @@ class Bm25Searcher:
             arrays | {"slots": places[arrays["slots"]]},
         )
 
-    def search(
+    def search(  # noqa: PLR0913 - options, each with a default
         self,
         query: str,
         *,
@@ -188,6 +180,7 @@ class Bm25Searcher:
         exclude: AbstractSet[str] = frozenset(),
         within: AbstractSet[str] | None = None,
         lifts: Lifts | None = None,
+        explain: bool = False,
     ) -> Ranking:
         """Return the tools with the highest BM25 scores for a question.
 
@@ -198,14 +191,29 @@ class Bm25Searcher:
         lexical = self.score_query(
             query, limit=limit, among=among, exclude=exclude, others=raised or None, within=within
         )
-        scores = dict(lexical.best)
+        scores, gain = dict(lexical.best), _LEARNED_GAIN * max(lexical.ideal, lexical.rarest)
         if raised:
-            gain = _LEARNED_GAIN * max(lexical.ideal, lexical.rarest)
             scores |= {one: score + gain * raised[one].strength for one, score in lexical.others.items()}
         best = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[: max(limit, 0)]
         unmatched = sum(score == 0 for score in lexical.others.values()) if raised else 0
         hits = [Hit(tool_id, score, lexical.confidence(score)) for tool_id, score in best]
+        if explain:
+            why = self.explain(query, [hit.id for hit in hits], within)
+            for one, lift in raised.items():
+                if one in why:
+                    why[one] += learned_reasons(gain * lift.strength, lift.strength)
+            hits = [hit._replace(why=why[hit.id]) for hit in hits]
         return Ranking(hits, lexical.total + unmatched)
+
+    def explain(
+        self, query: str, ids: Sequence[str], within: AbstractSet[str] | None = None
+    ) -> dict[str, tuple[Reason, ...]]:
+        """Return the reasons for the scores of some tools, which they add up to."""
+        with self._lock:
+            postings = self._visible_postings(within)
+            slots = self._slots.find(ids)
+            found = explain_words(query, self._parse(query, postings), postings, slots, len(self._slots.ids))
+        return {tool_id: found.get(tool_id, ()) for tool_id in ids}
 
     def score_query(
         self,
@@ -220,8 +228,7 @@ class Bm25Searcher:
         """Return the best scores for a question, those of `others`, and figures to compare them by."""
         with self._lock:
             ids, postings = self._slots.ids, self._visible_postings(within)
-            nearest = partial(self._typos.nearest, usage=self._postings.frequency, here=postings.frequency)
-            question = parse_query(query, postings.knows, nearest)
+            question = self._parse(query, postings)
             scored = score_slots(question, postings, len(ids))
             slots = self._slots.find(others or ())
             asked = {tool_id: float(scored.scores[slot]) for tool_id, slot in slots.items()}
@@ -244,6 +251,10 @@ class Bm25Searcher:
             topics=topics,
             deprecated=deprecated,
         )
+
+    def _parse(self, query: str, postings: Postings | VisiblePostings) -> ParsedQuery:
+        nearest = partial(self._typos.nearest, usage=self._postings.frequency, here=postings.frequency)
+        return parse_query(query, postings.knows, nearest)
 
     def _visible_postings(self, within: AbstractSet[str] | None) -> Postings | VisiblePostings:
         """Return the posting lists, restricted to the tools that the caller can see."""
@@ -349,130 +360,3 @@ def top_slots(scores: NDArray[np.float32], count: int) -> NDArray[np.intp]:
     last = np.partition(values, len(values) - count)[len(values) - count]
     top: NDArray[np.intp] = found[values >= last]
     return top
-
-
-@dataclass(frozen=True, slots=True)
-class SlotScores:
-    """The scores of one question by slot, and the figures of `LexicalScores` that they share."""
-
-    scores: Scores
-    ideal: float
-    rarest: float
-    topics: Scores | None = None
-    """The share of the question that names topics of each tool; None if it names none."""
-    deprecated: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    """The slots of the deprecated tools."""
-
-    def topics_and_deprecated(self, slots: Mapping[str, int]) -> tuple[dict[str, float], frozenset[str]]:
-        """Return the topic shares of those ids that have any, and the deprecated ids."""
-        if self.topics is None and not len(self.deprecated):
-            return {}, frozenset()
-        ids, places = list(slots), np.fromiter(slots.values(), np.intp, len(slots))
-        shares = np.zeros(len(ids)) if self.topics is None else self.topics[places]
-        named = {ids[at]: float(shares[at]) for at in np.flatnonzero(shares).tolist()}
-        lowered = np.flatnonzero(np.isin(places, self.deprecated)).tolist()
-        return named, frozenset(ids[at] for at in lowered)
-
-    def mean_and_deviation(self, tools: int) -> tuple[float, float]:
-        """Return the mean and the standard deviation over `tools` scores; the slots of no tool score 0.
-
-        Whole numbers are added, since a sum of floats depends, in its last digit, on the order of the tools.
-        """
-        if not tools:
-            return 0.0, 0.0
-        found = np.rint(self.scores * _SCORE_STEPS).astype(np.int64)
-        mean = int(found.sum()) / tools / _SCORE_STEPS
-        return mean, sqrt(max(int(found @ found) / tools / _SCORE_STEPS**2 - mean * mean, 0.0))
-
-
-def score_slots(question: ParsedQuery, postings: Postings | VisiblePostings, slots: int) -> SlotScores:
-    """Score a question for each slot, as a whole and by its best part."""
-    tools = max(len(postings), _MIN_CATALOGUE_SIZE)
-    rarest = _inverse_frequency(0, tools)
-    found = {term: postings.of(term) for term in question.terms}
-    gains = {
-        term: weight * _inverse_frequency(len(found[term][0]), tools)
-        for term, weight in question.terms.items()
-    }
-    scores = _score_terms(found, gains, question.parts, slots)
-    ideal = question.unknown * rarest + sum(gains.values())
-    topics = _topic_shares(question, postings, slots) if question.topics else None
-    if topics is not None:
-        ideal = ideal or rarest  # a question of topics and stop words alone has no other terms
-        # A topic that is all of the question adds as much as a perfect match of words; one in passing little.
-        named = np.flatnonzero(topics)
-        scores[named] += np.float32(max(ideal, rarest)) * topics[named] ** 2
-    deprecated = postings.of(DEPRECATED)[0] if postings.knows(DEPRECATED) else np.empty(0, np.int32)
-    scores[deprecated] *= np.float32(_DEPRECATED_WEIGHT)
-    return SlotScores(scores, ideal, rarest, topics, deprecated)
-
-
-def _score_terms(
-    found: Mapping[str, tuple[NDArray[np.int32], Scores]], gains: Gains, parts: Sequence[Gains], slots: int
-) -> Scores:
-    """Return the sum of the terms for each slot, blended with the best part if there are parts."""
-    # One row for each part, and one for the rest. All postings of all rows are added by a single call of
-    # `np.add.at` into a flat view of the table, instead of one call for each term.
-    rows = _split_gains(gains, parts) if parts else [gains]
-    table = np.zeros((len(rows), slots), dtype=np.float32)
-    if found:
-        lists = [found[term] for row in rows for term in row]
-        lengths = [len(places) for places, _ in lists]
-        places = np.concatenate([places for places, _ in lists])
-        if parts:
-            places += _row_offsets(rows, lengths, slots)
-        gained = np.concatenate([impacts for _, impacts in lists])
-        weights = [gain for row in rows for gain in row.values()]
-        gained *= np.repeat(np.array(weights, dtype=np.float32), lengths)
-        np.add.at(table.reshape(-1), places, gained)
-    scores: Scores = table.sum(axis=0)
-    if parts:
-        scores *= 1 - _PART_SHARE
-        scores += np.float32(_PART_SHARE) * table[1:].max(axis=0)
-    return scores
-
-
-def _topic_shares(question: ParsedQuery, postings: Postings | VisiblePostings, slots: int) -> Scores:
-    """Return the share of a question that names topics of each tool, by slot.
-
-    Words are weighted by their rarity, so that a topic of many tools counts little beside other words.
-    """
-    tools = max(len(postings), _MIN_CATALOGUE_SIZE)
-    asked = {
-        stem: weight * _inverse_frequency(postings.frequency(stem), tools)
-        for stem, weight in question.content.items()
-    }
-    whole = sum(asked.values())
-    shares = np.zeros(slots, np.float32)
-    for stem in sorted(set().union(*question.topics.values())):
-        named = [postings.of(term)[0] for term, stems in question.topics.items() if stem in stems]
-        # Without content words, the topics are the whole question.
-        share = asked.get(stem, 0.0) / whole if whole else 1.0
-        shares[named[0] if len(named) == 1 else np.unique(np.concatenate(named))] += np.float32(share)
-    return np.minimum(shares, np.float32(1.0), out=shares)
-
-
-def _split_gains(gains: Gains, parts: Sequence[Gains]) -> list[Gains]:
-    """Return a row of gains for each part of a question, after a first row that completes their sum.
-
-    The rows must add up to the gains of the whole question. So the first row has the terms of no part and,
-    with negative sign, the surplus of terms that several parts repeat.
-    """
-    spare = dict(gains)
-    for part in parts:
-        for term in part:
-            spare[term] -= gains[term]
-    rest = {term: gain for term, gain in spare.items() if gain}
-    return [rest, *({term: gains[term] for term in part} for part in parts)]
-
-
-def _row_offsets(rows: Sequence[Gains], lengths: list[int], slots: int) -> NDArray[np.int32]:
-    """Return, for each posting, the offset of its row in the flat table."""
-    ends = list(accumulate(map(len, rows), initial=0))
-    totals = [sum(lengths[start:end]) for start, end in pairwise(ends)]
-    return np.repeat(np.arange(len(rows), dtype=np.int32) * np.int32(slots), totals)
-
-
-def _inverse_frequency(frequency: int, tools: int) -> float:
-    """Return BM25's inverse document frequency of a term that `frequency` of `tools` tools have."""
-    return log1p((tools - frequency + 0.5) / (frequency + 0.5))

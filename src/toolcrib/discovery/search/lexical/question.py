@@ -41,17 +41,21 @@ class ParsedQuery:
     """The topics that the query names, each with the stems of the words that name it."""
     content: dict[str, float] = field(default_factory=dict)
     """The weights of its words by stem, to measure the share of topics; empty if it names none."""
+    corrected: dict[str, str] = field(default_factory=dict)
+    """The known stems that stand for misspelt words, by word."""
 
 
 def parse_query(text: str, knows: Callable[[str], bool], nearest: Callable[[str], str | None]) -> ParsedQuery:
     """Parse a query into known terms; in a short query, unknown words are corrected with `nearest`."""
     parts = _read_parts(clauses(text)[:_MAX_CLAUSES], knows)
     unknown = dict.fromkeys(word for part in parts for word in part.unknown)
+    corrected: dict[str, str] = {}
     if unknown and sum(part.stems for part in parts) <= _ENOUGH_KNOWN_WORDS:
         names = {name.lower() for name in _PROPER_NOUN.findall(fold(text[:_MAX_QUESTION_LENGTH]))}
         meant = {word: nearest(word) for word in islice(unknown, _MAX_CORRECTED) if word not in names}
         for part in parts:
             part.correct_typos(meant)
+        corrected = {word: stem for word, stem in meant.items() if stem}
     whole: Terms = {}
     for part in parts:
         for term, weight in part.terms.items():
@@ -59,7 +63,8 @@ def parse_query(text: str, knows: Callable[[str], bool], nearest: Callable[[str]
     telling = [part.terms for part in parts if part.stems >= _MIN_PART_WORDS][:_MAX_PARTS]
     topics = named_topics(text[:_MAX_QUESTION_LENGTH], knows)
     content = content_weights(text[:_MAX_QUESTION_LENGTH]) if topics else {}
-    return ParsedQuery(whole, tuple(telling) if len(telling) > 1 else (), len(unknown), topics, content)
+    several = tuple(telling) if len(telling) > 1 else ()
+    return ParsedQuery(whole, several, len(unknown), topics, content, corrected)
 
 
 @dataclass(slots=True)
