@@ -123,8 +123,6 @@ def read_filter(options: FilterOptions) -> Filter:
     Raises:
         ValidationError: with every problem.
     """
-    if not options:
-        return ()
     given: dict[str, Any] = {**options}
     for name in ("tags", "all_tags"):
         tags = given.get(name)

@@ -295,7 +295,7 @@ class IndexReader:
             ValidationError: the query, the limit, the confidence or a filter is invalid.
         """
         count = check_search(limit=limit, query=query, min_confidence=min_confidence)
-        conditions, confidence = read_filter(filters), float(min_confidence)
+        conditions, confidence = read_filter(filters) if filters else (), float(min_confidence)
         if not query.strip():
             return self._list_unranked(query, conditions, confidence, count, cursor)
         # The searcher runs without a lock, so that a slow search delays nobody. If the catalogue changed
