@@ -84,12 +84,6 @@ def test_an_option_without_its_value_exits_with_2(toolcrib: Any) -> None:
     assert told.stderr == "error: Option '--config' requires an argument.\n"
 
 
-def test_no_verb_at_all_shows_the_help(toolcrib: Any) -> None:
-    told = toolcrib()
-    assert [told.exit_code, told.stderr] == [0, ""]
-    assert told.stdout == toolcrib("--help").stdout
-
-
 def test_examples_are_shown_a_line_to_a_line(toolcrib: Any) -> None:
     told = toolcrib("add", "--help").stdout
     assert (

@@ -182,8 +182,7 @@ class Verbs(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **settings: Any) -> NoReturn:
         """Run the command, and end with an exit code."""
-        given = list(sys.argv[1:] if args is None else args) or ["--help"]
-        sys.exit(self.run(given, **settings))
+        sys.exit(self.run(list(sys.argv[1:] if args is None else args), **settings))
 
     def run(self, args: list[str], **settings: Any) -> int:
         """Run the command, and return its exit code."""
@@ -202,10 +201,19 @@ class Verbs(click.Group):
 @click.group(
     cls=Verbs,
     name="toolcrib",
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 ok, 1 the tool failed, 2 bad input, 3 not found, 4 server unavailable, 5 refused.",
 )
 @shared
 @click.version_option(toolcrib.__version__, message="toolcrib %(version)s")
-def app() -> None:
-    """Keep, find and run the tools of AI agents: MCP servers, HTTP APIs and Python functions alike."""
+@click.pass_context
+def app(ctx: click.Context) -> None:
+    """Keep, find and run the tools of AI agents: MCP servers, HTTP APIs and Python functions alike.
+
+    Without a command it says what is set up here, and what to do next.
+    """
+    if ctx.invoked_subcommand is None:
+        from toolcrib.cli.commands.welcome import show_welcome  # noqa: PLC0415 - the other verbs do not need it
+
+        show_welcome(ctx.obj)
