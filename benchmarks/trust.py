@@ -2,19 +2,23 @@
 
 Three cases of verifying: nothing has changed, one description in a hundred has, and one schema in a hundred
 has. The lock is read from its file once, when a process starts. The scan compares each tool with all others.
-CPU time; how slow the machine is stands beside it.
+Then calls of a tool of a server, with a lock and without. CPU time of this process; how slow the machine is
+stands beside it.
 """
 
 import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import anyio
 from turns import QUICK
 
+from toolcrib import Crib
 from toolcrib.errors import InvalidToolError
 from toolcrib.model import Tool
 from toolcrib.trust import KnownTools, Lock, scan
@@ -27,6 +31,21 @@ PROMISED = 2.0
 SCANNED = 5.0
 """Those within which they are scanned."""
 EVERY = 100
+ROUNDS, CALLS = (2, 20) if QUICK else (15, 100)
+SERVER = """
+from mcp.server import MCPServer
+
+server = MCPServer("s")
+
+
+@server.tool()
+def echo(text: str) -> str:
+    \"\"\"Return a text.\"\"\"
+    return text
+
+
+server.run("stdio")
+"""
 
 
 def real_tools() -> Iterator[Tool]:
@@ -70,6 +89,33 @@ def spent(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - start, result
 
 
+async def called(folder: Path) -> dict[str, float]:
+    """Return the CPU microseconds of a call, without a lock and with one; the least of several rounds."""
+    server = folder / "server.py"
+    server.write_text(SERVER, encoding="utf-8")
+    least: dict[str, float] = {}
+    configs = {name: folder / name / "toolcrib.toml" for name in ("unlocked", "locked")}
+    async with AsyncExitStack() as stack:
+        cribs = {}
+        for name, path in configs.items():
+            path.parent.mkdir()
+            table = {"command": sys.executable, "args": [str(server)]}
+            lines = [f"{key} = {json.dumps(value)}" for key, value in table.items()]
+            path.write_text("\n".join(["[servers.s]", *lines]), encoding="utf-8")
+            cribs[name] = await stack.enter_async_context(Crib(path))
+            await cribs[name].ready()
+            if name == "locked":
+                await cribs[name].trust.lock(by="benchmark")
+        for _ in range(ROUNDS):
+            for name, crib in cribs.items():
+                start = time.process_time()
+                for _ in range(CALLS):
+                    await crib.run("s:echo", {"text": "a"})
+                taken = (time.process_time() - start) / CALLS * 1e6
+                least[name] = min(taken, least.get(name, taken))
+    return least
+
+
 def slowness() -> float:
     """Return how many times as long as on the machine of the promise everything takes here."""
     sys.path.insert(0, str(ROOT / "tests"))
@@ -105,6 +151,8 @@ def main() -> None:
         print(f"  {'write the lock':42} {spent(lambda: lock.save(path))[0]:6.2f}")
         size = path.stat().st_size / 2**20
         print(f"  {'read it':42} {spent(lambda: Lock.load(path))[0]:6.2f}   {size:.1f} MiB")
+        for name, micros in anyio.run(called, Path(folder)).items():
+            print(f"  {f'a call, {name}':42} {micros:6.0f} microseconds")
 
 
 if __name__ == "__main__":

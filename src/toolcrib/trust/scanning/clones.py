@@ -2,12 +2,12 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from toolcrib.model import Tool
 from toolcrib.trust.scanning.concepts import excerpt_of, mark_forms, read_sentence, split_sentences, words_of
-from toolcrib.trust.scanning.definition import Text, names_in, texts_of
+from toolcrib.trust.scanning.definition import Text, names_in
 from toolcrib.trust.scanning.report import ScanFinding
 
 _WORD = re.compile(r"\w+")
@@ -38,31 +38,37 @@ class KnownTools:
     >>> text = "Sends a mail to a person."
     >>> mail = Tool(name="send_mail", namespace="mail", description=text, input_schema={})
     >>> clone = mail.replace(namespace="other", name="send_mail_v2")
-    >>> [each.rule for each in KnownTools([mail]).compare(clone)]
+    >>> [each.rule for each in KnownTools([mail]).compare(clone, text, list)]
     ['clone']
     """
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
-        self._tools = [_Known(tool, _name_parts(tool.name), _words(tool.description)) for tool in tools]
+        self._tools = [*map(_read, tools)]
+        self._by_id = {id(known.tool): known for known in self._tools}
         counts = Counter(word for each in self._tools for word in each.words)
-        self._by_words: dict[str, list[_Known]] = defaultdict(list)
+        self._by_words: dict[str, dict[str, list[_Known]]] = defaultdict(dict)
+        """The tools by the rarest words of their descriptions, and by the parts of their names."""
         self._spaces: dict[str, set[str | None]] = defaultdict(set)
         """The namespaces that have a tool of a name that no plain word could be."""
         for known in self._tools:
             rarest = sorted(known.words, key=lambda each: (counts[each], each))[:_RAREST]
             for word in rarest:
-                self._by_words[word].append(known)
+                for part in known.name:
+                    self._by_words[word].setdefault(part, []).append(known)
             name = known.tool.name
             if len(name) >= _LEAST_NAME and ("_" in name or "-" in name or name.lower() != name):
                 self._spaces[name.lower()].add(known.tool.namespace)
         self._names = frozenset(self._spaces)
 
-    def compare(self, tool: Tool, texts: Sequence[Text] | None = None) -> Iterator[ScanFinding]:
+    def compare(
+        self, tool: Tool, mentioned: str, texts: Callable[[], Iterable[Text]]
+    ) -> Iterator[ScanFinding]:
         """Yield what in a tool is made to look like one of another server, or gives orders about one.
 
         Args:
             tool: the tool.
-            texts: those of its definition, where they are known; else they are read from it.
+            mentioned: what `mentions` returns of all texts of its definition but the name.
+            texts: returns them with their places; called only where one names another tool.
         """
         if not self._tools:
             return
@@ -70,42 +76,42 @@ class KnownTools:
         if clone:
             message = f"it has the name and the words of {str(clone.id)!r}"
             yield ScanFinding("clone", "hard", "/name", message, (tool.description or "")[:_MAX_EXCERPT])
-        yield from self._orders(
-            tool, list(texts_of(tool.to_json(without={"backend", "icons"}))) if texts is None else texts
-        )
+        # Hardly any tool names one of another server, so this is asked of all texts at once.
+        named = self._names.intersection(mentioned.split())
+        if any(self._is_foreign(word, tool) for word in named):
+            yield from self._orders(tool, texts())
 
     def _original(self, tool: Tool) -> Tool | None:
-        name, words = _name_parts(tool.name), _words(tool.description)
+        own = self._by_id.get(id(tool)) or _read(tool)
+        name, words = own.name, own.words
         if len(words) < _LEAST_WORDS:
             return None
-        met: set[int] = set()
-        for word in words:
-            for known in self._by_words.get(word, ())[:_MAX_BUCKET]:
-                if id(known) in met:
-                    continue
-                met.add(id(known))
-                if known.tool.namespace == tool.namespace:
-                    # A server may have a tool and its second version, and then says what sets them apart.
-                    is_clone = tool.name != known.tool.name and name == known.name and words == known.words
-                else:
-                    # The cheapest question first: it is asked of many tools.
-                    is_clone = (
-                        _ALIKE * len(words) <= len(known.words) <= len(words) / _ALIKE
-                        and _share(name, known.name) >= _NAMES_ALIKE
-                        and _share(words, known.words) >= _ALIKE
-                    )
-                if is_clone:
-                    return known.tool
+        alike = {
+            id(known): known
+            for by_part in filter(None, map(self._by_words.get, words))
+            for part in name.intersection(by_part)
+            for known in by_part[part][:_MAX_BUCKET]
+        }
+        for known in alike.values():
+            if known.tool.namespace == tool.namespace:
+                # A server may have a tool and its second version, and then says what sets them apart.
+                is_clone = tool.name != known.tool.name and name == known.name and words == known.words
+            else:
+                # The cheapest question first: it is asked of many tools.
+                is_clone = (
+                    _ALIKE * len(words) <= len(known.words) <= len(words) / _ALIKE
+                    and _share(name, known.name) >= _NAMES_ALIKE
+                    and _share(words, known.words) >= _ALIKE
+                )
+            if is_clone:
+                return known.tool
         return None
 
-    def _orders(self, tool: Tool, texts: Sequence[Text]) -> Iterator[ScanFinding]:
+    def _orders(self, tool: Tool, texts: Iterable[Text]) -> Iterator[ScanFinding]:
         own: frozenset[str] | None = None
-        texts = [text for text in texts if text.path != (None, "name")]
-        # Hardly any tool names one of another server, so this is asked of all texts at once.
-        everything = _WORD.findall("\n".join(text.text for text in texts).lower())
-        if not any(self._is_foreign(word, tool) for word in set(everything) & self._names):
-            return
         for text in texts:
+            if text.path == (None, "name"):
+                continue
             words = words_of(mark_forms(text.text))
             foreign = {word for word in words if self._is_foreign(word, tool)}
             if not foreign:
@@ -122,6 +128,15 @@ class KnownTools:
     def _is_foreign(self, word: str, tool: Tool) -> bool:
         spaces = self._spaces.get(word)
         return spaces is not None and tool.namespace not in spaces and word != tool.name.lower()
+
+
+def _read(tool: Tool) -> _Known:
+    return _Known(tool, _name_parts(tool.name), _words(tool.description))
+
+
+def mentions(text: str) -> str:
+    """Return the words of a text that may be the name of a tool, in lower case, each once."""
+    return " ".join({word for word in _WORD.findall(text.lower()) if len(word) >= _LEAST_NAME})
 
 
 def _words(text: str | None) -> frozenset[str]:

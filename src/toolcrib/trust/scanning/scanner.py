@@ -10,13 +10,15 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
-from itertools import chain
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
+from toolcrib.concurrency.lru import LruCache
 from toolcrib.errors.text import truncate
 from toolcrib.model import Tool
 from toolcrib.model.display import visible
-from toolcrib.trust.scanning.clones import KnownTools
+from toolcrib.model.json_text import COMPACT_ENCODER
+from toolcrib.trust.scanning.clones import KnownTools, mentions
 from toolcrib.trust.scanning.concepts import excerpt_of, mark_forms, words_of
 from toolcrib.trust.scanning.decoding import decoded_parts, letters_apart
 from toolcrib.trust.scanning.definition import Text, names_in, texts_of
@@ -37,6 +39,10 @@ _MAX_SAID = 80
 _NEAR = 40
 _SHORT, _MAX_SHORT = 200, 20_000
 """Characters of a short text, and how many of them are remembered: many tools share names and sentences."""
+_MAX_KNOWN, _MAX_KNOWN_CHARS, _LEAST_KNOWN_CHARS = 20_000, 32 * 2**20, 500
+"""How many definitions are remembered, their characters, and those that each counts as at least."""
+_APART = frozenset({"backend", "icons", "namespace", "input_schema", "output_schema"})
+"""Fields of a tool that are not read, and its schemas, which are read without being copied."""
 _SEPARATOR = "\n\x1f\n"
 """What stands in no text that is read: it is hidden, and no pattern goes across lines."""
 
@@ -56,8 +62,13 @@ def scan(
     'poisoned'
     """
     known = others if isinstance(others, KnownTools) else KnownTools(others)
-    definition = tool.to_json(without={"backend", "icons"})
-    return _scan(definition, instructions, lambda texts: known.compare(tool, texts))
+    definition = tool.to_json(without=_APART)
+    definition["inputSchema"] = tool.shared("input_schema")
+    if tool.output_schema is not None:
+        definition["outputSchema"] = tool.shared("output_schema")
+    read = _read(definition, instructions)
+    texts = lambda: _read_limited(_texts_of(definition, instructions))[0]  # noqa: E731 - read where it matters
+    return _report([*known.compare(tool, read.mentioned, texts), *read.hard], read)
 
 
 def scan_definition(definition: Mapping[str, Any], *, instructions: str | None = None) -> ScanReport:
@@ -78,22 +89,60 @@ def scan_text(text: str) -> ScanReport:
     return _scan({}, text)
 
 
-def _scan(
-    definition: Mapping[str, Any],
-    instructions: str | None,
-    compare: Callable[[list[Text]], Iterable[ScanFinding]] = lambda _: (),
-) -> ScanReport:
-    texts = texts_of(definition)
+class _Read(NamedTuple):
+    """What a definition says by itself, whatever other tools there are."""
+
+    hard: tuple[ScanFinding, ...]
+    judged: tuple[ScanFinding, ...]
+    verdict: Verdict
+    """The decision about what was judged."""
+    mentioned: str
+    """The words of all texts but the name that may be names of tools."""
+
+
+_KNOWN: LruCache[bytes, _Read] = LruCache(_MAX_KNOWN, max_weight=_MAX_KNOWN_CHARS)
+
+
+def _scan(definition: Mapping[str, Any], instructions: str | None) -> ScanReport:
+    read = _read(definition, instructions)
+    return _report(read.hard, read)
+
+
+def _report(hard: Iterable[ScanFinding], read: _Read) -> ScanReport:
+    findings = [*hard]
+    return ScanReport("poisoned" if findings else read.verdict, _choose([*findings, *read.judged]))
+
+
+def _read(definition: Mapping[str, Any], instructions: str | None) -> _Read:
+    """Return what a definition says by itself; servers list the same again and again."""
+    try:
+        text = COMPACT_ENCODER.encode([definition, instructions])
+    except (RecursionError, TypeError, ValueError):  # too deep, or no JSON: it is read all the same
+        return _read_anew(definition, instructions)
+    key = blake2b(text.encode(errors="surrogatepass"), digest_size=32).digest()
+    read = _KNOWN.get(key)
+    if read is None:
+        read = _read_anew(definition, instructions)
+        _KNOWN.put(key, read, weight=len(read.mentioned) + _LEAST_KNOWN_CHARS)
+    return read
+
+
+def _texts_of(definition: Mapping[str, Any], instructions: str | None) -> Iterator[Text]:
+    yield from texts_of(definition)
     if instructions:
-        texts = chain(texts, [Text(instructions, (None, "instructions"), is_parameter=False)])
-    read, is_whole = _read_limited(texts)
+        yield Text(instructions, (None, "instructions"), is_parameter=False)
+
+
+def _read_anew(definition: Mapping[str, Any], instructions: str | None) -> _Read:
+    read, is_whole = _read_limited(_texts_of(definition, instructions))
     names = cache(lambda: names_in(definition))
     judged, verdict = _judge(read, names)
-    hard = [*compare(read), *_find_hidden(read), *_find_homoglyphs(read, names), *_find_encoded(read)]
+    hard = [*_find_hidden(read), *_find_homoglyphs(read, names), *_find_encoded(read)]
     if not is_whole:
         message = f"it has more than {MAX_CHARS:,} characters, and the rest was not read"
         hard.append(ScanFinding(TOO_LONG, "hard", "", message, ""))
-    return ScanReport("poisoned" if hard else verdict, _choose([*hard, *judged]))
+    mentioned = mentions("\n".join(each.text for each in read if each.path != (None, "name")))
+    return _Read(tuple(hard), tuple(judged), verdict, mentioned)
 
 
 def _choose(findings: Iterable[ScanFinding]) -> tuple[ScanFinding, ...]:
