@@ -63,6 +63,7 @@ tables: .venv/dev-installed .models/minilm/model.onnx  ## Write the generated pa
 	$(BIN)/python scripts/relay_table.py
 	$(BIN)/python benchmarks/adapters.py --write
 	$(BIN)/python benchmarks/discovery.py --write
+	$(BIN)/python benchmarks/learning.py --write
 	$(BIN)/python benchmarks/execution.py --write
 	$(BIN)/python benchmarks/code_mode.py --write
 	$(BIN)/python benchmarks/gateway.py --write

@@ -43,7 +43,7 @@ def test_the_gateway_is_measured(root: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["validation"], ["adapters"], ["discovery", "--only", "toolcrib, words alone"]],
+    [["validation"], ["adapters"], ["discovery", "--only", "toolcrib, words alone"], ["learning"]],
     ids=lambda words: words[0],
 )
 @pytest.mark.usefixtures("public_data")

@@ -58,7 +58,7 @@ _MEANING_SHARE = 0.6
 """The share of the word vectors in a similarity; the rest is that of the words themselves."""
 _HASHED = 256
 _SIGN = 1 << 20
-_LEAST_SIMILARITY = 0.25
+_LEAST_SIMILARITY = 0.35
 _FULL_SIMILARITY = 0.9
 _NEAREST = 10
 """The number of similar questions that a search takes into account."""
