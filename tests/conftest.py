@@ -6,11 +6,14 @@ import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import certifi
 import pytest
 from needs import bubblewrap_works, lack
+
+if TYPE_CHECKING:
+    from servers.postgres import PostgresServer
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -127,6 +130,21 @@ def unprivileged() -> list[str]:
         lack("bubblewrap")
     user = ["--unshare-user", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"]
     return ["bwrap", *user, "--bind", "/", "/", "--dev-bind", "/dev", "/dev"]
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory, unprivileged: list[str]) -> Iterator["PostgresServer"]:
+    """Return a PostgreSQL server, one for all tests of a worker."""
+    from servers.postgres import PostgresServer  # noqa: PLC0415 - most tests need no database
+
+    with PostgresServer(tmp_path_factory.mktemp("postgres"), unprivileged) as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres: "PostgresServer") -> str:
+    """Return the address of an empty schema of a database."""
+    return postgres.make_schema()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 from contracts.run_store import RunStoreContract, begun, first_lease, new_call
 
 from toolcrib.errors import StoreError
-from toolcrib.runs import MemoryRunStore, RunStore, SqliteRunStore
+from toolcrib.runs import MemoryRunStore, PostgresRunStore, RunStore, SqliteRunStore
 
 
 class TestMemoryRunStore(RunStoreContract):
@@ -21,6 +21,14 @@ class TestSqliteRunStore(RunStoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[RunStore]:
         store = SqliteRunStore(tmp_path / "runs.db")
+        yield store
+        store.close()
+
+
+class TestPostgresRunStore(RunStoreContract):
+    @pytest.fixture
+    def store(self, database: str) -> Iterator[RunStore]:
+        store = PostgresRunStore(database)
         yield store
         store.close()
 

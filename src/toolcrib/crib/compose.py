@@ -1,10 +1,12 @@
 """Makes the parts of a crib from its settings and the hooks of the program."""
 
 import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from toolcrib.crib.config.settings import MEMORY, SearchSettings, Settings
 from toolcrib.discovery import (
@@ -13,6 +15,7 @@ from toolcrib.discovery import (
     EmbeddingSearcher,
     HybridSearcher,
     LocalEmbedder,
+    PostgresStore,
     Searcher,
     SqliteStore,
     Store,
@@ -31,9 +34,11 @@ from toolcrib.execution.middleware import Cache, ConcurrencyLimit, ResultGuard, 
 from toolcrib.execution.policy.rules import Approver, Rules
 from toolcrib.execution.principal import Issuers
 from toolcrib.execution.tracing import OpenTelemetry, available
+from toolcrib.execution.variables import Expansion
 from toolcrib.model import SchemaValidator
 from toolcrib.model.findings import ResultActions, ResultCheck
 from toolcrib.paths import audit_key, catalogue_file
+from toolcrib.postgres import is_postgres
 from toolcrib.runs import RunStore
 from toolcrib.runtime import Sandbox
 
@@ -93,11 +98,18 @@ def open_store(settings: Settings, environ: Mapping[str, str] | None = None) -> 
     """Open the store of the catalogue; None if it lasts only as long as the crib.
 
     Raises:
-        StoreError: the file cannot be used.
-        ConfigError: the folder for our own cannot be meant.
+        StoreError: the file or the database cannot be used.
+        ConfigError: the folder for our own cannot be meant, or a variable of an address is not set.
+        MissingExtraError: psycopg is not installed.
     """
     if settings.store == MEMORY:
         return None
+    if settings.store is not None and is_postgres(settings.store):
+        return PostgresStore(
+            fill_address(settings, settings.store, environ),
+            timeout=settings.postgres.timeout,
+            connections=settings.postgres.connections,
+        )
     if settings.store is not None:
         return SqliteStore(Path(settings.store).expanduser())
     if settings.source is None:
@@ -108,6 +120,20 @@ def open_store(settings: Settings, environ: Mapping[str, str] | None = None) -> 
     except OSError as error:
         raise StoreError(str(path), f"its folder cannot be made ({error.strerror or error})") from error
     return SqliteStore(path)
+
+
+def fill_address(settings: Settings, url: str, environ: Mapping[str, str] | None) -> str:
+    """Return the address of a database with the variables in it replaced, which are quoted as in addresses.
+
+    Raises:
+        ConfigError: a variable is not set.
+    """
+    known = os.environ if environ is None else environ
+    fill = Expansion({name: quote(value, safe="") for name, value in known.items()})
+    filled = fill.text(url, path="/store")
+    if fill.problems:
+        raise ConfigError(settings.origin, tuple(fill.problems))
+    return filled
 
 
 def make_embedder(settings: SearchSettings) -> LocalEmbedder:

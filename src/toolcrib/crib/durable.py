@@ -12,7 +12,7 @@ import anyio
 
 from toolcrib.concurrency.background import await_future
 from toolcrib.concurrency.threads import Threads
-from toolcrib.crib.compose import Hooks
+from toolcrib.crib.compose import Hooks, fill_address
 from toolcrib.crib.config.settings import MEMORY, Settings
 from toolcrib.errors import (
     ChainError,
@@ -29,7 +29,8 @@ from toolcrib.execution.kept import unmark_handles
 from toolcrib.execution.variables import Expansion
 from toolcrib.model.record import Record
 from toolcrib.paths import runs_file, runs_key
-from toolcrib.runs import MemoryRunStore, RunStore, SqliteRunStore
+from toolcrib.postgres import is_postgres, public_address
+from toolcrib.runs import MemoryRunStore, PostgresRunStore, RunStore, SqliteRunStore
 from toolcrib.runs.journal import RunJournal
 from toolcrib.runs.keeper import RunKeeper
 from toolcrib.runs.signing import Signer, check_key, load_key
@@ -37,6 +38,18 @@ from toolcrib.runs.signing import Signer, check_key, load_key
 T = TypeVar("T", bound=Record)
 _THREADS = 4
 """Threads for calls of the store, which may block."""
+
+
+def runs_address(settings: Settings) -> str | None:
+    """Return the address of the database of a configuration's durable runs; None if there is none."""
+    named = settings.runs.store or settings.store or ""
+    return named if is_postgres(named) else None
+
+
+def runs_place(settings: Settings, environ: Mapping[str, str] | None = None) -> str:
+    """Return where a configuration's durable runs are kept, for people; empty if they are in memory."""
+    address = runs_address(settings)
+    return public_address(address) if address else str(runs_path(settings, environ) or "")
 
 
 def runs_path(settings: Settings, environ: Mapping[str, str] | None = None) -> Path | None:
@@ -72,7 +85,7 @@ class DurableRuns:
                 store, signer, max_age=kept.max_age, max_runs=kept.max_runs, threads=self._threads
             )
         except RunNotFoundError as error:
-            error.where = "" if self._given else str(runs_path(settings, self._environ) or "")
+            error.where = "" if self._given else runs_place(settings, self._environ)
             raise
         finally:
             if store is not self._store and store is not self._lasting:
@@ -121,11 +134,19 @@ class DurableRuns:
         with self._opening:
             if self._store is not None:
                 return signer, self._store
-            path = runs_path(settings, self._environ)
-            is_lasting = self._given is not None or path is None
-            store = self._lasting if is_lasting or path is None else SqliteRunStore(path)
+            store = self._open_store(settings)
             self._store = store if keep else None
             return signer, store
+
+    def _open_store(self, settings: Settings) -> RunStore:
+        address = runs_address(settings)
+        if self._given is not None:
+            return self._given
+        if address is not None:
+            url = fill_address(settings, address, self._environ)
+            return PostgresRunStore(url, timeout=settings.postgres.timeout)
+        path = runs_path(settings, self._environ)
+        return self._lasting if path is None else SqliteRunStore(path)
 
     def _read_key(self, settings: Settings) -> bytes:
         if settings.runs.key is None:

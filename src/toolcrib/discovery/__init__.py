@@ -28,7 +28,7 @@ from toolcrib.discovery.search.semantic import (
     load_embedder,
 )
 from toolcrib.discovery.search.text import search_doc
-from toolcrib.discovery.store import MemoryStore, SqliteStore, Store, StoredTool, StoreStatus
+from toolcrib.discovery.store import MemoryStore, PostgresStore, SqliteStore, Store, StoredTool, StoreStatus
 from toolcrib.model import CanonicalProvider, SchemaInfo, ToolDoc, ToolExample
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "NoMatch",
     "OnnxEmbedder",
     "Page",
+    "PostgresStore",
     "Ranking",
     "Reason",
     "Result",

@@ -407,7 +407,7 @@ def test_every_problem_of_our_own_file_is_told_with_its_place(read: Any) -> None
         )
     assert problems(error) == {
         "/timout": "is not a setting; did you mean 'timeout'?",
-        "/colour": "is not a setting; there are servers, inherit, openapi, registry, store, timeout, limits, search, code, runs, toolsets, gateway, console, cache, retry, policy, results, audit, trust",
+        "/colour": "is not a setting; there are servers, inherit, openapi, registry, store, postgres, timeout, limits, search, code, runs, toolsets, gateway, console, cache, retry, policy, results, audit, trust",
         "/limits/result_byte": "is not a setting; did you mean 'result_bytes'?",
         "/cache/ttl": "must be greater than 0",
         "/servers/files/comand": "is not a setting; did you mean 'command'?",
@@ -440,8 +440,8 @@ def test_every_problem_of_our_own_file_is_told_with_its_place(read: Any) -> None
         ('[search]\nmodel = ""', "toolcrib.toml", "/search/model", "must not be empty"),
         ('[servers.a]\ncommand="x"\n[openapi.a]\ndocument="x"', "toolcrib.toml", "", "'a' cannot be both a server and an API"),
         ('[openapi.a]\ndocument = "https://x.org/openapi.json"', "toolcrib.toml", "/openapi/a/document", "a document is a file; `toolcrib add NAME --openapi URL` downloads it"),
-        ('store = "postgresql://db.test/tools"', "toolcrib.toml", "/store", "give the path of a file: no store is known for postgresql://"),
-        ('store = "sqlite:///tools.db"', "toolcrib.toml", "/store", "give the path of a file: no store is known for sqlite://"),
+        ('store = "mysql://db.test/tools"', "toolcrib.toml", "/store", "give the path of a file, or postgresql://...: no store is known for mysql://"),
+        ('store = "sqlite:///tools.db"', "toolcrib.toml", "/store", "give the path of a file, or postgresql://...: no store is known for sqlite://"),
         ('[audit]\npaht = "x"', "toolcrib.toml", "/audit/paht", "is not a setting; did you mean 'path'?"),
     ],
 )  # fmt: skip

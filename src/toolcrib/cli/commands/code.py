@@ -113,7 +113,7 @@ def runs(state: State) -> None:
 
     Example: toolcrib runs
     """
-    from toolcrib.crib.durable import runs_path  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.crib.durable import runs_place  # noqa: PLC0415 - not needed to ask for help
 
     async def work() -> None:
         async with state.crib() as crib:
@@ -124,7 +124,7 @@ def runs(state: State) -> None:
             head = ("run", "kind", "state", "calls", "began", "may have run")
             show_table(head, [_row(run) for run in found], styles=("cyan",))
         else:
-            where = runs_path(crib.settings)
+            where = runs_place(crib.settings)
             note(f"there are no durable runs{f' in {where}' if where else ''}; {_BEGIN}")
 
     wait_for(work)

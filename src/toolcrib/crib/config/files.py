@@ -18,6 +18,7 @@ from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.paths import absolute_path, path_fault
+from toolcrib.postgres import is_postgres
 
 Config = str | PathLike[str] | Mapping[str, Any] | Settings | None
 """A file, a mapping such as the JSON of an MCP client, or the settings themselves."""
@@ -144,7 +145,7 @@ def _make_paths_absolute(settings: Settings, path: Path) -> Settings:
             for name, api in settings.openapi.items()
         },
     }
-    if settings.store and settings.store != MEMORY:
+    if settings.store and settings.store != MEMORY and not is_postgres(settings.store):
         changes["store"] = _absolute_path(folder, settings.store)
     if settings.search.folder(folder) is not None:
         changes["search"] = settings.search.replace(model=_absolute_path(folder, settings.search.model))

@@ -18,6 +18,7 @@ from toolcrib.execution.mcp.config import Patterns, ServerConfig, TrustMode
 from toolcrib.model.findings import GuardedResults, ResultActions
 from toolcrib.model.record import JsonObject
 from toolcrib.model.toolid import name_fault
+from toolcrib.postgres import address_fault, is_postgres, public_address
 from toolcrib.redaction import host_of
 from toolcrib.runtime.registry import DEFAULT
 from toolcrib.runtime.request import ExecuteRequest, Limits, SecurityProfile
@@ -43,10 +44,12 @@ def _file(path: str) -> str:
 
 def _store(place: str) -> str:
     scheme, separator, _ = place.partition("://")
-    if separator and _SCHEME.fullmatch(scheme):
-        raise PydanticCustomError(
-            "store", "give the path of a file: no store is known for {scheme}://", {"scheme": scheme}
-        )
+    if is_postgres(place):
+        if fault := address_fault(place):
+            raise PydanticCustomError("store", "{fault}", {"fault": fault})
+    elif separator and _SCHEME.fullmatch(scheme):
+        message = "give the path of a file, or postgresql://...: no store is known for {scheme}://"
+        raise PydanticCustomError("store", message, {"scheme": scheme})
     return place
 
 
@@ -240,12 +243,27 @@ class RunSettings(Section):
     key: Text | None = Field(default=None, repr=False)
     """The key that signs them: at least 32 characters, `${VAR}` allowed; else the file `runs.key` in the
     user's data folder, which is created when it is needed."""
-    store: FilePath | None = None
-    """The file that they are kept in, or `memory`; else one in the user's data folder."""
+    store: Annotated[FilePath, AfterValidator(_store)] | None = None
+    """The file that they are kept in, `memory`, or the address of a PostgreSQL database; else the database of
+    `store` if that is one, or a file in the user's data folder. Other machines can resume them only with the
+    same `key`."""
     max_age: Seconds = 604_800.0
     """For how many seconds after its last call a run can be resumed; then it is forgotten."""
     max_runs: Count = 1000
     """Limit for their number; those that have ended make room for others."""
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, public_address(value) if name == "store" and value and is_postgres(value) else value
+
+
+class PostgresSettings(Section):
+    """How a PostgreSQL database is used."""
+
+    connections: Count = 8
+    """Limit for the number of its connections in the pool of one gateway."""
+    timeout: Seconds = 10.0
+    """For how many seconds one call of it may take."""
 
 
 class Settings(Section):
@@ -268,7 +286,12 @@ class Settings(Section):
     registry: Text | None = None
     """The registry of MCP servers that `toolcrib add --from` asks: a file, or the address of an API."""
     store: Annotated[FilePath, AfterValidator(_store)] | None = None
-    """The file of the catalogue, or `memory`; else a configuration file has one in the user's data."""
+    """The file of the catalogue, or `memory`; else a configuration file has one in the user's data. Or the
+    address of a PostgreSQL database that gateways share, such as
+    `postgresql://toolcrib:${PASSWORD}@db.example.com/toolcrib?sslmode=verify-full`, with the parameters that
+    libpq knows; `${VAR}` is allowed."""
+    postgres: PostgresSettings = PostgresSettings.from_valid()
+    """How a PostgreSQL database is used, if `store` is the address of one."""
     timeout: Seconds = 60.0
     """For how many seconds a call may run that does not say otherwise."""
     limits: LimitSettings = LimitSettings.from_valid()
@@ -335,6 +358,8 @@ class Settings(Section):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         # Arguments, addresses and keys that only other clients know may hold secrets.
         for name, value in super().__repr_args__():
+            if name == "store" and value and is_postgres(value):
+                value = public_address(value)  # noqa: PLW2901 - without the password
             yield name, list(value) if name in {"servers", "openapi"} else value
 
     @field_validator("servers", "openapi", "toolsets", mode="after")

@@ -244,7 +244,10 @@ class QueuedStore:
         """
         with self._changed:
             self._check_open()
-            self._changed.wait_for(lambda: self._fault or not (self._waiting.usage or self._writing.usage))
+            self._changed.wait_for(
+                lambda: self._closed or self._fault or not (self._waiting.usage or self._writing.usage)
+            )
+            self._check_open()
             if self._waiting.usage or self._writing.usage:
                 raise StoreError(self._path, str(self._fault))
         return self._store.usage()

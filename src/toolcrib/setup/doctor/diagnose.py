@@ -14,16 +14,19 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
+from toolcrib.crib.compose import fill_address, open_store
 from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.settings import MEMORY, Settings
+from toolcrib.crib.durable import runs_address
 from toolcrib.crib.shaped import ShapedScope, ShapedTools, find_unused
 from toolcrib.crib.visible import scope_of
 from toolcrib.discovery import Bm25Searcher, Index
-from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
+from toolcrib.errors import ConfigError, ServerUnavailableError, StoreError, ToolcribError
 from toolcrib.errors.base import count_noun
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model import DefaultValidator, Tool
 from toolcrib.paths import catalogue_file, data_folder
+from toolcrib.postgres import is_postgres, is_private, public_address
 from toolcrib.runtime.registry import backends
 from toolcrib.setup.doctor.config import (
     check_extras,
@@ -291,7 +294,10 @@ def check_folder(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def check_catalogue(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield whether the file of the catalogue can be read and written."""
+    """Yield whether the file or the database of the catalogue can be read and written."""
+    if settings.store is not None and is_postgres(settings.store):
+        yield from _check_postgres(settings, settings.store, environ)
+        return
     if settings.store == MEMORY or (settings.store is None and settings.source is None):
         yield good("catalogue", "it is not kept between runs")
         return
@@ -306,6 +312,27 @@ def check_catalogue(settings: Settings, environ: Mapping[str, str]) -> Iterator[
         yield good("catalogue", "nothing is kept yet", file=str(path))
     else:
         yield _check_database(path)
+
+
+def _check_postgres(settings: Settings, url: str, environ: Mapping[str, str]) -> Iterator[Finding]:
+    name = public_address(url)
+    try:
+        store = open_store(settings, environ)
+    except ToolcribError as failure:
+        reason = failure.reason if isinstance(failure, StoreError) else str(failure)
+        yield error("catalogue", f"{name} cannot be used", reason, "mend `store`, or start the database")
+        return
+    if store is not None:
+        with store:
+            yield good("catalogue", f"it is kept in {name}")
+    if not is_private(fill_address(settings, url, environ)):
+        why = "whoever is between reads and changes what passes"
+        remedy = "add ?sslmode=verify-full to its address, and sslrootcert=FILE or =system"
+        yield warning("catalogue", f"the certificate of {name} is not verified", why, remedy)
+    if runs_address(settings) is not None and settings.runs.key is None:
+        why = "durable runs in the database are signed with a key that only this machine has"
+        remedy = "set `runs.key` to the same ${VARIABLE} on all machines"
+        yield warning("catalogue", "no other machine can resume the runs of this one", why, remedy)
 
 
 def _check_database(path: Path) -> Finding:

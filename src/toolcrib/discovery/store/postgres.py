@@ -1,0 +1,355 @@
+"""Store in a PostgreSQL database, which many gateways share.
+
+Every write of tools takes the row `catalogue` of `toolcrib_revisions` first, so that writers take turns and
+the revisions of the rows appear in the order of their commits. A row that does not change keeps its revision:
+each gateway lists the same servers when it starts. Deleted tools leave a row in `toolcrib_gone`.
+
+An iterator has a connection of its own with a read transaction, so that it sees the database as it was when
+it began, and neither waits for writers nor blocks them.
+"""
+
+import threading
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import starmap
+from typing import TYPE_CHECKING, Any, LiteralString, Self
+
+from toolcrib.discovery.store.batch import (
+    check_counts,
+    check_ids,
+    check_texts,
+    check_tools,
+    check_values,
+)
+from toolcrib.discovery.store.protocol import StoredTool
+from toolcrib.errors import StoreError
+from toolcrib.postgres import CLOSED, Database, begin_snapshot
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+_FETCH: LiteralString = "FETCH 512 FROM toolcrib"
+_BLOCK_ROWS, _BLOCK_BYTES = 2_000, 8 * 2**20
+"""The size of one statement that writes many rows."""
+MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
+    (
+        # Ids are compared by their code points, whatever the locale of the database.
+        """
+        CREATE TABLE toolcrib_tools (
+            id text COLLATE "C" PRIMARY KEY,
+            definition text NOT NULL,
+            backends text NOT NULL,
+            facets text NOT NULL,
+            examples text NOT NULL,
+            content_hash text NOT NULL,
+            revision bigint NOT NULL
+        )
+        """,
+        "CREATE INDEX toolcrib_tools_revision ON toolcrib_tools (revision)",
+        """
+        CREATE TABLE toolcrib_gone (
+            id text COLLATE "C" PRIMARY KEY,
+            revision bigint NOT NULL
+        )
+        """,
+        "CREATE INDEX toolcrib_gone_revision ON toolcrib_gone (revision)",
+        """
+        CREATE TABLE toolcrib_texts (
+            collection text COLLATE "C" NOT NULL,
+            id text COLLATE "C" NOT NULL,
+            text text NOT NULL,
+            revision bigint NOT NULL,
+            PRIMARY KEY (collection, id)
+        )
+        """,
+        """
+        CREATE TABLE toolcrib_derived (
+            kind text COLLATE "C" NOT NULL,
+            hash text COLLATE "C" NOT NULL,
+            value bytea NOT NULL,
+            PRIMARY KEY (kind, hash)
+        )
+        """,
+        'CREATE TABLE toolcrib_usage (tool text COLLATE "C" PRIMARY KEY, uses bigint NOT NULL)',
+        'CREATE TABLE toolcrib_revisions (name text COLLATE "C" PRIMARY KEY, revision bigint NOT NULL)',
+        "INSERT INTO toolcrib_revisions (name, revision) VALUES ('catalogue', 0)",
+    ),
+)
+"""The statements that lead from each version of the schema to the next.
+
+A migration is never changed after its release; a new one is appended, and only adds: an earlier release goes
+on using the tables for the length of a rolling update.
+"""
+_TOOLS: LiteralString = "SELECT id, definition, backends, facets, examples, content_hash FROM toolcrib_tools"
+_BUMP: LiteralString = (
+    "UPDATE toolcrib_revisions SET revision = revision + 1 WHERE name = 'catalogue' RETURNING revision"
+)
+_PUT_TOOLS: LiteralString = """
+    INSERT INTO toolcrib_tools (id, definition, backends, facets, examples, content_hash, revision)
+    SELECT each.*, %s FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[],
+        %s::text[]) AS each
+    ON CONFLICT (id) DO UPDATE SET definition = excluded.definition, backends = excluded.backends,
+        facets = excluded.facets, examples = excluded.examples, content_hash = excluded.content_hash,
+        revision = excluded.revision
+    WHERE (toolcrib_tools.definition, toolcrib_tools.backends, toolcrib_tools.facets, toolcrib_tools.examples,
+        toolcrib_tools.content_hash)
+        IS DISTINCT FROM (excluded.definition, excluded.backends, excluded.facets, excluded.examples,
+        excluded.content_hash)
+"""
+_DELETE_TOOLS: LiteralString = """
+    WITH dropped AS (DELETE FROM toolcrib_tools WHERE id = ANY(%s) RETURNING id)
+    INSERT INTO toolcrib_gone (id, revision) SELECT id, %s FROM dropped
+    ON CONFLICT (id) DO UPDATE SET revision = excluded.revision
+"""
+_PUT_TEXTS: LiteralString = """
+    INSERT INTO toolcrib_texts (collection, id, text, revision)
+    SELECT %s, each.id, each.text, %s FROM unnest(%s::text[], %s::text[]) AS each (id, text)
+    ON CONFLICT (collection, id) DO UPDATE SET text = excluded.text, revision = excluded.revision
+    WHERE toolcrib_texts.text IS DISTINCT FROM excluded.text
+"""
+_PUT_DERIVED: LiteralString = """
+    INSERT INTO toolcrib_derived (kind, hash, value)
+    SELECT %s, each.hash, each.value FROM unnest(%s::text[], %s::bytea[]) AS each (hash, value)
+    ON CONFLICT (kind, hash) DO UPDATE SET value = excluded.value
+    WHERE toolcrib_derived.value IS DISTINCT FROM excluded.value
+"""
+_ADD_USAGE: LiteralString = """
+    INSERT INTO toolcrib_usage (tool, uses) SELECT * FROM unnest(%s::text[], %s::bigint[])
+    ON CONFLICT (tool) DO UPDATE SET uses = toolcrib_usage.uses + excluded.uses
+"""
+
+
+class PostgresStore:
+    """A `Store` in a PostgreSQL database.
+
+    Any number of gateways on any number of machines may share it. A written batch survives a crash of the
+    server as far as the server promises it.
+
+    Args:
+        url: the address of the database.
+        timeout: the seconds that a call may take.
+        connections: the maximum number of pooled connections; each unfinished iterator has one more.
+
+    Raises:
+        StoreError: the database cannot be reached or used.
+        MissingExtraError: psycopg is not installed.
+    """
+
+    def __init__(self, url: str, *, timeout: float = 10.0, connections: int = 8) -> None:
+        self.database = Database(url, timeout=timeout, connections=connections)
+        """The pool of connections."""
+        self._name = self.database.name
+        self._guard = threading.Lock()
+        self._readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
+        try:
+            self.database.migrate("catalogue", MIGRATIONS)
+        except BaseException:
+            self.database.close()
+            raise
+
+    @property
+    def path(self) -> str:
+        """The address of the database, without user and password."""
+        return self._name
+
+    def tools(self) -> Iterator[StoredTool]:
+        """Return the tools, sorted by id."""
+        return starmap(StoredTool, self._rows(f"{_TOOLS} ORDER BY id", ()))
+
+    def write(self, put: Iterable[StoredTool] = (), delete: Iterable[str] = ()) -> None:
+        """Put and delete tools, as one batch."""
+        added, removed = check_tools(self._name, put), check_ids(self._name, delete)
+        blocks = list(_blocks([
+            (tool.id, tool.definition, tool.backends, tool.facets, tool.examples, tool.content_hash)
+            for tool in added.values()
+        ]))  # fmt: skip
+        if not added and not removed:
+            self._check_open()
+            return
+
+        def write(connection: "Connection[Any]") -> None:
+            revision = _next_revision(connection)
+            dropped = sorted(removed - added.keys())
+            changed = connection.execute(_DELETE_TOOLS, (dropped, revision)).rowcount if dropped else 0
+            for block in blocks:
+                changed += connection.execute(_PUT_TOOLS, (revision, *block)).rowcount
+                connection.execute("DELETE FROM toolcrib_gone WHERE id = ANY(%s)", (block[0],))
+            if not changed:
+                connection.execute("ROLLBACK AND CHAIN")
+
+        self.database.run(write)
+
+    def texts(self, collection: str) -> Iterator[tuple[str, str]]:
+        """Return the ids and texts of a collection, sorted by id."""
+        check_ids(self._name, [collection])
+        sql: LiteralString = "SELECT id, text FROM toolcrib_texts WHERE collection = %s ORDER BY id"
+        return ((name, text) for name, text in self._rows(sql, (collection,)))
+
+    def write_texts(
+        self, collection: str, put: Mapping[str, str] | None = None, delete: Iterable[str] = ()
+    ) -> None:
+        """Put and delete texts of a collection, as one batch."""
+        check_ids(self._name, [collection])
+        added, removed = check_texts(self._name, put or {}), check_ids(self._name, delete)
+        blocks = list(_blocks(list(added.items())))
+        if not added and not removed:
+            self._check_open()
+            return
+
+        def write(connection: "Connection[Any]") -> None:
+            revision = _next_revision(connection)
+            sql: LiteralString = "DELETE FROM toolcrib_texts WHERE collection = %s AND id = ANY(%s)"
+            changed = connection.execute(sql, (collection, sorted(removed - added.keys()))).rowcount
+            for names, texts in blocks:
+                changed += connection.execute(_PUT_TEXTS, (collection, revision, names, texts)).rowcount
+            if not changed:
+                connection.execute("ROLLBACK AND CHAIN")
+
+        self.database.run(write)
+
+    def derived(self, kind: str, hashes: Collection[str]) -> dict[str, bytes]:
+        """Return the derived values of a kind for these content hashes."""
+        check_ids(self._name, [kind])
+        wanted = sorted(check_ids(self._name, hashes))
+        sql: LiteralString = "SELECT hash, value FROM toolcrib_derived WHERE kind = %s AND hash = ANY(%s)"
+        with self.database.transaction() as connection:
+            return dict(connection.execute(sql, (kind, wanted), binary=True).fetchall())
+
+    def save_derived(self, kind: str, values: Mapping[str, bytes]) -> None:
+        """Save derived values of a kind by content hash."""
+        check_ids(self._name, [kind])
+        batch = check_values(self._name, values)
+        blocks = list(
+            _blocks(sorted(batch.items()))
+        )  # in one order, so that two writers do not block each other
+
+        def write(connection: "Connection[Any]") -> None:
+            for hashes, found in blocks:
+                connection.execute(_PUT_DERIVED, (kind, hashes, found))
+
+        self.database.run(write)
+
+    def prune_derived(self, keep: Collection[str], *, kinds: Collection[str] | None = None) -> int:
+        """Delete the values of all other content hashes, and of all other kinds if kinds are given."""
+        kept = sorted(check_ids(self._name, keep))
+        kept_kinds = None if kinds is None else sorted(check_ids(self._name, kinds))
+        sql: LiteralString = (
+            "DELETE FROM toolcrib_derived WHERE NOT EXISTS"
+            " (SELECT 1 FROM unnest(%s::text[]) AS kept (hash) WHERE kept.hash = toolcrib_derived.hash)"
+            " OR NOT (%s::text[] IS NULL OR kind = ANY(%s::text[]))"
+        )
+        return int(
+            self.database.run(
+                lambda connection: connection.execute(sql, (kept, kept_kinds, kept_kinds)).rowcount
+            )
+        )
+
+    def usage(self) -> dict[str, int]:
+        """Return the number of uses of each tool."""
+        with self.database.transaction() as connection:
+            return dict(connection.execute("SELECT tool, uses FROM toolcrib_usage").fetchall())
+
+    def count_usage(self, counts: Mapping[str, int]) -> None:
+        """Add to the numbers of uses."""
+        batch = sorted(check_counts(self._name, counts).items())
+        names, uses = [name for name, _ in batch], [count for _, count in batch]
+        self.database.run(lambda connection: connection.execute(_ADD_USAGE, (names, uses)))
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._guard:
+            self.database.close()
+            readers = list(self._readers)
+        for reader in readers:
+            reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self.database.is_closed:
+            raise StoreError(self._name, CLOSED)
+
+    def _rows(self, sql: LiteralString, parameters: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        """Return the rows of a query, of a snapshot taken now."""
+        reader = _Reader(self.database, sql, parameters)
+        with self._guard:
+            self._readers.add(reader)
+        if self.database.is_closed:
+            reader.close()
+            raise StoreError(self._name, CLOSED)
+        return reader.rows()
+
+
+class _Reader:
+    """A query in a read transaction on a connection of its own; any thread may close it."""
+
+    def __init__(self, database: Database, sql: LiteralString, parameters: Sequence[Any]) -> None:
+        self._connection = database.connect()
+        self._database = database
+        self._lock = threading.Lock()
+        self._closed = False
+        try:
+            with database.explained():
+                begin_snapshot(self._connection, database.timeout)
+                self._connection.execute(f"DECLARE toolcrib NO SCROLL CURSOR FOR {sql}", parameters)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows; raise if the store is closed before the last one."""
+        try:
+            while True:
+                with self._lock:
+                    self._check_open()
+                    with self._database.explained():
+                        block = self._connection.execute(_FETCH).fetchall()
+                if not block:
+                    return
+                for row in block:
+                    self._check_open()
+                    yield row
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._closed = True
+            with suppress(Exception):  # it may be broken, and is not used again
+                self._connection.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_connection"):  # else none was opened
+            self._connection.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(self._database.name, CLOSED)
+
+
+def _next_revision(connection: "Connection[Any]") -> int:
+    """Return the next revision of the catalogue; other writers wait for the end of this transaction."""
+    row = connection.execute(_BUMP).fetchone()
+    if row is None:
+        raise StoreError("catalogue", "its table of revisions is empty; restore it, or drop all its tables")
+    return int(row[0])
+
+
+def _blocks(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[list[Any]]]:
+    """Yield the columns of rows, in blocks of a bounded size."""
+    block: list[tuple[Any, ...]] = []
+    size = 0
+    for row in sorted(rows, key=lambda row: row[0]):
+        block.append(row)
+        size += sum(map(len, row))
+        if len(block) >= _BLOCK_ROWS or size >= _BLOCK_BYTES:
+            yield [list(column) for column in zip(*block, strict=True)]
+            block, size = [], 0
+    if block:
+        yield [list(column) for column in zip(*block, strict=True)]
