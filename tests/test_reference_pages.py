@@ -80,7 +80,7 @@ def test_what_is_missing_in_the_reference_is_found(copy: Path) -> None:
     replace(package / "version/__init__.py", '"Version", "compare"]', '"Version", "as_version", "compare"]')
     replace(package / "version/__init__.py", "import Version, compare", "import Version, as_version, compare")
     (copy / "docs/reference/gateway.md").unlink()
-    replace(copy / "mkdocs.yml", "      - reference/crib.md\n", "")
+    replace(copy / "mkdocs.yml", "          - reference/crib.md\n", "")
     made = check(copy)
     assert made.returncode == 1
     assert set(made.stderr.splitlines()) >= {

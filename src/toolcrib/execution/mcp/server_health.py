@@ -140,7 +140,7 @@ class Breaker:
 class ServerHealth:
     """The record of one server.
 
-    >>> standing = ServerHealth(Breaker(threshold=1))
+    >>> standing = ServerHealth(Breaker(threshold=1, clock=lambda: 0.0))
     >>> standing.failed("it has no token")
     >>> standing.state, standing.last_error, standing.pause > 0
     ('failed', 'it has no token', True)
