@@ -67,6 +67,8 @@ tables: .venv/dev-installed .models/minilm/model.onnx  ## Write the generated pa
 	$(BIN)/python benchmarks/execution.py --write
 	$(BIN)/python benchmarks/code_mode.py --write
 	$(BIN)/python benchmarks/gateway.py --write
+	$(BIN)/python benchmarks/context.py --write
+	$(BIN)/python scripts/charts.py
 	$(BIN)/python scripts/wall_tables.py
 	$(BIN)/python scripts/config_page.py
 	$(BIN)/python scripts/cli_page.py

@@ -162,3 +162,8 @@ def test_no_docstring_of_the_reference_types_the_number_of_a_cap(root: Path) -> 
     )
     pages = [page.read_text() for page in (root / "docs" / "reference").glob("*.md")]
     assert [found[0] for page in pages for found in typed.finditer(page)] == []
+
+
+def test_the_charts_are_those_of_the_tables(root: Path) -> None:
+    command = [sys.executable, str(root / "scripts" / "charts.py"), "--check"]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stderr == ""

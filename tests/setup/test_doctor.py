@@ -118,6 +118,7 @@ async def test_a_program_that_is_known_is_told_how_to_install() -> None:
     found = await diagnose(
         {"mcpServers": {"a": {"command": "uvx"}}}, environ={"PATH": "/nowhere"}, offline=True
     )
+    assert found.errors[0].what == "there is no program 'uvx' on the PATH"
     assert found.errors[0].remedy == "install uv, which brings uvx: pip install uv"
 
 

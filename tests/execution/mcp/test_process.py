@@ -13,7 +13,7 @@ from waiting import PATIENCE, until
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.mcp.transport.environment import server_environment
-from toolcrib.execution.mcp.transport.process import ServerProcess, StderrTail
+from toolcrib.execution.mcp.transport.process import ServerProcess, StderrTail, why_not_started
 
 pytestmark = [
     pytest.mark.anyio,
@@ -154,6 +154,11 @@ async def test_a_server_runs_where_it_is_told_with_what_it_is_told(tmp_path: Pat
 def test_a_server_inherits_no_secrets() -> None:
     environ = {"PATH": "/bin", "HOME": "/h", "SHELL": "() { :; }", "OPENAI_API_KEY": "s"}
     assert server_environment(environ, {"A": "1", "HOME": "/x"}) == {"PATH": "/bin", "HOME": "/x", "A": "1"}
+
+
+def test_a_known_program_that_is_missing_is_told_how_to_install() -> None:
+    reason = why_not_started(FileNotFoundError(), "uvx", None, ServerConfig(command="uvx"))
+    assert reason == "there is no program 'uvx' on the PATH; install uv, which brings uvx: pip install uv"
 
 
 @pytest.mark.parametrize(

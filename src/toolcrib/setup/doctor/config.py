@@ -22,23 +22,13 @@ from toolcrib.errors import (
 )
 from toolcrib.errors.base import count_noun
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.transport.process import INSTALLS
 from toolcrib.execution.mcp.walls.advice import check_wall, is_contained
 from toolcrib.execution.variables import has_variables
-from toolcrib.model.suggest import did_you_mean, nearest
+from toolcrib.model.suggest import did_you_mean
 from toolcrib.setup.doctor.findings import Finding, error, good, hint, warning
 from toolcrib.setup.installing.clients import is_toolcrib
 
-_INSTALLS = {
-    "npx": "install Node.js, which brings npx",
-    "npm": "install Node.js, which brings npm",
-    "node": "install Node.js",
-    "uvx": "install uv, which brings uvx: pip install uv",
-    "uv": "install uv: pip install uv",
-    "docker": "install Docker",
-    "bunx": "install Bun",
-    "deno": "install Deno",
-    "python": "write python3, or the full path of a Python",
-}
 _LEAST_TOKEN = 16
 _MAX_KEYS = 100
 """Limit for unknown keys of a server that are checked."""
@@ -174,9 +164,8 @@ def _check_command(subject: str, server: ServerConfig, environ: Mapping[str, str
             "write the first word as `command` and the rest as `args`",
         )
         return
-    similar = nearest(command, [*_INSTALLS, *_similar_programs(command, path)])
-    remedy = _INSTALLS.get(command, "install it, or write its full path")
-    hint = f"; did you mean {similar!r}?" if similar else ""
+    remedy = INSTALLS.get(command, "install it, or write its full path")
+    hint = did_you_mean(command, [*INSTALLS, *_similar_programs(command, path)])
     yield error(subject, f"there is no program {command!r} on the PATH{hint}", "it cannot be started", remedy)
 
 

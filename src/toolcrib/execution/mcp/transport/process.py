@@ -253,8 +253,19 @@ def _ending(status: int | None) -> str:
         return f"it was ended by signal {-status}"
 
 
-_LAUNCHERS = ("bunx", "deno", "docker", "node", "npm", "npx", "python", "python3", "uv", "uvx")
-"""The programs that most servers are started with."""
+INSTALLS = {
+    "npx": "install Node.js, which brings npx",
+    "npm": "install Node.js, which brings npm",
+    "node": "install Node.js",
+    "uvx": "install uv, which brings uvx: pip install uv",
+    "uv": "install uv: pip install uv",
+    "docker": "install Docker",
+    "bunx": "install Bun",
+    "deno": "install Deno",
+    "python": "write python3, or the full path of a Python",
+    "python3": "install Python 3, or write its full path",
+}
+"""The programs that most servers are started with, and what to do where one is not there."""
 
 
 def why_not_started(error: OSError, command: str, cwd: str | None, written: ServerConfig) -> str:
@@ -269,8 +280,10 @@ def why_not_started(error: OSError, command: str, cwd: str | None, written: Serv
         if Path(command).is_file():
             return f"{shown!r} names an interpreter in its first line that does not exist"
         where = "" if os.sep in command else " on the PATH"
-        hint = did_you_mean(shown, _LAUNCHERS)
-        return f"there is no program {shown!r}{where}{hint or '; install it, or write its full path'}"
+        remedy = (
+            did_you_mean(shown, INSTALLS) or f"; {INSTALLS.get(shown, 'install it, or write its full path')}"
+        )
+        return f"there is no program {shown!r}{where}{remedy}"
     if isinstance(error, PermissionError):
         return f"{shown!r} may not be executed; make it executable, or write the program that runs it"
     return f"{shown!r} cannot be started: {error.strerror or type(error).__name__}"
