@@ -3,13 +3,14 @@
 A past use is a question that is followed by a run of its right tool, where the search had shown that tool
 among its first ten. Of each tool at most 0, 1, 3 or 10 past questions are learned, as `crib.learning` does:
 without values, and bounded. With `wrong` uses, one question in five was followed by a run of the highest
-wrong tool instead, and nobody corrected it. `--write` puts the table into docs/finding-tools.md.
+wrong tool instead, and nobody corrected it. Last, the past questions are example questions of their tools, as
+`toolcrib enrich` would write them at best. `--write` puts the table into docs/finding-tools.md.
 """
 
 import argparse
 import random
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,7 @@ class Row:
 
     name: str
     learned: int
-    """The number of questions that were learned at most."""
+    """The number of questions at the most uses."""
     scores: tuple[tuple[float, float], ...]
     """NDCG@10 and hit@1, by number of uses."""
 
@@ -134,6 +135,24 @@ def measure(labelled: LabelledSet) -> Iterator[Row]:
                 scores.append(score(index, labelled, asked, questions, who))
                 print(".", end="", file=sys.stderr, flush=True)
             yield Row(f"{name}{f', {wrong:.0%} wrong' if wrong else ''}", learned, tuple(scores))
+    yield measure_examples(index, labelled, past, asked)
+
+
+def measure_examples(
+    index: Index, labelled: LabelledSet, past: Sequence[LabelledQuery], asked: Sequence[LabelledQuery]
+) -> Row:
+    """Return what the past questions bring as example questions of their tools, whatever was shown."""
+    questions: defaultdict[str, list[str]] = defaultdict(list)
+    for question in past:
+        for label in question.relevant:
+            questions[labelled.catalogue.ids[label]].append(question.query)
+    scores = []
+    for count in USES:
+        for tool_id, texts in questions.items():
+            index.set_examples(tool_id, texts[:count])
+        scores.append(score(index, labelled, asked, LearnedQuestions(), None))
+        print(".", end="", file=sys.stderr, flush=True)
+    return Row("as examples", sum(len(texts[: max(USES)]) for texts in questions.values()), tuple(scores))
 
 
 def page(sets: dict[str, tuple[int, list[Row]]]) -> str:

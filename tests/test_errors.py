@@ -34,6 +34,7 @@ from toolcrib.errors import (
     LoginRequiredError,
     MissingExtraError,
     MissingPackageError,
+    ModelError,
     NoBackendError,
     NoCompatibleVersionError,
     NotStraightLineError,
@@ -113,6 +114,7 @@ BASES: dict[type[ToolcribError], tuple[type[BaseException], ...]] = {
     LimitExceededError: (ToolcribError,),
     CodeError: (ToolcribError,),
     EmbeddingError: (ToolcribError, RuntimeError),
+    ModelError: (ToolcribError, RuntimeError),
     RunNotFoundError: (ToolcribError, LookupError),
     RunStateError: (ToolcribError, RuntimeError),
     SnapshotError: (ToolcribError, ValueError),
@@ -293,6 +295,10 @@ TEXTS: list[tuple[ToolcribError, str]] = [
     ),
     (NotStraightLineError("a loop", 3), "line 3: a loop"),
     (EmbeddingError("it gave no rows"), "embedding failed: it gave no rows"),
+    (
+        ModelError("it is busy", "'m' at http://localhost/v1", 429),
+        "asking 'm' at http://localhost/v1 failed: it is busy",
+    ),
     (
         EmbeddingError("HTTP 401; check api_key", "'small' at http://localhost/v1", 401),
         "embedding with 'small' at http://localhost/v1 failed: HTTP 401; check api_key",

@@ -151,6 +151,28 @@ async def test_configuration_says_whose_searches_profit(learn: str, helps_others
         assert shown == ((RAIN,) if helps_others else ())
 
 
+async def test_stream_of_uses_of_one_principal_pushes_no_further_than_its_share() -> None:
+    bob = CallContext(principal=BOB)
+    eve = CallContext(principal=Principal(issuer="tokens", subject="eve"))
+    async with opened(learn="shared") as crib:
+
+        async def moved() -> float:
+            await crib.learned()
+            (found,) = [
+                each for each in await crib.search(RAIN, explain=True, context=bob) if each.id == pushed
+            ]
+            return sum(reason.value or 0 for reason in found.why if reason.kind == "learned")
+
+        pushed, moves = "weather:umbrella_shops", []
+        for repeats in (1, 10):
+            for _ in range(repeats):
+                for question in (RAIN, f"{RAIN} today", f"{RAIN} on the way"):
+                    await crib.search(question, context=eve)
+                    await crib.run(pushed, {"city": "Oslo"}, context=eve)
+            moves.append(await moved())
+    assert moves[0] == moves[1] == pytest.approx(0.5)  # half of what learning can move
+
+
 async def test_nothing_is_learned_or_raised_where_it_is_off() -> None:
     async with opened(learn="off") as crib:
         before = [result.score for result in await crib.search(RAIN)]

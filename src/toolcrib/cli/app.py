@@ -17,6 +17,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "list": "List the tools.",
         "describe": "Explain a tool.",
         "learned": "List and delete the questions that were learned from use.",
+        "enrich": "Have a language model write by which questions tools are found.",
     },
     "Run tools": {
         "run": "Run a tool.",
@@ -91,6 +92,7 @@ LAZY = {
     "diff": "toolcrib.cli.commands.trust:diff",
     "doctor": "toolcrib.cli.commands.doctor:doctor",
     "down": "toolcrib.cli.commands.resident:down",
+    "enrich": "toolcrib.cli.commands.enriching:enrich",
     "eval": "toolcrib.cli.commands.measuring:eval_",
     "export": "toolcrib.cli.commands.clients:export",
     "import": "toolcrib.cli.commands.clients:import_",

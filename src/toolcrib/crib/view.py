@@ -293,7 +293,8 @@ class View:
     ) -> ToolDoc:
         """Return what is known about a tool: `summary`, `schema` or `full`.
 
-        `full` has the questions that the caller (of `context`, if given) asked before it ran the tool.
+        `full` has what `toolcrib enrich` wrote, and the questions that the caller (of `context`, if given)
+        asked before it ran the tool.
 
         Raises:
             ToolNotFoundError: there is no such tool, with suggestions.
@@ -303,10 +304,25 @@ class View:
         await self._tools.wait_for(tool_id)
         doc = self.known(tool_id, level)
         who = self._principal if context is None else context.principal or self._principal
-        if doc.tool is None or level != DetailLevel.FULL or self.settings.search.learn == "off":
+        if doc.tool is None or level != DetailLevel.FULL:
             return doc
-        learned = self._describe_learned(doc.tool, self._owner_of_learned(who))
+        tool = doc.tool
+        doc = self._describe_enriched(doc, tool)
+        if self.settings.search.learn == "off":
+            return doc
+        learned = self._describe_learned(tool, self._owner_of_learned(who))
         return doc.replace(learned=learned) if learned else doc
+
+    def _describe_enriched(self, doc: ToolDoc, tool: Tool) -> ToolDoc:
+        """Add what a language model wrote about a tool, without texts that name what its shape hides."""
+        written = self._shared.engine.discovery.enriched.find(tool)
+        if written is None:
+            return doc
+        hidden = tool.hides_word_in if isinstance(tool, ShapedTool) else lambda _: False
+        return doc.replace(
+            when_to_use=None if hidden(written.when_to_use) else written.when_to_use or None,
+            questions=tuple(text for text in written.questions if not hidden(text)),
+        )
 
     def _describe_learned(self, tool: Tool, owner: str | None) -> tuple[str, ...]:
         """Return the questions learned for a tool, without those that name what its shape hides."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, Unpack
 
 from toolcrib.discovery.docs import DetailLevel, DetailName, DocEntry, DocStore
+from toolcrib.discovery.enriched import Enrichment, Enrichments
 from toolcrib.discovery.index import Change, FilterOptions, Index
 from toolcrib.discovery.index.arguments import AnyTool, read_pair, read_pairs
 from toolcrib.discovery.keys import is_exact, key_of
@@ -68,6 +69,8 @@ class Discovery:
         self._store = store
         self.index = Index(searcher, store=store) if index is None else index
         self.docs = DocStore(self.index, texts=self.index.store) if docs is None else docs
+        self.enriched = Enrichments(self.index.store)
+        """What a language model wrote about the tools."""
 
     def register(
         self,
@@ -127,6 +130,26 @@ class Discovery:
         self.docs.register_examples(tool_id, examples)
         self._search_examples(tool_id)
 
+    def enrich(self, enrichment: Enrichment) -> None:
+        """Store what a language model wrote about a tool; searches find the tool by it too.
+
+        Raises:
+            ToolNotFoundError: there is no such tool.
+            StoreError: it cannot be stored.
+        """
+        self.index.get(enrichment.tool_id)
+        self.enriched.save(enrichment)
+        self._search_examples(enrichment.tool_id)
+
+    def forget_enrichment(self, tool_id: str | ToolId) -> bool:
+        """Delete what a language model wrote about a tool; return whether there was anything."""
+        key = key_of(tool_id)
+        if not self.enriched.forget(key):
+            return False
+        if key in self.index:
+            self._search_examples(key)
+        return True
+
     def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
         """Return the tools that fit a question, as `Index.search` does."""
         return self.index.search(query, **options)
@@ -175,15 +198,20 @@ class Discovery:
 
     def _search_known_examples(self, tool_id: ToolId) -> None:
         """Make a tool searchable by examples that were documented before the tool was registered."""
-        if examples := self._example_texts(tool_id):
+        examples = self._example_texts(tool_id)
+        if examples or key_of(tool_id) in self.enriched:  # maybe of an earlier definition
             self.index.set_examples(tool_id, examples)
 
     def _example_texts(self, tool_id: str | ToolId) -> list[str]:
         try:
             examples = self.docs.examples(tool_id)
         except ToolNotFoundError:  # the documentation may know other tools than the index
-            return []
-        return [text for example in examples for text in (example.title, example.description) if text]
+            examples = ()
+        told = [text for example in examples for text in (example.title, example.description) if text]
+        if key_of(tool_id) not in self.enriched:
+            return told
+        written = self.enriched.find(self.index.get(tool_id))
+        return told if written is None else [*told, *written.texts]
 
 
 def _id_of(tool: AnyTool) -> ToolId:

@@ -29,7 +29,7 @@ message from them: the problem first, then the remedy.
     ├── RuntimeUnavailableError, SandboxViolationError, LimitExceededError, CodeError
     ├── StoreError                                                      (OSError)
     │   └── VaultError
-    ├── EmbeddingError, CribStateError, RunStateError,
+    ├── EmbeddingError, ModelError, CribStateError, RunStateError,
     │   CallUncertainError                                              (RuntimeError)
     └── MissingExtraError, MissingPackageError                          (ImportError)
         └── UnsupportedPackageError
@@ -79,6 +79,7 @@ from toolcrib.errors.running import (
     LoginRequiredError,
     MissingExtraError,
     MissingPackageError,
+    ModelError,
     NoBackendError,
     Op,
     OutputValidationError,
@@ -127,6 +128,7 @@ __all__ = [
     "LoginRequiredError",
     "MissingExtraError",
     "MissingPackageError",
+    "ModelError",
     "NoBackendError",
     "NoCompatibleVersionError",
     "NotStraightLineError",

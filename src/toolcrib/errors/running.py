@@ -406,6 +406,21 @@ class EmbeddingError(ToolcribError, RuntimeError):
 
 
 @dataclass(eq=False)
+class ModelError(ToolcribError, RuntimeError):
+    """A language model that cannot be reached, or does not answer."""
+
+    reason: str
+    """The reason, and the remedy."""
+    model: str = ""
+    """The name of the model and its address; may be empty."""
+    status: int | None = None
+    """The HTTP status of the answer; None if there was none."""
+
+    def __str__(self) -> str:
+        return f"asking{' ' if self.model else ''}{self.model} failed: {self.reason}"
+
+
+@dataclass(eq=False)
 class MissingExtraError(ToolcribError, ImportError):
     """A feature whose optional dependencies are not installed."""
 

@@ -69,6 +69,10 @@ class ToolDoc(Record):
     """Example calls (`full`)."""
     external_refs: tuple[str, ...] = ()
     """Links to more documentation (`full`)."""
+    when_to_use: str | None = None
+    """When to use the tool, as a language model wrote it for `toolcrib enrich` (`full`)."""
+    questions: tuple[str, ...] = ()
+    """Questions that the tool answers, which that model wrote (`full`)."""
     learned: tuple[str, ...] = ()
     """Questions that callers asked before they ran the tool, without values (`full`)."""
     warnings: tuple[str, ...] = ()
@@ -107,5 +111,7 @@ class ToolDoc(Record):
         more += [("notes", self.notes)] if self.notes else []
         more += [(each.title or "example", brief_json(each.args)) for each in self.examples]
         more += [("see", each) for each in self.external_refs]
+        more += [("when to use", self.when_to_use)] if self.when_to_use else []
+        more += [("question", each) for each in self.questions]
         more += [("learned", each) for each in self.learned]
         return shown + (table("", ("", ""), more, MAX_JSON) if more else "")

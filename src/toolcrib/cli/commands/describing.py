@@ -77,6 +77,13 @@ def _show(tool_id: str, doc: "ToolDoc") -> None:
         heading("Notes", before=1)
         click.echo(clean(doc.notes))
     _show_examples(str(tool.id) if tool else tool_id, doc)
+    if doc.when_to_use:
+        heading("When to use it", before=1)
+        click.echo(f"{_INDENT}{clean(doc.when_to_use)}")
+    if doc.questions:
+        heading("Questions", before=1)
+        for question in doc.questions:
+            click.echo(f"{_INDENT}{clean(question)}")
     if doc.learned:
         heading("Learned from use", before=1)
         for question in doc.learned:

@@ -154,6 +154,11 @@ def _digest(tool: Tool, examples: Sequence[str]) -> str:
     return blake2b(text.encode(), digest_size=20).hexdigest()
 
 
+def definition_digest(tool: Tool) -> str:
+    """Return a digest of the definition of a tool, without example questions."""
+    return _digest(tool, ())
+
+
 def changed_fields(known: Entry, tool: Tool) -> tuple[str, ...]:
     """Return the sorted JSON names of the fields in which a tool differs from a known entry.
 

@@ -28,7 +28,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             answer = self.server.book.script.popleft()
         except IndexError:
-            answer = vectors
+            answer = self.server.book.usual or vectors
         answer(self, request)
 
     def reply(self, status: int, body: bytes | str, **headers: str) -> None:
@@ -52,6 +52,8 @@ class Book:
     script: deque[Answer] = field(default_factory=deque)
     requests: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list)
     closing: threading.Event = field(default_factory=threading.Event)
+    usual: Answer | None = None
+    """The answer where nothing else is to be done; vectors by default."""
 
     def will(self, *answers: Answer) -> None:
         self.script.extend(answers)
