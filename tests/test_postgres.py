@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from servers.postgres import PASSWORD, QUOTED, PostgresServer
+from waiting import wait_until
 
 from toolcrib import postgres as module
 from toolcrib.crib.compose import fill_address, open_store
@@ -15,7 +16,8 @@ from toolcrib.crib.config.settings import Settings
 from toolcrib.discovery import PostgresStore
 from toolcrib.discovery.store.postgres import MIGRATIONS
 from toolcrib.errors import ConfigError, StoreError
-from toolcrib.postgres import Database
+from toolcrib.postgres import Database, is_private
+from toolcrib.setup.doctor.diagnose import check_catalogue
 
 TABLE: Any = ("CREATE TABLE one (value integer)",)
 COLUMN: Any = ("ALTER TABLE one ADD COLUMN other integer NOT NULL DEFAULT 7",)
@@ -212,3 +214,56 @@ def test_locks_of_one_name_exclude_each_other_until_the_transaction_ends(databas
     with pool.transaction() as other:
         assert module.try_lock(other, "a")
     pool.close()
+
+
+def test_attempts_to_connect_follow_each_other_with_pauses_in_which_calls_fail_at_once(
+    postgres: PostgresServer, database: str
+) -> None:
+    pool = Database(database)
+    assert number(pool, "SELECT 1") == 1
+    postgres.stop()
+    try:
+        with pytest.raises(StoreError, match=r"cannot be reached|shutting down"):
+            number(pool, "SELECT 1")
+        reasons = []
+        while not reasons or "try again soon" not in reasons[-1]:  # of an attempt, until one comes too soon
+            with pytest.raises(StoreError, match="cannot be reached") as caught:
+                number(pool, "SELECT 1")
+            reasons.append(caught.value.reason)
+    finally:
+        postgres.start()
+    wait_until(lambda: _answers(pool))
+    pool.close()
+
+
+def _answers(pool: Database) -> bool:
+    try:
+        return bool(number(pool, "SELECT true"))
+    except StoreError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("place", "verified"),
+    [
+        ("postgresql://db.test/tools?sslmode=verify-full", True),
+        ("postgresql://db.test/tools?sslmode=require", False),
+        ("postgresql://db.test/tools", False),
+        ("postgresql://127.0.0.1/tools", True),
+        ("postgresql:///tools?host=/run/postgresql", True),
+    ],
+)
+def test_connection_is_private_on_this_machine_or_with_a_verified_certificate(
+    place: str, verified: bool
+) -> None:
+    assert is_private(place) is verified
+
+
+def test_doctor_says_that_the_database_is_well_or_why_not_without_the_password(database: str) -> None:
+    settings = Settings(store=database.replace(QUOTED, "${DB_PASSWORD}"))
+    well, key = check_catalogue(settings, {"DB_PASSWORD": PASSWORD})
+    assert (well.severity, key.severity) == ("ok", "warning")
+    (wrong,) = check_catalogue(settings, {"DB_PASSWORD": "hush-hush"})
+    assert wrong.severity == "error"
+    assert "refused the user or the password" in str(wrong)
+    assert not any(secret in f"{well} {key} {wrong}" for secret in (PASSWORD, QUOTED, "hush-hush"))

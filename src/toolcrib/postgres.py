@@ -255,6 +255,11 @@ class Database:
             connection.close()
 
     @property
+    def error(self) -> type[Exception]:
+        """The base class of psycopg's errors."""
+        return self._psycopg.Error
+
+    @property
     def is_closed(self) -> bool:
         """Whether it was closed."""
         return self._closed
@@ -375,8 +380,10 @@ def _connection_class() -> Any:
         timeout = _MIGRATION_TIMEOUT
 
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+            if timeout is not None:  # the caller expects the end of its time
+                return super().wait(gen, interval, timeout)
             try:
-                return super().wait(gen, interval, self.timeout if timeout is None else timeout)
+                return super().wait(gen, interval, self.timeout)
             except psycopg.errors._WaitTimeout:  # noqa: SLF001 - what `wait` raises; it has no public name
                 self.close()  # the answer may still come, and would be taken for that of the next statement
                 raise psycopg.errors.QueryCanceled("no answer in time") from None

@@ -21,7 +21,6 @@ QUOTED = "s3cret-p%25w%3Aord"
 _SETTINGS = {
     "fsync": "off",  # the tests kill processes, and not the machine
     "full_page_writes": "off",
-    "synchronous_commit": "off",
     "max_connections": "60",
     "shared_buffers": "16MB",
     "listen_addresses": "127.0.0.1",

@@ -16,7 +16,7 @@ from toolcrib.crib.saved import SavedTools
 from toolcrib.crib.trust import Trust
 from toolcrib.crib.view import SharedState, View
 from toolcrib.crib.visible import scope_of
-from toolcrib.discovery import Discovery, Embedder, Scope, Searcher, Store, StoreStatus
+from toolcrib.discovery import Discovery, Embedder, PostgresStore, Scope, Searcher, Store, StoreStatus
 from toolcrib.errors import CribStateError, InvalidToolError, Problem
 from toolcrib.errors.base import count_noun
 from toolcrib.execution import Middleware, Observer, Policy
@@ -24,6 +24,7 @@ from toolcrib.execution.audit import AuditStatus
 from toolcrib.execution.chains import ChainResult
 from toolcrib.execution.mcp import McpServers, ServerStatus
 from toolcrib.execution.mcp.config import OnInput
+from toolcrib.execution.oauth.shared import SharedLogins
 from toolcrib.execution.policy.rules import Approver
 from toolcrib.model import LocalBackend, LocalTool, SchemaValidator, Tool, ToolOptions, tool
 from toolcrib.model.decorator import check_options, replace_options
@@ -121,6 +122,7 @@ class Crib(View):
         self._engine = Engine(load(config), hooks, self._way_in)
         super().__init__(SharedState(self._engine, Sandboxes(hooks.sandboxes)))
         self._saved_tools = SavedTools(self._engine, self)
+        self._engine.on_texts = self._saved_tools.follow
 
     def __repr__(self) -> str:
         source = self.settings.source or "no file"
@@ -142,6 +144,23 @@ class Crib(View):
         """How the file of the catalogue is doing; None where the catalogue is not kept."""
         store = self._engine.store
         return None if store is None else store.status
+
+    @property
+    def shared_logins(self) -> SharedLogins | None:
+        """The logins that this gateway shares with others; None where they are its own."""
+        servers = self._engine.servers
+        return None if servers is None else servers.logins
+
+    @property
+    def shared_store(self) -> PostgresStore | None:
+        """The database that this gateway shares with others; None where there is none."""
+        store = self._engine.store
+        return None if store is None else store.shared
+
+    @property
+    def shared_key(self) -> bytes | None:
+        """A key that all gateways on one database have; None without a database or `TOOLCRIB_VAULT_KEY`."""
+        return self._engine.shared_key
 
     @property
     def trust(self) -> Trust:

@@ -1,6 +1,7 @@
 """The engine behind a crib: its parts, rebuilt when it is opened or reloaded, and their task group."""
 
 import logging
+import os
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -31,7 +32,13 @@ from toolcrib.crib.reload import Reload, differences, layers, left_for_later, re
 from toolcrib.crib.scans import ToolScans
 from toolcrib.crib.shaped import ShapedScope, ShapedTools
 from toolcrib.crib.sources.apis import Apis
-from toolcrib.crib.sources.catalogue import CatalogueWriter, StoredSource, keep_only, missed_before
+from toolcrib.crib.sources.catalogue import (
+    CatalogueWriter,
+    StoredSource,
+    keep_only,
+    make_admission,
+    missed_before,
+)
 from toolcrib.crib.sources.content import ContentLists, KeptLists, Source, drop_lists, load_lists
 from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.nesting import choose_gateway_id, nest_servers, read_depth
@@ -46,6 +53,7 @@ from toolcrib.crib.sources.origins import (
 from toolcrib.crib.visible import DocumentedTools, VisibleTools
 from toolcrib.discovery import Discovery, DocStore, Embedder, Index, MemoryStore, Scope, Searcher, Store
 from toolcrib.discovery.protocols import Derived
+from toolcrib.discovery.store import PostgresStore, StoreChanges
 from toolcrib.discovery.store.connection import is_damage, set_aside
 from toolcrib.discovery.store.queued import QueuedStore
 from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
@@ -53,11 +61,15 @@ from toolcrib.execution import LocalHandlers, Observer, Principal, Runner
 from toolcrib.execution.audit.records import content_record
 from toolcrib.execution.mcp import McpServers, ServerStatus
 from toolcrib.execution.mcp.content import ContentKind, ServerContent
+from toolcrib.execution.oauth.shared import COLLECTION as LOGINS
+from toolcrib.execution.oauth.shared import SharedLogins
 from toolcrib.model import DefaultValidator, SchemaValidator, Tool, ToolBackend
 from toolcrib.model.findings import ResultFinding
+from toolcrib.postgres import is_postgres
 
 if TYPE_CHECKING:
     from toolcrib.crib.gate import TrustGate
+    from toolcrib.execution.oauth.vault import LoginVault
     from toolcrib.trust import Withheld
 
 _LOG = logging.getLogger("toolcrib.crib")
@@ -118,6 +130,12 @@ class Engine:
         self._ended = anyio.Event()
         self._life: Background | None = None
         self._failure: BaseException | None = None
+        self._vault: LoginVault | None = None
+        """The vault that is shared with other gateways, if it is."""
+        self._revision = 0
+        """The revision of a shared store, from which on its changes are read."""
+        self.on_texts: Callable[[Collection[str]], object] = lambda _: None
+        """Called in a thread with the collections of texts that another gateway has changed."""
         self._visible: LruCache[Hashable, VisibleTools] = LruCache(_MAX_VISIBLE)
         self._shaped: LruCache[str, ShapedTools] = LruCache(_MAX_SHAPED)
         self.tools = VisibleTools(self)
@@ -436,13 +454,74 @@ class Engine:
             drop=self._drop,
             on_demand=self.hooks.on_demand,
         )
+        if self.store is not None and self.store.shared is not None:
+            await self._share_logins(self.store.shared, servers)
         await stack.enter_async_context(self._apis)
         await stack.enter_async_context(servers)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
         await tasks.start(self.lists.run)
         tasks.start_soon(self.listing.run)
+        if self.store is not None and self.store.shared is not None:
+            tasks.start_soon(self._follow_store, self.store.shared, catalogue)
         tasks.start_soon(self.learning.run)
+
+    @property
+    def shared_key(self) -> bytes | None:
+        """A key that all gateways on one database have; None without a database or a key of the vault."""
+        is_shared = isinstance(self.hooks.store, PostgresStore) or is_postgres(self.settings.store or "")
+        if not is_shared:
+            return None
+        from toolcrib.execution.oauth.vault import shared_key  # noqa: PLC0415 - it loads ciphers
+
+        return shared_key(os.environ if self.hooks.environ is None else self.hooks.environ)
+
+    async def _share_logins(self, shared: PostgresStore, servers: McpServers) -> None:
+        """Share the vault of logins with other gateways, which can read it if they all have its key."""
+        from toolcrib.execution.oauth.vault import KEY_VARIABLE, LoginVault  # noqa: PLC0415 - it loads ciphers
+
+        environ = os.environ if self.hooks.environ is None else self.hooks.environ
+        if not environ.get(KEY_VARIABLE):
+            _LOG.info("logins are not shared with other gateways: %s is not set", KEY_VARIABLE)
+            return
+        servers.logins = SharedLogins(shared)
+        self._vault = LoginVault(environ, servers.logins)
+        await to_thread.run_sync(self._synchronize_logins)
+
+    def _synchronize_logins(self) -> None:
+        try:
+            if self._vault is not None:
+                self._vault.synchronize()
+        except StoreError as error:
+            _LOG.warning("the logins of other gateways are not taken over: %s", error)
+
+    async def _follow_store(self, shared: PostgresStore, catalogue: CatalogueWriter) -> None:
+        """Take over what other gateways write to the store, for as long as the engine is open."""
+        revision, is_lost = self._revision, False
+        while True:
+            wait = partial(shared.wait_for_change, self.settings.postgres.poll)
+            await to_thread.run_sync(wait, abandon_on_cancel=True)
+            try:
+                read = partial(shared.changes, revision)
+                changes = await to_thread.run_sync(read, abandon_on_cancel=True)
+                if changes is not None:
+                    await to_thread.run_sync(self._adopt, changes, catalogue)
+                    revision = changes.revision
+                is_lost = False
+            except StoreError as error:
+                if not is_lost:
+                    _CATALOGUE_LOG.warning("changes of other gateways are not seen at present: %s", error)
+                is_lost = True
+
+    def _adopt(self, changes: StoreChanges, catalogue: CatalogueWriter) -> None:
+        """Take over changes of tools; those of servers that a lock governs come from these servers alone."""
+        origins = {} if self.listing is None else dict(self.listing.origins)
+        governed = frozenset[str]() if self.gate is None else self.gate.governed
+        free = {each.key: each.identity for each in origins.values() if each.name not in governed}
+        catalogue.adopt(changes, free)
+        if LOGINS in changes.collections:
+            self._synchronize_logins()
+        self.on_texts(changes.collections)
 
     def _drop(self, origin: Origin) -> None:
         """Delete the stored tools and lists of a removed server or API."""
@@ -451,8 +530,13 @@ class Engine:
         if self.gate is not None and origin.name not in self.names:
             self.gate.forget(origin.name)
         store = self.discovery.index.store
-        if store is not None:
+        if store is not None and not self._is_shared:
             drop_lists(store, origin.name)
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether other gateways may write the store, whose configuration is another one."""
+        return self.store is not None and self.store.shared is not None
 
     def _open_catalogue(self, origins: Collection[Origin]) -> tuple[CatalogueWriter, KeptLists]:
         before = self.discovery, self.learning, self.store
@@ -471,7 +555,8 @@ class Engine:
             origin.missed = bool(kept) and origin.key in missed
             if origin.missed:
                 self.lists.note_late((origin.name, None))
-        return CatalogueWriter(self.discovery, kept, missed, self._screen_tools), lists
+        writer = CatalogueWriter(self.discovery, kept, missed, self._screen_tools, is_shared=self._is_shared)
+        return writer, lists
 
     @property
     def _is_store_named(self) -> bool:
@@ -500,7 +585,14 @@ class Engine:
             return {}, frozenset(), {}
         store = QueuedStore(kept_in, owned=kept_in is not self.hooks.store)
         try:
-            kept, missed = keep_only(store, identities), missed_before(store, identities)
+            is_own = store.shared is None
+            if store.shared is not None:
+                self._revision = (
+                    store.shared.revision()
+                )  # before it is read: what comes meanwhile is read again
+                store.admit = make_admission(store, identities)
+            kept = keep_only(store, identities, delete_others=is_own)
+            missed = missed_before(store, identities, delete_others=is_own)
             lists = load_lists(store, shared_identities(self.settings))
             kept_in.derived("any", ["any"])  # fails here if a table is missing
             self._set_catalogue(store)

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Collection, Mapping
+from threading import Lock
 from typing import Any, Literal
 
 from toolcrib.crib.engine import Engine
@@ -45,6 +46,11 @@ class SavedTools:
         self._engine = engine
         self._view = view
         self._ids: set[str] = set()
+        self._texts: dict[str, str] = {}
+        """The texts that were read of the store, by id."""
+        self._lock = Lock()
+        self._changes = 0
+        """How many tools were saved or deleted here, so that `follow` sees that what it has read is old."""
 
     def save(
         self,
@@ -81,11 +87,14 @@ class SavedTools:
         )
         if str(tool.id) in called:
             raise _refusal(f"it calls {tool.id} itself, which it would replace", name)
-        self._serve(_Saved(tool=tool, **saved))
         store = self._engine.index.store
-        if store is not None:
-            kept = _Saved(tool=tool, **saved).to_json()
-            store.write_texts(_COLLECTION, {str(tool.id): json.dumps(kept)}, ())
+        with self._lock:
+            self._changes += 1
+            self._serve(_Saved(tool=tool, **saved))
+            if store is not None:
+                kept = _Saved(tool=tool, **saved).to_json()
+                text = self._texts[str(tool.id)] = json.dumps(kept)
+                store.write_texts(_COLLECTION, {str(tool.id): text}, ())
         return tool
 
     def list_all(self) -> tuple[Tool, ...]:
@@ -99,20 +108,55 @@ class SavedTools:
         if found not in self._ids:
             raise _refusal(f"{found} was not saved from a run, and goes with what added it", tool.name)
         store = self._engine.index.store
-        if store is not None:
-            store.write_texts(_COLLECTION, delete=[found])
-        self._engine.index.unregister(found, LocalBackend(name=found))
-        self._engine.handlers.remove(found)
-        self._ids.remove(found)
+        with self._lock:
+            self._changes += 1
+            if store is not None:
+                store.write_texts(_COLLECTION, delete=[found])
+            self._stop_serving(found)
 
     def load(self) -> None:
         """Serve the tools of the store; one that cannot be read is logged and left out."""
         store = self._engine.index.store
         for tool_id, text in () if store is None else store.texts(_COLLECTION):
-            try:
-                self._serve(_Saved.from_json(text))
-            except ToolcribError as error:
-                _LOG.warning("the saved tool %s is left out: %s", tool_id, error)
+            self._load(tool_id, text)
+
+    def follow(self, collections: Collection[str]) -> None:
+        """Take over the tools that another gateway has saved or deleted, if it has.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        store = self._engine.index.store
+        if store is None or _COLLECTION not in collections:
+            return
+        while True:
+            before = self._changes
+            stored = dict(store.texts(_COLLECTION))
+            with self._lock:
+                if before == self._changes:
+                    self._serve_only(stored)
+                    return
+
+    def _serve_only(self, stored: Mapping[str, str]) -> None:
+        """Serve these tools, and no others."""
+        for tool_id in self._ids - stored.keys():
+            self._stop_serving(tool_id)
+        for tool_id, text in stored.items():
+            if self._texts.get(tool_id) != text:
+                self._load(tool_id, text)
+
+    def _load(self, tool_id: str, text: str) -> None:
+        try:
+            self._serve(_Saved.from_json(text))
+        except ToolcribError as error:
+            _LOG.warning("the saved tool %s is left out: %s", tool_id, error)
+        self._texts[tool_id] = text
+
+    def _stop_serving(self, tool_id: str) -> None:
+        self._engine.index.register_many((), remove=[(tool_id, LocalBackend(name=tool_id))])
+        self._engine.handlers.remove(tool_id)
+        self._ids.discard(tool_id)
+        self._texts.pop(tool_id, None)
 
     def _serve(self, saved: _Saved) -> None:
         """Register a tool, and the function that runs it."""

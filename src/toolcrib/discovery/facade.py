@@ -101,10 +101,11 @@ class Discovery:
         tools: Iterable[tuple[AnyTool, ToolBackend | None]],
         *,
         remove: Iterable[tuple[str | ToolId, ToolBackend | None]] = (),
+        write: bool = True,
     ) -> None:
         """Add many tools and remove others, as `Index.register_many` does."""
         listed = list(read_pairs(tools))
-        self.index.register_many(listed, remove=remove)
+        self.index.register_many(listed, remove=remove, write=write)
         for tool, _ in listed:
             self._search_known_examples(_id_of(tool))
 

@@ -6,7 +6,7 @@ before the rules decide and the arguments are validated. The audit records the a
 Only marked handles are replaced: a result of a tool that looks like one, and is passed on by a chain, is not.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ KEPT: Final = "$kept"
 """The key of a handle."""
 LITERAL: Final = "$literal"
 """The key of an object that stands for a plain one which looks like a handle."""
-ReadKept = Callable[[str], tuple[str | bytes, str] | None]
+ReadKept = Callable[[str], Awaitable[tuple[str | bytes, str] | None]]
 """Returns the data and the media type of a kept result of the caller; None if there is none, or no longer."""
 _MAX_HANDLES = 32
 _MAX_BYTES = 8 * 2**20
@@ -80,6 +80,10 @@ def unmark_handles(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(unmark_handles, value))
     return {key: unmark_handles(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+async def nothing_kept(_: str) -> None:
+    """Return that nothing is kept, for callers without kept results."""
 
 
 async def fill_handles(args: dict[str, Any], tool: Tool, read: ReadKept) -> dict[str, Any]:
@@ -145,7 +149,7 @@ class _Filling:
         self._count += 1
         if self._count > _MAX_HANDLES:
             raise _RefusedError(f"a call has at most {_MAX_HANDLES} kept results as arguments")
-        found = self._read(name)
+        found = await self._read(name)
         if found is None:
             raise _RefusedError(
                 f"nothing is kept as {short_repr(name)}, or not any more; call its tool again"

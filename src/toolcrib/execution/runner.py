@@ -66,7 +66,7 @@ from toolcrib.execution.chains import (
     run_chain,
 )
 from toolcrib.execution.chains.parse import read_chain, run_in_thread_if_large
-from toolcrib.execution.kept import fill_handles, may_have_handles, unmark_handles
+from toolcrib.execution.kept import fill_handles, may_have_handles, nothing_kept, unmark_handles
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
 from toolcrib.execution.policy.authorizer import Authorizer
@@ -305,7 +305,7 @@ class Runner:
         context = context or CallContext(principal=principal)
         tools = context.tools or self._tools
         if may_have_handles(steps):
-            context = replace(context, read_kept=context.read_kept or (lambda _: None))
+            context = replace(context, read_kept=context.read_kept or nothing_kept)
         elif context.read_kept is not None:
             context = replace(context, read_kept=None)
         if not isinstance(tools, _KnownTools):

@@ -23,6 +23,7 @@ from toolcrib import __version__
 from toolcrib.concurrency.background import Loop
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.crib import Settings, View
+from toolcrib.discovery import PostgresStore
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.gateway.frontends.shared.frontend import (
@@ -86,12 +87,13 @@ class McpEndpoint:
         view: View | None = None,
         make_frontend: Callable[[View], Frontend] | None = None,
         gateways: Callable[[], dict[str, dict[str, Any]]] = dict,
+        shared: Callable[[], PostgresStore | None] = lambda: None,
     ) -> None:
         """Create the server; `name` is of its address, `description` of its toolset.
 
         Where `view` has rules, each principal has a frontend that `make_frontend` makes of its own view; else
         all use `frontend`. `gateways` returns the ids of gateways to declare, by which nested gateways find
-        cycles.
+        cycles. `shared` returns the store of all gateways, in which an answer counts once.
         """
         self._view, self._make_frontend, self._gateways = view, make_frontend, gateways
         self._by_rules: LruCache[str, tuple[Settings, Frontend]] = LruCache(_MAX_BY_RULES)
@@ -105,7 +107,9 @@ class McpEndpoint:
         self._subscriptions = Subscriptions(self._content, self._bus)
         self._content_changes: dict[ContentChange, None] = {}
         security = security or RequestStateSecurity.ephemeral()
-        self._calls = HeldCalls(ConfirmationTokens(security.ttl), patience, max_held, obtain_login)
+        self._calls = HeldCalls(
+            ConfirmationTokens(security.ttl, shared=shared), patience, max_held, obtain_login
+        )
         self._tasks = TaskHandlers(self._content, self._calls, self._frontend_seen_by)
         self._sessions: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()
         self.connections: WeakValueDictionary[str, Connection] = WeakValueDictionary()

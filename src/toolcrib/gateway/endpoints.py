@@ -58,8 +58,9 @@ class Endpoints:
         self._crib, self._frontends, self._middleware = crib, frontends, middleware
         self._obtain_login = obtain_login
         self._expose, self._has_surfaces = expose, has_surfaces
-        self._security = RequestStateSecurity.ephemeral()
-        self._kept = KeptResults()
+        key = crib.shared_key
+        self._security = RequestStateSecurity.ephemeral() if key is None else RequestStateSecurity(keys=[key])
+        self._kept = KeptResults(shared=lambda: crib.shared_store)
         self._here: dict[EndpointAddress, McpEndpoint] = {}
         self._shown: dict[EndpointAddress, _Shown] = {}
         self._servers: Mapping[str, object] | None = None
@@ -157,6 +158,7 @@ class Endpoints:
             make_frontend=partial(self._make_frontend, address),
             gateways=view.content.servers.declared_gateways,
             security=self._security,
+            shared=lambda: self._crib.shared_store,
             middleware=self._middleware,
         )
         if self._tasks is not None:

@@ -104,7 +104,12 @@ class Gateway:
         self._mark = mark_of(config) if isinstance(config, str | PathLike) else None
         self._address: str | None = None
         self._listens_at: str | None = None
-        self.logins = LoginPages(lambda: self.crib.settings, self._browsers_address, environ)
+        self.logins = LoginPages(
+            lambda: self.crib.settings,
+            self._browsers_address,
+            environ,
+            shared=lambda: self.crib.shared_logins,
+        )
         self._calls = CallLog()
         self.approvals = Approvals(
             lambda: self.crib.settings.console.approval_timeout,

@@ -1,20 +1,29 @@
 """Stores results that are too large to send, under addresses that cannot be guessed; serializes results."""
 
+import hashlib
 import json
+import logging
 import time
 from base64 import b64decode
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from secrets import token_urlsafe
 from threading import Lock
 from typing import Any
 
 import anyio.lowlevel
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic_core import to_json
 
+from toolcrib.concurrency.loop import in_thread
+from toolcrib.concurrency.threads import Threads
+from toolcrib.discovery import PostgresStore
+from toolcrib.errors import StoreError
 from toolcrib.execution import Principal
 from toolcrib.gateway.identity.principals import Account, account_of, reader_of
+from toolcrib.model.plain import parse_json
 
 PREFIX = "toolcrib://results/"
 """Prefix of the addresses of stored results."""
@@ -32,6 +41,16 @@ _LEVELS = 4
 """Depth of containers down to which a value is split: to the items of a step of a chain."""
 _MAX_DEPTH = 100
 """Depth of containers down to which a value is repaired."""
+
+
+_SHARED = "results"
+"""The collection of results in the store that gateways share."""
+_SHARING_THREADS = 2
+_MAX_SHARED = 16 * 2**20
+"""Larger results can be read only where they are."""
+_NONCE = bytes(12)
+"""Each key seals one result."""
+_LOG = logging.getLogger("toolcrib.gateway")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +87,11 @@ class KeptResults:
         max_age: float = _MAX_AGE,
         *,
         clock: Callable[[], float] = time.monotonic,
+        shared: Callable[[], PostgresStore | None] = lambda: None,
     ) -> None:
+        """Store results in memory; `shared` returns the store in which other gateways find them too."""
+        self._shared = shared
+        self._threads = Threads(_SHARING_THREADS)
         self._max_bytes = max_bytes
         self._max_age = max_age
         self._clock = clock
@@ -89,7 +112,43 @@ class KeptResults:
             self._kept[kept.uri] = self._clock(), kept
             self._bytes[account_of(owner)] += kept.size
             self._forget()
-            return kept.uri if kept.uri in self._kept else None
+            is_kept = kept.uri in self._kept
+        store = self._shared()
+        if is_kept and store is not None and kept.size <= _MAX_SHARED:
+            self._threads.submit(partial(self._share, store, kept))
+        return kept.uri if is_kept else None
+
+    def _share(self, store: PostgresStore, kept: KeptResult) -> None:
+        name, cipher = _sealing(kept.uri)
+        is_text = isinstance(kept.data, str)
+        data = kept.data.encode("utf-8", "surrogatepass") if isinstance(kept.data, str) else kept.data
+        head = to_json({"type": kept.mime_type, "text": is_text, "owner": _facts_of(kept.owner)})
+        sealed = cipher.encrypt(_NONCE, b"%d %s%s" % (len(head), head, data), None)
+        try:
+            store.put_entry(_SHARED, name, sealed, self._max_age)
+        except StoreError as error:
+            _LOG.warning("other gateways cannot read a large result: %s", error)
+
+    async def find(self, uri: str, principal: Principal | None = None) -> KeptResult | None:
+        """Return the result at an address, also one that another gateway has stored.
+
+        Raises:
+            StoreError: it is not here, and the store of all gateways cannot be read.
+        """
+        found, store = self.read(uri, principal), self._shared()
+        if found is not None or store is None or not uri.startswith(PREFIX):
+            return found
+        name, cipher = _sealing(uri)
+        sealed = await in_thread(store.entry, _SHARED, name)
+        if sealed is None:
+            return None
+        length, _, rest = cipher.decrypt(_NONCE, sealed, None).partition(b" ")
+        head, data = parse_json(rest[: int(length)]), rest[int(length) :]
+        owner = reader_of(principal)
+        if head["owner"] != _facts_of(owner):
+            return None
+        held = data.decode("utf-8", "surrogatepass") if head["text"] else data
+        return KeptResult(uri, held, head["type"], len(data), owner)
 
     def read(self, uri: str, principal: Principal | None = None) -> KeptResult | None:
         """Return the result at an address; None if there is none for the principal, or no longer."""
@@ -129,6 +188,19 @@ class KeptResults:
         self._bytes[account] -= kept.size
         if not self._bytes[account]:
             del self._bytes[account]
+
+
+def _sealing(uri: str) -> tuple[str, AESGCM]:
+    """Return the name and the cipher of a shared result: who has the database alone cannot read it."""
+    digest = hashlib.sha512(uri.encode(errors="replace")).digest()
+    return digest[:32].hex(), AESGCM(digest[32:])
+
+
+def _facts_of(owner: Principal | None) -> list[Any] | None:
+    """Return all that a principal is equal by, as JSON."""
+    if owner is None:
+        return None
+    return [owner.issuer, owner.subject, owner.client, sorted(owner.groups), sorted(owner.scopes)]
 
 
 def size_of(data: str | bytes) -> int:

@@ -264,6 +264,9 @@ class PostgresSettings(Section):
     """Limit for the number of its connections in the pool of one gateway."""
     timeout: Seconds = 10.0
     """For how many seconds one call of it may take."""
+    poll: Seconds = 0.5
+    """After how many seconds changes of other gateways are looked for at the latest, where the database does
+    not announce them."""
 
 
 class Settings(Section):

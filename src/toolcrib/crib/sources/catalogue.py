@@ -22,6 +22,7 @@ from typing import Any
 
 from toolcrib.crib.sources.origins import Origin
 from toolcrib.discovery import Discovery, Store, StoredTool
+from toolcrib.discovery.store import StoreChanges
 from toolcrib.errors import InvalidBackendError, InvalidSchemaError, ValidationError
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.model import Tool, ToolBackend
@@ -50,14 +51,18 @@ class StoredSource:
     """When it listed them, in seconds since 1970."""
 
 
-def keep_only(store: Store, identities: Mapping[str, str]) -> dict[str, StoredSource]:
+def keep_only(
+    store: Store, identities: Mapping[str, str], *, delete_others: bool = True
+) -> dict[str, StoredSource]:
     """Delete the stored tools of all origins but these, and return the stored tools of each.
 
-    Functions of another process are deleted too. Documentation and learnt results of tools stay.
+    Functions of another process are deleted too. Documentation and learnt results of tools stay. A store that
+    gateways with other configurations share keeps what is theirs: then nothing is deleted.
 
     Args:
         store: the store of the catalogue.
         identities: the identity of each origin, such as `mcp:github`.
+        delete_others: whether the store is of this process alone.
     """
     stored = dict(store.texts(_IDENTITIES))
     same = {origin for origin, identity in identities.items() if stored.get(origin) == identity}
@@ -76,9 +81,9 @@ def keep_only(store: Store, identities: Mapping[str, str]) -> dict[str, StoredSo
             delete.append(row.id)
         elif len(left) < len(backends):
             put.append(replace(row, backends=json.dumps(left)))
-    if put or delete:
+    if delete_others and (put or delete):
         store.write(put, delete)
-    if foreign := stored.keys() - same:
+    if delete_others and (foreign := stored.keys() - same):
         store.write_texts(_IDENTITIES, {}, foreign)
     times = dict(store.texts(_LISTED))
     return {
@@ -91,11 +96,31 @@ def _parse_seconds(text: str | None) -> float | None:
     return float(text) if text is not None and text.isdecimal() else None
 
 
-def missed_before(store: Store, identities: Mapping[str, str]) -> frozenset[str]:
+def make_admission(store: Store, identities: Mapping[str, str]) -> Callable[[StoredTool], StoredTool | None]:
+    """Return a function that leaves the bindings of these origins in a stored tool; None if there are none.
+
+    An origin whose identity in the store is another one was written by a gateway with another configuration.
+    """
+    stored = dict(store.texts(_IDENTITIES))
+    same = {origin for origin, identity in identities.items() if stored.get(origin) == identity}
+
+    def admit(row: StoredTool) -> StoredTool | None:
+        backends = _read_bindings(row)
+        left = [binding for binding in backends if _origin_of(binding) in same]
+        if not left:
+            return None
+        return row if len(left) == len(backends) else replace(row, backends=json.dumps(left))
+
+    return admit
+
+
+def missed_before(
+    store: Store, identities: Mapping[str, str], *, delete_others: bool = True
+) -> frozenset[str]:
     """Return the origins that did not list their tools the last time; delete the notes about all others."""
     noted = dict(store.texts(_UNLISTED))
     same = frozenset(origin for origin, identity in noted.items() if identities.get(origin) == identity)
-    if foreign := noted.keys() - same:
+    if delete_others and (foreign := noted.keys() - same):
         store.write_texts(_UNLISTED, {}, foreign)
     return same
 
@@ -123,8 +148,15 @@ class CatalogueWriter:
         kept: Mapping[str, StoredSource] | None = None,
         missed: Iterable[str] = (),
         screen: Screen = lambda _, tools: tools,
+        *,
+        is_shared: bool = False,
     ) -> None:
-        """Write to a catalogue what `screen` leaves of the tools that origins list."""
+        """Write to a catalogue what `screen` leaves of the tools that origins list.
+
+        What this gateway alone does not use, because its configuration or its lock is another one, is not
+        deleted from a store that `is_shared`.
+        """
+        self._is_shared = is_shared
         self._discovery, self._screen = discovery, screen
         self._missed = set(missed)
         self._refused: dict[str, dict[str, str]] = {}
@@ -183,7 +215,7 @@ class CatalogueWriter:
                 ]
                 gone = [(tool_id, backend) for tool_id, backend in known.items() if tool_id not in usable]
                 valid = self._find_valid(fresh, {})
-                self._discovery.register_many(valid, remove=gone)
+                self._discovery.register_many(valid, remove=gone, write=not self._is_shared)
                 left = {tool_id: backend for tool_id, backend in known.items() if tool_id in usable}
                 self._bindings[origin] = left | {str(tool.id): backend for tool, backend in valid}
 
@@ -194,14 +226,61 @@ class CatalogueWriter:
             StoreError: the store cannot be written.
         """
         with self._lock:
-            self._discovery.register_many((), remove=self._tools_of(origin).items())
+            gone = self._tools_of(origin).items()
+            self._discovery.register_many((), remove=gone, write=not self._is_shared)
             self._bindings.pop(origin, None)
             self._refused.pop(origin, None)
             self._missed.discard(origin)
             store = self._discovery.index.store
-            if store is not None:
+            if store is not None and not self._is_shared:
                 for collection in (_IDENTITIES, _LISTED, _UNLISTED):
                     store.write_texts(collection, {}, [origin])
+
+    def adopt(self, changes: StoreChanges, identities: Mapping[str, str]) -> None:
+        """Take over what other gateways have written about the tools of these origins.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        index = self._discovery.index
+        with self._lock:
+            store = self._discovery.index.store
+            if store is None:
+                return
+            admit = make_admission(store, identities)
+            put = [
+                row
+                for each in changes.put
+                if (row := admit(each)) is not None and not self._is_local(each.id)
+            ]
+            gone = set(changes.gone)
+            if changes.is_complete:
+                known = {name for origin in identities for name in self._tools_of(origin)}
+                gone |= known - {row.id for row in changes.put}
+            dropped = [name for name in gone if name in index and self._origins_in(name) <= identities.keys()]
+            index.adopt(put, dropped)
+            for origin in identities:
+                bound = {
+                    row.id: one
+                    for row in put
+                    if row.id in index
+                    for one in index.backends(row.id)
+                    if _origin_of(one.to_json()) == origin
+                }
+                if origin in self._bindings:
+                    left = {key: one for key, one in self._bindings[origin].items() if key not in dropped}
+                    self._bindings[origin] = left | bound
+                elif bound or origin in self._unread:
+                    before = self._unread.get(origin, frozenset())
+                    self._unread[origin] = before.difference(dropped).union(bound)
+
+    def _is_local(self, tool_id: str) -> bool:
+        return any(origin.startswith("local:") for origin in self._origins_in(tool_id))
+
+    def _origins_in(self, tool_id: str) -> set[str]:
+        """Return the origins of the bindings that a tool has in this process."""
+        index = self._discovery.index
+        return {_origin_of(one.to_json()) for one in index.backends(tool_id)} if tool_id in index else set()
 
     def tools(self, origin: str) -> list[Tool]:
         """Return the tools of an origin that has answered."""

@@ -66,6 +66,14 @@ class Entry:
         except (ValueError, TypeError, RecursionError) as error:
             raise _unreadable_error(row.id) from error
 
+    def equals(self, other: "Entry | None") -> bool:
+        """Return whether another entry has the same content, backends and examples."""
+        return other is not None and (self.content_hash, self.backends, self.examples) == (
+            other.content_hash,
+            other.backends,
+            other.examples,
+        )
+
     @property
     def tool(self) -> Tool:
         """The definition, parsed at first use.

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from os import urandom
 from typing import Any
@@ -28,7 +28,7 @@ from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.protocols import Searcher
 from toolcrib.discovery.search.hybrid import default_searcher
 from toolcrib.discovery.search.snapshot import SNAPSHOT
-from toolcrib.discovery.store import Store
+from toolcrib.discovery.store import PostgresStore, Store, StoredTool
 from toolcrib.errors import InvalidBackendError, StoreError, ToolcribError, ToolNotFoundError
 from toolcrib.model import DefaultValidator, SchemaValidator, Tool, ToolBackend, ToolId
 
@@ -186,10 +186,12 @@ class Index(IndexReader):
         tools: Iterable[tuple[AnyTool, ToolBackend | None]],
         *,
         remove: Iterable[tuple[str | ToolId, ToolBackend | None]] = (),
+        write: bool = True,
     ) -> None:
         """Add many tools and remove others, as one change: all of it, or, where a tool is refused, nothing.
 
-        What is removed is as for `unregister`, but may be gone already.
+        What is removed is as for `unregister`, but may be gone already. Without `write`, the store is not
+        changed.
 
         Raises:
             ToolcribError: the error of the first invalid tool, with a note that names the others.
@@ -204,7 +206,30 @@ class Index(IndexReader):
                 with suppress(ToolNotFoundError, InvalidBackendError):
                     batch.unregister(tool_id, backend)
 
-        self._change(change)
+        self._change(change, write=write)
+
+    def adopt(self, put: Iterable[StoredTool], drop: Iterable[str] = ()) -> None:
+        """Take over tools that another process has written to the store or deleted from it."""
+        entries = list(read_stored_entries(put, parsed=True))
+        with self._shared.writing:
+            changed = [entry for entry in entries if not entry.equals(self._catalogue.get(entry.id))]
+            dropped = [tool_id for tool_id in drop if self._catalogue.get(tool_id) is not None]
+            if not changed and not dropped:
+                return
+            version = self._shared.version + 1
+            changes = [
+                Change(
+                    "registered" if self._catalogue.get(entry.id) is None else "updated", entry.id, version
+                )
+                for entry in changed
+            ]
+            changes += [Change("removed", tool_id, version) for tool_id in dropped]
+            self._searcher.update(changed, dropped)
+            with self._shared.lock:
+                self._catalogue.replace(changed, dropped)
+                self._shared.version = version
+                self._listeners.queue(changes)
+        self._listeners.deliver_queued()
 
     def check(self, tool: AnyTool, backend: ToolBackend | None = None) -> None:
         """Raise the error of a tool that `register` would refuse; change nothing."""
@@ -271,6 +296,9 @@ class Index(IndexReader):
         with self._shared.writing:
             if self._store is None:
                 return 0
+            shared = getattr(self._store, "shared", None)
+            if isinstance(shared, PostgresStore):  # others have tools that this index has not
+                return shared.prune_unused(SNAPSHOT)
             return self._store.prune_derived({SNAPSHOT, *self._catalogue.content_hashes()})
 
     def _check_tools(self, tools: Iterable[tuple[Any, Any]]) -> list[tuple[Tool, ToolBackend | None]]:
@@ -294,7 +322,7 @@ class Index(IndexReader):
             raise first
         return checked
 
-    def _change(self, change: Callable[[Batch], None]) -> None:
+    def _change(self, change: Callable[[Batch], None], *, write: bool = True) -> None:
         """Apply a change to the store, the searcher and the catalogue, and notify the listeners."""
         # The store comes first, because it may fail and can be undone; then the searcher, whose hits are
         # ignored until the catalogue has the tool. Listeners are called after the locks are released, since
@@ -305,7 +333,7 @@ class Index(IndexReader):
             if not batch.changes:
                 return
             entries, dropped = list(batch.put.values()), list(batch.dropped)
-            with self._write_to_store(entries, dropped):
+            with self._write_to_store(entries, dropped) if write else nullcontext():
                 self._searcher.update(entries, dropped)
             with self._shared.lock:
                 self._catalogue.replace(entries, dropped)

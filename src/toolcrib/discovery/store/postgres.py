@@ -11,7 +11,8 @@ it began, and neither waits for writers nor blocks them.
 import threading
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, LiteralString, Self
 
@@ -24,7 +25,7 @@ from toolcrib.discovery.store.batch import (
 )
 from toolcrib.discovery.store.protocol import StoredTool
 from toolcrib.errors import StoreError
-from toolcrib.postgres import CLOSED, Database, begin_snapshot
+from toolcrib.postgres import CLOSED, Database, begin_snapshot, lock
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -75,6 +76,18 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         'CREATE TABLE toolcrib_revisions (name text COLLATE "C" PRIMARY KEY, revision bigint NOT NULL)',
         "INSERT INTO toolcrib_revisions (name, revision) VALUES ('catalogue', 0)",
     ),
+    (
+        """
+        CREATE TABLE toolcrib_entries (
+            collection text COLLATE "C" NOT NULL,
+            id text COLLATE "C" NOT NULL,
+            value bytea NOT NULL,
+            ends timestamptz NOT NULL,
+            PRIMARY KEY (collection, id)
+        )
+        """,
+        "CREATE INDEX toolcrib_entries_ends ON toolcrib_entries (ends)",
+    ),
 )
 """The statements that lead from each version of the schema to the next.
 
@@ -85,6 +98,12 @@ _TOOLS: LiteralString = "SELECT id, definition, backends, facets, examples, cont
 _BUMP: LiteralString = (
     "UPDATE toolcrib_revisions SET revision = revision + 1 WHERE name = 'catalogue' RETURNING revision"
 )
+_BUMP_TEXTS: LiteralString = (
+    "INSERT INTO toolcrib_revisions (name, revision) VALUES (%s, %s)"
+    " ON CONFLICT (name) DO UPDATE SET revision = excluded.revision"
+)
+_TEXTS = "texts:"
+"""How the revisions of collections of texts are called, before the name of the collection."""
 _PUT_TOOLS: LiteralString = """
     INSERT INTO toolcrib_tools (id, definition, backends, facets, examples, content_hash, revision)
     SELECT each.*, %s FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[],
@@ -114,10 +133,37 @@ _PUT_DERIVED: LiteralString = """
     ON CONFLICT (kind, hash) DO UPDATE SET value = excluded.value
     WHERE toolcrib_derived.value IS DISTINCT FROM excluded.value
 """
+_DELETE_ENDED: LiteralString = """
+    DELETE FROM toolcrib_entries WHERE (collection, id) IN (
+        SELECT collection, id FROM toolcrib_entries WHERE ends < now() LIMIT 100 FOR UPDATE SKIP LOCKED)
+"""
+_DELETE_ENDED_ENTRY: LiteralString = (
+    "DELETE FROM toolcrib_entries WHERE collection = %s AND id = %s AND ends < now()"
+)
+_PUT_ENTRY: LiteralString = (
+    "INSERT INTO toolcrib_entries (collection, id, value, ends)"
+    " VALUES (%s, %s, %s, now() + make_interval(secs => %s)) ON CONFLICT DO NOTHING"
+)
 _ADD_USAGE: LiteralString = """
     INSERT INTO toolcrib_usage (tool, uses) SELECT * FROM unnest(%s::text[], %s::bigint[])
     ON CONFLICT (tool) DO UPDATE SET uses = toolcrib_usage.uses + excluded.uses
 """
+
+
+@dataclass(frozen=True, slots=True)
+class StoreChanges:
+    """What has changed in a store since a revision."""
+
+    revision: int
+    """The revision that it has now."""
+    put: tuple[StoredTool, ...]
+    """The tools that were written."""
+    gone: frozenset[str]
+    """The ids of the tools that were deleted."""
+    collections: frozenset[str]
+    """The collections of texts in which something was written or deleted."""
+    is_complete: bool
+    """Whether `put` has all tools, so that all others are gone."""
 
 
 class PostgresStore:
@@ -141,6 +187,8 @@ class PostgresStore:
         """The pool of connections."""
         self._name = self.database.name
         self._guard = threading.Lock()
+        self._closing = threading.Event()
+        self._listener: Connection[Any] | None = None
         self._readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
         try:
             self.database.migrate("catalogue", MIGRATIONS)
@@ -175,8 +223,7 @@ class PostgresStore:
             for block in blocks:
                 changed += connection.execute(_PUT_TOOLS, (revision, *block)).rowcount
                 connection.execute("DELETE FROM toolcrib_gone WHERE id = ANY(%s)", (block[0],))
-            if not changed:
-                connection.execute("ROLLBACK AND CHAIN")
+            _announce(connection, changed)
 
         self.database.run(write)
 
@@ -185,6 +232,46 @@ class PostgresStore:
         check_ids(self._name, [collection])
         sql: LiteralString = "SELECT id, text FROM toolcrib_texts WHERE collection = %s ORDER BY id"
         return ((name, text) for name, text in self._rows(sql, (collection,)))
+
+    def text(self, collection: str, name: str) -> str | None:
+        """Return one text of a collection; None if there is none."""
+        sql: LiteralString = "SELECT text FROM toolcrib_texts WHERE collection = %s AND id = %s"
+        with self.database.transaction() as connection:
+            row = connection.execute(sql, (collection, name)).fetchone()
+        return None if row is None else str(row[0])
+
+    def put_entry(self, collection: str, name: str, value: bytes, lifetime: float) -> bool:
+        """Store a value for some seconds, unless there is one of this name; return whether there was none.
+
+        Of gateways that store a value of one name at the same time, one is told that there was none.
+        """
+
+        def put(connection: "Connection[Any]") -> bool:
+            connection.execute(_DELETE_ENDED)
+            connection.execute(_DELETE_ENDED_ENTRY, (collection, name))
+            return connection.execute(_PUT_ENTRY, (collection, name, value, lifetime)).rowcount == 1
+
+        return bool(self.database.run(put))
+
+    def entry(self, collection: str, name: str) -> bytes | None:
+        """Return a value that was stored for some seconds; None if there is none, or no longer."""
+        sql: LiteralString = (
+            "SELECT value FROM toolcrib_entries WHERE collection = %s AND id = %s AND ends > now()"
+        )
+        with self.database.transaction() as connection:
+            row = connection.execute(sql, (collection, name), binary=True).fetchone()
+        return None if row is None else bytes(row[0])
+
+    @contextmanager
+    def hold(self, name: str, within: float) -> Iterator[None]:
+        """Hold the lock of this name against all other gateways; wait for it at most `within` seconds.
+
+        Raises:
+            StoreError: another one holds it for longer, or the database is lost before the lock is released.
+        """
+        with self.database.transaction(timeout=within) as connection:
+            lock(connection, name)
+            yield
 
     def write_texts(
         self, collection: str, put: Mapping[str, str] | None = None, delete: Iterable[str] = ()
@@ -203,8 +290,8 @@ class PostgresStore:
             changed = connection.execute(sql, (collection, sorted(removed - added.keys()))).rowcount
             for names, texts in blocks:
                 changed += connection.execute(_PUT_TEXTS, (collection, revision, names, texts)).rowcount
-            if not changed:
-                connection.execute("ROLLBACK AND CHAIN")
+            connection.execute(_BUMP_TEXTS, (_TEXTS + collection, revision))
+            _announce(connection, changed)
 
         self.database.run(write)
 
@@ -256,13 +343,77 @@ class PostgresStore:
         names, uses = [name for name, _ in batch], [count for _, count in batch]
         self.database.run(lambda connection: connection.execute(_ADD_USAGE, (names, uses)))
 
+    def revision(self) -> int:
+        """Return the revision of the catalogue, which grows with each change."""
+        with self.database.transaction() as connection:
+            return _read_revision(connection)
+
+    def changes(self, since: int) -> StoreChanges | None:
+        """Return what has changed since a revision; None if nothing has.
+
+        After a revision that the database does not know, such as before it was restored from a copy, that is
+        everything.
+        """
+        with self.database.transaction(snapshot=True) as connection:
+            revision = _read_revision(connection)
+            if revision == since:
+                return None
+            is_complete = revision < since
+            after = -1 if is_complete else since
+            put = connection.execute(f"{_TOOLS} WHERE revision > %s ORDER BY id", (after,)).fetchall()
+            gone = connection.execute("SELECT id FROM toolcrib_gone WHERE revision > %s", (after,)).fetchall()
+            texts = connection.execute(
+                "SELECT name FROM toolcrib_revisions WHERE revision > %s AND starts_with(name, %s)",
+                (after, _TEXTS),
+            ).fetchall()
+        return StoreChanges(
+            revision=revision,
+            put=tuple(starmap(StoredTool, put)),
+            gone=frozenset(name for (name,) in gone),
+            collections=frozenset(name.removeprefix(_TEXTS) for (name,) in texts),
+            is_complete=is_complete,
+        )
+
+    def wait_for_change(self, within: float) -> None:
+        """Wait until somebody has written, as far as the server says so, and at most `within` seconds.
+
+        Notices are lost behind a pooler and on a broken connection, so `changes` is to be asked in any case.
+        """
+        psycopg_error = self.database.error
+        try:
+            if self._listener is None:
+                self._listener = self.database.connect()
+                self._listener.execute("LISTEN toolcrib")
+            for _ in self._listener.notifies(timeout=within, stop_after=1):
+                pass
+        except (StoreError, psycopg_error):
+            self._stop_listening()
+            self._closing.wait(within)
+        if self._closing.is_set():  # `close` may have come before there was a connection
+            self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
+
+    def prune_unused(self, keep: str) -> int:
+        """Delete the derived values of content that no tool of any gateway has, except one hash."""
+        sql: LiteralString = (
+            "DELETE FROM toolcrib_derived WHERE hash <> %s AND NOT EXISTS"
+            " (SELECT 1 FROM toolcrib_tools WHERE content_hash = hash)"
+        )
+        return int(self.database.run(lambda connection: connection.execute(sql, (keep,)).rowcount))
+
     def close(self) -> None:
         """Close the connections."""
+        self._closing.set()
         with self._guard:
             self.database.close()
             readers = list(self._readers)
         for reader in readers:
             reader.close()
+        self._stop_listening()
 
     def __enter__(self) -> Self:
         return self
@@ -339,6 +490,19 @@ def _next_revision(connection: "Connection[Any]") -> int:
     if row is None:
         raise StoreError("catalogue", "its table of revisions is empty; restore it, or drop all its tables")
     return int(row[0])
+
+
+def _read_revision(connection: "Connection[Any]") -> int:
+    row = connection.execute("SELECT revision FROM toolcrib_revisions WHERE name = 'catalogue'").fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _announce(connection: "Connection[Any]", changed: int) -> None:
+    """Notify other gateways of a change at the commit; where nothing has changed, keep the revision."""
+    if changed:
+        connection.execute("NOTIFY toolcrib")
+    else:
+        connection.execute("ROLLBACK AND CHAIN")
 
 
 def _blocks(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[list[Any]]]:

@@ -16,6 +16,9 @@ from operator import itemgetter
 from threading import Condition, Thread
 from typing import Any, Self, TypeVar
 
+from anyio import NoEventLoopError
+from anyio.lowlevel import current_token
+
 from toolcrib.discovery.store.batch import (
     MAX_COUNT,
     check_counts,
@@ -25,6 +28,7 @@ from toolcrib.discovery.store.batch import (
     check_values,
 )
 from toolcrib.discovery.store.connection import CLOSED
+from toolcrib.discovery.store.postgres import PostgresStore
 from toolcrib.discovery.store.protocol import Store, StoredTool
 from toolcrib.errors import StoreError
 from toolcrib.model.record import Record
@@ -109,6 +113,14 @@ def _apply_changes(
     return merge(kept, added, key=itemgetter(0))
 
 
+def _is_in_event_loop() -> bool:
+    try:
+        current_token()
+    except NoEventLoopError:
+        return False
+    return True
+
+
 def _size(value: StoredTool | str | bytes | None) -> int:
     """Return the approximate memory of a change, in bytes."""
     if isinstance(value, StoredTool):
@@ -134,6 +146,9 @@ class QueuedStore:
     Tools are written before texts, because texts record which server the tools are from.
     """
 
+    admit: Callable[[StoredTool], StoredTool | None] | None = None
+    """Returns the part of a stored tool that this process uses; None if that is nothing of it."""
+
     def __init__(self, store: Store, *, owned: bool = True, max_bytes: int = _MAX_BYTES) -> None:
         """Queue writes to a store, which is closed together with this one if it is `owned`."""
         self._store, self._owned, self._max_bytes = store, owned, max_bytes
@@ -153,6 +168,11 @@ class QueuedStore:
         return getattr(self._store, "path", None)
 
     @property
+    def shared(self) -> PostgresStore | None:
+        """The store below, if other gateways may write it at the same time."""
+        return self._store if isinstance(self._store, PostgresStore) else None
+
+    @property
     def status(self) -> StoreStatus:
         """The state of the writes."""
         with self._changed:
@@ -162,7 +182,10 @@ class QueuedStore:
     def tools(self) -> Iterator[StoredTool]:
         """Return the tools, sorted by id."""
         changes = self._snapshot(lambda each: each.tools)
-        stored = ((tool.id, tool) for tool in self._store.tools())
+        admit = self.admit
+        rows = self._store.tools()
+        used = rows if admit is None else (part for row in rows if (part := admit(row)) is not None)
+        stored = ((tool.id, tool) for tool in used)
         return (tool for _, tool in self._iterate_while_open(_apply_changes(stored, changes)))
 
     def write(self, put: Iterable[StoredTool] = (), delete: Iterable[str] = ()) -> None:
@@ -206,13 +229,17 @@ class QueuedStore:
                 if (value := changes.derived.get((kind, name))) is not None
             }
         left = wanted - found.keys()
-        if left and time.monotonic() >= self._unreadable_until:
+        if left and time.monotonic() >= self._unreadable_until and not self._would_block_loop():
             try:
                 found |= self._store.derived(kind, left)
             except StoreError as error:  # not fatal: the caller computes missing values again
                 self._unreadable_until = time.monotonic() + _READ_RETRY_INTERVAL
                 _LOG.warning("nothing is read from the catalogue for %g s: %s", _READ_RETRY_INTERVAL, error)
         return found
+
+    def _would_block_loop(self) -> bool:
+        """Return whether a read would have the event loop wait for a server."""
+        return self.shared is not None and _is_in_event_loop()
 
     def save_derived(self, kind: str, values: Mapping[str, bytes]) -> None:
         """Queue derived values of a kind by content hash; very large ones are written at once.

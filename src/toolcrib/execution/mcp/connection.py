@@ -41,6 +41,7 @@ from toolcrib.execution.mcp.transport.process import StderrTail
 from toolcrib.execution.mcp.transport.stdio import stdio_transport
 from toolcrib.execution.oauth.bearer import bearer_auth
 from toolcrib.execution.oauth.persons import Person
+from toolcrib.execution.oauth.shared import SharedLogins
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import KnownSecrets
 
@@ -75,6 +76,7 @@ def transport_to(  # noqa: PLR0913 - each is another fact of the connection
     written: ServerConfig,
     secrets: KnownSecrets,
     person: Person | None = None,
+    logins: SharedLogins | None = None,
 ) -> Streams:
     """Return the transport to a server, with the access of a person, if one is given; not yet entered.
 
@@ -83,7 +85,7 @@ def transport_to(  # noqa: PLR0913 - each is another fact of the connection
     """
     if config.transport == "stdio":
         return stdio_transport(config, name=name, stderr=stderr, written=written)
-    auth = bearer_auth(name, config, environ, person, secrets)
+    auth = bearer_auth(name, config, environ, person, secrets, logins)
     if config.transport == "http":
         return http_transport(config, auth=auth, dropped=dropped)
     return sse_transport(config, auth=auth, dropped=dropped)

@@ -37,6 +37,7 @@ from toolcrib.execution.mcp.gateways import declaration
 from toolcrib.execution.mcp.personal import PersonalUpstreams, connect, person_key
 from toolcrib.execution.mcp.server_health import Breaker, ServerStatus
 from toolcrib.execution.oauth.persons import Person
+from toolcrib.execution.oauth.shared import SharedLogins
 from toolcrib.execution.principal import Principal
 from toolcrib.model.backend import McpBackend, ToolBackend
 from toolcrib.model.findings import ResultCheck, ResultFinding
@@ -92,6 +93,8 @@ class McpServers:
         """How large the value of one result may be; it may be set at any time."""
         self.checks: Mapping[str, ResultCheck | None] = {}
         """The checks of results of servers, by the labels of their backends; they may be set at any time."""
+        self.logins: SharedLogins | None = None
+        """The logins that gateways share; to be set before the first call."""
         self.on_findings: OnFindings | None = None
         """Called with what is found in what is not the result of a tool; it may be set at any time."""
         self._on_tools = on_tools
@@ -444,6 +447,7 @@ class McpServers:
             on_content=partial(self._notify, owner) if is_told else None,
             watched=watched,
             person=person,
+            logins=self.logins,
         )
         assert self._tasks is not None  # noqa: S101 - `_why_unusable_now` has asked
         # In a context of its own: what the first caller has in its, such as a span, is not the server's.

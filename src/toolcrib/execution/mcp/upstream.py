@@ -62,6 +62,7 @@ from toolcrib.execution.mcp.transport.lines import DroppedMessages
 from toolcrib.execution.mcp.transport.process import StderrTail
 from toolcrib.execution.mcp.walls.advice import describe_hidden
 from toolcrib.execution.oauth.persons import Person
+from toolcrib.execution.oauth.shared import SharedLogins
 from toolcrib.execution.principal import Principal, slot_owner
 from toolcrib.execution.variables import has_variables
 from toolcrib.redaction import KnownSecrets, host_of
@@ -97,6 +98,7 @@ class Upstream:
         watched: dict[str, int] | None = None,
         person: Person | None = None,
         first: "Upstream | None" = None,
+        logins: SharedLogins | None = None,
     ) -> None:
         """Make an upstream that connects when wanted; with `first`, the second connection of that one."""
         self.name, self._person, self._first = name, person, first
@@ -122,7 +124,7 @@ class Upstream:
         self.instructions = ""
         self.server_info: dict[str, Any] = {}
         """What it said then of how to use it."""
-        self._environ = environ
+        self._environ, self._logins = environ, logins
         self._health = ServerHealth(breaker)
         self._secrets = KnownSecrets()
         self._stderr = StderrTail(self._secrets)
@@ -212,6 +214,7 @@ class Upstream:
             watched=watched,
             person=self._person,
             first=self,
+            logins=self._logins,
         )
         assert self._tasks is not None  # noqa: S101 - there is a connection, so `run` runs
         # In a context of its own: the first caller's context, such as a span, is not the server's.
@@ -510,6 +513,7 @@ class Upstream:
             written=self.config,
             secrets=self._secrets,
             person=self._person,
+            logins=self._logins,
         )
         heard = self._first or self  # whose tools and content these are
         listeners = ConnectionListeners(

@@ -12,6 +12,7 @@ from toolcrib.execution.mcp.errors import LOGIN, NotAuthorizedError, missing_sco
 from toolcrib.execution.oauth.exchange import ExchangedTokens
 from toolcrib.execution.oauth.persons import Person, login_command
 from toolcrib.execution.oauth.settings import AuthConfig
+from toolcrib.execution.oauth.shared import SharedLogins
 from toolcrib.execution.oauth.tokens import RefusedError, ServerTokens
 from toolcrib.execution.oauth.vault import LoginVault
 from toolcrib.redaction import KnownSecrets
@@ -117,8 +118,11 @@ def bearer_auth(
     environ: Mapping[str, str],
     person: Person | None = None,
     secrets: KnownSecrets | None = None,
+    logins: SharedLogins | None = None,
 ) -> BearerAuth | None:
     """Return the authentication for a server, of a person or shared; its tokens are added to the secrets.
+
+    `logins` are those that other gateways share with this one.
 
     None if the settings have an Authorization header, or if there is no data folder for shared logins.
 
@@ -129,7 +133,7 @@ def bearer_auth(
         return None
     auth, owner = config.auth or AuthConfig(), None if person is None else person.owner
     try:
-        vault = LoginVault(environ)
+        vault = LoginVault(environ, logins)
     except (ConfigError, StoreError):  # without a data folder there can be no login
         if person is not None:
             raise

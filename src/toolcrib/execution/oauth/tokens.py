@@ -3,9 +3,9 @@
 Three facts decide the order of steps in a refresh:
 
 - A refresh token is often valid for one use. So only one task of one process may refresh: `_refresh_once`
-takes
-  a lock of this object, then a lock file that other processes respect. After each lock it looks whether the
-  vault has a newer token (`_token_refreshed_elsewhere`), and uses that.
+  takes a lock of this object, then a lock file that other processes respect, then a lock of the store that
+  gateways share, if there is one. After these it looks whether the vault has a newer token
+  (`_token_refreshed_elsewhere`), and uses that.
 - The server may have replaced the token as soon as the request was sent. So a refresh is shielded from the
   cancellation of its caller, and the new tokens are in the vault before any call uses them.
 - A server that is down must not make every call wait. So a failed refresh is remembered for `_RETRY_SECONDS`,
@@ -25,7 +25,7 @@ import anyio
 import httpx2
 from anyio import to_thread
 
-from toolcrib.errors import LoginError, StoreError
+from toolcrib.errors import LoginError, StoreError, VaultError
 from toolcrib.execution.mcp.errors import place
 from toolcrib.execution.oauth.discovery import (
     TOKEN_ENDPOINT,
@@ -46,6 +46,8 @@ _MAX_REFRESH_AHEAD_SECONDS = 60.0
 _MAX_REFRESH_AHEAD_SHARE = 0.1
 """The same as a share of its lifetime, for tokens that live only minutes."""
 _REFRESH_TIMEOUT = 20.0
+_LOCK_SECONDS = 15.0
+"""Seconds to wait for another gateway that refreshes the same token."""
 _RETRY_SECONDS = 5.0
 """Seconds after a failed refresh in which no other is tried."""
 _POLL_SECONDS = 0.05
@@ -146,8 +148,12 @@ class ServerTokens:
         if login is None:
             return
         wanted = tuple(dict.fromkeys((*login.wanted_scopes, *scopes)))
-        if wanted != login.wanted_scopes:
-            await to_thread.run_sync(self._vault.put, login.replace(wanted_scopes=wanted))
+        if wanted == login.wanted_scopes:
+            return
+        async with self._hold_login():  # else the tokens that another process has stored would be lost
+            latest = self._load_login()
+            if latest is not None:
+                await to_thread.run_sync(self._vault.put, latest.replace(wanted_scopes=wanted))
 
     def _load_login(self) -> StoredLogin | None:
         login = self._vault.get(self._server, self._url, self._owner)
@@ -182,14 +188,17 @@ class ServerTokens:
                     raise RefusedError(str(error), error.code)
             try:
                 with anyio.CancelScope(shield=True), anyio.fail_after(_REFRESH_TIMEOUT):
-                    async with _lock_file(
-                        self._vault.folder / f"{login_id(self._server, self._url, self._owner)}.lock"
-                    ):
+                    async with self._hold_login():
                         fresh = (
                             self._token_refreshed_elsewhere(stale) or await self._request_and_store_token()
                         )
             except TimeoutError:
                 refused = RefusedError("its authorization server did not answer in time")
+            except StoreError as error:
+                if self._vault.shared is None or isinstance(error, VaultError):
+                    raise
+                # The token of another gateway may be newer, and to refresh an older one ends the login.
+                refused = RefusedError(f"the logins of all gateways cannot be reached ({error.reason})")
             except RefusedError as error:
                 refused = error
             else:
@@ -197,6 +206,19 @@ class ServerTokens:
                 return fresh
             self._failure = self._clock() + _RETRY_SECONDS, stale, refused
             raise refused
+
+    @asynccontextmanager
+    async def _hold_login(self) -> AsyncGenerator[None, None]:
+        """Hold the login against other processes and gateways, and take over what these have stored."""
+        name = login_id(self._server, self._url, self._owner)
+        async with _lock_file(self._vault.folder / f"{name}.lock"):
+            shared = self._vault.shared
+            if shared is None:
+                yield
+                return
+            async with shared.hold(name, _LOCK_SECONDS):
+                await to_thread.run_sync(self._vault.take_shared, name)
+                yield
 
     def _token_refreshed_elsewhere(self, stale: str | None) -> str | None:
         """Return a token that another task or process has obtained since `stale`; None if there is none."""

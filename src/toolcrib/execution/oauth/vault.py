@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import Field
 
 from toolcrib.errors import InvalidToolError, VaultError
+from toolcrib.execution.oauth.shared import SharedLogins
 from toolcrib.model.record import Record
 from toolcrib.paths import data_folder, lock_path, replace_file
 
@@ -97,7 +98,10 @@ class LoginVault:
     can read.
     """
 
-    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, environ: Mapping[str, str] | None = None, shared: SharedLogins | None = None) -> None:
+        """Open the vault of a user; with `shared`, what is stored here is stored there too."""
+        self.shared = shared
+        """The logins of all gateways; None if this one has its own."""
         self._environ = os.environ if environ is None else environ
         self.folder = data_folder(environ) / "vault"
         self.path = self.folder / "logins.json"
@@ -139,6 +143,57 @@ class LoginVault:
             document |= {"key": mark, "keyFrom": source}
 
         self._change(change)
+        self._read()
+        if self.shared is not None:
+            self.shared.write({name: self._entries[name]})
+
+    def take_shared(self, name: str) -> None:
+        """Take over the entry that another gateway has stored, or delete it if that one has removed it.
+
+        Raises:
+            StoreError: the shared logins cannot be read, or the file cannot be written.
+        """
+        if self.shared is not None:
+            self._read()
+            mine = self._entries
+            self._take({name: self.shared.read(name)}, mine)
+
+    def synchronize(self) -> None:
+        """Take over all shared logins, and share those that only this gateway has.
+
+        Raises:
+            StoreError: the shared logins cannot be read, or the file cannot be written.
+        """
+        if self.shared is None:
+            return
+        self._read()
+        mine, theirs = self._entries, self.shared.read_all()
+        if unknown := {name: sealed for name, sealed in mine.items() if name not in theirs}:
+            self.shared.write(unknown)
+        self._take(theirs, mine)
+
+    def _take(self, theirs: Mapping[str, str | None], mine: Mapping[str, str]) -> None:
+        """Take over shared entries, except where the own one has changed since they were read."""
+        changed = {
+            name: sealed
+            for name, sealed in theirs.items()
+            if sealed is not None and mine.get(name, "") != sealed
+        }
+        if not changed:
+            return
+
+        def change(document: dict[str, Any]) -> None:
+            source, _, mark = self._require_key()
+            for name, sealed in changed.items():
+                if document["entries"].get(name) != mine.get(name):
+                    continue
+                if sealed:
+                    document["entries"][name] = sealed
+                else:
+                    document["entries"].pop(name, None)
+            document |= {"key": mark, "keyFrom": source}
+
+        self._change(change)
 
     def owners(self, server: str, url: str) -> tuple[Owner, ...]:
         """Return the persons who have their own login to a server.
@@ -161,6 +216,8 @@ class LoginVault:
         if name not in self._entries:
             return False
         self._change(lambda document: document["entries"].pop(name, None))
+        if self.shared is not None:
+            self.shared.delete(name)
         return True
 
     def _change(self, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -282,6 +339,14 @@ def _read_own_file(path: Path) -> bytes:
     if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_BYTES:
         raise OSError(EINVAL, f"{path} is no file, or too large")
     return path.read_bytes()
+
+
+def shared_key(environ: Mapping[str, str]) -> bytes | None:
+    """Return a key for other secrets of all processes with this passphrase; None without a usable one."""
+    phrase = environ.get(KEY_VARIABLE, "")
+    if len(phrase) < _MIN_PASSPHRASE:
+        return None
+    return hmac.digest(_derive_key(phrase), b"toolcrib shared state", "sha256")
 
 
 @lru_cache(maxsize=4)

@@ -27,6 +27,7 @@ from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.oauth.flows import BegunLogin, begin_login, finish_login
 from toolcrib.execution.oauth.persons import login_owner
 from toolcrib.execution.oauth.settings import AuthConfig
+from toolcrib.execution.oauth.shared import SharedLogins
 from toolcrib.execution.oauth.vault import LoginVault, Owner, StoredLogin
 from toolcrib.gateway.app.asgi import Headers, Scope, Send, send_bytes
 from toolcrib.redaction import error_text, host_of
@@ -125,9 +126,14 @@ class LoginPages:
         base: Callable[[], str | None],
         environ: Mapping[str, str] | None = None,
         *,
+        shared: Callable[[], SharedLogins | None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Serve the servers of some settings; `base` returns the address for browsers."""
+        """Serve the servers of some settings; `base` returns the address for browsers.
+
+        `shared` returns the logins that gateways share.
+        """
+        self._shared = shared
         self._settings, self._base, self._clock = settings, base, clock
         self._environ = os.environ if environ is None else environ
         self._key = secrets.token_bytes(32)
@@ -233,7 +239,7 @@ class LoginPages:
         expanded = config.expanded(self._environ)
         url, auth = expanded.url or "", expanded.auth or AuthConfig()
         redirect = f"{self._base() or ''}{CONNECT}{name}/{_CALLBACK}"
-        earlier = await to_thread.run_sync(LoginVault(self._environ).get, name, url, owner)
+        earlier = await to_thread.run_sync(LoginVault(self._environ, self._shared()).get, name, url, owner)
         known = self._clients.get((name, url, redirect))
         client = known[1] if known is not None and known[0] == auth else None
         begun = await begin_login(name, url, auth, redirect, owner, earlier=earlier, client=client)
@@ -258,7 +264,7 @@ class LoginPages:
             raise _Refused(403, "The login was refused. You can close this page.")
         try:
             login = await finish_login(begun, pending.auth, code=code, state=state, iss=iss)
-            await to_thread.run_sync(LoginVault(self._environ).put, login)
+            await to_thread.run_sync(LoginVault(self._environ, self._shared()).put, login)
         except ToolcribError as error:
             _LOG.warning("a login to server %r failed: %s", name, error_text(error))
             raise _Refused(502, _FAILED) from error

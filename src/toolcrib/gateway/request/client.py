@@ -228,7 +228,7 @@ class RequestClient:
         if not self.is_stateless:
             return await self._elicit_answer(question)
         try:
-            return self._redeem_answer(question)
+            return await self._redeem_answer(question)
         except InputNeeded as needed:
             if not self._is_away or self.ask_later is None:
                 raise
@@ -338,11 +338,13 @@ class RequestClient:
         _LOG.warning("a client did not answer a question within %g s", self._patience)
         return ConfirmationResult.UNANSWERED
 
-    def _redeem_answer(self, question: Confirmation) -> ConfirmationResult:
+    async def _redeem_answer(self, question: Confirmation) -> ConfirmationResult:
         """Return the answer from the request or its sealed state; raise `InputNeeded` if there is none."""
         if self._asked is None:
             account = account_of(self.principal)
-            self._asked, self._given = self._tokens.redeem(self._params.request_state, account)
+            self._asked, self._given = await self._tokens.redeem_everywhere(
+                self._params.request_state, account
+            )
         mark = hashlib.sha256(question.text.encode(errors="surrogatepass")).hexdigest()
         given = self._given.get(f"{question.key} {mark}")
         if given is not None:

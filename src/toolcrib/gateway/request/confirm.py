@@ -119,8 +119,8 @@ class ConfirmedCalls:
         if kept is None:
             return context
 
-        def read(name: str) -> tuple[str | bytes, str] | None:
-            found = kept.read(name if name.startswith(PREFIX) else f"{PREFIX}{name}", client.principal)
+        async def read(name: str) -> tuple[str | bytes, str] | None:
+            found = await kept.find(name if name.startswith(PREFIX) else f"{PREFIX}{name}", client.principal)
             return None if found is None else (found.data, found.mime_type)
 
         return replace(context, read_kept=read)

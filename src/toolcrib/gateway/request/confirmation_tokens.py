@@ -6,12 +6,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from toolcrib.errors import LimitExceededError
+from toolcrib.concurrency.loop import in_thread
+from toolcrib.discovery import PostgresStore
+from toolcrib.errors import LimitExceededError, StoreError
 from toolcrib.gateway.identity.principals import Account
 from toolcrib.gateway.limits import share_of
 
 _TTL = 600.0
 """Default lifetime of a token, in seconds."""
+_SHARED = "answers"
+"""The collection of used tokens in the store that gateways share."""
 _MAX_USED = 100_000
 """Used tokens that are remembered; beyond that no answer counts, since one could count twice."""
 
@@ -24,8 +28,15 @@ class ConfirmationTokens:
     is asked about again.
     """
 
-    def __init__(self, ttl: float = _TTL, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Remember used tokens for as long as they would be valid."""
+    def __init__(
+        self,
+        ttl: float = _TTL,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        shared: Callable[[], PostgresStore | None] = lambda: None,
+    ) -> None:
+        """Remember used tokens for as long as they would be valid, also in the store that gateways share."""
+        self._shared = shared
         self._ttl, self._clock = ttl, clock
         self._used: dict[str, tuple[float, Account | None]] = {}
         self._counts: Counter[Account | None] = Counter()
@@ -55,6 +66,24 @@ class ConfirmationTokens:
         self._used[payload["id"]] = at, account
         self._counts[account] += 1
         return payload["asked"], payload["given"]
+
+    async def redeem_everywhere(
+        self, token: str | None, account: Account | None = None
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Redeem a token that counts once at all gateways together; else as `redeem`.
+
+        Raises:
+            LimitExceededError: as there, or other gateways cannot be asked.
+        """
+        found, store = self.redeem(token, account), self._shared()
+        if token is None or store is None or found == ({}, {}):
+            return found
+        try:
+            is_first = await in_thread(store.put_entry, _SHARED, json.loads(token)["id"], b"", self._ttl)
+        except StoreError as error:
+            reason = f"whether the answer was used at another gateway is not known: {error.reason}"
+            raise LimitExceededError("answers", reason) from error
+        return found if is_first else ({}, {})
 
     def _forget(self, at: float) -> None:
         """Forget used tokens that have expired."""

@@ -149,7 +149,7 @@ class ContentHandlers:
         """
         uri = str(params["uri"])
         if uri.startswith(PREFIX):
-            return self._read_kept(uri, client.principal)
+            return await self._read_kept(uri, client.principal)
         server, own = await self.route(uri, client)
         answer = await self._request(client, server, "resources/read", {**params, "uri": own}, own)
         answer = {
@@ -378,8 +378,8 @@ class ContentHandlers:
 
         return await translate_errors(ask_logged_in, client.principal)
 
-    def _read_kept(self, uri: str, principal: Principal | None) -> dict[str, Any]:
-        found = None if self._kept is None else self._kept.read(uri, principal)
+    async def _read_kept(self, uri: str, principal: Principal | None) -> dict[str, Any]:
+        found = None if self._kept is None else await self._kept.find(uri, principal)
         if found is None:
             shown = uri[:_MAX_SHOWN]
             message = f"nothing is kept at {shown!r}, or not any more; run again only what changes nothing"

@@ -209,7 +209,11 @@ async def test_journal_of_a_durable_chain_has_the_handle_as_it_was_written() -> 
 
     handle = {"$kept": "it", "path": "/text"}
     steps = [{"tool_id": "files:write", "args": {"text": handle, "name": "a"}}, {"tool_id": "look"}]
-    context = CallContext(read_kept=lambda _: (json.dumps({"text": "secret"}), "application/json"))
+
+    async def read(_: str) -> tuple[str, str]:
+        return json.dumps({"text": "secret"}), "application/json"
+
+    context = CallContext(read_kept=read)
     async with crib:
         await crib.run_chain(steps, durable=True, context=context)
     assert got == [("secret", "a")]
