@@ -5,8 +5,8 @@ Such a toolset is searched and listed by its own names and descriptions, so it h
 tool in its shape. A shape that does not fit its tool, for example because its server has changed it, keeps
 the tool out of the toolset: to show the tool as it is could show what the shape hides.
 
-A name that a shape gives belongs to the tool of that shape alone. Where another tool of the toolset has it, for
-example because its server has added one since, neither is in the toolset: a call by that name could mean both.
+A name that a shape gives belongs to the tool of that shape alone. Where another tool of the toolset has it,
+for example because its server has added one since, neither is in the toolset: that name could mean both.
 """
 
 import json
@@ -68,7 +68,7 @@ class ShapedScope(Scope):
         return ref if shape is None or shape.name is None else _renamed(base, shape.name) + rest
 
     def find_collisions(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return which of some tools would share an id here with another, and why, by own ids without versions.
+        """Return which tools would share an id here with another, and why, by own ids without versions.
 
         A name that a shape gives is taken even while the tool of that shape is missing.
         """
@@ -80,8 +80,8 @@ class ShapedScope(Scope):
             other = self._own_names.get(own_id, own_id)
             if other != own_id:
                 reason = (
-                    f"{own_id!r} and the tool {other!r} in its shape would both be called {own_id!r}, so neither "
-                    f"is in this toolset; give {other!r} another name with 'toolcrib shape'"
+                    f"{own_id!r} and the tool {other!r} in its shape would both be called {own_id!r}, so "
+                    f"neither is in this toolset; give {other!r} another name with 'toolcrib shape'"
                 )
                 found[own_id] = found[other] = reason
         return found
