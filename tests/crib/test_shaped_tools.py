@@ -17,6 +17,7 @@ from toolcrib.crib import ToolsetSettings, View
 from toolcrib.errors import (
     ConfigError,
     InputValidationError,
+    InvalidChainError,
     PolicyDeniedError,
     ToolcribError,
     ToolExecutionError,
@@ -376,8 +377,8 @@ async def test_added_tool_never_takes_over_the_name_that_a_shape_gives(is_presen
     for ref in ("github:create_issue", "github:file_bug"):
         with pytest.raises(ToolNotFoundError):
             await view.run(ref, {"summary": "x"})
-    with pytest.raises(ToolcribError):
-        await view.run_chain([{"tool": "github:file_bug", "args": {"summary": "x"}}])
+    with pytest.raises(InvalidChainError, match="github:file_bug"):
+        await view.run_chain([{"toolId": "github:file_bug", "args": {"summary": "x"}}])
     assert "github:file_bug" not in view
     assert [each.id for each in await view.tools()] == ["github:list_issues"]
     assert taken == calls == []
