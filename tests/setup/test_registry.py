@@ -238,6 +238,33 @@ def test_nothing_of_a_registry_is_a_variable_of_the_user() -> None:
     assert fill.text(url, path="") == stolen
 
 
+@pytest.mark.parametrize("source", ["value", "default"])
+@pytest.mark.parametrize(
+    "name",
+    ["LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "npm_config_registry", "NPM_CONFIG_REGISTRY", "Npm_Config_Prefix", "NODE_OPTIONS", "PATH", "Path", "HOME", "UV_DEFAULT_INDEX", "PIP_INDEX_URL", "PYTHONPATH", "DOCKER_HOST", "BASH_ENV", "ENV", "SHELL", "PERL5OPT", "RUBYOPT", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "GIT_SSH_COMMAND", "SSL_CERT_FILE", "https_proxy", "HTTP_PROXY", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "XDG_CONFIG_HOME"],
+)
+def test_variable_that_decides_what_runs_is_not_set_by_a_registry(name: str, source: str) -> None:
+    package_ = package("npm", "evil", environmentVariables=[{"name": name, source: "x"}])
+    with pytest.raises(ConfigError) as caught:
+        plan_server(entry(packages=[package_]))
+    assert repr(name) in str(caught.value)
+
+
+def test_user_may_set_any_variable_that_a_server_reads() -> None:
+    described = [{"name": "HTTPS_PROXY", "default": "x"}, {"name": "NODE_EXTRA_CA_CERTS", "isRequired": True}]
+    packages = [package("npm", "fetcher", environmentVariables=described)]
+    plan = plan_server(entry(packages=packages), values={"HTTPS_PROXY": "mine"})
+    assert plan.settings["env"] == {"HTTPS_PROXY": "mine", "NODE_EXTRA_CA_CERTS": "${NODE_EXTRA_CA_CERTS}"}
+    assert plan.notes == []
+
+
+def test_variables_with_values_of_a_registry_are_noted() -> None:
+    described = [{"name": "UNITS", "default": "metric"}, {"name": "NODE_ENV", "value": "production"}, KEY]
+    plan = plan_server(entry(packages=[package("npm", "weather", environmentVariables=described)]))
+    (told,) = plan.notes
+    assert told == "the registry sets these variables of the server: UNITS='metric', NODE_ENV='production'"
+
+
 def test_pieces_of_a_registry_make_no_variable_together() -> None:
     pieces = {"d": {"value": "$"}, "a": {"value": "{HOME}"}}
     arguments = [

@@ -57,6 +57,21 @@ _VALUE_OPTIONS: dict[str, frozenset[str]] = {
 _SET = re.compile(r"[A-Za-z_]\w*(?:=.*)?", re.DOTALL)
 _REPEATED = frozenset({"-y", "--yes", "-i", "--interactive", "--rm"})
 """Options that are given anyway."""
+_STEERING = re.compile(
+    r"(?:LD|DYLD|NPM_CONFIG|UV|PIP|PIPX|PNPM|YARN|BUN|DENO|COREPACK|DOCKER|CONTAINERS?|PODMAN|BUILDKIT|NODE)_\w*"
+    r"|(?:GIT|SSL_CERT|OPENSSL|CONDA|DOTNET|CORECLR|COR|CARGO|GLIBC|MALLOC|XDG|BASH|TOOLCRIB|GEM|BUNDLE)_\w*"
+    r"|(?:PYTHON|RUBY|PERL5|JAVA_|_JAVA_|JDK_)\w*"
+    r"|(?:HTTPS?|ALL|NO|FTP)_PROXY|\w+_CA_(?:BUNDLE|CERTS?)|SSLKEYLOGFILE|SSH_ASKPASS|SUDO_ASKPASS"
+    r"|PATH|PATHEXT|HOME|USERPROFILE|(?:LOCAL)?APPDATA|TMPDIR|TEMP|TMP|SHELL|COMSPEC|SYSTEMROOT|WINDIR|ENV|IFS"
+    r"|SHELLOPTS|BASHOPTS|PS4|CLASSPATH|GCONV_PATH|LOCPATH|NLSPATH|HOSTALIASES|LOCALDOMAIN|RES_OPTIONS|NETRC"
+    r"|SSH_AUTH_SOCK|VIRTUAL_ENV|ELECTRON_RUN_AS_NODE|GOFLAGS|GOPROXY|EDITOR|VISUAL|PAGER|BROWSER",
+    re.IGNORECASE,
+)
+"""Variables that steer the loader, an interpreter, a shell, or what fetches and starts a package: they decide
+what runs here, or from where it comes. npm and some systems read names in any case."""
+_HARMLESS = frozenset({"NODE_ENV", "PYTHONUNBUFFERED", "PYTHONIOENCODING", "PYTHONUTF8"})
+_SHOWN = 80
+"""Characters of a registry's value in a note."""
 _OURS = "\0"
 """Stands for the `${` of a variable that is ours or the user's, until the text around it is escaped."""
 _IMAGE = re.compile(r"[a-z0-9][\w./:-]*(?:@sha256:[a-f0-9]{64})?")
@@ -250,6 +265,9 @@ def plan_server(
     plan = ServerPlan(chosen, settings, filling.variables)
     if entry.status != "active":
         plan.notes.append(f"the registry calls it {entry.status}")
+    if filling.foreign:
+        listed = ", ".join(f"{name}={text[:_SHOWN]!r}" for name, text in filling.foreign.items())
+        plan.notes.append(f"the registry sets these variables of the server: {listed}")
     if isinstance(package.get("registryBaseUrl"), str) and chosen in _PACKAGES:
         host = host_of(package["registryBaseUrl"])
         plan.notes.append(f"the registry names the package host {host}; the one that is set up here is used")
@@ -363,6 +381,8 @@ class _Filling:
 
     def __init__(self, values: dict[str, str]) -> None:
         self.variables: dict[str, str] = {}
+        self.foreign: dict[str, str] = {}
+        """The environment variables whose values are the registry's."""
         self._values = values
         self._used: set[str] = set()
         self._missing: dict[str, str] = {}
@@ -414,9 +434,23 @@ class _Filling:
             name = each.get("name") if isinstance(each, dict) else None
             if isinstance(name, str) and _VARIABLE.fullmatch(name):
                 value = self.value(each, name, variable=name)
-                if value is not None:
-                    found[name] = value
+                if value is None:
+                    continue
+                if self._is_of_registry(each, name):
+                    if _STEERING.fullmatch(name) and name not in _HARMLESS:
+                        what = f"the variable {name[:_SHOWN]!r} decides what runs on this machine"
+                        remedy = f"give it yourself: --set {name[:_SHOWN]}=..."
+                        self.refuse(f"{what}, and its value is not taken from a registry; {remedy}")
+                        continue
+                    self.foreign[name] = value
+                found[name] = value
         return found
+
+    def _is_of_registry(self, described: dict[str, Any], name: str) -> bool:
+        """Return whether the value of an input is the registry's, at least in part."""
+        if isinstance(described.get("value"), str):
+            return True
+        return name not in self._values and isinstance(described.get("default"), str)
 
     def value(self, described: dict[str, Any], name: str, *, variable: str | None = None) -> str | None:
         """Return the value of an input: as given, fixed or by default; None if it may stay open.
