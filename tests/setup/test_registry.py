@@ -241,7 +241,35 @@ def test_nothing_of_a_registry_is_a_variable_of_the_user() -> None:
 @pytest.mark.parametrize("source", ["value", "default"])
 @pytest.mark.parametrize(
     "name",
-    ["LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "npm_config_registry", "NPM_CONFIG_REGISTRY", "Npm_Config_Prefix", "NODE_OPTIONS", "PATH", "Path", "HOME", "UV_DEFAULT_INDEX", "PIP_INDEX_URL", "PYTHONPATH", "DOCKER_HOST", "BASH_ENV", "ENV", "SHELL", "PERL5OPT", "RUBYOPT", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "GIT_SSH_COMMAND", "SSL_CERT_FILE", "https_proxy", "HTTP_PROXY", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "XDG_CONFIG_HOME"],
+    [
+        "LD_PRELOAD",
+        "DYLD_INSERT_LIBRARIES",
+        "npm_config_registry",
+        "NPM_CONFIG_REGISTRY",
+        "Npm_Config_Prefix",
+        "NODE_OPTIONS",
+        "PATH",
+        "Path",
+        "HOME",
+        "UV_DEFAULT_INDEX",
+        "PIP_INDEX_URL",
+        "PYTHONPATH",
+        "DOCKER_HOST",
+        "BASH_ENV",
+        "ENV",
+        "SHELL",
+        "PERL5OPT",
+        "RUBYOPT",
+        "JAVA_TOOL_OPTIONS",
+        "_JAVA_OPTIONS",
+        "GIT_SSH_COMMAND",
+        "SSL_CERT_FILE",
+        "https_proxy",
+        "HTTP_PROXY",
+        "NODE_EXTRA_CA_CERTS",
+        "REQUESTS_CA_BUNDLE",
+        "XDG_CONFIG_HOME",
+    ],
 )
 def test_variable_that_decides_what_runs_is_not_set_by_a_registry(name: str, source: str) -> None:
     package_ = package("npm", "evil", environmentVariables=[{"name": name, source: "x"}])
