@@ -158,6 +158,27 @@ def test_secrets_of_command_lines_are_not_shown(
     assert "s3cret" not in shown
 
 
+@pytest.mark.parametrize(
+    "servers",
+    [
+        {"mine": {"command": "npx", "args": ["acme"], "url": "https://example.com"}},
+        {"mine": {"command": "npx", "args": None}},
+        {"mine": "npx acme"},
+        {"mine": {"command": ["npx", 5]}},
+        [{"name": "mine", "command": "npx"}],
+        "mine",
+    ],
+)
+def test_servers_that_cannot_be_read_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: Any
+) -> None:
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    found = take_inventory(tmp_path, {}, environ={})
+    assert any(each.client == "claude" for each in found.items) or "Claude Code: " in " ".join(found.notes)
+
+
 def test_a_cyclonedx_document_has_each_package_once(inventory: Inventory) -> None:
     document = to_cyclonedx(inventory)
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")

@@ -179,7 +179,7 @@ class Inventory:
     items: tuple[InventoryItem, ...]
     """The servers, by client and name."""
     notes: tuple[str, ...] = ()
-    """Files that could not be read, and why."""
+    """Files and servers that could not be read, and why."""
 
     @property
     def outside(self) -> tuple[InventoryItem, ...]:
@@ -211,6 +211,7 @@ def take_inventory(
         except ToolcribError as error:
             notes.append(f"{client.title}: {error}")
             continue
+        notes += [f"{client.title}: {hide_secrets(reason)}" for reason in found.unread]
         file = ", ".join(str(path) for path in found.files)
         for name, server in found.servers.items():
             status: Status = "both" if _identity(server) in behind else "direct"
