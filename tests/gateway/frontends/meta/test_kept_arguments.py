@@ -147,6 +147,19 @@ async def test_handle_in_code_passes_the_type_check_for_any_parameter(call: str,
     assert told.get("value") == 3, told
 
 
+async def test_handle_for_all_arguments_is_refused_with_what_to_write() -> None:
+    crib, got = crib_of_files()
+    face = face_over(crib)
+    handle = {"$kept": await keep(face)}
+    for told in (
+        await answer(face, "run_tool", tool_id="files:take", args=handle),
+        await answer(face, "run_tool", tool_id="files:take", args=json.dumps(handle)),
+    ):
+        assert "a handle stands for one argument" in json.dumps(told)
+        assert "KeptHandle" not in json.dumps(told)
+    assert got == []
+
+
 async def test_type_check_still_refuses_other_objects() -> None:
     crib, _ = crib_of_files()
     for value in ("{'a': 'b'}", "5"):
