@@ -30,6 +30,7 @@ def shapes(file: Path) -> Any:
 def test_a_shape_is_written_added_to_and_taken_back(toolcrib: Any, file: Path) -> None:
     made = toolcrib("shape", "team", "talk:count", "--name", "tally", "--pin")
     assert made.exit_code == 0, made.stderr
+    assert "toolset 'team' shows talk:count as the shape in" in made.stdout
     assert shapes(file) == {"talk:count": {"name": "tally", "pin": True}}
     assert toolcrib("shape", "team", "talk:count", "--description", "Count.", "--no-pin").exit_code == 0
     assert shapes(file) == {"talk:count": {"name": "tally", "description": "Count."}}
@@ -68,6 +69,7 @@ def test_parameters_are_shaped_by_their_own_names(toolcrib: Any, file: Path) -> 
         (("temn", "talk:hostile", "--pin"), 3, "did you mean 'team'?"),
         (("team", "talk:hostile", "--remove"), 3, "no shape"),
         (("team", "talk:count", "--name", "no name"), 2, "'no name'"),
+        (("team", "talk:count", "--name", "hostile"), 2, "would both be called 'talk:hostile'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_and_nothing_is_written(
@@ -95,5 +97,17 @@ def test_shape_without_effect_is_told_with_the_tool_that_was_meant(toolcrib: Any
     assert gone.exit_code != 0
     assert "did you mean 'talk:cuont'" in gone.stderr
     file.write_text(file.read_text().replace('"Ours"', '"Ours"\nexclude = ["talk:count"]'))
-    excluded = toolcrib("shape", "team", "talk:count", "--name", "tally")
+    excluded = toolcrib("shape", "team", "talk:count", "--name", "sum")
     assert "talk:count is not in the toolset" in excluded.stderr
+
+
+def test_name_that_another_shape_needs_is_refused(toolcrib: Any, file: Path) -> None:
+    assert toolcrib("shape", "team", "talk:count", "--name", "tally").exit_code == 0
+    assert toolcrib("shape", "team", "talk:hostile", "--name", "count").exit_code == 0, "the name is free"
+    before = file.read_text()
+    told = toolcrib("shape", "team", "talk:hostile", "--name", "tally")
+    assert told.exit_code == 2
+    assert "would have the same name" in told.stderr
+    taken_back = toolcrib("shape", "team", "talk:count", "--name", "count")
+    assert taken_back.exit_code == 2
+    assert file.read_text() == before

@@ -16,6 +16,7 @@ from servers.launch import children, python
 from waiting import PATIENCE, until
 
 from toolcrib import Crib
+from toolcrib.crib import ToolsetSettings
 from toolcrib.errors import (
     CallUncertainError,
     ChainError,
@@ -33,6 +34,7 @@ from toolcrib.errors import (
 )
 from toolcrib.execution import Principal, Request
 from toolcrib.runs import SqliteRunStore
+from toolcrib.runs.signing import Signer
 from toolcrib.runtime import ExecuteResult
 
 pytestmark = pytest.mark.anyio
@@ -255,6 +257,73 @@ async def test_a_resumed_run_is_checked_against_the_policy_of_now() -> None:
     assert seen == [2, 3]
     with pytest.raises(RunStateError, match="it has failed"):
         await later.crib.resume(run_id)
+
+
+TEAM = {"namespaces": ["desk"], "tools": {"desk:look": {"name": "peek", "fix": {"n": 2}}}}
+PLAIN = {"namespaces": ["desk"]}
+TEAMS = {"runs": {"store": "memory"}, "toolsets": {"team": TEAM, "plain": PLAIN}}
+PEEKING: list[dict[str, Any]] = [
+    {"toolId": "desk:peek"},
+    {"toolId": "desk:look", "args": {}},
+]
+
+
+@pytest.mark.parametrize("kind", ["chain", "code"])
+@pytest.mark.parametrize("named", [True, False], ids=["named toolset", "toolset without a name"])
+async def test_run_continues_in_the_toolset_that_it_was_begun_in(kind: str, named: bool) -> None:
+    desk = Desk(TEAMS)
+
+    def team() -> Any:
+        return desk.crib.view("team" if named else ToolsetSettings(**TEAM))
+
+    async with desk.crib:
+        async with anyio.create_task_group() as tasks:
+            begin = (
+                (lambda: team().run_chain(PEEKING, durable=True))
+                if kind == "chain"
+                else (lambda: team().execute("__out = await desk.peek()", durable=True))
+            )
+            tasks.start_soon(begin)
+            await until(lambda: 2 in desk.asked)
+            tasks.cancel_scope.cancel()
+        desk.go.set()
+        [run] = await desk.crib.runs()
+        assert run.toolset == "team" if named else str(run.toolset).startswith("#")
+        others = [desk.crib.view("plain"), desk.crib.view(ToolsetSettings(**PLAIN))]
+        others += [] if named else [desk.crib]
+        for other in others:
+            with pytest.raises(RunStateError, match=r"it was begun in .* toolset"):
+                await other.resume(run.id)
+        result = await (desk.crib if named else team()).resume(run.id)
+        assert set(desk.asked) == {2}, "the fixed value was sent each time"
+        assert (result.value if isinstance(result, ExecuteResult) else result.final) == 2
+        with pytest.raises(RunStateError, match=r"it was begun in .* toolset"):
+            await desk.crib.view("plain").resume(run.id)
+
+
+async def test_run_begun_without_a_toolset_does_not_continue_in_one() -> None:
+    desk = Desk(TEAMS)
+    run_id = await desk.suspended(LOOKING)
+    with pytest.raises(RunStateError, match="it was begun without a toolset"):
+        await desk.crib.view("team").resume(run_id)
+    result = await desk.crib.resume(run_id)
+    assert isinstance(result, ExecuteResult)
+    assert result.value == [1, 2, 3]
+
+
+async def test_run_that_an_earlier_version_began_still_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seal(signer: Signer, run_id: str, part: str, content: bytes) -> bytes:
+        if part == "head":
+            content = json.dumps({k: v for k, v in json.loads(content).items() if k != "toolset"}).encode()
+        return sealed(signer, run_id, part, content)
+
+    sealed = Signer.seal
+    monkeypatch.setattr(Signer, "seal", seal)
+    desk = Desk(TEAMS)
+    run_id = await desk.suspended(LOOKING)
+    result = await desk.crib.view("plain").resume(run_id)
+    assert isinstance(result, ExecuteResult)
+    assert result.value == [1, 2, 3]
 
 
 async def test_a_run_that_goes_on_is_not_taken_up_a_second_time() -> None:

@@ -374,6 +374,152 @@ def test_the_calls_of_a_streamed_response_are_answered(
     assert ("I add it up." in answers) == (stream is streamed_chat)
 
 
+def wiper(target: Any, **options: Any) -> tuple[Any, list[str]]:
+    """Return a session with a tool that needs no arguments, and what it was called with."""
+    crib, wiped = SyncCrib(), list[str]()
+
+    @crib.add
+    def wipe(folder: str = "/") -> str:
+        """Wipe a folder."""
+        wiped.append(folder)
+        return "done"
+
+    return crib.session(target, **options), wiped
+
+
+CHAT_CALL = [call_delta(0, "", id="call_0", type="function", function={"name": "wipe"})]
+CLAUDE_CALL = {"type": "tool_use", "id": "call_0", "name": "wipe", "input": {}}
+ITEM = {"type": "function_call", "id": "fc_0", "call_id": "call_0", "name": "wipe", "arguments": ""}
+
+
+def finished(reason: str) -> dict[str, Any]:
+    chunk = chat_chunk()
+    chunk["choices"][0]["finish_reason"] = reason
+    return chunk
+
+
+def claude_events(*deltas: str, stop: bool = True, reason: str | None = "tool_use") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"type": "content_block_start", "index": 0, "content_block": {**CLAUDE_CALL}}
+    ]
+    for text in deltas:
+        delta = {"type": "input_json_delta", "partial_json": text}
+        found.append({"type": "content_block_delta", "index": 0, "delta": delta})
+    found += [{"type": "content_block_stop", "index": 0}] if stop else []
+    return found + ([{"type": "message_delta", "delta": {"stop_reason": reason}}] if reason else [])
+
+
+def item_events(*deltas: str) -> list[dict[str, Any]]:
+    added = {
+        "type": "response.output_item.added",
+        "output_index": 0,
+        "item": {**ITEM, "status": "in_progress"},
+    }
+    kind = "response.function_call_arguments.delta"
+    return [added, *({"type": kind, "output_index": 0, "item_id": "fc_0", "delta": text} for text in deltas)]
+
+
+def ended(kind: str, *items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": f"response.{kind}", "response": {**responses(*items), "status": kind}}
+
+
+RESPONSES = {"api": "responses"}
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "chunks"),
+    [
+        ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL)]),
+        ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL), finished("length")]),
+        ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL), finished("content_filter")]),
+        ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL), chat_chunk(tool_calls=[call_delta(0, '{"fol')])]),
+        ("openai", RESPONSES, item_events()),
+        ("openai", RESPONSES, item_events('{"folder"')),
+        ("openai", RESPONSES, [ended("incomplete", {**ITEM, "status": "incomplete"})]),
+        ("openai", RESPONSES, [ended("incomplete", ITEM)]),
+        ("anthropic", {}, claude_events(stop=False, reason=None)),
+        ("anthropic", {}, claude_events('{"folder"', stop=False, reason=None)),
+        ("anthropic", {}, claude_events("{}", stop=False, reason=None)),
+        ("anthropic", {}, claude_events('{"folder"')),
+        ("anthropic", {}, claude_events(reason="max_tokens")),
+        ("gemini", {}, [gemini({"functionCall": {"name": "wipe", "willContinue": True}})]),
+    ],
+)
+def test_call_that_was_cut_off_is_answered_with_an_error_and_not_run(
+    target: Any, options: Any, chunks: list[dict[str, Any]]
+) -> None:
+    session, wiped = wiper(target, **options)
+    joined = json.loads(json.dumps(session.join(chunks)))  # a program may keep it as JSON
+    answers = session.run(joined)
+    assert wiped == []
+    assert "rror" in json.dumps(answers)
+    assert "cut_off" not in json.dumps(answers), "a provider would refuse the key"
+    assert "wipe" in json.dumps(answers[0]), "the call stays in the history"
+    if target == "anthropic":
+        assert answers[0]["content"][0]["input"] == {}, "a provider takes only objects"
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "chunks"),
+    [
+        ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL), finished("tool_calls")]),
+        ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL), chat_chunk(tool_calls=[call_delta(0, "{}")])]),
+        ("openai", RESPONSES, [*item_events("{}"), ended("completed", {**ITEM, "arguments": "{}"})]),
+        (
+            "openai",
+            RESPONSES,
+            [*item_events("{}"), {"type": "response.output_item.done", "output_index": 0, "item": ITEM}],
+        ),
+        ("anthropic", {}, claude_events()),
+        ("anthropic", {}, claude_events("", "{}")),
+        ("gemini", {}, [gemini({"functionCall": {"name": "wipe", "args": {}}})]),
+    ],
+)
+def test_streamed_call_without_arguments_is_run_once_it_is_whole(
+    target: Any, options: Any, chunks: list[dict[str, Any]]
+) -> None:
+    session, wiped = wiper(target, **options)
+    session.run(session.join(chunks))
+    assert wiped == ["/"]
+
+
+def test_calls_of_whole_responses_that_ran_out_of_tokens_are_not_run() -> None:
+    for target, response in (
+        ("anthropic", {**claude({**CLAUDE_CALL}), "stop_reason": "max_tokens"}),
+        ("openai", chat(("call_0", "wipe", ""))),
+    ):
+        if target == "openai":
+            response["choices"][0]["finish_reason"] = "length"
+        session, wiped = wiper(target)
+        assert "cut off" in json.dumps(session.run(response))
+        assert wiped == []
+
+
+@pytest.mark.parametrize(
+    ("target", "options"), [("openai", {}), ("openai", RESPONSES), ("anthropic", {}), ("gemini", {})]
+)
+@pytest.mark.parametrize("response", [None, {"foo": 1}, {"error": {"message": "quota exceeded"}}, "text", 5])
+def test_what_is_no_response_is_refused(target: Any, options: Any, response: Any) -> None:
+    session, _ = wiper(target, **options)
+    with pytest.raises(ConversionError, match="no response with") as caught:
+        session.run(response)
+    assert ("quota exceeded" in str(caught.value)) == (isinstance(response, dict) and "error" in response)
+
+
+def test_response_that_failed_is_no_finished_turn() -> None:
+    session, _ = wiper("openai", **RESPONSES)
+    failed = ended("failed")
+    failed["response"]["error"] = {"code": "server_error", "message": "overloaded"}
+    with pytest.raises(ConversionError, match="overloaded"):
+        session.run(session.join([failed]))
+    for target, event in (
+        ("anthropic", {"type": "error", "error": {"type": "overloaded_error", "message": "overloaded"}}),
+        ("openai", {"error": {"message": "overloaded"}}),
+    ):
+        with pytest.raises(ConversionError, match="overloaded"):
+            wiper(target)[0].join([event])
+
+
 def test_a_stream_without_calls_ends_the_loop() -> None:
     crib = SyncCrib()
     crib.add(order_total)

@@ -17,6 +17,7 @@ from toolcrib.crib import ToolsetSettings, View
 from toolcrib.errors import (
     ConfigError,
     InputValidationError,
+    InvalidChainError,
     PolicyDeniedError,
     ToolcribError,
     ToolExecutionError,
@@ -347,11 +348,42 @@ async def test_a_change_of_a_hidden_parameter_alone_is_followed() -> None:
     assert len(calls) == 1
 
 
-async def test_a_new_name_that_another_tool_has_keeps_the_shaped_one_out() -> None:
-    crib, _ = crib_with({"name": "list_issues"})
+@pytest.mark.parametrize("ref", ["github:create_issue", "github:list_issues"])
+async def test_tools_that_would_share_a_name_are_both_kept_out(ref: str) -> None:
+    crib, calls = crib_with({"name": "list_issues"})
     view = crib.view("team")
+    assert [each.id for each in await view.tools()] == []
+    with pytest.raises(ToolNotFoundError) as missing:
+        await view.run(ref, {"title": "x", "token": "t", "labels": []})
+    for part in ("'github:create_issue'", "'github:list_issues'", "toolcrib shape"):
+        assert part in str(missing.value)
+    assert calls == []
+    assert (await crib.run("github:list_issues")).structured == 5
+
+
+@pytest.mark.parametrize("is_present", [True, False], ids=["shaped tool listed", "shaped tool missing"])
+async def test_added_tool_never_takes_over_the_name_that_a_shape_gives(is_present: bool) -> None:
+    crib, calls = crib_with()
+    view = crib.view("team")
+    if not is_present:
+        crib.discovery.unregister("github:create_issue")
+    taken: list[str] = []
+
+    @crib.add(namespace="github")
+    async def file_bug(summary: str = "") -> None:
+        """Take over a name."""
+        taken.append(summary)
+
+    for ref in ("github:create_issue", "github:file_bug"):
+        with pytest.raises(ToolNotFoundError):
+            await view.run(ref, {"summary": "x"})
+    with pytest.raises(InvalidChainError, match="github:file_bug"):
+        await view.run_chain([{"toolId": "github:file_bug", "args": {"summary": "x"}}])
+    assert "github:file_bug" not in view
     assert [each.id for each in await view.tools()] == ["github:list_issues"]
-    assert (await view.run("github:list_issues")).structured == 5
+    assert taken == calls == []
+    crib.discovery.unregister("github:file_bug")
+    assert ("github:file_bug" in view) is is_present
 
 
 @pytest.mark.parametrize(

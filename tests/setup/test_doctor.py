@@ -378,6 +378,15 @@ async def test_shape_of_no_tool_is_told_with_the_tool_that_was_meant(little: Any
     assert excluded.why == "little:shout is not in the toolset by its other settings"
 
 
+async def test_names_that_two_tools_share_in_a_toolset_are_told_offline_too() -> None:
+    toolset = {"ids": ["notes:send", "notes:wipe"], "tools": {"notes:send": {"name": "wipe"}}}
+    config = {"servers": {"notes": {"command": "sh"}}, "toolsets": {"team": toolset}}
+    found = [each for each in (await offline(config)).findings if each.subject == "toolset 'team'"]
+    assert [each.severity for each in found] == ["warning"]
+    assert "'notes:send'" in str(found[0])
+    assert "'notes:wipe'" in str(found[0])
+
+
 async def test_a_toolset_of_nothing_is_told(little: Any) -> None:
     toolsets = {
         "far": {"namespaces": ["litle"], "ids": ["little:shout", "other:x"]},

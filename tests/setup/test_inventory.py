@@ -38,6 +38,15 @@ from toolcrib.setup.inventory import Inventory, Package, find_package, take_inve
         (["npx", "-y", "--", "acme"], Package("npm", "acme")),
         (["python", "server.py"], None),
         (["npx"], None),
+        (["npx", "--token", "x1y2z3", "acme"], Package("npm", "acme")),
+        (["npx", "--node-options=--inspect", "acme"], Package("npm", "acme")),
+        (["uvx", "--from", "git+https://github.com/o/r", "r"], Package("generic", "https://github.com/o/r")),
+        (
+            ["uvx", "--from", "r @ git+https://github.com/o/r", "r"],
+            Package("generic", "https://github.com/o/r"),
+        ),
+        (["npx", "github:o/r"], Package("npm", "github:o/r")),
+        (["docker", "run", "ann:pw@host/a/b"], None),
     ],
 )
 def test_the_package_of_a_command_is_found(command: list[str], found: Package | None) -> None:
@@ -109,6 +118,65 @@ def test_every_client_is_read_and_what_is_past_the_gateway_is_told(inventory: In
 def test_nothing_secret_is_in_an_inventory(inventory: Inventory) -> None:
     text = json.dumps([each.to_json() for each in inventory.items]) + json.dumps(to_cyclonedx(inventory))
     assert "s3cret" not in text
+
+
+KEY = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        {"command": "uvx", "args": ["--from", f"git+https://x-access-token:{KEY}@github.com/o/r", "r"]},
+        {"command": "uvx", "args": [f"r@git+https://{KEY}@github.com/o/r"]},
+        {"command": "npx", "args": [f"git+https://ann:{KEY}@example.com/o/r"]},
+        {"command": "npx", "args": ["git+ssh://ann:s3cret@example.com/o/r"]},
+        {"command": "npx", "args": [f"https://example.com/x.tgz?token={KEY}"]},
+        {"command": "npx", "args": ["https://example.com/x.tgz#s3cret"]},
+        {"command": "npx", "args": ["--token", KEY, "acme"]},
+        {"command": "npx", "args": ["--//registry.example.com/:_authToken", "s3cret", "acme"]},
+        {"command": "uvx", "args": ["--token", "s3cret", "acme"]},
+        {"command": "npx", "args": [KEY]},
+        {"command": "docker", "args": ["run", "-e", f"K={KEY}", "--what", KEY, "a/b"]},
+        {"command": f"npx acme --token={KEY}"},
+        {"command": "npx acme --token=a/s3cret"},
+        {"command": f"API_KEY={KEY} npx acme"},
+        {"command": f'API_KEY="{KEY} s3cret" npx acme'},
+        {"command": f"API_KEY={KEY}"},
+        {"command": f"/opt/serve {KEY}"},
+    ],
+)
+def test_secrets_of_command_lines_are_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: dict[str, Any]
+) -> None:
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"mine": server}}))
+    found = take_inventory(tmp_path, {}, environ={})
+    (item,) = [each for each in found.items if each.client == "claude"]
+    shown = item.origin + json.dumps(item.to_json()) + json.dumps(to_cyclonedx(found))
+    assert KEY not in shown
+    assert "s3cret" not in shown
+
+
+@pytest.mark.parametrize(
+    "servers",
+    [
+        {"mine": {"command": "npx", "args": ["acme"], "url": "https://example.com"}},
+        {"mine": {"command": "npx", "args": None}},
+        {"mine": "npx acme"},
+        {"mine": {"command": ["npx", 5]}},
+        [{"name": "mine", "command": "npx"}],
+        "mine",
+    ],
+)
+def test_servers_that_cannot_be_read_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: Any
+) -> None:
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    found = take_inventory(tmp_path, {}, environ={})
+    assert any(each.client == "claude" for each in found.items) or "Claude Code: " in " ".join(found.notes)
 
 
 def test_a_cyclonedx_document_has_each_package_once(inventory: Inventory) -> None:

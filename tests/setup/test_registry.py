@@ -156,8 +156,8 @@ def test_a_registry_that_cannot_be_reached_is_told() -> None:
         ([package("npm", "@acme/weather", version="1.0.0")], ["npx", "-y", "@acme/weather@1.0.0"]),
         ([package("pypi", "acme-weather")], ["uvx", "acme-weather@1.2.0"]),
         (
-            [package("oci", "acme/weather", version="1.0")],
-            ["docker", "run", "-i", "--rm", "acme/weather:1.0"],
+            [package("oci", "acme/weather", version="1.0.0")],
+            ["docker", "run", "-i", "--rm", "acme/weather:1.0.0"],
         ),
         (
             [package("oci", f"host.example/acme/weather@sha256:{'a' * 64}")],
@@ -238,6 +238,61 @@ def test_nothing_of_a_registry_is_a_variable_of_the_user() -> None:
     assert fill.text(url, path="") == stolen
 
 
+@pytest.mark.parametrize("source", ["value", "default"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "LD_PRELOAD",
+        "DYLD_INSERT_LIBRARIES",
+        "npm_config_registry",
+        "NPM_CONFIG_REGISTRY",
+        "Npm_Config_Prefix",
+        "NODE_OPTIONS",
+        "PATH",
+        "Path",
+        "HOME",
+        "UV_DEFAULT_INDEX",
+        "PIP_INDEX_URL",
+        "PYTHONPATH",
+        "DOCKER_HOST",
+        "BASH_ENV",
+        "ENV",
+        "SHELL",
+        "PERL5OPT",
+        "RUBYOPT",
+        "JAVA_TOOL_OPTIONS",
+        "_JAVA_OPTIONS",
+        "GIT_SSH_COMMAND",
+        "SSL_CERT_FILE",
+        "https_proxy",
+        "HTTP_PROXY",
+        "NODE_EXTRA_CA_CERTS",
+        "REQUESTS_CA_BUNDLE",
+        "XDG_CONFIG_HOME",
+    ],
+)
+def test_variable_that_decides_what_runs_is_not_set_by_a_registry(name: str, source: str) -> None:
+    package_ = package("npm", "evil", environmentVariables=[{"name": name, source: "x"}])
+    with pytest.raises(ConfigError) as caught:
+        plan_server(entry(packages=[package_]))
+    assert repr(name) in str(caught.value)
+
+
+def test_user_may_set_any_variable_that_a_server_reads() -> None:
+    described = [{"name": "HTTPS_PROXY", "default": "x"}, {"name": "NODE_EXTRA_CA_CERTS", "isRequired": True}]
+    packages = [package("npm", "fetcher", environmentVariables=described)]
+    plan = plan_server(entry(packages=packages), values={"HTTPS_PROXY": "mine"})
+    assert plan.settings["env"] == {"HTTPS_PROXY": "mine", "NODE_EXTRA_CA_CERTS": "${NODE_EXTRA_CA_CERTS}"}
+    assert plan.notes == []
+
+
+def test_variables_with_values_of_a_registry_are_noted() -> None:
+    described = [{"name": "UNITS", "default": "metric"}, {"name": "NODE_ENV", "value": "production"}, KEY]
+    plan = plan_server(entry(packages=[package("npm", "weather", environmentVariables=described)]))
+    (told,) = plan.notes
+    assert told == "the registry sets these variables of the server: UNITS='metric', NODE_ENV='production'"
+
+
 def test_pieces_of_a_registry_make_no_variable_together() -> None:
     pieces = {"d": {"value": "$"}, "a": {"value": "{HOME}"}}
     arguments = [
@@ -277,8 +332,8 @@ def test_options_for_what_starts_a_package_are_refused(kind: str, identifier: st
 def test_harmless_options_for_what_starts_a_package_are_taken() -> None:
     words = ["-i", "--rm", "--init", "-e", "KEY", "--env", "UNITS=metric"]
     arguments = [{"type": "positional", "value": word} for word in words]
-    plan = plan_server(entry(packages=[package("oci", "a/b:1.0", runtimeArguments=arguments)]))
-    assert plan.settings["args"] == ["run", *words, "a/b:1.0"]
+    plan = plan_server(entry(packages=[package("oci", "a/b:1.0.0", runtimeArguments=arguments)]))
+    assert plan.settings["args"] == ["run", *words, "a/b:1.0.0"]
     plan = plan_server(
         entry(packages=[package("npm", "x", runtimeArguments=[{"type": "named", "name": "-y", "value": ""}])])
     )
@@ -342,6 +397,67 @@ def test_what_cannot_be_started_is_refused_with_the_reason(
     with pytest.raises(ConfigError) as caught:
         plan_server(entry(**parts), **options)
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "is_exact"),
+    [
+        *(
+            ("npm", each, False)
+            for each in ("1", "1.2", "1.x", "1.2.x", "01.2.3", "latest", "1.2.3 || 2", "*")
+        ),
+        *(("npm", each, True) for each in ("1.2.3", "1.2.3-beta.1", "1.2.3+build")),
+        *(("pypi", each, False) for each in ("1.*", "1.x", "latest", "1.0-what", "")),
+        *(("pypi", each, True) for each in ("1", "1.0", "2025.10.1", "1.0rc1", "1!2.0.post1", "1.0+cu1")),
+        *(("oci", each, False) for each in ("1", "1.2", "v1", "latest", "main", "1.x.3", "20251001")),
+        *(("oci", each, True) for each in ("1.2.3", "v1.2.3", "1.2.3-alpine")),
+    ],
+)
+def test_versions_must_be_exact(kind: str, version: str, is_exact: bool) -> None:
+    identifier = {"npm": "weather", "pypi": "weather", "oci": "acme/weather"}[kind]
+    packages = [[package(kind, identifier, version=version)]]
+    if kind == "oci" and version:
+        packages.append([package(kind, f"{identifier}:{version}")])
+    for each in packages:
+        described_ = entry(packages=each, version=version)
+        if is_exact:
+            assert version in " ".join(plan_server(described_).settings["args"])
+        else:
+            with pytest.raises(ConfigError, match="no exact version"):
+                plan_server(described_)
+
+
+@pytest.mark.parametrize("kind", ["npm", "pypi"])
+@pytest.mark.parametrize("identifier", ["-c", "..", ".", "--version", "@-a/b", "@a/..", "a/../b", "_a"])
+def test_identifier_that_is_no_name_of_a_package_is_refused(kind: str, identifier: str) -> None:
+    with pytest.raises(ConfigError, match="no name of a package"):
+        plan_server(entry(packages=[package(kind, identifier, version="1.0.0")]))
+
+
+def test_newest_version_is_the_last_release(tmp_path: Path) -> None:
+    for versions in (
+        ["9.0.0", "10.0.0-alpha"],
+        ["1.0.0-rc2", "1.0.0-rc1"],
+        ["1.0.0-rc10", "1.0.0-rc9"],
+        ["1.0rc2", "1.0rc1", "1.0b3"],
+        ["1.10.0", "1.9.0"],
+        ["1.0.post1", "1.0"],
+        ["2.0.0+b", "1.0.0"],
+    ):
+        for order in (versions, versions[::-1]):
+            file = tmp_path / "cat.json"
+            file.write_text(json.dumps([described(version=each) for each in order]))
+            assert read_entry(str(file), "io.github.acme/weather").version == versions[0]
+
+
+def test_required_flag_without_a_value_is_given() -> None:
+    flags = [{"type": "named", "name": "--flag", "isRequired": True}, {"type": "named", "name": "--not"}]
+    switch = {"type": "named", "name": "--on", "isRequired": True, "format": "boolean", "description": "On."}
+    plan = plan_server(entry(packages=[package("npm", "x", packageArguments=[*flags, switch])]))
+    assert plan.settings["args"][2:] == ["--flag", "--on"]
+    asked = {"type": "named", "name": "--key", "isRequired": True, "description": "Your key."}
+    with pytest.raises(ConfigError, match="--set key="):
+        plan_server(entry(packages=[package("npm", "x", packageArguments=[asked])]))
 
 
 def test_what_a_registry_warns_of_is_noted() -> None:

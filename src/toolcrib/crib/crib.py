@@ -302,7 +302,8 @@ class Crib(View):
         Raises:
             ConfigError: no toolset is called that, or it names what no tool can be called.
         """
-        return View(self._shared, scope_of(toolset, self.settings))
+        name = toolset if isinstance(toolset, str) else None
+        return View(self._shared, scope_of(toolset, self.settings), toolset=name)
 
     def save_as_tool(
         self,

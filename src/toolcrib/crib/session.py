@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from toolcrib.discovery import Page, Result, explain_no_match
-from toolcrib.errors import CribStateError, InputValidationError, Problem, ToolcribError
+from toolcrib.errors import CribStateError, InputValidationError, Problem, ToolcribError, ValidationError
 from toolcrib.execution.arguments import fill_defaults, read_arguments, validate_arguments
 from toolcrib.model import DefaultValidator, LocalBackend, RunResult, Tool
 from toolcrib.model.schemas import integer, object_, string
@@ -122,7 +122,10 @@ class ToolSession:
         """Return the response that the chunks of a stream make together, for `run`.
 
         They are what the provider's SDK yields with `stream=True`, or their JSON. A call that was cut off is
-        answered with an error.
+        not run, and answered with an error.
+
+        Raises:
+            ConversionError: the provider failed within its response.
         """
         return self._format.join(chunks)
 
@@ -133,7 +136,8 @@ class ToolSession:
         What goes wrong with a call is a result that says so to the model.
 
         Raises:
-            ConversionError: a call has no id, or there are no tools in this session.
+            ConversionError: it is no response, such as the body of an error; a call has no id, or there are
+                no tools in this session.
             CribStateError: the crib is closed.
         """
         turn = self._format.read(response)
@@ -145,7 +149,10 @@ class ToolSession:
 
         async def answer(place: int, payload: Any) -> None:
             try:
-                results[place] = await self._run_call(bundle, payload)
+                if place in turn.cut_off:
+                    results[place] = self._answer_cut_off(bundle, payload)
+                else:
+                    results[place] = await self._run_call(bundle, payload)
             except ToolcribError as error:
                 failures.append(error)
 
@@ -157,6 +164,11 @@ class ToolSession:
         if self._search is not None:
             self._bundle = self._make_bundle(self._search.convert())
         return [*turn.messages, *self._format.answer(results)]
+
+    def _answer_cut_off(self, bundle: "Bundle", payload: Any) -> Any:
+        """Return the error for a call that is not whole, in the provider's format."""
+        problem = Problem("", "cut-off", "the call was cut off before its end and was not run; make it again")
+        return bundle.encode_failure(self._format.without_args(payload), ValidationError((problem,)))
 
     async def _run_call(self, bundle: "Bundle", payload: Any) -> Any:
         """Run a call, and return its result or its error in the provider's format."""

@@ -4,6 +4,9 @@ Such a toolset is searched and listed by its own names and descriptions, so it h
 `ShapedTools` follows the index of all tools and keeps a copy of the part that the toolset admits, with each
 tool in its shape. A shape that does not fit its tool, for example because its server has changed it, keeps
 the tool out of the toolset: to show the tool as it is could show what the shape hides.
+
+A name that a shape gives belongs to the tool of that shape alone. Where another tool of the toolset has it,
+for example because its server has added one since, neither is in the toolset: that name could mean both.
 """
 
 import json
@@ -63,6 +66,25 @@ class ShapedScope(Scope):
             return ref
         shape = self.shape_of(ref) or self.shape_of(base)
         return ref if shape is None or shape.name is None else _renamed(base, shape.name) + rest
+
+    def find_collisions(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return which tools would share an id here with another, and why, by own ids without versions.
+
+        A name that a shape gives is taken even while the tool of that shape is missing.
+        """
+        found: dict[str, str] = {}
+        for own_id in dict.fromkeys(map(without_version, ids)):
+            shape = self.shape_of(own_id)
+            if shape is not None and shape.name is not None and shape.name != own_id.rpartition(":")[2]:
+                continue
+            other = self._own_names.get(own_id, own_id)
+            if other != own_id:
+                reason = (
+                    f"{own_id!r} and the tool {other!r} in its shape would both be called {own_id!r}, so "
+                    f"neither is in this toolset; give {other!r} another name with 'toolcrib shape'"
+                )
+                found[own_id] = found[other] = reason
+        return found
 
     def original(self, ref: str) -> str:
         """Return a reference by the id that a tool has here as one by its own id."""
@@ -130,6 +152,7 @@ class ShapedTools:
         self._shaped: dict[str, ShapedTool] = {}
         self._listed: dict[str, _Listed] = {}
         self._faults: dict[str, str] = {}
+        self._collisions: dict[str, str] = {}
         itself = weak(self)
 
         def follow(_: object) -> None:
@@ -155,8 +178,13 @@ class ShapedTools:
 
     def fault_of(self, ref: str) -> str | None:
         """Return why a tool is kept out; None if it is not."""
-        base = _split_version(self._scope.original(ref))[0]
-        return next((fault for key, fault in self._faults.items() if without_version(key) == base), None)
+        bases = {_split_version(one)[0] for one in (ref, self._scope.original(ref))}
+        return next((fault for key, fault in self._faults.items() if without_version(key) in bases), None)
+
+    def collision_of(self, ref: str) -> str | None:
+        """Return which other tool has the same id here, where that keeps a tool out; None if none has."""
+        bases = (_split_version(one)[0] for one in (ref, self._scope.original(ref)))
+        return next((self._collisions[base] for base in bases if base in self._collisions), None)
 
     def faults(self) -> dict[str, str]:
         """Return why tools are kept out, by their own ids; the reasons may name hidden parameters."""
@@ -198,9 +226,14 @@ class ShapedTools:
     def _read(self) -> tuple[dict[str, "_Listed"], dict[str, str]]:
         """Return the tools as they are to be listed, by id, and why others cannot be."""
         wanted: dict[str, _Listed] = {}
-        shaped: list[tuple[str, _Listed]] = []
         faults: dict[str, str] = {}
-        for summary in self._source.list_all():
+        listed = self._source.list_all()
+        self._collisions = self._scope.find_collisions(summary.id for summary in listed)
+        for summary in listed:
+            if collision := self._collisions.get(without_version(summary.id)):
+                problem = Problem("/name", "unique", collision)
+                faults[summary.id] = str(InvalidToolError((problem,), summary.id, "shape"))
+                continue
             try:
                 tool, backends = self._source.find(summary.id)
                 questions = self._source.example_questions(summary.id)
@@ -216,15 +249,7 @@ class ShapedTools:
                 faults[summary.id] = str(error)
             else:
                 known = tuple(text for text in questions if not made.hides_word_in(text))
-                shaped.append((summary.id, _Listed(made, backends, known)))
-        taken = set(map(without_version, wanted))
-        for own_id, each in shaped:
-            key = key_of(each.tool.id)
-            if without_version(key) in taken or key in wanted:
-                problem = Problem("/name", "unique", f"another tool of this toolset is called {key!r}")
-                faults[own_id] = str(InvalidToolError((problem,), own_id, "shape"))
-            else:
-                wanted[key] = each
+                wanted[key_of(made.id)] = _Listed(made, backends, known)
         return wanted, faults
 
     def _apply(self, shape: ToolShape, tool: Tool) -> ShapedTool:

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from hashlib import sha256
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -20,7 +21,7 @@ from toolcrib.crib.learning import Asked, owner_of
 from toolcrib.crib.session import SEARCH_TOOL, SearchOnDemand, ToolSession
 from toolcrib.crib.shaped import ShapedScope
 from toolcrib.crib.sources.origins import Absence
-from toolcrib.crib.visible import UNKNOWN, CodeNames, Ref, VisibleTools
+from toolcrib.crib.visible import UNKNOWN, CodeNames, Ref, VisibleTools, scope_of
 from toolcrib.discovery import DetailLevel, DetailName, Index, IndexView, Page, Result, Scope, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
 from toolcrib.discovery.learned import MAX_QUESTIONS, LearnedQuestion, Lift
@@ -102,10 +103,17 @@ class View:
     """
 
     def __init__(
-        self, shared: SharedState, scope: Scope | None = None, principal: Principal | None = None
+        self,
+        shared: SharedState,
+        scope: Scope | None = None,
+        principal: Principal | None = None,
+        toolset: str | None = None,
     ) -> None:
-        """Create a view of a scope, or of everything, for a principal; use `Crib.view` and `seen_by`."""
-        self._shared, self._scope, self._principal = shared, scope, principal
+        """Create a view of a scope, or of everything, for a principal; use `Crib.view` and `seen_by`.
+
+        `toolset` is the name of the scope in the settings; None if it has none there.
+        """
+        self._shared, self._scope, self._principal, self._toolset = shared, scope, principal, toolset
 
     def __repr__(self) -> str:
         return f"<View of {count_noun(len(self.index), 'tool')}, {self._shared.state}>"
@@ -114,7 +122,7 @@ class View:
         """Return the view of a principal: its visible tools, by the rules, and calls in its name."""
         if principal is None or principal == self._principal:
             return self
-        return View(self._shared, self._scope, principal)
+        return View(self._shared, self._scope, principal, self._toolset)
 
     @property
     def _tools(self) -> VisibleTools:
@@ -769,6 +777,8 @@ class View:
     ) -> ExecuteResult | ChainResult:
         """Continue a durable run and return its result; return the stored one if it is done.
 
+        It continues in the toolset that it was begun in, as the settings have that now.
+
         Answered calls are not repeated. Calls that were begun, and have no known answer, are repeated if the
         tool is annotated as read-only or idempotent.
 
@@ -781,15 +791,22 @@ class View:
 
         Raises:
             RunNotFoundError: there is none, or it belongs to another principal.
-            RunStateError: it is running, or it has failed; or it is done, and answers were given.
+            RunStateError: it is running, or it has failed; or it is done, and answers were given; or this is
+                the view of another toolset than that of the run.
+            ConfigError: its toolset is not in the settings any more.
             ToolNotFoundError: an answer is for a tool that is not there; the run is as it was.
             ValidationError: an answer does not fit the output schema of its tool; the run is as it was.
             SnapshotError: what is stored was changed, signed with another key, or is too old.
             CallUncertainError: calls may have run, and it may do harm to repeat them.
         """
-        context = self._context(principal, context)
+        given, context = context, self._context(principal, context)
         who = context.principal
         async with self._durable.keeper(keep=self._is_entered) as keeper:
+            view = self._view_of_run((await keeper.read(run_id, who)).run)
+            if view is not self:
+                return await view.resume(
+                    run_id, repeat=repeat, answers=answers, principal=principal, context=given
+                )
             run = await keeper.resume(
                 run_id,
                 who,
@@ -805,10 +822,40 @@ class View:
                 return await self._run_journaled_code(keeper, run.journal, run.request, context)
             return await self._run_journaled_chain(keeper, run.journal, run.request, context)
 
+    @property
+    def _part(self) -> str:
+        """The toolset of this view, as the record of a run names it."""
+        if self._scope is None:
+            return ""
+        if self._toolset:
+            return self._toolset
+        scope = self._scope
+        key = scope.key if isinstance(scope, ShapedScope) else json.dumps(scope.to_json(), sort_keys=True)
+        return f"#{sha256(key.encode()).hexdigest()[:16]}"
+
+    def _view_of_run(self, run: RunRecord) -> "View":
+        """Return the view in which a run continues: this one, or that of its toolset if this is the crib.
+
+        Raises:
+            RunStateError: it was begun in other tools than those of this view.
+            ConfigError: its toolset is not in the settings any more.
+        """
+        if run.toolset is None or run.toolset == self._part:
+            return self
+        if self._scope is None and not run.toolset.startswith("#"):
+            return View(self._shared, scope_of(run.toolset, self.settings), self._principal, run.toolset)
+        if not run.toolset:
+            reason = "it was begun without a toolset; resume it without one"
+        elif run.toolset.startswith("#"):
+            reason = "it was begun in a toolset without a name; resume it with `Crib.view` of the same"
+        else:
+            reason = f"it was begun in the toolset {run.toolset!r}; resume it there, or without a toolset"
+        raise RunStateError(run.id, reason)
+
     async def _execute_durably(self, request: ExecuteRequest, context: CallContext) -> ExecuteResult:
         async with self._durable.keeper(keep=self._is_entered) as keeper:
             asked = request.model_dump(mode="json")
-            journal = await keeper.begin("code", asked, context.principal)
+            journal = await keeper.begin("code", asked, context.principal, self._part)
             return await self._run_journaled_code(keeper, journal, asked, context)
 
     async def _run_journaled_code(
@@ -835,7 +882,7 @@ class View:
             "limits": None if limits is None else asdict(limits),
         }
         async with self._durable.keeper(keep=self._is_entered) as keeper:
-            journal = await keeper.begin("chain", asked, context.principal)
+            journal = await keeper.begin("chain", asked, context.principal, self._part)
             return await self._run_journaled_chain(keeper, journal, asked, context, progress)
 
     async def _run_journaled_chain(

@@ -294,10 +294,11 @@ class VisibleTools:
         return tool if shaped is None else shaped.current(tool), backends
 
     def _explain_missing(self, error: ToolNotFoundError, shaped: ShapedTools | None) -> ToolNotFoundError:
-        """Return the error for a missing tool; the reason does not tell what the shape hides."""
+        """Return the error for a missing tool; the reason does not tell what the shape or the rules hide."""
         if shaped is None or shaped.fault_of(error.ref) is None:
             return error
-        return ToolNotFoundError(error.ref, error.suggestions, _SHAPE_FAULT)
+        told = shaped.collision_of(error.ref) if self._grants is None else None
+        return ToolNotFoundError(error.ref, error.suggestions, told or _SHAPE_FAULT)
 
     def _own_ref(self, ref: str | ToolId) -> str:
         """Return a reference as one by the id that the tool itself has, which scopes and rules name."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from toolcrib.concurrency.loop import in_thread
 from toolcrib.errors import InputValidationError, Op, Problem, ToolcribError, ToolError, ValidationError
+from toolcrib.execution.kept import KEPT, KeptHandle
 from toolcrib.model.plain import copy_json, copy_unless_large, parse_json
 from toolcrib.model.schema.validator import SchemaValidator
 from toolcrib.model.shape import ShapedTool
@@ -34,6 +35,11 @@ def read_arguments(args: Any, tool_id: str) -> tuple[dict[str, Any], tuple[str, 
         return {}, ()
     if isinstance(args, Mapping):
         return dict(args), ()
+    if isinstance(args, KeptHandle):
+        problem = (
+            f"a handle stands for one argument and not for all; give {{NAME: {{'{KEPT}': ...}}}} for each"
+        )
+        raise _input_error(tool_id, problem)
     if not isinstance(args, str | bytes | bytearray):
         raise _input_error(tool_id, f"the arguments must be a JSON object, not {type(args).__name__}")
     if not args.strip():

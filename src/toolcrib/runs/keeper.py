@@ -74,13 +74,15 @@ class RunKeeper:
         self._max_age, self._max_runs = max_age, max_runs
         self._threads = threads or Threads(1)
 
-    async def begin(self, kind: RunKind, request: dict[str, Any], principal: Principal | None) -> RunJournal:
-        """Begin a run, which this process holds until `release_after` ends.
+    async def begin(
+        self, kind: RunKind, request: dict[str, Any], principal: Principal | None, toolset: str = ""
+    ) -> RunJournal:
+        """Begin a run in a toolset, which this process holds until `release_after` ends.
 
         Raises:
             LimitExceededError: there are too many unfinished runs.
         """
-        begun = self._threads.submit(partial(self._begin, kind, request, principal))
+        begun = self._threads.submit(partial(self._begin, kind, request, principal, toolset))
         try:
             return await await_future(begun)
         except BaseException:
@@ -93,15 +95,16 @@ class RunKeeper:
         if not begun.cancelled() and begun.exception() is None:
             self._threads.submit(partial(self._store.hold, begun.result().lease, ""))
 
-    def _begin(self, kind: RunKind, request: dict[str, Any], principal: Principal | None) -> RunJournal:
+    def _begin(
+        self, kind: RunKind, request: dict[str, Any], principal: Principal | None, toolset: str
+    ) -> RunJournal:
         now = time()
         self._prune(now)
         run_id = token_hex(8)
-        head = {"kind": kind, "request": request, "owner": _owner_key(principal), "began": now}
+        owner = _owner_key(principal)
+        head = {"kind": kind, "request": request, "owner": owner, "began": now, "toolset": toolset}
         sealed = self._signer.seal(run_id, "head", json.dumps(head).encode())
-        run = StoredRun(
-            run_id, _owner_key(principal), sealed, now, now, holder=own_mark() or _UNKNOWN_PROCESS
-        )
+        run = StoredRun(run_id, owner, sealed, now, now, holder=own_mark() or _UNKNOWN_PROCESS)
         return RunJournal.begin(self._store, self._signer, run, self._threads)
 
     @asynccontextmanager
@@ -274,6 +277,7 @@ def _make_record(
         began=run.began,
         changed=run.changed,
         principal=None if principal is None else str(principal),
+        toolset=head.get("toolset"),
         uncertain=uncertain,
     )
 

@@ -28,6 +28,9 @@ class RunRecord(Record):
     """When its last call was begun, or it ended."""
     principal: str | None = None
     """Its owner; None for the program itself."""
+    toolset: str | None = None
+    """The toolset that it was begun in: its name, `#` and a digest for one without a name, or empty for all
+    tools; None if an earlier version began it, which did not keep that."""
     uncertain: dict[str, str] = Field(default_factory=dict)
     """The tools of the calls that may have run, by the key of the call."""
 

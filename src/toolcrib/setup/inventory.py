@@ -16,7 +16,7 @@ from uuid import uuid4
 import toolcrib
 from toolcrib.errors import ToolcribError
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.redaction import is_public, is_setting
+from toolcrib.redaction import hide_secrets, is_public, is_secret_name, is_setting
 from toolcrib.setup.installing.clients import CLIENTS
 from toolcrib.setup.installing.imports import servers_of
 
@@ -41,14 +41,19 @@ class _Launcher:
         """Return whether the word after an option is its value."""
         if option in self.packages or option.endswith("-url"):  # whatever it is the address of
             return True
+        if is_secret_name(option.lstrip("-")):  # of the program, most likely, and misplaced
+            return option not in (self.flags or ())
         return option in self.valued if self.flags is None else option not in self.flags
 
 
-_NPX = _Launcher(
+_NPX = _Launcher(  # npm takes the word after any option that it does not know as its value
     "npm",
     frozenset({"-p", "--package"}),
-    frozenset({"-c", "--call", "--registry", "-w", "--workspace", "--cache", "--prefix", "--userconfig"})
-    | {"--loglevel", "--script-shell", "--node-options"},
+    flags=frozenset({"-y", "--yes", "--no", "-n", "-q", "--quiet", "-s", "--silent", "-d", "--verbose", "-f"})
+    | {"--force", "--no-install", "--ignore-existing", "--ignore-scripts", "--offline", "--prefer-offline"}
+    | {"--prefer-online", "-ws", "--workspaces", "--include-workspace-root", "-g", "--global", "--bun"}
+    | {"--legacy-peer-deps", "--foreground-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "-h"}
+    | {"--help", "-v", "--version"},
 )
 _UVX = _Launcher(
     "pypi",
@@ -83,6 +88,16 @@ _LAUNCHERS = {
     "podman": _DOCKER,
 }
 _VERSIONED = re.compile(r"(?P<name>@?[^@=<>~!]+)(?:@|==)(?P<version>[^@]+)")
+_NAMES = {
+    "npm": re.compile(r"(?:github:)?(?:@?[\w.~-]+/)?[\w.~-]+"),
+    "pypi": re.compile(r"[A-Za-z0-9][\w.-]*"),
+    "docker": re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)*"),
+}
+"""What can be the name of a package of each kind; other words are not shown."""
+_VERSION = re.compile(r"[\w.+!*~^<>=, -]{1,100}")
+_DIGEST = re.compile(r"[a-z0-9]{2,10}:[a-f0-9]+")
+_ASSIGNMENTS = re.compile(r"""\s*(?:[A-Za-z_]\w*=(?:"[^"]*"|'[^']*'|\S*)(?:\s+|$))*""")
+"""Variables that a command line sets before its program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +105,9 @@ class Package:
     """The package that a server is started from."""
 
     kind: str
-    """`npm`, `pypi` or `docker`."""
+    """`npm`, `pypi` or `docker`; `generic` for an address."""
     name: str
-    """Its name."""
+    """Its name, or its address without what may be secret."""
     version: str | None = None
     """Its version; None if the newest is started."""
 
@@ -103,6 +118,9 @@ class Package:
         >>> Package("npm", "@acme/notes", "1.2.0").purl
         'pkg:npm/%40acme/notes@1.2.0'
         """
+        if self.kind == "generic":
+            last = quote(self.name.rstrip("/").rpartition("/")[2], safe="")
+            return f"pkg:generic/{last}?download_url={quote(self.name, safe='')}"
         parts = "/".join(quote(part, safe="") for part in self.name.split("/"))
         version = "" if self.version is None else f"@{quote(self.version, safe='')}"
         return f"pkg:{self.kind}/{parts}{version}"
@@ -133,6 +151,8 @@ class InventoryItem:
     def origin(self) -> str:
         """What it is, in one word."""
         if self.package is not None:
+            if self.package.kind == "generic":
+                return self.package.name
             version = "" if self.package.version is None else f"@{self.package.version}"
             return f"{self.package.kind}:{self.package.name}{version}"
         return self.url or self.program or ""
@@ -159,7 +179,7 @@ class Inventory:
     items: tuple[InventoryItem, ...]
     """The servers, by client and name."""
     notes: tuple[str, ...] = ()
-    """Files that could not be read, and why."""
+    """Files and servers that could not be read, and why."""
 
     @property
     def outside(self) -> tuple[InventoryItem, ...]:
@@ -191,6 +211,7 @@ def take_inventory(
         except ToolcribError as error:
             notes.append(f"{client.title}: {error}")
             continue
+        notes += [f"{client.title}: {hide_secrets(reason)}" for reason in found.unread]
         file = ", ".join(str(path) for path in found.files)
         for name, server in found.servers.items():
             status: Status = "both" if _identity(server) in behind else "direct"
@@ -201,16 +222,36 @@ def take_inventory(
 
 def _item(client: str, name: str, file: str, status: Status, server: ServerConfig) -> InventoryItem:
     url = None if server.url is None else _plain_url(server.url)
-    program = None if server.command is None else PurePath(server.command.replace("\\", "/")).name
-    package = None if server.command is None else find_package(server.command, server.args)
+    program, package = None, None
+    if server.command is not None:
+        command, args = _split_command(server.command, server.args)
+        program = hide_secrets(PurePath(command.replace("\\", "/")).name)
+        package = find_package(command, args)
     return InventoryItem(client, name, file, status, server.disabled, package, program, url)
+
+
+def _split_command(command: str, args: Sequence[str]) -> tuple[str, Sequence[str]]:
+    r"""Return a program and its arguments, where some clients have a whole command line as the program.
+
+    >>> _split_command("API_KEY=sk-1 npx acme", ["--debug"])
+    ('npx', ['acme', '--debug'])
+    >>> _split_command("C:\\Program Files\\nodejs\\npx.cmd", ["acme"])
+    ('C:\\Program Files\\nodejs\\npx.cmd', ['acme'])
+    """
+    found = _ASSIGNMENTS.match(command)
+    rest = command[found.end() :] if found else command
+    words = rest.split()
+    is_line = any(word.startswith("-") or "=" in word for word in words[1:])
+    if len(words) < 2 or not (is_line or " " in PurePath(rest.replace("\\", "/")).name):  # noqa: PLR2004 - a program, and an argument
+        return rest.strip(), args
+    return words[0], [*words[1:], *args]
 
 
 def _identity(server: ServerConfig) -> tuple[str, ...]:
     """Return what two entries of the same server have in common."""
     if server.url is not None:
         return ("url", *_split_url(server.url))
-    package = find_package(server.command or "", server.args)
+    package = find_package(*_split_command(server.command or "", server.args))
     if package is not None:
         return ("package", package.kind, package.name)
     return ("command", server.command or "", *server.args)
@@ -262,17 +303,39 @@ def find_package(command: str, args: Sequence[str]) -> Package | None:
             verb, words = _first_word(launcher, words)
         if verb != "run":
             return None
-    word, _ = _first_word(launcher, words)
+    word, rest = _first_word(launcher, words)
     if word is None:
         return None
+    before = words[: len(words) - len(rest)]
+    if hide_secrets(" ".join(before)) != " ".join(before) and "://" not in word:
+        return None  # it may be the value of an option that is not known here
+    if "://" in word:
+        return _package_at(word)
+    found = _read_package(kind, word)
+    is_plain = found is not None and _NAMES[kind].fullmatch(found.name) and hide_secrets(word) == word
+    return found if is_plain else None
+
+
+def _package_at(word: str) -> Package | None:
+    """Return the package at an address, such as `name @ git+https://host/path`, without secrets."""
+    address = re.search(r"(?:git\+)?([a-z][a-z0-9+.-]*://\S+)", word)
+    return None if address is None else Package("generic", _plain_url(address[1]))
+
+
+def _read_package(kind: str, word: str) -> Package | None:
+    """Return the package that a word names with its version; None if it has no such form."""
     if kind == "docker":
         name, at, digest = word.partition("@")
         base, colon, tag = name.rpartition(":")
         tagged = bool(colon) and "/" not in tag
+        if at and not _DIGEST.fullmatch(digest):
+            return None
         return Package(kind, base if tagged else name, digest if at else tag if tagged else None)
     found = _VERSIONED.fullmatch(word)
     if found is None or found["version"] == "latest":
         return Package(kind, word.removesuffix("@latest").partition("[")[0])
+    if not _VERSION.fullmatch(found["version"]):
+        return None
     return Package(kind, found["name"].partition("[")[0], found["version"])
 
 

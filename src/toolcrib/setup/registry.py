@@ -30,10 +30,25 @@ _SECONDS = 30.0
 _PAGE = 100
 _OFFICIAL = "io.modelcontextprotocol.registry/official"
 _NAME = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+")
-_EXACT = re.compile(r"v?\d[\w.+-]*")
+_SEMVER = r"v?(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?"
+_EXACT = {
+    "npm": re.compile(_SEMVER),
+    "pypi": re.compile(
+        r"v?(?:\d+!)?\d+(?:\.\d+)*(?:[-_.]?(?:alpha|a|beta|b|preview|pre|c|rc)[-_.]?\d*)?"
+        r"(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?(?:[-_.]?dev[-_.]?\d*)?(?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?",
+        re.IGNORECASE,
+    ),
+    "oci": re.compile(r"v?\d+\.\d+\.\d+(?:[._-][\w.-]*)?"),
+}
+"""The versions that mean one package each: all three parts of npm's, any of PyPI's, where `1` means `1.0`, and
+tags of images with three numbers, since those with fewer follow what is released."""
 _BRACES = re.compile(r"\{([A-Za-z_][\w-]*)\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PACKAGES = {"npm": re.compile(r"(?:@[\w.-]+/)?[\w.-]+"), "pypi": re.compile(r"[A-Za-z0-9][\w.-]*")}
+_NPM_WORD = r"[A-Za-z0-9~][\w.~-]*"
+_PACKAGES = {
+    "npm": re.compile(rf"(?:@{_NPM_WORD}/)?{_NPM_WORD}"),
+    "pypi": re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?"),
+}
 _FLAG = re.compile(r"-{0,2}[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 """The name of a header, as HTTP has it."""
@@ -57,6 +72,21 @@ _VALUE_OPTIONS: dict[str, frozenset[str]] = {
 _SET = re.compile(r"[A-Za-z_]\w*(?:=.*)?", re.DOTALL)
 _REPEATED = frozenset({"-y", "--yes", "-i", "--interactive", "--rm"})
 """Options that are given anyway."""
+_STEERING = re.compile(
+    r"(?:LD|DYLD|NPM_CONFIG|UV|PIP|PIPX|PNPM|YARN|BUN|DENO|COREPACK|DOCKER|CONTAINERS?|PODMAN|BUILDKIT|NODE)_\w*"
+    r"|(?:GIT|SSL_CERT|OPENSSL|CONDA|DOTNET|CORECLR|COR|CARGO|GLIBC|MALLOC|XDG|BASH|TOOLCRIB|GEM|BUNDLE)_\w*"
+    r"|(?:PYTHON|RUBY|PERL5|JAVA_|_JAVA_|JDK_)\w*"
+    r"|(?:HTTPS?|ALL|NO|FTP)_PROXY|\w+_CA_(?:BUNDLE|CERTS?)|SSLKEYLOGFILE|SSH_ASKPASS|SUDO_ASKPASS"
+    r"|PATH|PATHEXT|HOME|USERPROFILE|(?:LOCAL)?APPDATA|TMPDIR|TEMP|TMP|SHELL|COMSPEC|SYSTEMROOT|WINDIR|ENV|IFS"
+    r"|SHELLOPTS|BASHOPTS|PS4|CLASSPATH|GCONV_PATH|LOCPATH|NLSPATH|HOSTALIASES|LOCALDOMAIN|RES_OPTIONS|NETRC"
+    r"|SSH_AUTH_SOCK|VIRTUAL_ENV|ELECTRON_RUN_AS_NODE|GOFLAGS|GOPROXY|EDITOR|VISUAL|PAGER|BROWSER",
+    re.IGNORECASE,
+)
+"""Variables that steer the loader, an interpreter, a shell, or what fetches and starts a package: they decide
+what runs here, or from where it comes. npm and some systems read names in any case."""
+_HARMLESS = frozenset({"NODE_ENV", "PYTHONUNBUFFERED", "PYTHONIOENCODING", "PYTHONUTF8"})
+_SHOWN = 80
+"""Characters of a registry's value in a note."""
 _OURS = "\0"
 """Stands for the `${` of a variable that is ours or the user's, until the text around it is escaped."""
 _IMAGE = re.compile(r"[a-z0-9][\w./:-]*(?:@sha256:[a-f0-9]{64})?")
@@ -216,11 +246,27 @@ def _choose(source: str, found: list[RegistryEntry], name: str, version: str) ->
     return chosen
 
 
-def _version_key(version: str) -> tuple[list[tuple[int, int, str]], bool]:
-    """Return a key by which newer versions are greater, whatever their scheme."""
-    main, dash, _ = version.removeprefix("v").partition("-")
-    parts = [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in main.split(".")]
-    return parts, not dash
+_PARTS = re.compile(r"v?(?:\d+!)?(\d+(?:\.\d+)*)[-_.]?([^+]*)")
+_RUNS = re.compile(r"\d+|[A-Za-z]+")
+_LATER = re.compile(r"(?:post|rev|r)[-_.]?\d*", re.IGNORECASE)
+_STAGES = {"dev": "", "alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc"}
+
+
+def _version_key(version: str) -> tuple[bool, list[int], list[tuple[bool, int, str]]]:
+    """Return a key by which newer versions are greater, by SemVer or PEP 440; any release is above any other.
+
+    >>> max("9.0.0", "10.0.0-alpha", key=_version_key), max("1.0rc2", "1.0rc10", "1.0b11", key=_version_key)
+    ('9.0.0', '1.0rc10')
+    """
+    found = _PARTS.fullmatch(version.partition("+")[0])
+    if found is None:
+        return False, [], [(True, 0, version)]
+    numbers, rest = [int(part) for part in found[1].split(".")], found[2]
+    runs = [
+        (False, int(run), "") if run.isdecimal() else (True, 0, _STAGES.get(run.lower(), run))
+        for run in _RUNS.findall(rest)
+    ]
+    return not rest or _LATER.fullmatch(rest) is not None, numbers, runs
 
 
 def plan_server(
@@ -250,6 +296,9 @@ def plan_server(
     plan = ServerPlan(chosen, settings, filling.variables)
     if entry.status != "active":
         plan.notes.append(f"the registry calls it {entry.status}")
+    if filling.foreign:
+        listed = ", ".join(f"{name}={text[:_SHOWN]!r}" for name, text in filling.foreign.items())
+        plan.notes.append(f"the registry sets these variables of the server: {listed}")
     if isinstance(package.get("registryBaseUrl"), str) and chosen in _PACKAGES:
         host = host_of(package["registryBaseUrl"])
         plan.notes.append(f"the registry names the package host {host}; the one that is set up here is used")
@@ -282,7 +331,7 @@ def _start(kind: str, package: dict[str, Any], entry: RegistryEntry, filling: "_
     if kind in _PACKAGES:
         if not _PACKAGES[kind].fullmatch(identifier):
             raise _error(entry.source, f"{identifier[:80]!r} is no name of a package of {kind}", "identifier")
-        _check_version(entry, version)
+        _check_version(entry, kind, version)
         launcher = ["npx", "-y"] if kind == "npm" else ["uvx"]
         command = [*launcher, *before, f"{identifier}@{version}", *after]
     else:
@@ -290,10 +339,10 @@ def _start(kind: str, package: dict[str, Any], entry: RegistryEntry, filling: "_
             raise _error(entry.source, f"{identifier[:80]!r} is no name of an image", "identifier")
         tag = identifier.rpartition("/")[2]
         if "@" not in tag and ":" not in tag:
-            _check_version(entry, version)
+            _check_version(entry, kind, version)
             identifier = f"{identifier}:{version}"
         elif "@" not in tag:
-            _check_version(entry, tag.partition(":")[2])
+            _check_version(entry, kind, tag.partition(":")[2])
         passed = [word for name in env for word in ("-e", name)]
         command = ["docker", "run", "-i", "--rm", *passed, *before, identifier, *after]
     settings: dict[str, Any] = {"command": command[0], "args": command[1:]}
@@ -322,9 +371,9 @@ def _runtime_options(kind: str, words: list[str], filling: "_Filling", started: 
     return kept
 
 
-def _check_version(entry: RegistryEntry, version: str) -> None:
+def _check_version(entry: RegistryEntry, kind: str, version: str) -> None:
     """Refuse a version that is not exact: what is started must not change by itself."""
-    if not _EXACT.fullmatch(version) or version == "latest":
+    if not _EXACT[kind].fullmatch(version):
         reason = f"{entry.name!r} has no exact version, but {version[:40]!r}; add it by hand to accept that"
         raise _error(entry.source, reason, "version")
 
@@ -363,6 +412,8 @@ class _Filling:
 
     def __init__(self, values: dict[str, str]) -> None:
         self.variables: dict[str, str] = {}
+        self.foreign: dict[str, str] = {}
+        """The environment variables whose values are the registry's."""
         self._values = values
         self._used: set[str] = set()
         self._missing: dict[str, str] = {}
@@ -400,11 +451,12 @@ class _Filling:
                 self.refuse(f"{flag[:80]!r} is no name of an argument")
                 continue
             name = flag.lstrip("-") if named else str(each.get("valueHint") or "argument")
+            if named and name not in self._values and each.get("isRequired") is True and _is_switch(each):
+                words.append(flag)
+                continue
             value = self.value(each, name)
             if value is not None:
                 words += [flag, value] if named and value else [flag if named else value]
-            elif named and not {"value", "default", "valueHint"} & each.keys() and each.get("isRequired"):
-                words.append(flag)
         return words
 
     def environment(self, listed: Any) -> dict[str, str]:
@@ -414,9 +466,23 @@ class _Filling:
             name = each.get("name") if isinstance(each, dict) else None
             if isinstance(name, str) and _VARIABLE.fullmatch(name):
                 value = self.value(each, name, variable=name)
-                if value is not None:
-                    found[name] = value
+                if value is None:
+                    continue
+                if self._is_of_registry(each, name):
+                    if _STEERING.fullmatch(name) and name not in _HARMLESS:
+                        what = f"the variable {name[:_SHOWN]!r} decides what runs on this machine"
+                        remedy = f"give it yourself: --set {name[:_SHOWN]}=..."
+                        self.refuse(f"{what}, and its value is not taken from a registry; {remedy}")
+                        continue
+                    self.foreign[name] = value
+                found[name] = value
         return found
+
+    def _is_of_registry(self, described: dict[str, Any], name: str) -> bool:
+        """Return whether the value of an input is the registry's, at least in part."""
+        if isinstance(described.get("value"), str):
+            return True
+        return name not in self._values and isinstance(described.get("default"), str)
 
     def value(self, described: dict[str, Any], name: str, *, variable: str | None = None) -> str | None:
         """Return the value of an input: as given, fixed or by default; None if it may stay open.
@@ -460,6 +526,13 @@ class _Filling:
             return self._value(needed, found[1], _variable_name(found[1]) if secret else None) or ""
 
         return _BRACES.sub(fill, text.replace(_OURS, ""))
+
+
+def _is_switch(argument: dict[str, Any]) -> bool:
+    """Return whether a named argument has no value: nothing describes one, or it is a boolean."""
+    if argument.get("format") == "boolean":
+        return not {"value", "default"} & argument.keys()
+    return argument.keys() <= {"type", "name", "isRequired", "isRepeated", "format"}
 
 
 def _settle(marked: str) -> str:

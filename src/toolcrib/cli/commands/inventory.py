@@ -46,7 +46,7 @@ def inventory(state: State, cyclonedx: bool) -> None:  # noqa: FBT001 - click gi
         for each in found.items
     ]
     show_table(("CLIENT", "SERVER", "WHAT IT IS", "STATUS"), rows)
-    if not rows:
+    if not rows and not found.notes:
         note("no client here has an MCP server")
     elif found.outside:
         advice = "`toolcrib import CLIENT` takes them over, and `toolcrib install CLIENT` puts the gateway in"

@@ -92,13 +92,17 @@ def shape(  # noqa: PLR0913 - each is an option
         entry = None
     else:
         entry = _merge(known.get(tool_id), changes, tables, hide)
-        _check_fit(state, toolset, tool_id, entry)
+        _check_fit(state, toolset, tool_id, entry, known)
     facts = _write(path, toolset, tool_id, entry, dry_run=dry_run)
     if state.json:
         show_json({"toolset": toolset, "toolId": tool_id, "shape": entry, **facts})
         return
     if dry_run:
         click.echo(facts["diff"])
+    elif entry is None:
+        click.echo(f"toolset {toolset!r} shows {tool_id} as it is")
+    else:
+        click.echo(f"toolset {toolset!r} shows {tool_id} as the shape in {facts['file']} says")
     tell_notes(facts)
 
 
@@ -156,25 +160,36 @@ def _merge(
     return {key: value for key, value in entry.items() if value is not False}
 
 
-def _check_fit(state: State, toolset: str, tool_id: str, entry: dict[str, Any]) -> None:
+def _check_fit(
+    state: State, toolset: str, tool_id: str, entry: dict[str, Any], known: "Mapping[str, ToolShape]"
+) -> None:
     """Check that a shape fits its tool; note that it has no effect yet if the toolset has no such tool.
 
     Raises:
-        InvalidToolError: it does not fit.
+        InvalidToolError: it does not fit, or another tool of the toolset has its name.
     """
-    from toolcrib.crib.shaped import find_unused  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.errors import ToolcribError  # noqa: PLC0415
+    from toolcrib.crib.shaped import ShapedScope, find_unused  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.crib.visible import scope_of  # noqa: PLC0415
+    from toolcrib.errors import InvalidToolError, Problem, ToolcribError  # noqa: PLC0415
     from toolcrib.model.shape import ShapedTool, ToolShape  # noqa: PLC0415
+    from toolcrib.model.toolid import without_version  # noqa: PLC0415
 
     async def check() -> None:
         async with state.crib() as crib:
+            settings = crib.settings.toolsets[toolset]
+            members = crib.view(settings.replace(tools={}))
             try:
                 await crib.describe(tool_id)
             except ToolcribError as error:
                 note(f"the shape has no effect until there is such a tool: {error}")
                 return
-            ShapedTool.of(crib[tool_id], ToolShape(**entry), crib.validator)
-            members = crib.view(crib.settings.toolsets[toolset].replace(tools={}))
+            shaped = ToolShape(**entry)
+            ShapedTool.of(crib[tool_id], shaped, crib.validator)
+            scope = scope_of(settings.replace(tools={**known, tool_id: shaped}), crib.settings)
+            if isinstance(scope, ShapedScope):
+                collisions = scope.find_collisions(each.id for each in members.index.list_all())
+                if collision := collisions.get(without_version(tool_id)):
+                    raise InvalidToolError((Problem("/name", "unique", collision),), tool_id, "shape")
             for reason in find_unused([tool_id], crib.index, members.index).values():
                 note(f"the shape has no effect: {reason}")
 

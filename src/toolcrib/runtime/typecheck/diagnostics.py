@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from toolcrib.execution.kept import KEPT
 from toolcrib.runtime.typecheck.vocabulary import Vocabulary
 
 _MAX_PARSED = 50_000
@@ -57,7 +58,7 @@ class GuestSource:
                     found[self._position(argument)] = number if number < known else None
         return found
 
-    def _position(self, node: ast.expr) -> tuple[int, int]:
+    def _position(self, node: ast.expr | ast.keyword) -> tuple[int, int]:
         """Return the line and the column, in characters, at which a node begins."""
         line = self.line(node.lineno)
         if line.isascii():
@@ -72,6 +73,28 @@ class GuestSource:
     def follows_unpacked(self, line: int, column: int) -> bool:
         """Return whether an argument is an unpacked one, `*values`, or comes after one."""
         return self._arguments.get((line, column), 0) is None
+
+    @cached_property
+    def _handle_spans(self) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
+        """The places of arguments that are, or have, a handle, which is no value of their type."""
+        named = {
+            target.id
+            for node in self._nodes
+            if isinstance(node, ast.Assign | ast.AnnAssign) and _has_handle(node.value)
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            if isinstance(target, ast.Name)
+        }
+        calls = (node for node in self._nodes if isinstance(node, ast.Call))
+        given = (each for call in calls for each in (*call.args, *call.keywords))
+        return tuple(
+            (self._position(each), (each.end_lineno or 0, each.end_col_offset or 0))
+            for each in given
+            if _has_handle(each, named)
+        )
+
+    def is_in_handle(self, line: int, column: int) -> bool:
+        """Return whether a position is in an argument with a handle of a kept result."""
+        return any(first <= (line, column) <= last for first, last in self._handle_spans)
 
     def catches(self, line: int, *names: str) -> bool:
         """Return whether the code catches one of these exceptions around a line."""
@@ -142,6 +165,18 @@ def _called_path(called: ast.expr) -> str:
 def _assigns_out(node: ast.Assign) -> bool:
     target = node.targets[0]
     return len(node.targets) == 1 and isinstance(target, ast.Name) and target.id == _OUT
+
+
+def _has_handle(node: ast.AST | None, names: Container[str] = ()) -> bool:
+    """Return whether a handle, or one of the names of handles, is written somewhere in a node."""
+    return node is not None and any(
+        (isinstance(part, ast.Name) and part.id in names)
+        or (
+            isinstance(part, ast.Dict)
+            and any(isinstance(key, ast.Constant) and key.value == KEPT for key in part.keys)
+        )
+        for part in ast.walk(node)
+    )
 
 
 def _list_elements(value: ast.expr) -> list[ast.expr]:

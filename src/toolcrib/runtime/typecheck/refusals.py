@@ -312,10 +312,17 @@ which do not run.
 """
 
 
+_OF_VALUES = frozenset({"invalid-argument-type", "missing-typed-dict-key", "invalid-key"})
+"""Rules about the value of an argument, which a handle of a kept result stands for until the call."""
+
+
 def list_problems(context: CheckContext) -> list[CodeProblem]:
     """Return the problems of the code, each once, from top to bottom."""
     found = [
-        RULES[finding.rule][0](finding, context) for finding in context.findings if finding.rule in RULES
+        RULES[finding.rule][0](finding, context)
+        for finding in context.findings
+        if finding.rule in RULES
+        and not (finding.rule in _OF_VALUES and context.source.is_in_handle(finding.line, finding.column))
     ]
     problems = dict.fromkeys(
         problem for problem in (*found, *find_unawaited_values(context)) if problem is not None

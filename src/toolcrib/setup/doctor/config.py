@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from toolcrib.crib.compose import can_do_without, make_embedder
 from toolcrib.crib.config.gateway import is_loopback, token_of
 from toolcrib.crib.config.sections import SERVER_KEYS, THEIRS
 from toolcrib.crib.config.settings import Settings
+from toolcrib.crib.shaped import ShapedScope
+from toolcrib.crib.visible import scope_of
 from toolcrib.errors import (
     ConfigError,
     EmbeddingError,
@@ -263,3 +265,36 @@ def check_toolset_names(settings: Settings) -> Iterator[Finding]:
                 why = "no server and no API is called that; only tools that a program adds could be in it"
                 what = f"there is no namespace {namespace!r}{hint}"
                 yield warning(f"toolset {name!r}", what, why, "mend the name, or add the server")
+
+
+def check_shape_names(settings: Settings, ids: Iterable[str] = ()) -> Iterator[Finding]:
+    """Yield the tools that share a name in a toolset with another, as far as no server need be started.
+
+    They are looked for among `ids`, the tools that the lock has, and those that the toolset itself names.
+    """
+    known = [*ids, *_locked_ids(settings)]
+    for name, toolset in settings.toolsets.items():
+        scope = scope_of(name, settings)
+        if isinstance(scope, ShapedScope):
+            listed = filter(scope.may_admit, [*known, *(toolset.ids or ()), *toolset.tools])
+            for reason in dict.fromkeys(scope.find_collisions(listed).values()):
+                what = "two of its tools have one name, and are left out"
+                yield warning(
+                    f"toolset {name!r}", what, reason, "give one another name with 'toolcrib shape'"
+                )
+
+
+def _locked_ids(settings: Settings) -> Iterable[str]:
+    path = settings.lock_file
+    if (
+        path is None
+        or not os.path.lexists(path)
+        or not any(each.tools for each in settings.toolsets.values())
+    ):
+        return ()
+    from toolcrib.trust import Lock  # noqa: PLC0415 - as in `check_lock`
+
+    try:
+        return tuple(Lock.load(path).tools)
+    except LockError:  # `check_lock` reports it
+        return ()

@@ -35,6 +35,7 @@ from toolcrib.setup.doctor.config import (
     check_search,
     check_server,
     check_servers,
+    check_shape_names,
     check_toolset_names,
 )
 from toolcrib.setup.doctor.findings import Diagnosis, Finding, error, good, warning
@@ -110,7 +111,10 @@ async def diagnose(
     findings += await _run_blocking_checks(lambda: _at_rest(settings, known))
     apis = await probe_apis(settings, known)
     findings += [finding for each in apis for finding in _judge_probe(each, f"API {each.name!r}", slow)]
-    if not offline:
+    if offline:
+        ids = [str(tool.id) for each in apis for tool in each.tools]
+        findings += await _run_blocking_checks(lambda: check_shape_names(settings, ids))
+    else:
         startable = [
             name for name, found in faulty.items() if all(each.severity != "error" for each in found)
         ]
@@ -227,7 +231,7 @@ def _check_tools(settings: Settings, probes: Iterable[Probe]) -> Iterator[Findin
         if isinstance(scope, ShapedScope):
             shaped = ShapedTools(index, scope, Index(Bm25Searcher()), DefaultValidator())
             for tool_id, reason in shaped.faults().items():
-                what = f"the shape of {tool_id} does not fit it, so that it is left out"
+                what = f"{tool_id} is left out, for the shape of a tool does not fit"
                 yield warning(f"toolset {name!r}", what, reason, "mend it with 'toolcrib shape'")
         if not len(index.view(scope)):
             why = "all its conditions must hold for a tool at once"

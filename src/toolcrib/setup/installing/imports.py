@@ -50,16 +50,24 @@ class Found:
     """Under which names the client has them."""
     notes: list[str] = field(default_factory=list)
     """Notes for the user."""
+    unread: list[str] = field(default_factory=list)
+    """Those of the notes about servers that are left out because they cannot be read."""
     itself: list[str] = field(default_factory=list)
     """Under which names it has toolcrib."""
     lossy: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Servers that would behave differently without keys that we do not read, and these keys."""
+
+    def leave_out(self, *reasons: str) -> None:
+        """Note that servers are left out."""
+        self.notes += reasons
+        self.unread += reasons
 
     def update(self, other: "Found") -> None:
         """Add what another file says; what is known already stays."""
         known = set(self.servers)
         self.files += other.files
         self.notes += other.notes
+        self.unread += other.unread
         self.itself += other.itself
         self.servers = {**other.servers, **self.servers}
         self.names = {**other.names, **self.names}
@@ -223,7 +231,7 @@ def _read_place(
     inputs = _Inputs(at(document, (*place[:-1], "inputs")))
     plain = {name: dialect(each) for name, each in _read_section(document, place, found, path).items()}
     parts = read_client({"mcpServers": inputs.replaced(plain)}, path.parent)
-    found.notes += [f"{path}: {problem}" for problem in parts.problems]
+    found.leave_out(*(f"{path}: {problem}" for problem in parts.problems))
     for name, entry in parts.servers.items():
         server = _parse_server(name, entry, found)
         if server is None:
@@ -250,19 +258,19 @@ def _read_section(document: Mapping[str, Any], place: Place, found: Found, path:
         return servers_in(document, place)
     problems: list[Problem] = []
     servers = dict(named_servers(at(document, place), f"/{'/'.join(place)}", problems))
-    found.notes += [f"{path}: {problem}" for problem in problems]
+    found.leave_out(*(f"{path}: {problem}" for problem in problems))
     return servers
 
 
 def _parse_server(name: str, entry: Any, found: Found) -> ServerConfig | None:
     """Parse a server, or note the reason why it is invalid."""
     if not isinstance(entry, Mapping):
-        found.notes.append(f"{name!r} is left out: it must be an object, not {type(entry).__name__}")
+        found.leave_out(f"{name!r} is left out: it must be an object, not {type(entry).__name__}")
         return None
     try:
         return ServerConfig(**entry)
     except ConfigError as error:
-        found.notes.append(f"{name!r} is left out: {'; '.join(map(str, error.problems))}")
+        found.leave_out(f"{name!r} is left out: {'; '.join(map(str, error.problems))}")
         return None
 
 

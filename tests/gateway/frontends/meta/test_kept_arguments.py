@@ -1,6 +1,7 @@
 """Kept results as arguments of other calls: by a handle, so that their values never pass the model."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,82 @@ async def test_chains_and_code_take_handles() -> None:
     code = f"from typing import Any\nh: Any = {handle!r}\n__out = await files.write(text=h, name='code')"
     assert (await answer(face, "execute_code", code=code)).get("value") == 2000
     assert [name for _, name in got] == ["chain", "code"]
+
+
+@dataclass
+class Point:
+    x: float
+    y: float
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "files.total(prices=HANDLE)",
+        "files.total(HANDLE)",
+        "files.total(\n    factor=1,\n    prices={\n        '$kept': URI,\n        'path': '/lines',\n    },\n)",
+        "files.total(prices=[FIRST, 1, 2])",
+        "files.total(**{'prices': HANDLE})",
+        "files.place(at={'x': FIRST, 'y': 3})",
+        "files.place(at=HANDLED)",
+    ],
+)
+@pytest.mark.parametrize("form", ["written in the call", "assigned before"])
+async def test_handle_in_code_passes_the_type_check_for_any_parameter(call: str, form: str) -> None:
+    crib, _ = crib_of_files()
+
+    @crib.add(namespace="files")
+    def total(prices: list[float], factor: int = 1) -> float:
+        """Add prices."""
+        return sum(prices) * factor
+
+    @crib.add(namespace="files")
+    def place(at: Point) -> float:
+        """Add coordinates."""
+        return at.x + at.y
+
+    @crib.add(namespace="files")
+    def points() -> dict[str, Any]:
+        """List points."""
+        return {"text": "x" * 2000, "at": {"x": 0, "y": 3}}
+
+    face = face_over(crib)
+    uri = await keep(face)
+    told = await answer(face, "run_tool", tool_id="files:points")
+    values = {
+        "HANDLED": {"$kept": told["truncated"]["uri"], "path": "/at"},
+        "HANDLE": {"$kept": uri, "path": "/lines"},
+        "FIRST": {"$kept": uri, "path": "/lines/0"},
+    }
+    head = ""
+    for name, value in values.items():
+        if form == "assigned before":
+            head += f"{name.lower()} = {value!r}\n"
+            call = call.replace(name, name.lower())
+        call = call.replace(name, repr(value))
+    call = call.replace("URI", repr(uri))
+    told = await answer(face, "execute_code", code=f"{head}__out = await {call}")
+    assert told.get("value") == 3, told
+
+
+async def test_handle_for_all_arguments_is_refused_with_what_to_write() -> None:
+    crib, got = crib_of_files()
+    face = face_over(crib)
+    handle = {"$kept": await keep(face)}
+    for told in (
+        await answer(face, "run_tool", tool_id="files:take", args=handle),
+        await answer(face, "run_tool", tool_id="files:take", args=json.dumps(handle)),
+    ):
+        assert "a handle stands for one argument" in json.dumps(told)
+        assert "KeptHandle" not in json.dumps(told)
+    assert got == []
+
+
+async def test_type_check_still_refuses_other_objects() -> None:
+    crib, _ = crib_of_files()
+    for value in ("{'a': 'b'}", "5"):
+        told = await answer(face_over(crib), "execute_code", code=f"__out = await files.write(text={value})")
+        assert "'text' must be" in json.dumps(told)
 
 
 async def test_the_value_is_checked_against_the_schema_of_the_tool() -> None:
