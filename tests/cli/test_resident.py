@@ -159,6 +159,7 @@ def test_calls_that_wait_are_answered_in_a_terminal(desk: Desk) -> None:
                 waiting = wait_until(lambda: json.loads(desk.out("approvals", "list", "--json"))["calls"])
                 assert waiting[0]["toolId"] == "good:shout"
                 assert waiting[0]["id"] in desk.out("approvals", "list")
+                assert "waiting        1 call for a person" in desk.out("status")
                 desk.out("approvals", answer, waiting[0]["id"])
                 assert ("event: result" in calling.result().text) == (answer == "approve")
         assert desk.run("approvals", "approve", "nosuch").returncode == 3

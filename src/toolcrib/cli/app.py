@@ -58,7 +58,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "completion": "Write the completion script of a shell.",
     },
     "Check": {
-        "status": "Show the servers, the catalogue, and the tokens saved.",
+        "status": "Show the tokens saved, what needs attention, and the servers.",
         "inventory": "List the MCP servers that the clients on this machine use.",
         "doctor": "Find what is broken, and say how to mend it.",
         "audit": "Verify and show the audit of calls.",

@@ -36,7 +36,7 @@ _PASSING = frozenset({"pid", "in_flight", "starts", "next_try_in"})
 @shared
 @click.pass_obj
 def status(state: State, timeout: float) -> None:
-    """Show the servers, the catalogue, and the tokens saved.
+    """Show the tokens saved, what needs attention, and the servers.
 
     The gateway that runs with this configuration is asked; where none does, every server is asked for its
     tools, and stopped again. It has `answered`, or it has `failed`, or it has not answered in time: then it
@@ -63,10 +63,14 @@ def status(state: State, timeout: float) -> None:
 
 
 def _gateway_facts(state: State) -> dict[str, Any]:
-    """Return the gateway that runs here; `used` says whether commands are run by it."""
+    """Return the gateway that runs here, and how many calls wait there.
+
+    `used` says whether it runs commands.
+    """
     terminal = REMOTE.get()
     if terminal is not None:
-        return {"gateway": {**terminal.facts(), "used": True}}
+        waiting = len(state.running_gateway().approvals.waiting())
+        return {"gateway": {**terminal.facts(), "used": True}, "waiting": waiting}
     known = None
     with suppress(ToolcribError):  # a process without a home has no such folder
         known = ask(Address(state.config_file(), demo=state.demo), wait=0)
@@ -144,6 +148,19 @@ async def _count_tokens(view: "View") -> dict[str, Any]:
 
 
 def _show(facts: dict[str, Any]) -> None:
+    if facts["tokens"]["tools"]:
+        click.echo(f"tokens saved   {_describe_tokens(facts['tokens'])}")
+    failed = [each["name"] for each in facts["servers"] if each["state"] == "failed"]
+    if failed:
+        advice = "`toolcrib doctor` says how to mend it"
+        click.echo(
+            clean(f"failed         {count_noun(len(failed), 'server')}: {', '.join(failed)}; {advice}")
+        )
+    if facts.get("waiting"):
+        waiting = count_noun(facts["waiting"], "call")
+        click.echo(f"waiting        {waiting} for a person; `toolcrib approvals list` shows them")
+    if "gateway" in facts:
+        click.echo(f"gateway        {_describe_gateway(facts['gateway'])}")
     click.echo(clean(f"configuration  {facts['config'] or 'none'}"))
     catalogue = facts["catalogue"]
     kept = f", kept in {catalogue['keptIn']}" if catalogue["keptIn"] else ", kept in memory only"
@@ -153,10 +170,6 @@ def _show(facts: dict[str, Any]) -> None:
     if facts["toolsets"]:
         shown = facts["expose"]["toolsets"]
         click.echo(f"toolsets       {', '.join(f'{name} ({shown[name]})' for name in facts['toolsets'])}")
-    if facts["tokens"]["tools"]:
-        click.echo(f"tokens         {_describe_tokens(facts['tokens'])}")
-    if "gateway" in facts:
-        click.echo(f"gateway        {_describe_gateway(facts['gateway'])}")
     if facts["servers"]:
         heading("Servers", before=1)
         rows = [
@@ -177,10 +190,10 @@ def _describe_gateway(gateway: dict[str, Any]) -> str:
 def _describe_tokens(tokens: dict[str, Any]) -> str:
     """Return a sentence about the tokens saved."""
     direct, surface = tokens["direct"], tokens["surface"]
-    message = f"{direct:,} for all definitions, {surface:,} for the tools that stand for them: "
+    message = f"{direct:,} for all definitions, {surface:,} for the tools that stand for them"
     if direct <= surface:
-        return f"{message}so few tools are cheaper listed directly"
-    return f"{message}{tokens['saved']:.0%} saved"
+        return f"none: {message}; so few tools are cheaper listed directly"
+    return f"{tokens['saved']:.0%}: {message}"
 
 
 def _word(server: dict[str, Any]) -> str:
