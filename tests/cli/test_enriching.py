@@ -93,9 +93,12 @@ def test_budget_that_is_used_up_is_told_and_the_same_command_goes_on(
 
 
 def test_refusal_of_the_model_is_an_error(toolcrib: Any, config: str, server: Book) -> None:
+    server.will(writes, writes)
     server.usual = says(401, '{"error": "who are you"}')
-    failed = toolcrib("--config", config, "enrich", "--model", "small", "--url", server.url)
+    args = ("--config", config, "enrich", "--model", "small", "--url", server.url, "--parallel", "1")
+    failed = toolcrib(*args)
     assert failed.exit_code == 1
+    assert failed.stderr.startswith("note: 2 of 5 tools are done; the same command goes on\n")
     assert "HTTP 401: who are you; check the API key" in failed.stderr
 
 
