@@ -61,8 +61,8 @@ COLUMNS = ("converter", "accepted", "lenient", "raised", "mutated", "refuses", "
 INTRO = """\
 # Adapter measurements
 
-Made by `.venv/bin/python benchmarks/adapters.py --write` from the public data described in
-CONTRIBUTING.md; do not edit it by hand.
+<!-- Made by `.venv/bin/python benchmarks/adapters.py --write` from the public data described in
+CONTRIBUTING.md; do not edit it by hand. -->
 """
 MEANING = """\
 What the columns mean, in tools:

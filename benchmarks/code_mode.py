@@ -84,7 +84,7 @@ Measure = Callable[[Contender, Run], Awaitable[float]]
 INTRO = """\
 # Code mode measurements
 
-Made by `.venv/bin/python benchmarks/code_mode.py --write`; do not edit it by hand.
+<!-- Made by `.venv/bin/python benchmarks/code_mode.py --write`; do not edit it by hand. -->
 """
 MEANING = """\
 Milliseconds by the clock, all processes of a run included: the median of the rounds in which the contenders

@@ -46,7 +46,7 @@ Once = Callable[[], Awaitable[Any]]
 INTRO = """\
 # Execution measurements
 
-Made by `.venv/bin/python benchmarks/execution.py --write`; do not edit it by hand.
+<!-- Made by `.venv/bin/python benchmarks/execution.py --write`; do not edit it by hand. -->
 """
 MEANING = """\
 CPU time of the calling process, in µs per call: the median of {rounds} rounds in which the contenders take

@@ -46,7 +46,7 @@ SERVERS = 50
 INTRO = """\
 # Gateway measurements
 
-Made by `.venv/bin/python benchmarks/gateway.py --faults --write`; do not edit it by hand.
+<!-- Made by `.venv/bin/python benchmarks/gateway.py --faults --write`; do not edit it by hand. -->
 """
 MEANING = """\
 One tool, `add`, on a server made with the MCP SDK. `direct` calls it over HTTP; the others call it through a

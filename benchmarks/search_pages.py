@@ -17,8 +17,8 @@ NONE = "-"
 INTRO = """\
 # Search measurements
 
-Made by `.venv/bin/python benchmarks/discovery.py --write` from the public data described in
-CONTRIBUTING.md; do not edit it by hand.
+<!-- Made by `.venv/bin/python benchmarks/discovery.py --write` from the public data described in
+CONTRIBUTING.md; do not edit it by hand. -->
 
 Every engine gets the same tools, with all their text, and the same questions, in one run. `toolcrib` is what
 `Index()` gives, words and the built-in table: it looks for names, checks filters and makes summaries;

@@ -45,7 +45,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 INTRO = """\
 # Configuration
 
-Made by `scripts/config_page.py` from the records that hold a configuration; do not edit it by hand.
+<!-- Made by `scripts/config_page.py` from the records that hold a configuration; do not edit it by hand. -->
 
 Any client's `mcpServers` JSON is a configuration as it is ([Connecting servers](connecting-servers.md));
 settings of ours may stand in it under the key `toolcrib`. Everything can be said in a `toolcrib.toml`:

@@ -32,7 +32,9 @@ GROUPS = {
 VERDICTS = {"runs": "runs", "unsupported": "not in the language", "crashes": "violation"}
 HEAD = """# What the walls hold
 
-Made by `.venv/bin/python scripts/wall_tables.py`, which runs all of it; do not edit it by hand. The tests run
+<!-- Made by `.venv/bin/python scripts/wall_tables.py`; do not edit it by hand. -->
+
+Every attack and every program on this page was run by its script. The tests run
 the same definitions, and fail where a backend does anything else than this page says.
 
 ## Attacks
