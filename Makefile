@@ -73,6 +73,7 @@ tables: .venv/dev-installed .models/minilm/model.onnx  ## Write the generated pa
 	$(BIN)/python scripts/config_page.py
 	$(BIN)/python scripts/cli_page.py
 	$(BIN)/python scripts/reference_pages.py
+	$(BIN)/python scripts/llms_page.py
 
 docs: .venv/dev-installed  ## Build the documentation site into site/; a warning is an error.
 	$(BIN)/python scripts/reference_pages.py --check

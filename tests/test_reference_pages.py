@@ -167,3 +167,8 @@ def test_no_docstring_of_the_reference_types_the_number_of_a_cap(root: Path) -> 
 def test_the_charts_are_those_of_the_tables(root: Path) -> None:
     command = [sys.executable, str(root / "scripts" / "charts.py"), "--check"]
     assert subprocess.run(command, capture_output=True, text=True, check=False).stderr == ""
+
+
+def test_the_index_for_language_models_is_that_of_the_pages(root: Path) -> None:
+    command = [sys.executable, str(root / "scripts" / "llms_page.py"), "--check"]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stderr == ""
