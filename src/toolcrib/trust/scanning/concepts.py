@@ -18,7 +18,7 @@ ACTS = frozenset(
     {"read", "send", "embed", "alter", "destroy", "invoke", "obey", "persist", "persona", "steal"}
 )
 """Concepts that a negation before them takes back."""
-_TAKING = frozenset({"read", "send", "steal"})
+_TAKING = frozenset({"embed", "read", "send", "steal"})
 _MAX_WORDS = 48
 """Words of a sentence; a longer one is read in pieces that overlap."""
 _MAX_KNOWN = 50_000
@@ -75,7 +75,7 @@ _FORMS = [
     *_forms(
         "url",
         *(
-            (f".{end}", rf"[a-z0-9][a-z0-9.-]{{1,80}}\.{end}\b(?![\w.-])[\w/?=&%-]{{0,200}}")
+            (f".{end}", rf"[a-z0-9][a-z0-9.-]{{1,80}}\.{end}\b(?!-|\.?\w)[\w/?=&%-]{{0,200}}")
             for end in ("example", "com", "net", "org", "io", "xyz", "site", "online", "top", "ru", "cn")
         ),
     ),
@@ -124,7 +124,9 @@ _FORMS = [
         (":\\", r"[a-z]:\\[\w.\\-]{1,200}"),
     ),
 ]  # fmt: skip
-_IN_PIECES = frozenset({"@", *(form.hint for form in _FORMS if form.hint[0] == "." and form.concept == "url")})
+_IN_PIECES = frozenset(
+    {"@", *(form.hint for form in _FORMS if form.hint[0] == "." and form.concept == "url")}
+)
 """Hints of forms that begin with any letters, and so are looked for only in the words that have them."""
 _MAYBE_EMAIL = re.compile(r"@[\w-]{1,64}\.[\w-]")
 _MAYBE_IP = re.compile(r"\.\d{1,3}\.\d")
