@@ -128,6 +128,11 @@ def test_prompts_templates_and_plain_texts_are_scanned() -> None:
     assert scan_text("It rains in Paris.").verdict == "clean"
 
 
+def test_nothing_is_clean() -> None:
+    assert scan_text("").verdict == "clean"
+    assert scan_definition({}).verdict == "clean"
+
+
 def test_the_order_of_keys_makes_no_difference() -> None:
     schema = {"type": "object", "properties": {"a": {"description": ORDER}, "b": {"type": "string"}}}
     turned = {"properties": dict(reversed(schema["properties"].items())), "type": "object"}
