@@ -321,7 +321,10 @@ class TrustGate:
         known = withheld.get(name)
         if known is None and self.mode(server) == "strict" and name not in listed:
             subject = f"prompt/{server}/{name}"
-            known = Withheld(subject, "nobody has approved it, and its server does not list it")
+            known = Withheld(
+                subject,
+                "nobody has approved it, and its server does not list it; what is listed can be approved",
+            )
         if known is not None:
             raise self.error(known, f"{server}:{name}")
 
