@@ -326,6 +326,22 @@ async def test_instructions_that_are_poisoned_at_first_sight_are_not_passed_on(p
         assert crib.content.instructions("s") == POISONED["description"]
 
 
+async def test_resource_whose_words_are_poisoned_is_not_listed(project: Project) -> None:
+    project.configure("s", trust={"mode": "tofu"})
+    bad = {"uri": "x:bad", "name": "bad", "description": POISONED["description"]}
+    good = {"uri": "x:good", "name": "good", "description": "The notes of today."}
+    project.serve(ECHO, resources=[bad, good])
+    async with Crib(project.config) as crib:
+        await crib.ready()
+        assert [each.name for each in await crib.resources()] == ["good"]
+        (withheld,) = (await crib.trust.report()).withheld
+        assert withheld.id == "resource/s/x:bad"
+        assert "`toolcrib approve server/s --suppress hush" in withheld.reason
+        rules = {"hush", "hush-act", "take-secret-file", "take-secret-file-any", "demand-asset"}
+        await crib.trust.suppress("server/s", *rules, reason="a joke", by="anna")
+        assert {each.name for each in await crib.resources()} == {"good", "bad"}
+
+
 @pytest.mark.parametrize("force", [False, True])
 async def test_what_is_poisoned_is_approved_only_by_its_name(project: Project, force: bool) -> None:
     prompts = [{"name": "p"}, {"name": "q", "description": POISONED["description"]}]

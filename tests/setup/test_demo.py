@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from toolcrib.errors import ToolExecutionError
 from toolcrib.execution import Request
 from toolcrib.execution.call import Decision
 from toolcrib.execution.principal import local_user
-from toolcrib.setup.demo import open_with_demo, play_demo
+from toolcrib.setup.demo import open_with_demo, play_demo, write_demo_config
 
 pytestmark = pytest.mark.anyio
 
@@ -130,6 +131,27 @@ async def test_the_demonstration_has_a_server_whose_tool_changes_and_a_call_that
     assert asked == ["notes:delete_all"]
     assert (run.kind, run.state) == ("chain", "done")
     assert books == {"books": {"Invisible Cities": 0}}
+
+
+async def test_tool_that_changes_has_to_be_approved_in_the_lock_of_the_demonstration(tmp_path: Path) -> None:
+    crib = Crib(write_demo_config(tmp_path))
+
+    async def ask(*_: Any) -> None:
+        return None
+
+    async with open_with_demo(crib):
+        await crib.ready()
+        await crib.trust.lock(by="demo")
+        await play_demo(crib, ask)
+        await until(lambda: crib.index.list_all(namespace="library")[1:] == ())
+        report = await crib.trust.report()
+        (drift,) = report.drifts
+        assert (drift.id, drift.level, report.is_locked) == ("library:lend", "minor", True)
+        assert any("days" in line for line in drift.lines)
+        assert [each.id for each in report.withheld] == ["library:lend"]
+        await crib.trust.approve("library:lend", by="anna")
+        assert "days" in _properties(crib)
+        assert (await crib.trust.report()).drifts == ()
 
 
 def _properties(crib: Crib) -> Any:

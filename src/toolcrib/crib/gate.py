@@ -190,8 +190,9 @@ class TrustGate:
     ) -> tuple[tuple[Any, ...], Mapping[str, Withheld]]:
         """Return what may be used of the resources, templates or prompts of a server, and the rest by names.
 
-        Of resources none is withheld by itself. `is_noted` says whether they count as seen: not what one
-        person alone is given, nor what an earlier run has kept.
+        Of resources, those are left out whose own words the scan calls poisoned; what they hold is data, and
+        can be read all the same. `is_noted` says whether the others count as seen: not what one person alone
+        is given, nor what an earlier run has kept.
         """
         with self._mutex:
             mode = self.mode(name)
@@ -200,7 +201,7 @@ class TrustGate:
             if self.fault(name):
                 return (), {}
             if kind == "resources":
-                return items, {}
+                return self._screen_resources(name, items)
             subjects = {f"{PREFIXES[kind]}/{name}/{key_of(each)}": each for each in items}
             parts = self._parts_of(name, kind, items)
             withheld, first = screen_listed(
@@ -211,6 +212,24 @@ class TrustGate:
                 self._note(lambda seen: seen.note_server(name, fresh))
         by_name = {key_of(subjects[subject]): each for subject, each in withheld.items()}
         return tuple(each for each in items if key_of(each) not in by_name), by_name
+
+    def _screen_resources(
+        self, name: str, items: tuple[Any, ...]
+    ) -> tuple[tuple[Any, ...], Mapping[str, Withheld]]:
+        accepted = [rule for owner, rule in self.lock.suppressions if owner == name]
+        withheld: dict[str, Withheld] = {}
+        for each in items:
+            words = "\n".join(filter(None, (each.title, each.description)))
+            report = scan_text(words).without(accepted)
+            if report.verdict == "poisoned":
+                subject = f"resource/{name}/{key_of(each)}"
+                rules = list(dict.fromkeys(found.rule for found in report.findings))
+                reason = (
+                    f"its words may mislead a model ({', '.join(rules)}); `toolcrib approve server/{name} "
+                    f"--suppress {rules[0]} --reason TEXT` accepts what a rule finds"
+                )
+                withheld[key_of(each)] = Withheld(subject, reason)
+        return tuple(each for each in items if key_of(each) not in withheld), withheld
 
     def _parts_of(self, name: str, kind: str, items: Iterable[Any]) -> ServerParts:
         """Return prompts or templates as parts of a server."""
@@ -302,7 +321,10 @@ class TrustGate:
         known = withheld.get(name)
         if known is None and self.mode(server) == "strict" and name not in listed:
             subject = f"prompt/{server}/{name}"
-            known = Withheld(subject, "nobody has approved it, and its server does not list it")
+            known = Withheld(
+                subject,
+                "nobody has approved it, and its server does not list it; what is listed can be approved",
+            )
         if known is not None:
             raise self.error(known, f"{server}:{name}")
 

@@ -105,7 +105,8 @@ class TrustWithheld(Record):
     """Something that may not be used, and why."""
 
     id: str
-    """The id of a tool, `server/NAME`, `prompt/SERVER/NAME` or `template/SERVER/URI`."""
+    """The id of a tool, `server/NAME`, `prompt/SERVER/NAME`, `template/SERVER/URI` or `resource/SERVER/URI`,
+    the last of which is only left out of lists."""
     reason: str
     """Why, and what to do about it."""
 
@@ -472,7 +473,7 @@ class Trust:
 
     def _find_withheld(self) -> Iterator[TrustWithheld]:
         gate, lists = self._engine.gate, self._engine.lists
-        kinds: tuple[ContentKind, ...] = ("prompts", "templates")
+        kinds: tuple[ContentKind, ...] = ("prompts", "templates", "resources")
         for name in sorted(self._engine.names if gate is not None else ()):
             assert gate is not None  # noqa: S101 - there are no names without it
             if fault := gate.fault(name):

@@ -2,19 +2,23 @@
 
 import ast
 import difflib
+import json
 import operator
 import re
 import statistics
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
+from toolcrib.crib.config.settings import MEMORY
 from toolcrib.crib.crib import Crib
 from toolcrib.errors import ToolcribError
 from toolcrib.execution import CallContext, Principal, Request
@@ -23,7 +27,12 @@ from toolcrib.execution.principal import local_user
 from toolcrib.model import LocalTool, ToolExample, tool
 from toolcrib.model.tool import ToolAnnotations
 
-__all__ = ["open_with_demo", "play_demo"]
+__all__ = ["DEMO", "open_with_demo", "play_demo", "write_demo_config"]
+
+DEMO: dict[str, Any] = {"console": {"approval_timeout": 86_400.0}, "runs": {"store": MEMORY}, "store": MEMORY}
+"""The configuration of a demonstration without another: a call waits for as long as somebody looks around."""
+_SERVERS = {"library": {"command": sys.executable, "args": ["-m", "toolcrib.setup.demo_server"]}}
+"""Its servers over HTTP, where the console shows them."""
 
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
@@ -258,6 +267,13 @@ _NOTES = {
     "notes:add": "Notes last as long as the process that keeps them.",
     "notes:delete_all": "There is no way back; ask before you use it.",
 }
+
+
+def write_demo_config(folder: Path) -> Path:
+    """Write the configuration of the demonstration into a folder, where its `tools.lock` can be, too."""
+    path = folder / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": _SERVERS, "toolcrib": DEMO}), encoding="utf-8")
+    return path
 
 
 @asynccontextmanager

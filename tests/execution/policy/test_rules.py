@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import anyio
 import pytest
 
+from toolcrib import Crib
 from toolcrib.errors import PolicyDeniedError, ValidationError
 from toolcrib.execution import CallContext, Principal, Request, Rule
+from toolcrib.execution.audit import Audit, AuditRecord
 from toolcrib.execution.policy.authorizer import Authorizer
 from toolcrib.execution.policy.rules import Rules
 from toolcrib.model import Tool
@@ -263,6 +266,34 @@ async def test_asking_needs_somebody_who_agrees() -> None:
     for odd in (False, None, "yes", 1):
         with pytest.raises(PolicyDeniedError):
             await authorize(Rules([ask], approve=lambda *_, odd=odd: odd), request_of("shop:order"))
+
+
+def close_desk(*_: Any) -> bool:
+    raise RuntimeError("the desk is closed")
+
+
+async def lose_line(*_: Any) -> bool:
+    raise ConnectionResetError("the line is gone")
+
+
+async def be_cancelled(*_: Any) -> bool:
+    raise anyio.get_cancelled_exc_class()
+
+
+@pytest.mark.parametrize("approve", [close_desk, lose_line, be_cancelled])
+async def test_question_that_fails_denies_the_call_and_is_audited(approve: Any) -> None:
+    def order() -> str:
+        """Order."""
+        raise AssertionError("it must not run")
+
+    records: list[AuditRecord] = []
+    settings = {"policy": [{"name": "big", "effect": "ask"}]}
+    async with Crib(settings, approve=approve, observers=[Audit(records.append)]) as crib:
+        crib.add(order)
+        with pytest.raises(PolicyDeniedError, match="a person has to agree, and asking failed") as caught:
+            await crib.run("order")
+    assert (caught.value.rule, caught.value.answer) == ("big", "unanswered")
+    assert [(each.effect, each.answer, each.error) for each in records] == [("deny", "unanswered", "denied")]
 
 
 async def test_rules_that_come_while_a_person_is_asked_hold_for_the_call() -> None:

@@ -33,10 +33,6 @@ toolcrib serves MCP on standard input and output, for a client that starts it:
   claude mcp add toolcrib -- {program} serve{more}
 For clients that connect: {here} serve --transport http. Ctrl-C stops it."""
 
-_DEMO: dict[str, Any] = {"console": {"approval_timeout": 86_400.0}, "runs": {"store": "memory"}}
-"""The configuration of a demonstration without another: a call waits for as long as somebody looks around."""
-_DEMO_SERVERS = {"library": {"command": sys.executable, "args": ["-m", "toolcrib.setup.demo_server"]}}
-"""Its servers over HTTP, where the console shows them."""
 _DEMO_WAIT = 10.0
 _NAMED = 5
 """How many servers are named whose tools are on their way."""
@@ -151,9 +147,19 @@ async def _serve(  # noqa: PLR0913 - the options of a command
 
     shared_at = _find_address(state, source) if transport == "http" else None
     wanted = True if console or opens or state.demo else None  # else the configuration says it
-    demo = _DEMO | ({"servers": _DEMO_SERVERS} if transport == "http" else {}) if state.demo else None
-    gateway = Gateway(source or demo, expose=expose, console=wanted)
-    async with memory_upkeep():
+    async with AsyncExitStack() as stack:
+        config: Any = source
+        if state.demo and source is None:
+            from tempfile import TemporaryDirectory  # noqa: PLC0415 - only where it is asked for
+
+            from toolcrib.setup.demo import DEMO, write_demo_config  # noqa: PLC0415 - the same
+
+            config = DEMO
+            if transport == "http":
+                folder = stack.enter_context(TemporaryDirectory(prefix="toolcrib-demo-"))
+                config = write_demo_config(Path(folder))
+        gateway = Gateway(config, expose=expose, console=wanted)
+        await stack.enter_async_context(memory_upkeep())
         chosen = None if transport == "stdio" else place
         await _serve_with(state, gateway, source, chosen, shared_at, opens=opens)
 
@@ -184,6 +190,7 @@ async def _serve_with(
         else:
             if state.demo and source is None:
                 await gateway.crib.ready(_DEMO_WAIT)
+                await gateway.crib.trust.lock(by="demo")  # so that a tool that changes has to be approved
             async with _accept_commands(gateway, shared_at), _playing(state, gateway):
                 show = partial(_show_addresses, state, gateway, opens=opens)
                 await gateway.serve_http(**place, on_ready=show)

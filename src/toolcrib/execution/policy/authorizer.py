@@ -6,12 +6,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 from inspect import isawaitable
+from typing import Any
 
 import anyio
 
 from toolcrib.concurrency.background import is_being_cancelled
-from toolcrib.errors import PolicyDeniedError
-from toolcrib.execution.call import Decision, Request
+from toolcrib.errors import PolicyDeniedError, Unconfirmed
+from toolcrib.execution.call import CallSuspendedError, Decision, Request
 from toolcrib.execution.policy.rule import declares_destructive
 from toolcrib.execution.policy.rules import Rules, refusal_by
 from toolcrib.execution.protocols import Allowed, Policy
@@ -73,14 +74,20 @@ class Authorizer:
         approval = request.context.approval
         if request.tool_id in approval.granted:
             return
-        if approval.ask is not None:
-            await approval.ask(request, decision)
+        rule = decision.rule
+        name = None if rule is None else rule.name
+        failed = "a person has to agree, and asking failed"
+        if (ask := approval.ask) is not None:
+            await _deny_on_failure(
+                lambda: ask(request, decision), request, failed, rule=name, answer="unanswered"
+            )
         else:
             # No client to ask: a rule's question goes to the program's `approve`, a mere risk is refused.
             rules = self._rules()
-            rule = decision.rule
             if rule is not None and rule.effect == "ask" and rules is not None:
-                await rules.approve(request, rule)
+                await _deny_on_failure(
+                    lambda: rules.approve(request, rule), request, failed, rule=name, answer="unanswered"
+                )
             if decision.is_risky:
                 reason = _UNCONFIRMED.format(request.tool_id)
                 raise PolicyDeniedError(tool_id=request.tool_id, reason=reason)
@@ -109,22 +116,39 @@ async def _ask_policy(policy: Policy, request: Request) -> str | None:
     Raises:
         PolicyDeniedError: it denies the call, or fails.
     """
-    try:
-        verdict = policy(request)
-        if isawaitable(verdict):
-            verdict = await verdict
-    except PolicyDeniedError:
-        raise
-    except anyio.get_cancelled_exc_class() as error:
-        if is_being_cancelled():
-            raise
-        reason = "the policy failed: what it waited for was cancelled"
-        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
-    except Exception as error:  # a policy is user code; a failure must deny the call
-        reason = f"the policy failed: {error_text(error)}"
-        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
+    verdict = await _deny_on_failure(lambda: policy(request), request, "the policy failed")
     if isinstance(verdict, Allowed):
         return verdict.rule
     if verdict is not None and verdict is not True:
         raise PolicyDeniedError(tool_id=request.tool_id, reason=verdict if isinstance(verdict, str) else "")
     return None
+
+
+async def _deny_on_failure(
+    ask: Callable[[], Any],
+    request: Request,
+    failed: str,
+    *,
+    rule: str | None = None,
+    answer: Unconfirmed | None = None,
+) -> Any:
+    """Return what a function says about a call, sync or async.
+
+    Raises:
+        PolicyDeniedError: it denies the call, or fails: it is code of the program, or needs a client or a
+            person, and without an answer nothing may run.
+        CallSuspendedError: the client repeats the request with the answer.
+    """
+    try:
+        verdict = ask()
+        return await verdict if isawaitable(verdict) else verdict
+    except (PolicyDeniedError, CallSuspendedError):
+        raise
+    except anyio.get_cancelled_exc_class() as error:
+        if is_being_cancelled():
+            raise
+        reason = f"{failed}: what it waited for was cancelled"
+        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason, rule=rule, answer=answer) from error
+    except Exception as error:
+        reason = f"{failed}: {error_text(error)}"
+        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason, rule=rule, answer=answer) from error

@@ -52,6 +52,8 @@ from toolcrib.model.findings import ResultFinding
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _FIELD = "confirm"
+_GONE = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
+"""What sending raises to a client that is gone."""
 _REQUEST: TypeAdapter[mcp_types.InputRequest] = TypeAdapter(mcp_types.InputRequest)
 Ask = Callable[[Mapping[str, mcp_types.InputRequest]], Awaitable[dict[str, dict[str, Any]]]]
 """Asks a client of the stateless era while its call is held; returns its responses by key."""
@@ -233,7 +235,12 @@ class RequestClient:
             if not self._is_away or self.ask_later is None:
                 raise
             responses = await self.ask_later(needed.result.input_requests or {})
-        return _read_verdict(mcp_types.ElicitResult.model_validate(responses[question.key], by_name=False))
+        try:
+            answer = mcp_types.ElicitResult.model_validate(responses.get(question.key), by_name=False)
+        except PydanticError as error:
+            _LOG.warning("a client gave an answer that is none: %s", short_repr(str(error)))
+            return ConfirmationResult.UNANSWERED
+        return _read_verdict(answer)
 
     def note_refusal(self, error: MCPError) -> None:
         """Store the error of a server that got no input; it becomes the answer to the request."""
@@ -331,8 +338,8 @@ class RequestClient:
         with anyio.move_on_after(self._patience):
             try:
                 answer = await self._session.elicit_form(question.text, _FORM, self._context.request_id)
-            except (MCPError, PydanticError) as error:
-                _LOG.warning("a client could not ask its user: %s", short_repr(str(error)))
+            except (MCPError, PydanticError, *_GONE) as error:
+                _LOG.warning("a client could not ask its user: %s", short_repr(str(error) or repr(error)))
                 return ConfirmationResult.UNANSWERED
             return _read_verdict(answer)
         _LOG.warning("a client did not answer a question within %g s", self._patience)

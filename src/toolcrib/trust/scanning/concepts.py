@@ -18,7 +18,7 @@ ACTS = frozenset(
     {"read", "send", "embed", "alter", "destroy", "invoke", "obey", "persist", "persona", "steal"}
 )
 """Concepts that a negation before them takes back."""
-_TAKING = frozenset({"read", "send", "steal"})
+_TAKING = frozenset({"embed", "read", "send", "steal"})
 _MAX_WORDS = 48
 """Words of a sentence; a longer one is read in pieces that overlap."""
 _MAX_KNOWN = 50_000
@@ -73,6 +73,13 @@ _FORMS = [
     ),
     *_forms("email", ("@", r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,32}){1,4}")),
     *_forms(
+        "url",
+        *(
+            (f".{end}", rf"[a-z0-9][a-z0-9.-]{{1,80}}\.{end}\b(?!-|\.?\w)[\w/?=&%-]{{0,200}}")
+            for end in ("example", "com", "net", "org", "io", "xyz", "site", "online", "top", "ru", "cn")
+        ),
+    ),
+    *_forms(
         "shell",
         *(
             (tool, rf"{tool}\s[^\n|;&]{{0,200}}[|;&]{{1,2}}\s?(?:sudo\s)?(?:ba|z|da)?sh\b")
@@ -117,6 +124,10 @@ _FORMS = [
         (":\\", r"[a-z]:\\[\w.\\-]{1,200}"),
     ),
 ]  # fmt: skip
+_IN_PIECES = frozenset(
+    {"@", *(form.hint for form in _FORMS if form.hint[0] == "." and form.concept == "url")}
+)
+"""Hints of forms that begin with any letters, and so are looked for only in the words that have them."""
 _MAYBE_EMAIL = re.compile(r"@[\w-]{1,64}\.[\w-]")
 _MAYBE_IP = re.compile(r"\.\d{1,3}\.\d")
 """What every address has in it; beginning with a fixed character, it is found faster than the whole."""
@@ -256,7 +267,7 @@ def mark_forms(text: str, kept: dict[int, list[str]] | None = None) -> str:
     text = text.lower()
     for place, (hint, pattern, _) in enumerate(_FORMS, len(_CAPITALS)):
         if hint in text and (hint != "@" or _MAYBE_EMAIL.search(text)):
-            text = _replace(place, pattern, text, kept, pieces=hint == "@")
+            text = _replace(place, pattern, text, kept, hint=hint if hint in _IN_PIECES else "")
     if _MAYBE_IP.search(text):
         text = _replace(len(_ALL_FORMS) - 1, _IP, text, kept)
     return text
@@ -268,13 +279,13 @@ def _replace(
     text: str,
     kept: dict[int, list[str]] | None,
     *,
-    pieces: bool = False,
+    hint: str = "",
 ) -> str:
     if kept is not None:
         kept[place] = pattern.findall(text)
     word = f" zz{place} "
-    if pieces:  # what begins with any letters is looked for only beside what it must hold
-        return " ".join(pattern.sub(word, each) if "@" in each else each for each in text.split(" "))
+    if hint:  # what begins with any letters is looked for only beside what it must hold
+        return " ".join(pattern.sub(word, each) if hint in each else each for each in text.split(" "))
     return pattern.sub(word, text)
 
 

@@ -243,6 +243,8 @@ def _judge_decoded(plain: str) -> str | None:
 
 def _judge(texts: list[Text], names: Callable[[], frozenset[str]]) -> tuple[list[ScanFinding], Verdict]:
     """Return what the judge finds in texts."""
+    if not texts:
+        return [], "clean"
     fitted = judge()
     plain = _SEPARATOR.join(fold_text(each.text) for each in texts)
     findings: list[ScanFinding] = []
