@@ -282,11 +282,12 @@ class Trust:
         """Let nobody use a tool, whatever it says of itself; an approval ends that.
 
         Raises:
-            ToolNotFoundError: no tool of this id is known, and `absent` does not allow that; or it is the name
-                that a toolset gives a tool, which has an id of its own.
+            ToolNotFoundError: no tool of this id is known, and `absent` does not allow that; or it is the
+                name that a toolset gives a tool, which has an id of its own.
             LockError: the lock cannot be read or written.
         """
-        listed = {_name(str(tool.id)) for tools in self._engine.listed_tools().values() for tool in tools}
+        offered = self._engine.listed_tools().values()
+        listed = {_name(str(tool.id)) for tools in offered for tool in tools}
         listed |= {_name(each.id) for each in self._engine.index.list_all()}
 
         def change(lock: "Lock") -> _Decision:
@@ -309,9 +310,7 @@ class Trust:
             scope = scope_of(name, self._engine.settings)
             own_id = scope.original(_name(subject)) if isinstance(scope, ShapedScope) else _name(subject)
             if own_id != _name(subject):
-                reason = (
-                    f"it is the name of {own_id!r} in the toolset {name!r}; the lock has tools by own ids"
-                )
+                reason = f"it is the name of {own_id!r} in the toolset {name!r}; the lock has own ids"
                 raise ToolNotFoundError(subject, (own_id,), reason)
 
     async def suppress(self, subject: str, *rules: str, reason: str, by: str) -> TrustEdit:
