@@ -459,7 +459,9 @@ def test_a_wall_that_cannot_be_is_not_added(toolcrib: Any, args: list[str], mess
     assert not Path("toolcrib.toml").exists()
 
 
-def test_a_server_of_a_registry_is_added_as_the_registry_says(toolcrib: Any) -> None:
+def test_a_server_of_a_registry_is_added_as_the_registry_says(
+    toolcrib: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = {"name": "KEY", "description": "Your key.", "isRequired": True}
     package = {"registryType": "npm", "identifier": "@acme/weather", "environmentVariables": [key]}
     server = {"name": "io.github.acme/weather", "version": "1.2.0", "packages": [package]}
@@ -468,7 +470,10 @@ def test_a_server_of_a_registry_is_added_as_the_registry_says(toolcrib: Any) -> 
     refused = toolcrib(*command)
     assert (refused.exit_code, "no registry is known" in refused.stderr) == (2, True)
     Path("toolcrib.toml").write_text('registry = "registry.json"\n')
-    made = toolcrib(*command, "--json")
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")  # the registry is beside the configuration, wherever the command is given
+    made = toolcrib(*command, "--json", "--config", "../toolcrib.toml")
+    monkeypatch.chdir("..")
     assert made.exit_code == 0, made.stderr
     assert "set the environment variable KEY: Your key." in json.loads(made.stdout)["notes"]
     written = tomllib.loads(Path("toolcrib.toml").read_text())["servers"]["weather"]

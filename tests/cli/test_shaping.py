@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from servers.launch import shifting
 
 FILE = """# mine
 [toolsets.team]
@@ -63,7 +64,7 @@ def test_parameters_are_shaped_by_their_own_names(toolcrib: Any, file: Path) -> 
     ("args", "code", "text"),
     [
         (("team", "talk:hostile", "--hide", "zebra"), 2, "'zebra' is not a parameter"),
-        (("team", "talk:hostile", "--fix", "e=9"), 2, "no arguments could fit"),
+        (("team", "talk:hostile", "--fix", "e=9"), 2, "/fix/e: must be one of 'x', 1, not 9"),
         (("team", "talk:hostile", "--fix", "e"), 2, "there is no '='"),
         (("team", "talk:hostile"), 2, "say what callers see"),
         (("temn", "talk:hostile", "--pin"), 3, "did you mean 'team'?"),
@@ -99,6 +100,30 @@ def test_shape_without_effect_is_told_with_the_tool_that_was_meant(toolcrib: Any
     file.write_text(file.read_text().replace('"Ours"', '"Ours"\nexclude = ["talk:count"]'))
     excluded = toolcrib("shape", "team", "talk:count", "--name", "sum")
     assert "talk:count is not in the toolset" in excluded.stderr
+
+
+def test_values_are_read_by_the_types_of_parameters(toolcrib: Any, file: Path, tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"code": {"type": "string"}, "count": {"type": "integer"}}}
+    said = tmp_path / "said.json"
+    said.write_text(json.dumps({"tools": [{"name": "typed", "inputSchema": schema}]}))
+    server = shifting(said)
+    file.write_text(
+        f"{FILE}\n[servers.it]\ncommand = {json.dumps(server['command'])}\nargs = {json.dumps(server['args'])}\n"
+    )
+    for option, table in (("--default", "defaults"), ("--fix", "fix")):
+        made = toolcrib("shape", "team", "it:typed", option, "code=12345", option, "count=3")
+        assert made.exit_code == 0, made.stderr
+        assert shapes(file)["it:typed"] == {table: {"code": "12345", "count": 3}}
+        assert toolcrib("shape", "team", "it:typed", "--remove").exit_code == 0
+        for given, problem in (("code=[1]", "code"), ("count=many", "count: must be an integer, not 'many'")):
+            refused = toolcrib("shape", "team", "it:typed", option, given)
+            if given == "code=[1]":  # a text, since the tool asks for one
+                assert refused.exit_code == 0
+                assert toolcrib("shape", "team", "it:typed", "--remove").exit_code == 0
+            else:
+                assert (refused.exit_code, f"/{table}/{problem}" in refused.stderr) == (2, True), (
+                    refused.stderr
+                )
 
 
 def test_name_that_another_shape_needs_is_refused(toolcrib: Any, file: Path) -> None:

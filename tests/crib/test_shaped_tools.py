@@ -14,6 +14,7 @@ from laws import law
 
 from toolcrib import Crib
 from toolcrib.crib import ToolsetSettings, View
+from toolcrib.crib.access import explain_access
 from toolcrib.errors import (
     ConfigError,
     InputValidationError,
@@ -22,6 +23,7 @@ from toolcrib.errors import (
     ToolcribError,
     ToolExecutionError,
     ToolNotFoundError,
+    ValidationError,
 )
 from toolcrib.execution import Principal
 from toolcrib.model import LocalBackend, LocalTool, Tool, ToolExample
@@ -182,6 +184,27 @@ async def test_rules_and_the_audit_name_the_tool_itself(tmp_path: Path) -> None:
         "github:file_bug",
     )
     assert record["gen_ai.tool.call.arguments"]["title"] == "x"
+
+
+async def test_explained_call_has_the_arguments_of_the_toolset() -> None:
+    condition = {"properties": {"token": {"const": "s3cret"}, "title": {"const": "x"}}, "required": ["token"]}
+    rule = {
+        "name": "ours",
+        "who": ["*"],
+        "tools": ["github:create_issue"],
+        "args": condition,
+        "effect": "allow",
+    }
+    crib, _ = crib_with(policy=[rule])
+    view = crib.view("team")
+    decided = [
+        explain_access(view, "github:file_bug", {"summary": text}, subject="ann")["effect"] for text in "xy"
+    ]
+    assert decided == ["allow", "deny"]
+    with pytest.raises(ValidationError, match="'title' is not a parameter"):
+        explain_access(view, "github:file_bug", {"title": "x"}, subject="ann")
+    whole = explain_access(crib, "github:create_issue", {"title": "x", "token": "s3cret"}, subject="ann")
+    assert whole["effect"] == "allow"
 
 
 async def test_a_rule_about_the_old_id_denies_the_new_one() -> None:

@@ -467,6 +467,28 @@ async def test_another_version_beside_the_approved_one_is_compared_with_it(proje
             await crib.run("s:echo", {"text": 1})
 
 
+async def test_decisions_name_tools_by_ids_that_they_have(project: Project) -> None:
+    project.serve({**ECHO})
+    await project.approve_all()
+    text = project.config.read_text()
+    project.config.write_text(text + '\n[toolsets.team.tools."s:echo"]\nname = "say"\n')
+    async with Crib(project.config) as crib:
+        await crib.ready()
+        for decide in (
+            lambda: crib.trust.block("s:say", reason="x", by="anna"),
+            lambda: crib.trust.block("s:say", reason="x", by="anna", absent=True),
+            lambda: crib.trust.approve("s:say", by="anna"),
+            lambda: crib.trust.suppress("s:say", "hush", reason="x", by="anna"),
+        ):
+            with pytest.raises(ToolNotFoundError, match="it is the name of 's:echo' in the toolset 'team'"):
+                await decide()
+        with pytest.raises(ToolNotFoundError, match="did you mean 's:echo'"):
+            await crib.trust.block("s:ehco", reason="x", by="anna")
+        assert (await crib.trust.report()).blocked == {}
+        await crib.trust.block("s:coming", reason="x", by="anna", absent=True)
+        assert (await crib.trust.report()).blocked == {"s:coming": "x"}
+
+
 async def test_a_block_holds_in_every_mode_until_it_is_approved(project: Project) -> None:
     async with Crib(project.config) as crib:
         await crib.ready()

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from toolcrib.errors import ConfigError, ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.variables import Expansion
-from toolcrib.setup.registry import RegistryEntry, plan_server, read_entry
+from toolcrib.setup.registry import RegistryEntry, _download, plan_server, read_entry
 
 OFFICIAL = "io.modelcontextprotocol.registry/official"
 KEY = {"name": "WEATHER_KEY", "description": "The key of your account.", "isRequired": True, "isSecret": True}
@@ -141,6 +141,32 @@ def test_what_is_not_there_is_told(tmp_path: Path, content: str, name: str, reas
     with pytest.raises(ConfigError) as caught:
         read_entry(str(path), name)
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_registry_that_sends_its_answer_without_end_is_given_up(part: str) -> None:
+    over = threading.Event()
+
+    class Drip(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n" + (b"\r\n" if part == "body" else b"X: "))
+            with suppress(OSError):
+                while not over.wait(0.01):
+                    self.wfile.write(b" ")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Drip)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        with pytest.raises(ServerUnavailableError, match="did not send its answer within"):
+            _download(f"http://127.0.0.1:{server.server_port}/", limit=0.5)
+    finally:
+        over.set()
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_registry_that_cannot_be_reached_is_told() -> None:

@@ -61,9 +61,9 @@ def read_pairs(pairs: Sequence[str], types: Mapping[str, Collection[str]]) -> di
         wanted = types.get(name, ())
         if value.startswith("@"):
             text = _read_source(value[1:])
-            found[name] = text if not wanted or "string" in wanted else _parse_value(text, wanted)
+            found[name] = text if not wanted or "string" in wanted else parse_value(text, wanted)
         else:
-            found[name] = _parse_value(value, wanted)
+            found[name] = parse_value(value, wanted)
     return found
 
 
@@ -75,7 +75,8 @@ def _read_source(path: str) -> str:
         raise click.UsageError(f"{error.message}; {advice}") from error
 
 
-def _parse_value(text: str, wanted: Collection[str]) -> Any:
+def parse_value(text: str, wanted: Collection[str]) -> Any:
+    """Return a value that is JSON where it can be read as such, else text; text where text is wanted."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

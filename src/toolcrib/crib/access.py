@@ -13,7 +13,7 @@ from toolcrib.execution.policy.rule import declares_destructive
 from toolcrib.execution.policy.rules import Rules
 from toolcrib.execution.principal import Issuers
 from toolcrib.model import Tool
-from toolcrib.model.shape import original_of
+from toolcrib.model.shape import ShapedTool, original_of
 
 
 def make_caller(
@@ -38,10 +38,17 @@ def explain_access(
 ) -> dict[str, Any]:
     """Return which rule decides about a call, and why the others do not, as JSON.
 
+    The arguments are those of the call: of a tool in a shape, by the names that callers see.
+
     Raises:
         ToolNotFoundError: there is no such tool.
+        ValidationError: an argument is none of the parameters that callers of a shaped tool see.
     """
-    tool, rules = original_of(view[tool_id]), view.rules
+    seen, rules = view[tool_id], view.rules
+    tool = original_of(seen)
+    if isinstance(seen, ShapedTool):
+        seen.check_names(args)
+        args = seen.original_args(args)
     if rules is None:
         return {"toolId": tool_id, "effect": "allow", "rule": None, "reason": None, "rules": []}
     who = make_caller(rules.issuers, view.settings.gateway, subject, client, groups)

@@ -30,6 +30,8 @@ import anyio
 from anyio import to_thread
 
 from toolcrib.crib.engine import Engine
+from toolcrib.crib.shaped import ShapedScope
+from toolcrib.crib.visible import scope_of
 from toolcrib.errors import CribStateError, LockError, ToolNotFoundError
 from toolcrib.execution.mcp.content import ContentKind, ServerContent
 from toolcrib.model import Tool
@@ -269,21 +271,48 @@ class Trust:
             LockError: the lock cannot be read or written.
         """
         offers = await self._read_offers()
+        offered = {*map(_name, offers.tools)}
+        for subject in subjects:
+            if _name(subject) not in offered:
+                self._refuse_seen_name(subject)
         return await self._change(
             offers, partial(_Approval(offers, by).approve, subjects=subjects, everything=everything)
         )
 
-    async def block(self, tool_id: str, *, reason: str, by: str) -> TrustEdit:
+    async def block(self, tool_id: str, *, reason: str, by: str, absent: bool = False) -> TrustEdit:
         """Let nobody use a tool, whatever it says of itself; an approval ends that.
 
         Raises:
+            ToolNotFoundError: no tool of this id is known, and `absent` does not allow that; or it is the
+                name that a toolset gives a tool, which has an id of its own.
             LockError: the lock cannot be read or written.
         """
+        offered = self._engine.listed_tools().values()
+        listed = {_name(str(tool.id)) for tools in offered for tool in tools}
+        listed |= {_name(each.id) for each in self._engine.index.list_all()}
 
         def change(lock: "Lock") -> _Decision:
+            known = listed | {_name(str(each.id)) for each in lock.tools.values()} | lock.blocked.keys()
+            if _name(tool_id) not in known:
+                self._refuse_seen_name(tool_id)
+                if not absent:
+                    raise ToolNotFoundError(tool_id, _close_to(_name(tool_id), known))
             return _Decision(lock.block(tool_id, reason=reason, by=by, at=_now()), (tool_id,))
 
         return await self._change(None, change)
+
+    def _refuse_seen_name(self, subject: str) -> None:
+        """Refuse the name that a toolset gives a tool: the lock knows tools by their own ids.
+
+        Raises:
+            ToolNotFoundError: it is one, with the id of the tool.
+        """
+        for name in self._engine.settings.toolsets:
+            scope = scope_of(name, self._engine.settings)
+            own_id = scope.original(_name(subject)) if isinstance(scope, ShapedScope) else _name(subject)
+            if own_id != _name(subject):
+                reason = f"it is the name of {own_id!r} in the toolset {name!r}; the lock has own ids"
+                raise ToolNotFoundError(subject, (own_id,), reason)
 
     async def suppress(self, subject: str, *rules: str, reason: str, by: str) -> TrustEdit:
         """Accept what rules of the scan find in a tool, or in all words of a server.
@@ -295,6 +324,8 @@ class Trust:
         """
         kind, _, rest = subject.partition("/")
         owner = rest.partition("/")[0] if kind in {"server", "prompt", "template"} and rest else subject
+        if owner not in {str(tool.id) for tools in self._engine.listed_tools().values() for tool in tools}:
+            self._refuse_seen_name(owner)
 
         def change(lock: "Lock") -> _Decision:
             for rule in rules:

@@ -17,6 +17,7 @@ from toolcrib.errors import InvalidToolError, Problem, ToolError, ValidationErro
 from toolcrib.errors.base import MAX_PROBLEMS, short_repr
 from toolcrib.model.plain import copy_json, pointer
 from toolcrib.model.record import JsonObject, Record
+from toolcrib.model.schema.keywords import DEFINITIONS
 from toolcrib.model.schema.reshape import (
     Parameters,
     ReshapeError,
@@ -111,6 +112,8 @@ class ShapedTool(Tool):
         try:
             declared = declared_parameters(schema)
             _check_names(origin, parameters, declared)
+            if misfits := find_misfits(origin, "fix", parameters.fixed, validator):
+                raise InvalidToolError(misfits, str(origin.id), "shape")
             if parameters == Parameters(described=parameters.described):
                 made = describe_parameters(schema, parameters.described)
             else:
@@ -196,6 +199,27 @@ class ShapedTool(Tool):
 def original_of(tool: Tool) -> Tool:
     """Return the tool that rules and servers know."""
     return tool.origin if isinstance(tool, ShapedTool) else tool
+
+
+def find_misfits(
+    tool: Tool, field: str, values: Mapping[str, Any], validator: SchemaValidator
+) -> tuple[Problem, ...]:
+    """Return why values do not fit the parameters that the schema of a tool itself declares."""
+    schema = tool.shared("input_schema")
+    properties = schema.get("properties")
+    problems: list[Problem] = []
+    for name, value in values.items():
+        own = properties.get(name) if isinstance(properties, dict) else None
+        if not isinstance(own, dict):
+            continue
+        kept = {word: schema[word] for word in ("$schema", *DEFINITIONS) if word in schema}
+        try:
+            validator.validate({**kept, "allOf": [own]}, value)
+        except ValidationError as error:
+            problems += [
+                replace(each, path=f"/{field}{pointer([name])}{each.path}") for each in error.problems
+            ]
+    return tuple(problems[:MAX_PROBLEMS])
 
 
 def _fits(validator: SchemaValidator, schema: Any, value: Any) -> bool:

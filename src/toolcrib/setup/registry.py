@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from anyio import fail_after, run
+
 from toolcrib.crib.config.reading import file_refusal
 from toolcrib.errors import ConfigError, MissingExtraError, Problem, ServerUnavailableError
 from toolcrib.errors.base import join_options
@@ -27,6 +29,8 @@ _VERSIONS = ("v0.1", "v0")
 _MAX_BYTES = 8 * 2**20
 _MAX_PAGES = 50
 _SECONDS = 30.0
+"""How long each read may take."""
+_SECONDS_IN_ALL = 90.0
 _PAGE = 100
 _OFFICIAL = "io.modelcontextprotocol.registry/official"
 _NAME = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+")
@@ -40,7 +44,7 @@ _EXACT = {
     ),
     "oci": re.compile(r"v?\d+\.\d+\.\d+(?:[._-][\w.-]*)?"),
 }
-"""The versions that mean one package each: all three parts of npm's, any of PyPI's, where `1` means `1.0`, and
+"""The versions that mean one package each: all parts of npm's, any of PyPI's, where `1` means `1.0`, and
 tags of images with three numbers, since those with fewer follow what is released."""
 _BRACES = re.compile(r"\{([A-Za-z_][\w-]*)\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -175,28 +179,40 @@ def _read_remote(source: str, name: str, version: str) -> RegistryEntry:
     return _choose(host_of(source), found, name, version)
 
 
-def _download(url: str) -> bytes | None:
-    """Return what is at an address; None if nothing is there."""
+def _download(url: str, limit: float = _SECONDS_IN_ALL) -> bytes | None:
+    """Return what is at an address; None if nothing is there.
+
+    Raises:
+        ServerUnavailableError: it cannot be reached, or takes longer than `limit` in seconds.
+    """
     try:
         import httpx  # noqa: PLC0415 - behind an extra
     except ImportError as error:
         raise MissingExtraError("reading a registry", "openapi") from error
-    content = bytearray()
     options: Any = {"headers": {"Accept": "application/json"}, "timeout": _SECONDS, "follow_redirects": True}
+
+    async def download() -> bytes | None:
+        content = bytearray()
+        with fail_after(limit):
+            async with httpx.AsyncClient(**options) as client, client.stream("GET", url) as response:
+                if response.status_code == httpx.codes.NOT_FOUND:
+                    return None
+                if response.status_code != httpx.codes.OK:
+                    reason = f"the registry answers {response.status_code}"
+                    raise ServerUnavailableError(host_of(url), reason)
+                async for part in response.aiter_bytes():
+                    content += part
+                    if len(content) > _MAX_BYTES:
+                        raise _error(host_of(url), f"it is larger than {_MAX_BYTES:,} bytes")
+        return bytes(content)
+
     try:
-        with httpx.stream("GET", url, **options) as response:
-            if response.status_code == httpx.codes.NOT_FOUND:
-                return None
-            if response.status_code != httpx.codes.OK:
-                reason = f"the registry answers {response.status_code}"
-                raise ServerUnavailableError(host_of(url), reason)
-            for part in response.iter_bytes():
-                content += part
-                if len(content) > _MAX_BYTES:
-                    raise _error(host_of(url), f"it is larger than {_MAX_BYTES:,} bytes")
+        return run(download)  # with a deadline for the whole, which the timeouts of httpx are not
+    except TimeoutError as error:
+        reason = f"the registry did not send its answer within {limit:g} s"
+        raise ServerUnavailableError(host_of(url), reason) from error
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         raise ServerUnavailableError(host_of(url), str(error) or type(error).__name__) from error
-    return bytes(content)
 
 
 def _parse(source: str, content: bytes) -> dict[str, Any]:

@@ -626,3 +626,17 @@ def test_configuration_with_policies_in_cedar_is_refused_and_names_rules(config:
     with pytest.raises(ConfigError, match=r"Cedar are no longer supported.*\[\[policy\]\]") as caught:
         load(path)
     assert [(each.path, each.keyword) for each in caught.value.problems] == [("/policy", "removed")]
+
+
+def test_paths_of_a_file_begin_in_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text('registry = "cat.json"\nstore = "tools.db"\n[runs]\nstore = "runs.db"\n')
+    settings = load(path)
+    assert (settings.registry, settings.store, settings.runs.store) == (
+        str(tmp_path / "cat.json"),
+        str(tmp_path / "tools.db"),
+        str(tmp_path / "runs.db"),
+    )
+    path.write_text('registry = "HTTPS://registry.example"\n[runs]\nstore = "memory"\n')
+    settings = load(path)
+    assert (settings.registry, settings.runs.store) == ("HTTPS://registry.example", "memory")

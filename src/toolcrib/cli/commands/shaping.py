@@ -1,7 +1,6 @@
 """The verb `shape`, which writes what the callers of a toolset see of a tool."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +8,7 @@ import click
 
 from toolcrib.cli.commands.servers import carry_out, own_file, tell_notes
 from toolcrib.cli.exits import NotFoundError
+from toolcrib.cli.inputs import parse_value
 from toolcrib.cli.screen import note, show_json
 from toolcrib.cli.state import State, common, wait_for
 
@@ -77,8 +77,8 @@ def shape(  # noqa: PLR0913 - each is an option
     tables = {
         "rename": _pairs("--rename", rename),
         "describe": _pairs("--describe", describe),
-        "fix": _values("--fix", fix),
-        "defaults": _values("--default", defaults),
+        "fix": _pairs("--fix", fix),
+        "defaults": _pairs("--default", defaults),
     }
     if not (remove or changes or hide or any(tables.values())):
         raise click.UsageError("say what callers see, such as --name or --hide; or --remove")
@@ -91,8 +91,13 @@ def shape(  # noqa: PLR0913 - each is an option
             raise NotFoundError(f"toolset {toolset!r} gives {tool_id!r} no shape{choose(tool_id, known)}")
         entry = None
     else:
-        entry = _merge(known.get(tool_id), changes, tables, hide)
-        _check_fit(state, toolset, tool_id, entry, known)
+        entry = _fit(
+            state,
+            toolset,
+            tool_id,
+            known,
+            lambda types: _merge(known.get(tool_id), changes, tables, hide, types),
+        )
     facts = _write(path, toolset, tool_id, entry, dry_run=dry_run)
     if state.json:
         show_json({"toolset": toolset, "toolId": tool_id, "shape": entry, **facts})
@@ -116,17 +121,6 @@ def _pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _values(option: str, given: tuple[str, ...]) -> dict[str, Any]:
-    """Return values, which are JSON where they can be read so, and else text."""
-    found: dict[str, Any] = {}
-    for key, text in _pairs(option, given).items():
-        try:
-            found[key] = json.loads(text)
-        except ValueError:
-            found[key] = text
-    return found
-
-
 def _read_shapes(path: Path, toolset: str) -> "Mapping[str, ToolShape]":
     """Return the shapes of a toolset by the ids of tools."""
     from toolcrib.crib.config.files import load  # noqa: PLC0415 - not needed to ask for help
@@ -143,27 +137,38 @@ def _read_shapes(path: Path, toolset: str) -> "Mapping[str, ToolShape]":
 def _merge(
     known: "ToolShape | None",
     changes: dict[str, Any],
-    tables: dict[str, dict[str, Any]],
+    tables: dict[str, dict[str, str]],
     hide: tuple[str, ...],
+    types: "Mapping[str, Collection[str]]",
 ) -> dict[str, Any]:
-    """Return a shape as the configuration has it, with changes."""
+    """Return a shape as the configuration has it, with changes; values are read by types of parameters."""
     from toolcrib.model.shape import ToolShape  # noqa: PLC0415 - not needed to ask for help
 
     entry: dict[str, Any] = {} if known is None else known.to_json()
     entry |= changes
     for key, pairs in tables.items():
         if pairs:
-            entry[key] = {**entry.get(key, {}), **pairs}
+            values = {
+                name: parse_value(text, types.get(name, ())) if key in {"fix", "defaults"} else text
+                for name, text in pairs.items()
+            }
+            entry[key] = {**entry.get(key, {}), **values}
     if hide:
         entry["hide"] = list(dict.fromkeys([*entry.get("hide", ()), *hide]))
     ToolShape(**entry)
     return {key: value for key, value in entry.items() if value is not False}
 
 
-def _check_fit(
-    state: State, toolset: str, tool_id: str, entry: dict[str, Any], known: "Mapping[str, ToolShape]"
-) -> None:
-    """Check that a shape fits its tool; note that it has no effect yet if the toolset has no such tool.
+def _fit(
+    state: State,
+    toolset: str,
+    tool_id: str,
+    known: "Mapping[str, ToolShape]",
+    make: "Callable[[Mapping[str, Collection[str]]], dict[str, Any]]",
+) -> dict[str, Any]:
+    """Make a shape by the types of the parameters of its tool, and check that it fits.
+
+    A note says that it has no effect yet if the toolset has no such tool.
 
     Raises:
         InvalidToolError: it does not fit, or another tool of the toolset has its name.
@@ -171,20 +176,24 @@ def _check_fit(
     from toolcrib.crib.shaped import ShapedScope, find_unused  # noqa: PLC0415 - not needed to ask for help
     from toolcrib.crib.visible import scope_of  # noqa: PLC0415
     from toolcrib.errors import InvalidToolError, Problem, ToolcribError  # noqa: PLC0415
-    from toolcrib.model.shape import ShapedTool, ToolShape  # noqa: PLC0415
+    from toolcrib.model.shape import ShapedTool, ToolShape, find_misfits  # noqa: PLC0415
     from toolcrib.model.toolid import without_version  # noqa: PLC0415
 
-    async def check() -> None:
+    async def check() -> dict[str, Any]:
         async with state.crib() as crib:
             settings = crib.settings.toolsets[toolset]
             members = crib.view(settings.replace(tools={}))
             try:
-                await crib.describe(tool_id)
+                doc = await crib.describe(tool_id)
             except ToolcribError as error:
+                entry = make({})
                 note(f"the shape has no effect until there is such a tool: {error}")
-                return
+                return entry
+            entry = make(doc.schema_info.types if doc.schema_info else {})
             shaped = ToolShape(**entry)
             ShapedTool.of(crib[tool_id], shaped, crib.validator)
+            if problems := find_misfits(crib[tool_id], "defaults", entry.get("defaults", {}), crib.validator):
+                raise InvalidToolError(problems, tool_id, "shape")
             scope = scope_of(settings.replace(tools={**known, tool_id: shaped}), crib.settings)
             if isinstance(scope, ShapedScope):
                 collisions = scope.find_collisions(each.id for each in members.index.list_all())
@@ -192,8 +201,9 @@ def _check_fit(
                     raise InvalidToolError((Problem("/name", "unique", collision),), tool_id, "shape")
             for reason in find_unused([tool_id], crib.index, members.index).values():
                 note(f"the shape has no effect: {reason}")
+            return entry
 
-    wait_for(check)
+    return wait_for(check)
 
 
 def _write(

@@ -11,7 +11,7 @@ from toolcrib.cli.completing import tool_ids
 from toolcrib.cli.exits import NOT_FOUND, UNAVAILABLE, FailedError, NotFoundError
 from toolcrib.cli.screen import clean, note, show_json, waiting
 from toolcrib.cli.state import PATIENCE, State, common, local_principal, wait_for
-from toolcrib.errors import ServerUnavailableError
+from toolcrib.errors import ServerUnavailableError, ToolNotFoundError
 from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
@@ -251,18 +251,32 @@ def approve(state: State, /, subjects: tuple[str, ...], **options: Any) -> None:
 @click.command()
 @click.argument("tool_id", metavar="ID", shell_complete=tool_ids)
 @click.option("--reason", required=True, metavar="TEXT", help="Why, for the lock and for those who call it.")
+@click.option("--absent", is_flag=True, help="Block it although no tool of this id is known yet.")
 @_BY
 @common
 @click.pass_obj
-def block(state: State, tool_id: str, reason: str, by: str | None) -> None:
+def block(state: State, tool_id: str, *, reason: str, absent: bool, by: str | None) -> None:
     """Let nobody use a tool, whatever it says of itself.
 
-    `toolcrib approve` ends that. No server is asked.
+    `toolcrib approve` ends that. The servers are asked only where no tool of this id is known, which may be
+    a mistyped one.
 
     Example: toolcrib block github:delete_repo --reason "not from here"
     """
     who = _name_decider(by)
-    edit = _ask(state, lambda trust: trust.block(tool_id, reason=reason, by=who), needs_servers=False)
+
+    def decide(trust: "Trust") -> "Awaitable[TrustEdit]":
+        return trust.block(tool_id, reason=reason, by=who, absent=absent)
+
+    try:
+        edit = _ask(state, decide, needs_servers=False)
+    except ToolNotFoundError:
+        try:
+            edit = _ask(state, decide)
+        except ToolNotFoundError as error:
+            if not error.reason:
+                error.reason = "say --absent to block it before there is one"
+            raise
     _show_edit(state, edit, "blocked")
 
 

@@ -147,6 +147,10 @@ def _make_paths_absolute(settings: Settings, path: Path) -> Settings:
     }
     if settings.store and settings.store != MEMORY and not is_postgres(settings.store):
         changes["store"] = _absolute_path(folder, settings.store)
+    if settings.runs.store and settings.runs.store != MEMORY:
+        changes["runs"] = settings.runs.replace(store=_absolute_path(folder, settings.runs.store))
+    if settings.registry and not settings.registry.lower().startswith(("http://", "https://")):
+        changes["registry"] = _absolute_path(folder, settings.registry)
     if settings.search.folder(folder) is not None:
         changes["search"] = settings.search.replace(model=_absolute_path(folder, settings.search.model))
     if settings.audit:

@@ -84,11 +84,11 @@ class GuestSource:
             for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
             if isinstance(target, ast.Name)
         }
-        calls = (node for node in self._nodes if isinstance(node, ast.Call))
-        given = (each for call in calls for each in (*call.args, *call.keywords))
         return tuple(
             (self._position(each), (each.end_lineno or 0, each.end_col_offset or 0))
-            for each in given
+            for call in self._nodes
+            if isinstance(call, ast.Call)
+            for each in _list_arguments(call)
             if _has_handle(each, named)
         )
 
@@ -177,6 +177,10 @@ def _has_handle(node: ast.AST | None, names: Container[str] = ()) -> bool:
         )
         for part in ast.walk(node)
     )
+
+
+def _list_arguments(call: ast.Call) -> list[ast.expr | ast.keyword]:
+    return [*call.args, *call.keywords]
 
 
 def _list_elements(value: ast.expr) -> list[ast.expr]:
