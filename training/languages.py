@@ -4,8 +4,9 @@
 
 It is the linear map from the vectors of the multilingual encoder to those of the model in a folder, or of an
 installed one that keeps its files there, over English texts: the questions of the public pairs, and how tools
-are named and described. No text in another language is needed, nor any question of `questions/languages.jsonl`,
-which it is measured on. It takes a quarter of an hour of one core, and is written into the folder.
+are named and described. No text in another language is needed, nor any question of
+`questions/languages.jsonl`, which it is measured on. It takes a quarter of an hour of one core, and is
+written into the folder.
 """
 
 import argparse
