@@ -19,6 +19,9 @@ from toolcrib.runtime import SecurityProfile, backends
 from toolcrib.runtime.request import ProfileName, SandboxKind
 
 ONLY_ASYNC = {
+    "shared_key",  # what gateways on one database have in common
+    "shared_logins",
+    "shared_store",
     "absent", "audit_status", "catalogue_status", "code_names", "content", "content_for", "index", "known", "needs_start", "on_content_change", "rules", "seen_by",
     "trust", "validator", "view", "warnings", "watch",
 }  # fmt: skip
