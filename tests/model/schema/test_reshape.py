@@ -1,5 +1,6 @@
 """Schemas for callers that see other parameters: they accept exactly what the original schema accepts."""
 
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from laws import law
 
 from toolcrib.errors import InvalidToolError, ValidationError
 from toolcrib.model import DefaultValidator, Tool
+from toolcrib.model.schema.reshape import Parameters, ReshapeError, reshape
 from toolcrib.model.shape import ShapedTool, ToolShape
 
 VALIDATOR = DefaultValidator()
@@ -164,7 +166,7 @@ TWO = {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
         (TWO | {"propertyNames": {"maxLength": 3}}, {"hide": ["a"]}, "has 'propertyNames'"),
         (TWO | {"minProperties": 1}, {"rename": {"a": "c"}}, "has 'minProperties'"),
         (TWO | {"required": ["a"]}, {"hide": ["a"]}, "no arguments could fit"),
-        (TWO, {"fix": {"a": 1}}, "no arguments could fit"),
+        (TWO, {"fix": {"a": 1}}, "/fix/a: must be a string, not 1"),
         (TWO, {"hide": ["c"]}, "'c' is not a parameter; there are a, b"),
         (TWO, {"rename": {"a": "b"}}, "two parameters would be called 'b'"),
         (TWO | {"$ref": "#"}, {"hide": ["a"]}, "only references to '#/$defs/...'"),
@@ -195,6 +197,78 @@ def test_a_branch_for_another_value_of_a_fixed_parameter_cannot_be_met() -> None
         False,
         {"properties": {"right": {"type": "string"}}, "required": ["right"]},
     ]
+
+
+def fits(schema: Any, value: Any) -> bool:
+    try:
+        VALIDATOR.validate(schema, value)
+    except ValidationError:
+        return False
+    return True
+
+
+A_OR_B = [{"required": ["a"]}, {"required": ["b"]}]
+AB = {"a": {"type": "string"}, "b": {"type": "string"}, "c": {}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "parameters"),
+    [
+        ({"properties": AB, "anyOf": A_OR_B}, Parameters(hidden=frozenset("ab"))),
+        ({"properties": AB, "oneOf": A_OR_B}, Parameters(hidden=frozenset("ab"))),
+        ({"properties": AB, "oneOf": A_OR_B}, Parameters(fixed={"a": "x", "b": "y"})),
+        ({"properties": AB, "allOf": [{"anyOf": A_OR_B}]}, Parameters(hidden=frozenset("ab"))),
+        ({"properties": AB, "not": {"required": ["a"]}}, Parameters(fixed={"a": "x"})),
+        ({"properties": AB, "if": {"required": ["a"]}, "then": {"required": ["b"]}}, {"a": "x"}),
+        ({"properties": AB, "if": {"required": ["a"]}, "else": {"required": ["b"]}}, None),
+        (
+            {"properties": AB, "required": ["z"], "additionalProperties": False},
+            Parameters(renamed={"a": "x"}),
+        ),
+        ({"properties": {**AB, "b": False}, "required": ["b"]}, Parameters(renamed={"a": "x"})),
+    ],
+)
+def test_shape_that_no_call_can_meet_is_refused(schema: dict[str, Any], parameters: Any) -> None:
+    if isinstance(parameters, dict):
+        parameters = Parameters(fixed=parameters, hidden=frozenset("b"))
+    with pytest.raises(ReshapeError, match="no arguments could fit"):
+        reshape(schema, parameters or Parameters(hidden=frozenset("ab")), fits)
+
+
+def test_alternatives_that_are_left_can_still_be_met() -> None:
+    for schema, parameters in (
+        ({"properties": AB, "anyOf": A_OR_B}, Parameters(hidden=frozenset("a"))),
+        ({"properties": AB, "oneOf": A_OR_B}, Parameters(fixed={"a": "x"})),
+    ):
+        made = reshape(schema, parameters, fits)
+        given = {"b": "y"} if "a" in parameters.hidden else {}
+        assert fits(made, given)
+
+
+def test_required_parameter_without_a_schema_can_be_given_and_renamed() -> None:
+    schema = {"properties": {"a": {}}, "required": ["z"]}
+    made = reshape(schema, Parameters(renamed={"a": "x"}), fits)
+    assert fits(made, {"z": 1})
+    assert not fits(made, {})
+    made = reshape(schema, Parameters(renamed={"z": "last"}), fits)
+    assert fits(made, {"last": 1})
+
+
+def test_definition_of_the_arguments_is_not_kept_for_a_part_of_it() -> None:
+    whole = {
+        "properties": {
+            "secret": {"type": "string"},
+            "shown": {"$ref": "#/$defs/A/properties/secret"},
+            "again": {"items": {"$ref": "#/$defs/A/properties/secret"}},
+        }
+    }
+    made = reshape(
+        {"$ref": "#/$defs/A", "$defs": {"A": whole}}, Parameters(hidden=frozenset(["secret"])), fits
+    )
+    assert "secret" not in json.dumps(made)
+    assert fits(made, {"shown": "x", "again": ["y"]})
+    assert not fits(made, {"shown": 1})
+    assert not fits(made, {"again": [1]})
 
 
 def test_draft_07_dependencies_are_rewritten() -> None:

@@ -22,6 +22,7 @@ _SAME: Final = ("allOf", "anyOf", "oneOf")
 _CONDITION: Final = ("if", "then", "else")
 _KEPT: Final = frozenset({"type", "title", "description", "deprecated", "readOnly", "writeOnly"})
 """Keywords of a rewritten subschema that are copied; others say nothing about objects, or may show names."""
+_ANNOTATIONS: Final = _KEPT - {"type"}
 _REFUSED: Final = frozenset(
     {"patternProperties", "propertyNames", "minProperties", "maxProperties", "enum", "const"}
 )
@@ -63,15 +64,17 @@ class Parameters:
 
 
 def declared_parameters(schema: Any) -> tuple[str, ...]:
-    """Return the names of all parameters that a schema declares, in any of its branches.
+    """Return the names of all parameters that a schema declares or requires, in any of its branches.
 
     Raises:
         ReshapeError: a reference cannot be followed.
     """
     found: dict[str, None] = {}
     for node in _in_place(schema):
-        properties = node.get("properties")
+        properties, required = node.get("properties"), node.get("required")
         found.update(dict.fromkeys(properties if isinstance(properties, dict) else ()))
+        names = required if isinstance(required, list) else ()
+        found.update(dict.fromkeys(name for name in names if isinstance(name, str)))
     return tuple(found)
 
 
@@ -138,7 +141,13 @@ class _Rewriter:
         if self._parameters.is_closed:
             seen = (self._parameters.seen(name) for name in declared_parameters(self._root))
             others = {name: True for name in seen if name is not None}
+            if self._root.get("additionalProperties") is False:
+                others = {name: True for name in others if name in made.get("properties", {})}
             made["properties"] = {**others, **made.get("properties", {})}
+            if not made["properties"].keys() >= set(made.get("required", ())):
+                raise ReshapeError(
+                    "", "required", "no arguments could fit: the schema requires what it forbids"
+                )
             made["additionalProperties"] = False
         if "$schema" in self._root:
             made = {"$schema": self._root["$schema"], **made}
@@ -147,17 +156,35 @@ class _Rewriter:
     def _reachable_definitions(self, made: dict[str, Any]) -> dict[str, Any]:
         """Return the definitions that are still referred to; others could name hidden parameters."""
         kept: dict[str, dict[str, Any]] = {}
+        parts: dict[str, str] = {}
         pending = [made]
         while pending:
             for _, node in _every_schema(pending.pop()):
                 reference = node.get("$ref")
                 if not isinstance(reference, str) or not reference.startswith("#/"):
                     continue
-                word, name, *_ = parse_pointer(reference[1:])
+                word, name, *rest = parse_pointer(reference[1:])
+                if rest:  # into a definition, which itself may name hidden parameters
+                    known = reference in parts
+                    name = parts.setdefault(reference, self._name_part(len(parts)))
+                    node["$ref"] = f"#/{word}/{name}"
+                    if not known:
+                        part = copy_json(_target(self._root, reference, ""))
+                        kept.setdefault(word, {})[name] = part
+                        pending.append(part)
+                    continue
                 if name not in kept.setdefault(word, {}):
                     kept[word][name] = copy_json(self._definitions[word][name])
                     pending.append(kept[word][name])
         return kept
+
+    def _name_part(self, number: int) -> str:
+        """Return the name of a new definition."""
+        taken = {name for definitions in self._definitions.values() for name in definitions}
+        name = f"part{number}"
+        while name in taken:
+            name += "_"
+        return name
 
     def _node(self, node: Any, path: str, stack: tuple[str, ...]) -> Any:
         """Return one subschema that applies to the arguments, rewritten; False if it cannot be met."""
@@ -179,7 +206,7 @@ class _Rewriter:
         self._applied(node, made, more, path, stack)
         if more:
             made["allOf"] = [*made.get("allOf", ()), *more]
-        return made if all(member is not False for member in made.get("allOf", ())) else False
+        return made if _can_be_met(made) else False
 
     def _referred(self, reference: str, path: str, stack: tuple[str, ...]) -> Any:
         if reference in stack:
@@ -305,6 +332,32 @@ class _Rewriter:
         for word in (*_CONDITION, "not"):
             if word in node:
                 made[word] = self._node(node[word], f"{path}/{word}", (*stack, ""))
+
+
+def _can_be_met(made: dict[str, Any]) -> bool:
+    """Return whether a rewritten subschema may be met, as far as it was decided by known values."""
+    if False in made.get("allOf", ()) or _is_always_met(made.get("not", False)):
+        return False
+    if all(member is False for member in made.get("anyOf", (True,))):
+        return False
+    one_of = made.get("oneOf", (True,))
+    if all(member is False for member in one_of) or sum(map(_is_always_met, one_of)) > 1:
+        return False
+    condition = made.get("if")
+    if condition is not None:
+        is_closed_then = made.get("then") is False and _is_always_met(condition)
+        if is_closed_then or (made.get("else") is False and condition is False):
+            return False
+    properties = made.get("properties", {})
+    return not any(properties.get(name) is False for name in made.get("required", ()))
+
+
+def _is_always_met(made: Any) -> bool:
+    """Return whether a rewritten subschema says nothing about any arguments."""
+    if not isinstance(made, dict):
+        return made is True
+    said = {word for word, value in made.items() if word not in _ANNOTATIONS and value not in ({}, [])}
+    return said <= {"type"} and made.get("type", "object") == "object"
 
 
 def _check_keywords(node: dict[str, Any], path: str) -> None:
