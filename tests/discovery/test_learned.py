@@ -234,6 +234,34 @@ class TestPoison:
             others = before.keys() - {"sponsor:offers"}
             assert [one for one in after if one in others] == [one for one in before if one in others]
 
+    @pytest.mark.parametrize("attacked", ["a:bad", "z:good"])
+    def test_variants_of_one_owner_do_not_displace_what_others_taught(self, attacked: str) -> None:
+        fill = (
+            "",
+            "please ",
+            "the ",
+            "can you ",
+            "a ",
+            "could you ",
+            "hey ",
+            "now ",
+            "so ",
+            "and ",
+            "or ",
+            "hello ",
+        )
+        questions = learned(*(asked("z:good", owner=f"honest {number}") for number in range(5)))
+        before = questions.lifts(RAIN, None)["z:good"].strength
+        questions.learn(asked(attacked, each + RAIN, "eve") for each in fill)
+        lifts = questions.lifts(RAIN, None)
+        assert lifts["z:good"].strength >= before
+        if attacked != "z:good":
+            assert lifts[attacked].strength <= 0.5
+
+    def test_one_owner_raises_few_tools_by_one_question(self) -> None:
+        questions = learned(*(asked(f"a:bad{number}", owner="eve") for number in range(50)))
+        assert len(questions.lifts(RAIN, None)) == 10
+
     def test_others_take_the_place_back(self) -> None:
         question, index = "will it rain tomorrow", catalogue(*TOOLS)
         questions = self.stream("sponsor:offers", ["eve"])

@@ -61,7 +61,7 @@ _SIGN = 1 << 20
 _LEAST_SIMILARITY = 0.35
 _FULL_SIMILARITY = 0.9
 _NEAREST = 10
-"""The number of similar questions that a search takes into account."""
+"""The number of similar questions of one owner that a search takes into account, and of all for one tool."""
 _ONE_QUESTION = 0.7
 """The lift by one question that is the same as that of the search."""
 _OWNER_SHARE = 0.5
@@ -298,7 +298,7 @@ class LearnedQuestions:
         near = np.clip((similar - _LEAST_SIMILARITY) / (_FULL_SIMILARITY - _LEAST_SIMILARITY), 0, 1)
         near *= table.weights[among]
         found = np.flatnonzero(near)
-        best = found[np.lexsort((found, -near[found]))][:_NEAREST]
+        best = found[np.lexsort((found, -near[found]))]
         rows = best if places is None else places[best]
         return _lifts(
             [table.rows[row] for row in rows.tolist()], near[best].tolist(), is_shared=owner is None
@@ -410,13 +410,20 @@ def _rank(rows: Mapping[str, LearnedQuestion], key: str) -> tuple[int, int, str]
 
 
 def _lifts(rows: Sequence[LearnedQuestion], near: Sequence[float], *, is_shared: bool) -> dict[str, Lift]:
-    """Return the lift of each tool by its similar questions, the nearest first."""
+    """Return the lift of each tool by its similar questions, the nearest first.
+
+    What a tool gets depends on its own questions alone, so no owner takes from a tool what others taught.
+    """
     shares: dict[str, dict[str, float]] = defaultdict(dict)
     similar: dict[str, list[Similar]] = defaultdict(list)
     limit = _OWNER_SHARE if is_shared else 1.0
+    read = Counter[str]()
     for row, closeness in zip(rows, near, strict=True):
+        payer = _payer(row.owner)
+        if read[payer] == _NEAREST or len(similar[row.tool_id]) == _NEAREST:
+            continue
+        read[payer] += 1
         shares_of_tool = shares[row.tool_id]
-        payer = UNNAMED if row.owner.startswith(UNNAMED) else row.owner
         own, whole = shares_of_tool.get(payer, 0.0), sum(shares_of_tool.values())
         # Each further question adds a part of what is left to 1, of the owner and of the tool.
         added = min(_ONE_QUESTION * closeness * (1 - own), limit - own, 1 - whole)
@@ -426,4 +433,10 @@ def _lifts(rows: Sequence[LearnedQuestion], near: Sequence[float], *, is_shared:
     return {
         tool_id: Lift(sum(one.lift for one in found), tuple(sorted(found, key=lambda one: -one.lift)))
         for tool_id, found in similar.items()
+        if found
     }
+
+
+def _payer(owner: str) -> str:
+    """Return whose share and limits an owner uses up: all that name themselves are one."""
+    return UNNAMED if owner.startswith(UNNAMED) else owner
