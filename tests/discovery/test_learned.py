@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from toolcrib.discovery.learned import (
     MAX_LENGTH,
     MAX_OF_OWNER,
     MAX_QUESTIONS,
+    MAX_TOTAL,
     UNNAMED,
     LearnedQuestion,
     LearnedQuestions,
@@ -39,6 +41,11 @@ def learned(*questions: LearnedQuestion, **options: Any) -> LearnedQuestions:
     made = LearnedQuestions(encode=load_embedder().encode, **options)
     made.learn(questions)
     return made
+
+
+def word_of(number: int) -> str:
+    """Return a word of letters alone for a number."""
+    return "".join("bdfglmnprs"[int(digit)] + "a" for digit in str(number))
 
 
 def catalogue(
@@ -208,6 +215,23 @@ class TestBounds:
         questions = learned(asked("w:a", owner="ann"))
         questions.learn(asked(f"w:t{at}", owner="eve") for at in range(MAX_OF_OWNER + 50))
         assert len(questions.listed(owner="ann")) == 1
+
+    def test_clients_without_a_login_count_as_one(self) -> None:
+        questions = learned(*(asked(f"w:t{at}", owner="ann", uses=5) for at in range(900)))
+        questions.learn(
+            asked(f"w:t{at % 500}", f"umbrella {word_of(at)}", f"{UNNAMED}{at % 1000}") for at in range(5000)
+        )
+        assert len(questions.listed(owner="ann")) == 900
+        assert questions.count == 900 + MAX_OF_OWNER
+
+    def test_owners_above_the_total_share_it_evenly(self) -> None:
+        few = [asked(f"w:t{at}", owner="few") for at in range(100)]
+        many = [asked(f"w:t{at}", owner=f"owner {name}") for name in range(6) for at in range(MAX_OF_OWNER)]
+        questions = learned(*few, *many)
+        counts = Counter(row.owner for row in questions.listed())
+        assert questions.count == MAX_TOTAL
+        assert counts.pop("few") == 100
+        assert sorted(counts.values()) == [816, 816, 817, 817, 817, 817]
 
 
 class TestPoison:

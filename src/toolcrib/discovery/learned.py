@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from math import sqrt
 from threading import Lock
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -40,9 +40,9 @@ COLLECTION: Final = "learned"
 UNNAMED: Final = "?"
 """How the owners begin that name themselves; they may have many names, so all of them count as one."""
 MAX_QUESTIONS: Final = 20
-"""The maximum number of questions of one owner for one tool."""
+"""The maximum number of questions of one owner for one tool; all unnamed clients are one owner here."""
 MAX_OF_OWNER: Final = 1_000
-"""The maximum number of questions of one owner."""
+"""The maximum number of questions of one owner; all unnamed clients are one owner here."""
 MAX_TOTAL: Final = 5_000
 """The maximum number of questions of all owners; beyond it the owner with the most loses the oldest."""
 MAX_LENGTH: Final = 300
@@ -68,6 +68,7 @@ _OWNER_SHARE = 0.5
 """The maximum of what one owner adds to the lift of a tool in searches of others."""
 _MAX_CACHED = 256
 
+T = TypeVar("T")
 Floats = NDArray[np.float32]
 Encode = Callable[[Sequence[str]], NDArray[Any]]
 
@@ -375,30 +376,41 @@ def _weight(row: LearnedQuestion, today: int) -> float:
 
 def _limited(rows: dict[str, LearnedQuestion], today: int) -> dict[str, LearnedQuestion]:
     """Return rows without those that are too old or too many."""
-    kept = {key: row for key, row in rows.items() if today - row.day <= _MAX_AGE}
-    kept = _limit_groups(kept, lambda row: (row.tool_id, row.owner), MAX_QUESTIONS)
-    kept = _limit_groups(kept, lambda row: row.owner, MAX_OF_OWNER)
-    while len(kept) > MAX_TOTAL:
-        counts = Counter(row.owner for row in kept.values())
-        most = max(counts, key=lambda owner: (counts[owner], owner))
-        weakest = min(
-            (key for key, row in kept.items() if row.owner == most), key=lambda key: _rank(kept, key)
-        )
-        del kept[weakest]
-    return kept
+    return _limit_numbers({key: row for key, row in rows.items() if today - row.day <= _MAX_AGE})
+
+
+def _limit_numbers(rows: dict[str, LearnedQuestion]) -> dict[str, LearnedQuestion]:
+    """Return rows without those that are too many: of a tool and owner, of an owner, and in all."""
+    kept = _limit_groups(rows, lambda row: (row.tool_id, _payer(row.owner)), lambda _: MAX_QUESTIONS)
+    limits = _share_out(Counter(_payer(row.owner) for row in kept.values()))
+    return _limit_groups(kept, lambda row: _payer(row.owner), lambda owner: limits[owner])
+
+
+def _share_out(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return how many rows each owner keeps: as if the one with the most lost one at a time."""
+    limits, left = {}, MAX_TOTAL
+    smallest_first = sorted(counts, key=lambda owner: (counts[owner], owner))
+    for place, owner in enumerate(smallest_first):
+        others = len(counts) - place
+        fair = left // others + (left % others > 0 and counts[owner] > left // others)
+        limits[owner] = min(counts[owner], fair, MAX_OF_OWNER)
+        left -= limits[owner]
+    return limits
 
 
 def _limit_groups(
-    rows: dict[str, LearnedQuestion], group_of: Callable[[LearnedQuestion], object], limit: int
+    rows: dict[str, LearnedQuestion],
+    group_of: Callable[[LearnedQuestion], T],
+    limit_of: Callable[[T], int],
 ) -> dict[str, LearnedQuestion]:
-    """Return rows, of each group at most a number of those that count most."""
-    groups: dict[object, list[str]] = defaultdict(list)
+    """Return rows, of each group at most its limit: those that count most."""
+    groups: dict[T, list[str]] = defaultdict(list)
     for key, row in rows.items():
         groups[group_of(row)].append(key)
     dropped = {
         key
-        for keys in groups.values()
-        if len(keys) > limit
+        for group, keys in groups.items()
+        if len(keys) > (limit := limit_of(group))
         for key in sorted(keys, key=lambda key: _rank(rows, key))[: len(keys) - limit]
     }
     return {key: row for key, row in rows.items() if key not in dropped} if dropped else rows
