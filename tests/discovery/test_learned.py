@@ -1,5 +1,6 @@
 """Questions learned from use: what is kept of them, how far they raise tools, and what they cannot do."""
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from laws import law
 
-from toolcrib.discovery import Bm25Searcher, Index, SqliteStore, load_embedder
+from toolcrib.discovery import Bm25Searcher, Index, MemoryStore, SqliteStore, load_embedder
 from toolcrib.discovery.learned import (
     MAX_LENGTH,
     MAX_OF_OWNER,
@@ -24,7 +25,6 @@ from toolcrib.discovery.learned import (
     may_destroy,
     strip_values,
 )
-from toolcrib.errors import StoreError
 from toolcrib.model import Tool
 
 DAY = 86_400
@@ -343,8 +343,6 @@ STEPS = some.lists(
 @given(STEPS)
 @law(60)
 def test_after_any_sequence_an_index_equals_one_built_anew(steps: list[tuple[str, Any]]) -> None:
-    from toolcrib.discovery import MemoryStore  # noqa: PLC0415 - here alone
-
     now, store = [1000.0 * DAY], MemoryStore()
     encode = load_embedder().encode
     index, questions = Index(store=store), LearnedQuestions(store, encode=encode, clock=lambda: now[0])
@@ -378,11 +376,46 @@ def test_after_any_sequence_an_index_equals_one_built_anew(steps: list[tuple[str
             assert found == anew
 
 
-def test_row_that_cannot_be_read_is_an_error_of_the_store(tmp_path: Path) -> None:
-    with SqliteStore(tmp_path / "catalogue.db") as store:
-        store.write_texts("learned", {"w:a x ann": "[]"})
-        with pytest.raises(StoreError, match="learned"):
-            LearnedQuestions(store)
+class TestStrangeRows:
+    """Rows in the storage that this program would not write."""
+
+    def test_row_that_cannot_be_read_is_left_out_until_it_is_forgotten(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with SqliteStore(tmp_path / "catalogue.db") as store:
+            learned(asked("w:a"), asked("w:b"), texts=store)
+            store.write_texts("learned", {"w:a x ann": "[]", "w:b x bob": "{broken"})
+            questions = LearnedQuestions(store)
+            assert [row.tool_id for row in questions.listed()] == ["w:a", "w:b"]
+            assert "'w:a x ann' cannot be read" in caplog.text
+            questions.learn([asked("w:c")])
+            assert questions.forget("w:b") == 2
+            assert questions.forget("w:a", owner="bob") == 0
+            assert questions.forget() == 3
+            assert [*store.texts("learned")] == []
+
+    def test_row_under_another_key_is_found_and_written_anew(self) -> None:
+        store, row = MemoryStore(), asked("w:a", uses=3)
+        store.write_texts("learned", {"w:a other ann": json.dumps(row.replace(day=1000).to_json())})
+        questions = learned(texts=store, clock=lambda: 1000.0 * DAY)
+        assert [*questions.lifts(RAIN, None)] == ["w:a"]
+        questions.learn([asked("w:a")])
+        ((key, _),) = store.texts("learned")
+        assert key == row.key
+        assert LearnedQuestions(store).listed()[0].uses == 4
+
+    def test_more_rows_than_the_limit_are_left_out(self) -> None:
+        rows = [
+            asked(f"w:t{at % 300}", f"umbrella {word_of(at)}", f"owner {at % 9}").replace(day=1000)
+            for at in range(MAX_TOTAL * 2)
+        ]
+        store = MemoryStore()
+        store.write_texts("learned", {row.key: json.dumps(row.to_json()) for row in rows})
+        questions = LearnedQuestions(store, clock=lambda: 1000.0 * DAY)
+        assert questions.count == MAX_TOTAL
+        assert questions.lifts("umbrella", None)
+        questions.learn([asked("w:t1", "umbrella")])
+        assert len([*store.texts("learned")]) == MAX_TOTAL
 
 
 LEARN_FOR_EVER = """if True:

@@ -14,10 +14,11 @@ The rows in the storage are all there is: everything else is computed from them,
 storage later finds the same.
 """
 
+import logging
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import sqrt
@@ -32,15 +33,17 @@ from pydantic import Field
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.discovery.kept import TextCollection, Texts
 from toolcrib.discovery.search.text import content_weights, words
+from toolcrib.errors import InvalidToolError
 from toolcrib.model.record import Record
 from toolcrib.redaction import find_secrets
 
+_LOG = logging.getLogger("toolcrib.discovery")
 COLLECTION: Final = "learned"
 """The collection of texts in the store."""
 UNNAMED: Final = "?"
 """How the owners begin that name themselves; they may have many names, so all of them count as one."""
 MAX_QUESTIONS: Final = 20
-"""The maximum number of questions of one owner for one tool; all unnamed clients are one owner here."""
+"""The maximum number of questions of one owner for one tool."""
 MAX_OF_OWNER: Final = 1_000
 """The maximum number of questions of one owner; all unnamed clients are one owner here."""
 MAX_TOTAL: Final = 5_000
@@ -218,22 +221,40 @@ class LearnedQuestions:
     ) -> None:
         """Open the questions in a storage.
 
+        A row that cannot be read is left out with a warning, and stays in the storage until it is forgotten.
+
         Args:
             texts: where they are kept; None for the memory alone.
             encode: returns the word vectors of texts; without it only shared words count.
             clock: returns the seconds since 1970.
 
         Raises:
-            StoreError: a row cannot be read.
+            StoreError: the storage cannot be read.
         """
         self._texts, self._encode, self._clock = TextCollection(texts, COLLECTION), encode, clock
         self._lock = Lock()
-        self._rows = self._texts.load(LearnedQuestion.from_json)
-        self._vectors: LruCache[str, Floats] = LruCache(MAX_TOTAL)
+        self._rows: dict[str, LearnedQuestion] = {}
+        self._stored: dict[str, LearnedQuestion | None] = self._texts.load(_read_row)
+        """What the storage has, by its keys; None for a row that cannot be read."""
+        self._load()
+        self._vectors: dict[str, Floats] = {}
         self._asked: LruCache[str, Floats] = LruCache(_MAX_CACHED)
         self.count = len(self._rows)
         """The number of questions."""
         self._table: _Table | None = None
+
+    def _load(self) -> None:
+        """Take the rows from the storage, each by the key that it ought to have, and as many as may be."""
+        for key, row in self._stored.items():
+            if row is None:
+                _LOG.warning(
+                    "the learned question %r cannot be read and is left out; `toolcrib learned forget --all` "
+                    "deletes it",
+                    key,
+                )
+            elif row.key == key or row.key not in self._stored:
+                self._rows[row.key] = row
+        self._rows = _limit_numbers(self._rows)
 
     def learn(self, uses: Iterable[LearnedQuestion]) -> None:
         """Add uses and misses to the questions that they name; the `day` of each is set to today.
@@ -263,15 +284,23 @@ class LearnedQuestions:
             StoreError: they cannot be deleted; all are there still.
         """
         with self._lock:
-            gone = [
+            gone = {
                 key
                 for key, row in self._rows.items()
                 if tool_id in {None, row.tool_id}
                 and question in {None, row.question}
                 and owner in {None, row.owner}
+            }
+            unreadable = [
+                key
+                for key, row in self._stored.items()
+                if row is None
+                and question is None
+                and (tool_id is None or key.startswith(f"{tool_id} "))
+                and (owner is None or key.endswith(f" {owner}"))
             ]
-            self._store({key: row for key, row in self._rows.items() if key not in set(gone)})
-        return len(gone)
+            self._store({key: row for key, row in self._rows.items() if key not in gone}, unreadable)
+        return len(gone) + len(unreadable)
 
     def listed(self, tool_id: str | None = None, owner: str | None = None) -> tuple[LearnedQuestion, ...]:
         """Return the questions of a tool, of an owner, or all of them: by tool, the most used first."""
@@ -308,10 +337,17 @@ class LearnedQuestions:
     def _today(self) -> int:
         return int(self._clock() // _DAY)
 
-    def _store(self, rows: dict[str, LearnedQuestion]) -> None:
-        """Write the difference to the storage as one batch, and replace the rows."""
-        put = {key: row.to_json() for key, row in rows.items() if self._rows.get(key) is not row}
-        self._texts.write(put, [key for key in self._rows if key not in rows])
+    def _store(self, rows: dict[str, LearnedQuestion], unreadable: Collection[str] = ()) -> None:
+        """Write the difference to the storage as one batch, and replace the rows.
+
+        Rows that cannot be read stay, except those named.
+        """
+        stored = self._stored
+        put = {key: row.to_json() for key, row in rows.items() if stored.get(key) is not row}
+        gone = [key for key, row in stored.items() if row is not None and key not in rows]
+        self._texts.write(put, [*gone, *unreadable])
+        kept = {key: None for key, row in stored.items() if row is None and key not in unreadable}
+        self._stored = {**kept, **rows}
         self._rows, self.count = rows, len(rows)
         self._table = None
 
@@ -322,21 +358,18 @@ class LearnedQuestions:
             counted = [
                 (key, row, weight) for key, row in sorted(rows.items()) if (weight := _weight(row, today)) > 0
             ]
-            missing = [row for key, row, _ in counted if self._vectors.get(key) is None]
-            for row, vector in zip(
-                missing, self._encode_texts([one.question for one in missing]), strict=True
-            ):
-                self._vectors.put(row.key, vector)
-            vectors = [self._vectors.get(key) for key, _, _ in counted]
+            known = self._vectors
+            missing = [(key, row.question) for key, row, _ in counted if key not in known]
+            made = self._encode_texts([question for _, question in missing])
+            new = {key: vector for (key, _), vector in zip(missing, made, strict=True)}
+            self._vectors = {key: new[key] if key in new else known[key] for key, _, _ in counted}
             owners: dict[str, list[int]] = defaultdict(list)
             for place, (_, row, _) in enumerate(counted):
                 owners[row.owner].append(place)
             self._table = _Table(
                 today,
                 tuple(row for _, row, _ in counted),
-                np.stack([one for one in vectors if one is not None])
-                if counted
-                else np.zeros((0, 1), np.float32),
+                np.stack([*self._vectors.values()]) if counted else np.zeros((0, 1), np.float32),
                 np.array([weight for _, _, weight in counted], np.float32),
                 {owner: np.array(places, np.intp) for owner, places in owners.items()},
             )
@@ -354,6 +387,14 @@ class LearnedQuestions:
         known = meaning.any(axis=1, keepdims=True)
         share = np.where(known, np.float32(sqrt(1 - _MEANING_SHARE)), np.float32(1))
         return np.hstack((meaning * np.float32(sqrt(_MEANING_SHARE)), hashed * share)).astype(np.float32)
+
+
+def _read_row(text: str) -> LearnedQuestion | None:
+    """Read a row of the storage; None if it cannot be read."""
+    try:
+        return LearnedQuestion.from_json(text)
+    except InvalidToolError:
+        return None
 
 
 def _hash_words(text: str) -> Floats:
@@ -381,7 +422,7 @@ def _limited(rows: dict[str, LearnedQuestion], today: int) -> dict[str, LearnedQ
 
 def _limit_numbers(rows: dict[str, LearnedQuestion]) -> dict[str, LearnedQuestion]:
     """Return rows without those that are too many: of a tool and owner, of an owner, and in all."""
-    kept = _limit_groups(rows, lambda row: (row.tool_id, _payer(row.owner)), lambda _: MAX_QUESTIONS)
+    kept = _limit_groups(rows, lambda row: (row.tool_id, row.owner), lambda _: MAX_QUESTIONS)
     limits = _share_out(Counter(_payer(row.owner) for row in kept.values()))
     return _limit_groups(kept, lambda row: _payer(row.owner), lambda owner: limits[owner])
 
