@@ -226,6 +226,28 @@ async def test_toolset_with_other_names_learns_for_the_tool_itself() -> None:
         assert after["weather:tell_rain"] > before["weather:tell_rain"]
 
 
+async def test_view_lists_and_deletes_what_was_learned_for_the_tools_that_it_shows() -> None:
+    toolsets = {
+        "few": {"ids": ["weather:umbrella_shops"]},
+        "named": {"ids": ["weather:forecast"], "tools": {"weather:forecast": {"name": "tell_rain"}}},
+    }
+    row = ("weather:forecast", RAIN, 1, 0)
+    async with Crib({"toolsets": toolsets}) as crib:
+        for each in (forecast, umbrella_shops, broken):
+            crib.add(each)
+        await crib.search(RAIN)
+        await crib.run("weather:forecast", {"city": "Oslo"})
+        few, named = crib.view("few"), crib.view("named")
+        assert await learned(few) == []
+        assert await few.forget_learned("weather:forecast") == await few.forget_learned() == 0
+        assert await named.forget_learned("weather:forecast") == 0  # the id that its callers do not see
+        assert await learned(named) == [("weather:tell_rain", *row[1:])]
+        assert await learned(crib) == [row]
+        assert len(await named.learned("weather:tell_rain")) == 1
+        assert await named.forget_learned("weather:tell_rain", RAIN) == 1
+        assert await learned(crib) == []
+
+
 async def test_explained_search_tells_learned_questions_but_not_what_a_shape_hides() -> None:
     shapes = {"weather:forecast": {"rename": {"city": "place"}}}
     config = {"toolsets": {"out": {"namespaces": ["weather"], "tools": shapes}}}

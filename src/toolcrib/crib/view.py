@@ -262,14 +262,18 @@ class View:
     async def learned(self, tool_id: str | None = None) -> tuple[LearnedQuestion, ...]:
         """Return the questions learned from use: for a tool, without its version, or for all.
 
-        A view of a principal has its own, a crib those of everybody.
+        A view has those of its principal, else of the program and its user, for the tools that it shows, by
+        the ids that they have there. A crib has those of everybody.
         """
         self._check_open()
         learning = self._shared.engine.learning
         await to_thread.run_sync(learning.flush)
-        found = learning.questions.listed(tool_id, owner=self._own_learned)
-        return (
-            found if self._own_learned is None else tuple(each for each in found if self._shows(each.tool_id))
+        if self._own_learned is None:
+            return learning.questions.listed(tool_id)
+        return tuple(
+            each.replace(tool_id=self._seen_id(each.tool_id))
+            for each in learning.questions.listed(owner=self._own_learned)
+            if self._shows(each.tool_id, tool_id)
         )
 
     async def forget_learned(self, tool_id: str | None = None, question: str | None = None) -> int:
@@ -281,7 +285,11 @@ class View:
         self._check_open()
         learning = self._shared.engine.learning
         await to_thread.run_sync(learning.flush)
-        return await to_thread.run_sync(learning.questions.forget, tool_id, question, self._own_learned)
+        owner = self._own_learned
+        if owner is None:
+            return await to_thread.run_sync(learning.questions.forget, tool_id, question)
+        shows = partial(self._shows, asked=tool_id)
+        return await to_thread.run_sync(learning.questions.forget, None, question, owner, shows)
 
     @property
     def _own_learned(self) -> str | None:
@@ -289,8 +297,13 @@ class View:
         is_whole = self._scope is None and self._principal is None
         return None if is_whole else owner_of(self._principal)
 
-    def _shows(self, tool_id: str) -> bool:
-        return bool(self.index.versions(tool_id))
+    def _shows(self, own_id: str, asked: str | None) -> bool:
+        """Return whether this view shows a tool, and by the id that was asked for, if one was."""
+        seen = self._seen_id(own_id)
+        return asked in {None, seen} and bool(self.index.versions(seen))
+
+    def _seen_id(self, own_id: str) -> str:
+        return self._scope.seen(own_id) if isinstance(self._scope, ShapedScope) else own_id
 
     async def describe(
         self,

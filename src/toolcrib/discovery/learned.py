@@ -209,6 +209,10 @@ class _Table:
     """The places of the rows of each owner."""
 
 
+def _show_all(_: str) -> bool:
+    return True
+
+
 class LearnedQuestions:
     """Learned questions by tool and owner, kept in a storage. Every method may be called from any thread."""
 
@@ -276,9 +280,15 @@ class LearnedQuestions:
             self._store(_limited(rows, today))
 
     def forget(
-        self, tool_id: str | None = None, question: str | None = None, owner: str | None = None
+        self,
+        tool_id: str | None = None,
+        question: str | None = None,
+        owner: str | None = None,
+        shows: Callable[[str], bool] = _show_all,
     ) -> int:
         """Delete the questions of a tool, of an owner, or all of them; return how many.
+
+        Those of a tool for whose id `shows` is false are left alone.
 
         Raises:
             StoreError: they cannot be deleted; all are there still.
@@ -290,6 +300,7 @@ class LearnedQuestions:
                 if tool_id in {None, row.tool_id}
                 and question in {None, row.question}
                 and owner in {None, row.owner}
+                and shows(row.tool_id)
             }
             unreadable = [
                 key
@@ -298,6 +309,7 @@ class LearnedQuestions:
                 and question is None
                 and (tool_id is None or key.startswith(f"{tool_id} "))
                 and (owner is None or key.endswith(f" {owner}"))
+                and shows(key.partition(" ")[0])
             ]
             self._store({key: row for key, row in self._rows.items() if key not in gone}, unreadable)
         return len(gone) + len(unreadable)
