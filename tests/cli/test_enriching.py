@@ -92,6 +92,61 @@ def test_budget_that_is_used_up_is_told_and_the_same_command_goes_on(
     assert len(asked_about(server)) == len(set(asked_about(server))) == TOOLS
 
 
+@pytest.fixture
+def two_servers(tmp_path: Path, config: str) -> str:
+    """Write a configuration of two little servers, with a toolset that shows a tool of one by another name."""
+    run, path = little(), tmp_path / "two.toml"
+    lines = [
+        "[servers.other]",
+        f"command = {json.dumps(run['command'])}",
+        f"args = {json.dumps(run['args'])}",
+    ]
+    few = ["[toolsets.few]", 'ids = ["little:shout"]', '[toolsets.few.tools."little:shout"]', 'name = "cry"']
+    path.write_text("\n".join([Path(config).read_text(encoding="utf-8"), *lines, *few]), encoding="utf-8")
+    return str(path)
+
+
+def test_namespace_and_toolset_limit_what_is_asked_about_and_deleted(
+    toolcrib: Any, two_servers: str, server: Book
+) -> None:
+    args = ("--config", two_servers, "enrich", "--model", "small", "--url", server.url, "--json")
+    few = ("--config", two_servers, "--toolset", "few", *args[2:])
+    assert json.loads(toolcrib(*few).stdout)["written"] == ["little:shout"]
+    assert toolcrib(*few, "little:shout").exit_code == 3  # its own name is not shown in the toolset
+    assert len(json.loads(toolcrib(*args).stdout)["written"]) == 2 * TOOLS - 1
+    assert toolcrib(*args, "--forget", "--namespace", "litle").exit_code == 3
+    assert json.loads(toolcrib(*args, "--forget", "--namespace", "other").stdout) == {"forgotten": TOOLS}
+    assert json.loads(toolcrib(*few, "--forget", "little:cry").stdout) == {"forgotten": 1}
+    assert json.loads(toolcrib(*few, "--forget").stdout) == {"forgotten": 0}
+    assert json.loads(toolcrib(*args, "--forget").stdout) == {"forgotten": TOOLS - 1}
+
+
+def test_missing_namespace_is_an_error_with_the_similar_one(toolcrib: Any, config: str) -> None:
+    failed = toolcrib("--config", config, "enrich", "--dry-run", "--namespace", "litle")
+    assert failed.exit_code == 3
+    assert "there is no namespace 'litle'; did you mean 'little'?" in failed.stderr
+
+
+def test_server_that_fails_is_told(toolcrib: Any, tmp_path: Path) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text('store = "catalogue.db"\n[servers.gone]\ncommand = "no-such-program"', encoding="utf-8")
+    shown = toolcrib("--config", str(path), "enrich", "--dry-run")
+    assert "server 'gone'" in shown.stderr
+    assert "its tools are missing" in shown.stderr
+
+
+def test_catalogue_that_is_not_stored_is_refused_before_any_request(
+    toolcrib: Any, config: str, server: Book
+) -> None:
+    text = Path(config).read_text(encoding="utf-8").replace("catalogue.db", "memory")
+    Path(config).write_text(text, encoding="utf-8")
+    refused = toolcrib("--config", config, "enrich", "--model", "small", "--url", server.url)
+    assert refused.exit_code == 2
+    assert "would be lost" in refused.stderr
+    assert server.requests == []
+    assert toolcrib("--config", config, "enrich", "--dry-run").exit_code == 0
+
+
 def test_refusal_of_the_model_is_an_error(toolcrib: Any, config: str, server: Book) -> None:
     server.will(writes, writes)
     server.usual = says(401, '{"error": "who are you"}')

@@ -158,7 +158,8 @@ async def test_what_was_written_is_described_and_deleted(server: Book) -> None:
         assert list(doc.questions) == WRITTEN["forecast"]["questions"]
         assert (await crib.describe("weather:forecast", "schema")).questions == ()
         enricher = Enricher(crib.discovery)
-        assert (enricher.forget(["weather:forecast"]), enricher.forget()) == (1, 2)
+        assert enricher.forget([]) == 0
+        assert (enricher.forget(["weather:forecast"]), enricher.forget(enricher.written())) == (1, 2)
         assert (await crib.describe("weather:forecast", "full")).when_to_use is None
         assert crib.index.example_questions("weather:forecast") == ()
 

@@ -196,11 +196,18 @@ class Enricher:
             tokens=state.spent,
         )
 
-    def forget(self, ids: Iterable[str] = ()) -> int:
-        """Delete what was written about tools of these ids, or about all; return about how many."""
+    def written(self, ids: Iterable[str] = ()) -> list[str]:
+        """Return the ids of the tools about which something is written: of these, or of all.
+
+        Raises:
+            ToolNotFoundError: there is no such tool.
+        """
         enriched = self._discovery.enriched
-        keys = [self._key(one) for one in ids] or enriched.ids()
-        return sum(self._discovery.forget_enrichment(key) for key in keys)
+        return [self._key(one) for one in ids] or [*enriched.ids()]
+
+    def forget(self, ids: Iterable[str]) -> int:
+        """Delete what was written about tools, by ids that `written` returned; return about how many."""
+        return sum(self._discovery.forget_enrichment(one) for one in ids)
 
     def _key(self, ref: str) -> str:
         return ref if ref in self._discovery.enriched else key_of(self._discovery.index.resolve(ref).id)

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 import click
 
 from toolcrib.cli.completing import server_names, tool_ids
-from toolcrib.cli.exits import FailedError
+from toolcrib.cli.exits import FailedError, NotFoundError
+from toolcrib.cli.naming import not_there, note_absent
 from toolcrib.cli.screen import clean, heading, note, progress, show_json, waiting
 from toolcrib.cli.state import State, shared, wait_for
 from toolcrib.errors import ModelError
 from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
+    from toolcrib.crib import View
     from toolcrib.discovery.chat import ChatFormat, ChatModel
     from toolcrib.model import Tool
     from toolcrib.setup.enriching import Enricher, EnrichReport
@@ -93,20 +95,30 @@ def enrich(  # noqa: PLR0913, PLR0917 - click gives each option by name
         raise click.UsageError("--dry-run and --forget exclude each other")
 
     async def work() -> "EnrichReport | None":
-        from toolcrib.setup.enriching import Enricher  # noqa: PLC0415 - not needed to ask for help
+        from toolcrib.discovery.keys import key_of  # noqa: PLC0415 - not needed to ask for help
+        from toolcrib.setup.enriching import Enricher  # noqa: PLC0415 - as above
 
         async with state.crib() as crib:
+            view = crib if state.toolset is None else crib.view(state.toolset)
+            if not (dry_run or forget) and crib.index.store is None:
+                raise click.UsageError(
+                    "what the model writes would be lost: the catalogue is not stored; give `store` in the "
+                    "configuration a file, or use --dry-run"
+                )
             with waiting("asking the servers"):
                 await crib.tools(limit=1)
             enricher = Enricher(crib.discovery)
+            own = _own_ids(view, ids) if state.toolset is not None else ids
+            members = None if state.toolset is None else _own_ids(view)
             if forget:
-                _show_forgotten(state, enricher.forget(ids))
+                written = enricher.written(own)
+                _check_namespace(view, namespace, [_namespace_of(one) for one in written])
+                _show_forgotten(state, enricher.forget(_select(written, members, namespace)))
                 return None
-            tools = [
-                tool
-                for tool in enricher.pending(ids, again=again)
-                if namespace is None or tool.namespace == namespace
-            ]
+            _check_namespace(view, namespace)
+            note_absent(view, namespace)
+            found = {key_of(tool.id): tool for tool in enricher.pending(own, again=again)}
+            tools = [found[one] for one in _select(found, members, namespace)]
             if dry_run:
                 _show_prompts(state, enricher, tools)
                 return None
@@ -135,6 +147,44 @@ def _check_options(model: str | None, variable: str, *, is_named: bool, asks: bo
     if is_named and not key:
         raise click.UsageError(f"--key-env names {variable}, which is not set or empty")
     return key or None
+
+
+def _own_ids(view: "View", ids: "Iterable[str]" = ()) -> list[str]:
+    """Return the catalogue's own ids of tools of a view, of those named or of all.
+
+    Raises:
+        ToolNotFoundError: there is no such tool in it.
+    """
+    from toolcrib.discovery.keys import key_of  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.model.shape import ShapedTool  # noqa: PLC0415 - as above
+
+    index = view.index
+    tools = [index.resolve(one) for one in ids] or [index.get(one.id) for one in index.list_all()]
+    return [key_of((tool.origin if isinstance(tool, ShapedTool) else tool).id) for tool in tools]
+
+
+def _select(ids: "Iterable[str]", members: "Collection[str] | None", namespace: str | None) -> list[str]:
+    """Return the ids that are of the toolset, if there is one, and of the namespace, if one is named."""
+    return [
+        one for one in ids if (members is None or one in members) and namespace in {None, _namespace_of(one)}
+    ]
+
+
+def _namespace_of(tool_id: str) -> str | None:
+    from toolcrib.model import ToolId  # noqa: PLC0415 - not needed to ask for help
+
+    return ToolId.parse(tool_id).namespace
+
+
+def _check_namespace(view: "View", namespace: str | None, more: "Collection[str | None]" = ()) -> None:
+    """Check that there is a namespace.
+
+    Raises:
+        NotFoundError: there is none, with the similar one.
+    """
+    fault = not_there(view, {"namespace": namespace})
+    if fault and namespace not in more:
+        raise NotFoundError(fault.removeprefix("; "))
 
 
 async def _ask(
