@@ -11,6 +11,9 @@ from discovery.search.semantic.server import Book, Handler, hangs, says, serving
 from servers.launch import command, little
 from waiting import wait_until
 
+from toolcrib.cli.commands.enriching import _find_key
+from toolcrib.discovery.chat import ChatFormat
+
 TOOLS = 5
 
 
@@ -159,11 +162,38 @@ def test_refusal_of_the_model_is_an_error(toolcrib: Any, config: str, server: Bo
 
 @pytest.mark.parametrize(
     "args",
-    [(), ("--dry-run", "--forget"), ("--model", "m", "--key-env", "TOOLCRIB_NOT_SET")],
-    ids=["no model", "both", "no key"],
+    [
+        (),
+        ("--dry-run", "--forget"),
+        ("--model", "m", "--key-env", "TOOLCRIB_NOT_SET"),
+        ("--model", "m", "--key-env", "PATH", "--url", "http://models.example/v1"),
+        ("--model", "m", "--url", "http://[models.example/v1"),
+    ],
+    ids=["no model", "both", "no key", "key in the clear", "no address"],
 )
 def test_wrong_options_are_refused(toolcrib: Any, config: str, args: tuple[str, ...]) -> None:
     assert toolcrib("--config", config, "enrich", *args).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("form", "url", "named", "is_sent"),
+    [
+        ("openai", None, None, True),
+        ("anthropic", "https://api.anthropic.com/v1/", None, True),
+        ("openai", "http://127.0.0.1:11434/v1", None, True),
+        ("openai", "http://api.openai.com/v1", None, False),
+        ("openai", "https://api.openai.com.models.example/v1", None, False),
+        ("openai", "https://api.openai.com@models.example/v1", None, False),
+        ("anthropic", "https://api.openai.com/v1", None, False),
+        ("openai", "https://models.example/v1", "OPENAI_API_KEY", True),
+    ],
+)
+def test_key_goes_to_its_own_service_unless_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, form: ChatFormat, url: str | None, named: str | None, is_sent: bool
+) -> None:
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(variable, "a-key")
+    assert _find_key(form, url, named) == ("a-key" if is_sent else None)
 
 
 def test_kill_in_the_middle_loses_nothing_that_was_written(toolcrib: Any, config: str, server: Book) -> None:

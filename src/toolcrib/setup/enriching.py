@@ -8,7 +8,7 @@ the scan finds something is not sent.
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from threading import Lock
@@ -127,13 +127,16 @@ class Enricher:
         return [tool for tool in wanted if again or self._discovery.enriched.find(tool) is None]
 
     def prompts(self, tools: Sequence[Tool]) -> list[ToolPrompt]:
-        """Return what a model is asked about tools; those in which the scan finds something are left out."""
+        """Return what a model is asked about tools; those that must not be sent are left out.
+
+        These are tools in which the scan finds something, or a secret stands.
+        """
         index, servers = self._discovery.index, {tool.namespace for tool in tools}
         by_server: defaultdict[str | None, list[Summary]] = defaultdict(list)
         for each in index.list_all():
-            if each.namespace in servers and _is_harmless(index.get(each.id)):
+            if each.namespace in servers and _find_fault(index.get(each.id)) is None:
                 by_server[each.namespace].append(each)
-        return [_make_prompt(tool, by_server[tool.namespace]) for tool in tools if _is_harmless(tool)]
+        return [_make_prompt(tool, by_server[tool.namespace]) for tool in tools if _find_fault(tool) is None]
 
     async def enrich(
         self,
@@ -158,12 +161,7 @@ class Enricher:
             StoreError: it cannot be stored.
         """
         state = _State(budget, deque(self.prompts(tools)), len(tools))
-        kept = {key_of(prompt.tool.id) for prompt in state.waiting}
-        state.failed = {
-            tool_id: "the scan finds something in it; see `toolcrib scan`"
-            for tool in tools
-            if (tool_id := key_of(tool.id)) not in kept
-        }
+        state.failed = {key_of(tool.id): fault for tool in tools if (fault := _find_fault(tool))}
         state.done = len(state.failed)
         failures: list[Exception] = []
 
@@ -360,9 +358,33 @@ def _read_answer(text: str) -> _Answer:
     return _Answer(**value)
 
 
-def _is_harmless(tool: Tool) -> bool:
-    return scan(tool).verdict == "clean"
+def _find_fault(tool: Tool) -> str | None:
+    """Return why a tool must not be sent to a model; None if it may."""
+    if scan(tool).verdict != "clean":
+        return "the scan finds something in it; see `toolcrib scan`"
+    if any(map(_has_secret, _texts_of(tool.shared("input_schema")))) or any(
+        map(_has_secret, filter(None, (tool.name, tool.title, tool.description)))
+    ):
+        return "its definition has something that looks like a secret"
+    return None
+
+
+def _texts_of(value: Any) -> Iterator[str]:
+    """Yield the texts in JSON, with the keys of objects."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, Mapping):
+            waiting += (*each.keys(), *each.values())
+        elif isinstance(each, list | tuple):
+            waiting += each
 
 
 def _is_clean(text: str) -> bool:
-    return scan_text(text).verdict == "clean" and next(iter(find_secrets(text)), None) is None
+    return scan_text(text).verdict == "clean" and not _has_secret(text)
+
+
+def _has_secret(text: str) -> bool:
+    return next(iter(find_secrets(text)), None) is not None
