@@ -103,6 +103,23 @@ class TestStripping:
             ("ask Maria Lopez about the budget", "ask about the budget"),
             ("book a table for 4 on 24 December", "book a table for on"),
             ("rename report.docx to minutes", "rename to minutes"),
+            ("use key sk-abcdefghijklmnopqrst to list files", "use key to list files"),
+            (
+                "log in with password correct-horse-battery and open mail",
+                "log in with password and open mail",
+            ),
+            ("my token is abcdefghijkl use it", "my token use it"),
+            ("change the password of the user", "change the password of the user"),
+            ("tell Ørsted and Łukasz about the meeting", "tell and about the meeting"),
+            ("weather of the trip (Anna Schmidt) tomorrow", "weather of the trip ( ) tomorrow"),
+            ("find mails of \u201eanna schmidt\u201c today", "find mails of today"),
+            ("find mails of \u2018anna schmidt\u2019 today", "find mails of today"),
+            ("find mails of \u00abanna schmidt\u00bb today", "find mails of today"),
+            ("the user\u2019s mail and the boss\u2019 mail", "the user\u2019s mail and the boss\u2019 mail"),
+            ("search files in home/ann/private/diary folder", "search files in folder"),
+            ("list the input/output ports", "list the input/output ports"),
+            ("open \\\\server\\share\\ann folder listing", "open folder listing"),
+            ("mail ann at example dot org the minutes", "mail the minutes"),
         ],
     )
     def test_question_is_kept_without_what_looks_like_data_or_secrets(self, question: str, kept: str) -> None:
@@ -113,6 +130,19 @@ class TestStripping:
 
     @pytest.mark.parametrize("question", ["", "17", "read it", "show me", "x " * MAX_LENGTH])
     def test_question_with_little_to_tell_is_not_learned(self, question: str) -> None:
+        assert learnable(question) is None
+
+    @pytest.mark.parametrize(
+        "question",
+        [
+            "Wie ist das Wetter in der Stadt?",
+            "wie wird das wetter bei max mustermann",
+            "\u041f\u0438\u0441\u044c\u043c\u043e \u0418\u0432\u0430\u043d\u0443 \u043e \u0434\u0438\u0430\u0433\u043d\u043e\u0437\u0435",
+            "\u5e2e\u6211\u7ed9\u5f20\u4f1f\u53d1\u90ae\u4ef6",
+        ],
+        ids=["German", "names in lower case", "Russian", "Chinese"],
+    )
+    def test_question_in_another_language_is_not_learned(self, question: str) -> None:
         assert learnable(question) is None
 
     @given(some.text(max_size=80), some.from_regex(r"\A[0-9]{3,12}\Z|\A[a-f0-9]{20,40}\Z|\A\w+@\w+\.org\Z"))

@@ -32,6 +32,7 @@ from pydantic import Field
 
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.discovery.kept import TextCollection, Texts
+from toolcrib.discovery.search.semantic.languages import is_english
 from toolcrib.discovery.search.text import content_weights, words
 from toolcrib.errors import InvalidToolError
 from toolcrib.model.record import Record
@@ -77,19 +78,31 @@ Encode = Callable[[Sequence[str]], NDArray[Any]]
 
 _VALUE = re.compile(
     r"""
-    "[^"\n]*" | \u201c[^\u201d\n]*\u201d | `[^`\n]*` | (?<!\w)'[^'\n]*'(?!\w)        # quoted
+    "[^"\n]*" | \u201e[^\u201c\u201d\n]*[\u201c\u201d] | \u201c[^\u201d\n]*\u201d    # quoted
+    | `[^`\n]*` | (?<!\w)'[^'\n]*'(?!\w) | [\u2018\u201a][^\u2018\u2019\n]*[\u2018\u2019](?!\w)
+    | \u00ab[^\u00bb\n]*\u00bb | \u00bb[^\u00ab\n]*\u00ab
+    | \u2039[^\u203a\n]*\u203a | [\u300c\u300e][^\u300d\u300f\n]*[\u300d\u300f]
     | \b[a-z][a-z0-9+.-]*://\S+ | \bwww\.\S+                                          # addresses
     | \S+@\S+                                                                      # mail, handles with a host
+    | \S+\s+[\[(]?at[\])]?\s+\S+(?:\s+[\[(]?dot[\])]?\s+\w+)+                          # the same in words
     | (?<!\w)@\w+ | (?<!\w)\#\w+                                                      # handles, numbers
-    | (?<!\w)~?(?:/[^\s/]+){2,}/? | \b[a-z]:\\\S+                                     # paths
+    | (?<!\w)~?(?:/[^\s/]+){2,}/? | \b[a-z]:\\\S+ | \\\\\S+ | (?<!\S)[\w.~-]+(?:/[^\s/]+){2,}/?  # paths
     | (?<!\w)\S*\.(?:[a-z]{2,4}\d?)(?!\w)                                             # files and hosts
     | (?<!\w)[^\s\d]*\d\S*                                                            # whatever has a digit
-    | (?<!\w)[A-Za-z_\-+/=]{25,}(?!\w)                                                # keys
+    | (?<!\w)[A-Za-z_\-+/=]{22,}(?!\w) | (?<!\w)(?:sk|pk|rk|gh[a-z]|glpat|xox[a-z])[_-][\w-]{8,}     # keys
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_PROPER_NOUN = re.compile(r"(?<=[\w,;:] )[A-Z]\w+(?:[-'\u2019]\w+)*")
-"""A capitalised word within a sentence."""
+_SAID_SECRET = re.compile(
+    r"""
+    \b((?:pass(?:word|phrase|code|wd) | secret | token | key | pin)\s)
+    (?: (?:is|was)\s\S+ | \w+[^\w\s]\S*\w )
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""A secret that is said: after the word for it and `is`, or two words joined right after it."""
+_WITHIN = re.compile(r"(?:(?<=[\w,;:/] )|(?<=[(\[/\u2013\u2014]))[^\W\d_]\w+(?:[-'\u2019]\w+)*")
+"""A word within a sentence; a proper noun if it is capitalised."""
 _SPACE = re.compile(r"\s+")
 _BEFORE_PUNCTUATION = re.compile(r"\s+(?=[,.;:!?])")
 
@@ -108,8 +121,9 @@ _READ_ONLY, _DESTRUCTIVE, _HARMLESS = "readOnlyHint=True", "destructiveHint=True
 def strip_values(question: str, known: Iterable[str] = ()) -> str:
     """Return a question without what looks like data or secrets.
 
-    These are texts in quotes, addresses, paths, files, whatever has a digit in it, long runs of letters, and
-    names: capitalised words within a sentence that are not among the `known` words.
+    These are texts in quotes, addresses, paths, files, whatever has a digit in it, long runs of letters, what
+    is said to be a password, and names: capitalised words within a sentence that are not among the `known`
+    words.
 
     >>> strip_values("Mail the invoice 4711 to ann@example.org, please")
     'Mail the invoice to please'
@@ -120,18 +134,24 @@ def strip_values(question: str, known: Iterable[str] = ()) -> str:
     text = question
     for start, end in reversed(list(find_secrets(text))):
         text = text[:start] + " " + text[end:]
+    text = _SAID_SECRET.sub(r"\1", _SPACE.sub(" ", text))
     text = _SPACE.sub(" ", _VALUE.sub(" ", text))
-    text = _PROPER_NOUN.sub(lambda found: found[0] if found[0].casefold() in own else " ", text)
+    text = _WITHIN.sub(
+        lambda found: " " if found[0][0].isupper() and found[0].casefold() not in own else found[0], text
+    )
     return _BEFORE_PUNCTUATION.sub("", _SPACE.sub(" ", text)).strip()
 
 
 def learnable(question: str, known: Iterable[str] = ()) -> str | None:
     """Return a question as it may be learned; None if it is too long, or too little of it is left.
 
+    A question in another language than English is not learned either: its names and nouns cannot be told
+    apart, and of its other words alone many questions are made.
+
     >>> learnable("find 17") is None, learnable("tell me the weather of Oslo tomorrow")
     (True, 'tell me the weather of tomorrow')
     """
-    if len(question) > MAX_LENGTH:
+    if len(question) > MAX_LENGTH or not is_english(question):
         return None
     text = strip_values(question, known)
     telling = [weight for weight in content_weights(text).values() if weight >= 1]
