@@ -1,6 +1,7 @@
 """The verb `enrich`, with a real server of a model."""
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from toolcrib.discovery.chat import ChatFormat
 TOOLS = 5
 
 
-def writes(handler: Handler, request: dict[str, Any]) -> None:
+def writes(handler: Handler, request: dict[str, Any], tokens: int = 100) -> None:
     tool = json.loads(request["messages"][-1]["content"])
     written = {
         "when_to_use": f"To {tool['name']}.",
@@ -25,7 +26,7 @@ def writes(handler: Handler, request: dict[str, Any]) -> None:
         "questions": [f"please {tool['description']}", f"can you {tool['name']} for me", "the same again"],
     }
     message = {"message": {"content": json.dumps(written)}, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 90, "completion_tokens": 10}
+    usage = {"prompt_tokens": tokens - 10, "completion_tokens": 10}
     handler.reply(200, json.dumps({"choices": [message], "usage": usage}))
 
 
@@ -148,6 +149,27 @@ def test_catalogue_that_is_not_stored_is_refused_before_any_request(
     assert "would be lost" in refused.stderr
     assert server.requests == []
     assert toolcrib("--config", config, "enrich", "--dry-run").exit_code == 0
+
+
+def test_budget_that_the_server_counts_beyond_is_told(toolcrib: Any, config: str, server: Book) -> None:
+    server.usual = lambda handler, request: writes(handler, request, tokens=50_000)
+    args = ("--config", config, "enrich", "--model", "small", "--url", server.url, "--parallel", "1")
+    told = toolcrib(*args, "--budget", "20000").stderr
+    assert "30,000 tokens more than the budget: the server counts more than was estimated" in told
+    assert "not enough for 4 more tools" in told
+
+
+def test_interrupt_says_how_many_are_done(config: str, server: Book) -> None:
+    server.will(writes, writes, hangs)
+    args = ["--config", config, "enrich", "--model", "small", "--url", server.url, "--parallel", "1"]
+    with subprocess.Popen(
+        [*command(), *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_until(lambda: len(server.requests) == 3)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate()
+    assert process.returncode == 130
+    assert "2 of 5 tools are done; the same command goes on" in told
 
 
 def test_refusal_of_the_model_is_an_error(toolcrib: Any, config: str, server: Book) -> None:

@@ -238,6 +238,16 @@ async def test_budget_is_never_passed_and_the_same_command_goes_on(server: Book)
     assert (await enrich(catalogue(), asked, budget=10)).left == 3
 
 
+async def test_budget_that_the_server_counts_beyond_ends_the_work_and_is_told(server: Book) -> None:
+    server.usual = lambda handler, request: answer_of(
+        WRITTEN[json.loads(request["messages"][-1]["content"])["name"]], tokens=5_000
+    )(handler, request)
+    report = await enrich(catalogue(), model(server, max_tokens=100), budget=3_000)
+    assert (len(report.written), report.left, report.tokens, report.over) == (1, 2, 5_000, 2_000)
+    report = await enrich(catalogue(), model(server, max_tokens=100), budget=9_000)
+    assert (len(report.written), report.left, report.over) == (1, 2, 0)
+
+
 async def test_instructions_in_what_the_model_wrote_are_not_stored(server: Book) -> None:
     discovery = catalogue()
     server.will(*[answer_of(WRITTEN["send"] | {"when_to_use": EVIL})] * 3)

@@ -68,7 +68,7 @@ def _one_line(text: str) -> str:
 _Line = Annotated[str, AfterValidator(_one_line)]
 
 
-class _Answer(Record):
+class Answer(Record):
     """The answer of a model, as the prompt asks for it."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
@@ -106,6 +106,8 @@ class EnrichReport(Record):
     """The number of tools for which the budget was not enough."""
     tokens: int = 0
     """The tokens that were used."""
+    over: int = 0
+    """How many of them are more than the budget, since the server counts more than was estimated."""
 
 
 class Enricher:
@@ -152,7 +154,8 @@ class Enricher:
         Args:
             model: the model.
             tools: the tools, as `pending` returns them.
-            budget: the maximum number of tokens.
+            budget: the maximum number of tokens. Where the server counts more than was estimated, the
+                questions that are being asked may pass it; none follows then.
             parallel: the number of questions that the model is asked at once.
             progress: called after each tool.
 
@@ -192,6 +195,7 @@ class Enricher:
             failed=state.failed,
             left=len(state.waiting),
             tokens=state.spent,
+            over=max(state.spent - budget, 0),
         )
 
     def written(self, ids: Iterable[str] = ()) -> list[str]:
@@ -215,14 +219,16 @@ class Enricher:
         tool_id, estimate = key_of(prompt.tool.id), model.estimate(SYSTEM, prompt.text)
         reason = ""
         for _ in range(_ATTEMPTS):
-            if state.spent + state.reserved + estimate > state.budget:
+            reserved = estimate + state.excess
+            if state.spent + state.reserved + reserved > state.budget:
                 return False
-            state.reserved += estimate
+            state.reserved += reserved
             try:
                 answer = await model.ask(SYSTEM, prompt.text)
             finally:
-                state.reserved -= estimate
+                state.reserved -= reserved
             state.spent += answer.tokens
+            state.excess = max(state.excess, answer.tokens - estimate)
             try:
                 read = _read_answer(answer.text)
             except (ValueError, InvalidToolError) as error:
@@ -246,7 +252,7 @@ class Enricher:
         if isinstance(store, QueuedStore):
             store.flush(_WRITING_TIME)
 
-    def _check(self, tool: Tool, answer: _Answer, model: str) -> tuple[Enrichment, int]:
+    def _check(self, tool: Tool, answer: Answer, model: str) -> tuple[Enrichment, int]:
         """Return what is stored of an answer, and how many questions were dropped.
 
         An answer in which the scan finds something is stored without its texts, so that the same definition
@@ -281,6 +287,8 @@ class _State:
     spent: int = 0
     reserved: int = 0
     """The estimated tokens of the questions that are being asked."""
+    excess: int = 0
+    """By how many tokens the server counted more than was estimated, at most."""
     dropped: int = 0
     written: dict[str, int] = field(default_factory=dict)
     """The number of questions by tool."""
@@ -341,7 +349,7 @@ def _describe_parameter(schema: Any) -> str:
     return shorten(text, _MAX_SHORT) if isinstance(text, str) else ""
 
 
-def _read_answer(text: str) -> _Answer:
+def _read_answer(text: str) -> Answer:
     """Read the JSON object in an answer, whatever stands around it.
 
     Raises:
@@ -355,7 +363,7 @@ def _read_answer(text: str) -> _Answer:
         raise ValueError("it is not JSON") from error
     if not isinstance(value, dict):
         raise ValueError("it is not a JSON object")  # noqa: TRY004 - a value of the model's
-    return _Answer(**value)
+    return Answer(**value)
 
 
 def _find_fault(tool: Tool) -> str | None:

@@ -11,7 +11,6 @@ from toolcrib.cli.exits import FailedError, NotFoundError
 from toolcrib.cli.naming import not_there, note_absent
 from toolcrib.cli.screen import clean, heading, note, progress, show_json, waiting
 from toolcrib.cli.state import State, shared, wait_for
-from toolcrib.errors import ModelError
 from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
@@ -224,7 +223,7 @@ async def _ask(
                 advance(done, total, tool_id)
 
             return await enricher.enrich(model, tools, budget=budget, parallel=parallel, progress=report)
-    except ModelError:
+    except BaseException:  # an interrupt too
         if not state.json:
             note(f"{finished} of {count_noun(len(tools), 'tool')} are done; the same command goes on")
         raise
@@ -264,5 +263,7 @@ def _show_report(state: State, report: "EnrichReport") -> None:
         note(f"{clean(tool_id)}: {clean(reason)}")
     if len(report.failed) > _MAX_SHOWN:
         note(f"{len(report.failed) - _MAX_SHOWN} more; --json lists them")
+    if report.over:
+        note(f"{report.over:,} tokens more than the budget: the server counts more than was estimated")
     if report.left:
         note(f"the budget is not enough for {count_noun(report.left, 'more tool')}; the same command goes on")
