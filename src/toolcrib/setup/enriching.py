@@ -68,7 +68,7 @@ def _one_line(text: str) -> str:
 _Line = Annotated[str, AfterValidator(_one_line)]
 
 
-class Answer(Record):
+class ModelAnswer(Record):
     """The answer of a model, as the prompt asks for it."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
@@ -252,7 +252,7 @@ class Enricher:
         if isinstance(store, QueuedStore):
             store.flush(_WRITING_TIME)
 
-    def _check(self, tool: Tool, answer: Answer, model: str) -> tuple[Enrichment, int]:
+    def _check(self, tool: Tool, answer: ModelAnswer, model: str) -> tuple[Enrichment, int]:
         """Return what is stored of an answer, and how many questions were dropped.
 
         An answer in which the scan finds something is stored without its texts, so that the same definition
@@ -349,7 +349,7 @@ def _describe_parameter(schema: Any) -> str:
     return shorten(text, _MAX_SHORT) if isinstance(text, str) else ""
 
 
-def _read_answer(text: str) -> Answer:
+def _read_answer(text: str) -> ModelAnswer:
     """Read the JSON object in an answer, whatever stands around it.
 
     Raises:
@@ -363,7 +363,7 @@ def _read_answer(text: str) -> Answer:
         raise ValueError("it is not JSON") from error
     if not isinstance(value, dict):
         raise ValueError("it is not a JSON object")  # noqa: TRY004 - a value of the model's
-    return Answer(**value)
+    return ModelAnswer(**value)
 
 
 def _find_fault(tool: Tool) -> str | None:
