@@ -345,7 +345,9 @@ def test_serving_with_json_says_the_addresses_in_one_line() -> None:
             out, err = served.communicate(timeout=PATIENCE)
         finally:
             served.kill()
-    assert [out, err, served.returncode] == ["", "", 0]
+    # The demonstration has a tool that changes, of which a warning may have been in time.
+    others = [line for line in err.splitlines() if "library:lend is withheld" not in line]
+    assert [out, others, served.returncode] == ["", [], 0]
     assert health.status_code == 200
     assert told["tools"] > 0
     assert told["url"] == told["health"].replace("/health", "/mcp")

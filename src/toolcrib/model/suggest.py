@@ -28,13 +28,13 @@ def nearest(word: str, options: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?`; empty if no option is similar. What was written is no answer.
+    """Return `; did you mean 'x'?`; empty if no option is similar.
 
-    >>> did_you_mean("titel", ["title", "body"]), did_you_mean("title", ["title", "body"])
-    ("; did you mean 'title'?", '')
+    >>> did_you_mean("titel", ["title", "body"])
+    "; did you mean 'title'?"
     """
     option = nearest(word, options)
-    return "" if option in {None, word} else f"; did you mean {option!r}?"
+    return f"; did you mean {option!r}?" if option else ""
 
 
 def there_are(options: Collection[str]) -> str:

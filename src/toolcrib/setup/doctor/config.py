@@ -167,7 +167,8 @@ def _check_command(subject: str, server: ServerConfig, environ: Mapping[str, str
         )
         return
     remedy = INSTALLS.get(command, "install it, or write its full path")
-    hint = did_you_mean(command, [*INSTALLS, *_similar_programs(command, path)])
+    known = command in INSTALLS
+    hint = "" if known else did_you_mean(command, [*INSTALLS, *_similar_programs(command, path)])
     yield error(subject, f"there is no program {command!r} on the PATH{hint}", "it cannot be started", remedy)
 
 

@@ -280,10 +280,9 @@ def why_not_started(error: OSError, command: str, cwd: str | None, written: Serv
         if Path(command).is_file():
             return f"{shown!r} names an interpreter in its first line that does not exist"
         where = "" if os.sep in command else " on the PATH"
-        remedy = (
-            did_you_mean(shown, INSTALLS) or f"; {INSTALLS.get(shown, 'install it, or write its full path')}"
-        )
-        return f"there is no program {shown!r}{where}{remedy}"
+        remedy = f"; {INSTALLS.get(shown, 'install it, or write its full path')}"
+        hint = "" if shown in INSTALLS else did_you_mean(shown, INSTALLS)
+        return f"there is no program {shown!r}{where}{hint or remedy}"
     if isinstance(error, PermissionError):
         return f"{shown!r} may not be executed; make it executable, or write the program that runs it"
     return f"{shown!r} cannot be started: {error.strerror or type(error).__name__}"
