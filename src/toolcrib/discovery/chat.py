@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
-from toolcrib.discovery.posting import ModelApi
+from toolcrib.discovery.model_api import ModelApi
 from toolcrib.errors import EmbeddingError, ModelError
 
 ChatFormat = Literal["openai", "anthropic"]
@@ -27,7 +27,7 @@ _CHARACTERS_PER_TOKEN = 3
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """What a model answered."""
+    """The answer of a model."""
 
     text: str
     tokens: int

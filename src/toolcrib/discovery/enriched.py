@@ -1,4 +1,4 @@
-"""What a language model wrote about tools so that they are found: when to use them, tags, example questions.
+"""Enrichments: texts of a language model by which tools are found, that is when to use them, tags, questions.
 
 It is kept by the id of the tool with the digest of the definition that it was written for, so that it is used
 until the definition changes.
@@ -25,7 +25,7 @@ MAX_WRITTEN_TAGS = 8
 
 
 class Enrichment(Record):
-    """What a language model wrote about one tool."""
+    """The texts of a language model about one tool."""
 
     tool_id: str
     """The id of the tool."""

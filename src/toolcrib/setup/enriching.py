@@ -58,7 +58,7 @@ _MAX_PARAMETERS = 40
 _WRITING_TIME = 10.0
 """Seconds that the store may take to write what was written about one tool."""
 _ATTEMPTS = 2
-"""How often a model is asked about a tool whose answer cannot be read."""
+"""The maximum number of questions about a tool whose answer cannot be read."""
 
 
 def _one_line(text: str) -> str:
@@ -84,7 +84,7 @@ class ModelAnswer(Record):
 
 @dataclass(frozen=True, slots=True)
 class ToolPrompt:
-    """What a model is asked about one tool."""
+    """The question to a model about one tool."""
 
     tool: Tool
     text: str
@@ -92,7 +92,7 @@ class ToolPrompt:
 
 
 class EnrichReport(Record):
-    """What came of an enrichment."""
+    """The result of an enrichment."""
 
     written: tuple[str, ...] = ()
     """The tools about which a model wrote."""
@@ -107,7 +107,7 @@ class EnrichReport(Record):
     tokens: int = 0
     """The tokens that were used."""
     over: int = 0
-    """How many of them are more than the budget, since the server counts more than was estimated."""
+    """The number of those beyond the budget, where the server counts more than was estimated."""
 
 
 class Enricher:
@@ -278,7 +278,7 @@ class Enricher:
 
 @dataclass(slots=True)
 class _State:
-    """How far an enrichment is."""
+    """The progress of an enrichment."""
 
     budget: int
     waiting: deque[ToolPrompt]

@@ -103,7 +103,7 @@ _BUMP_TEXTS: LiteralString = (
     " ON CONFLICT (name) DO UPDATE SET revision = excluded.revision"
 )
 _TEXTS = "texts:"
-"""How the revisions of collections of texts are called, before the name of the collection."""
+"""Prefix of the names of the revisions that collections of texts have."""
 _PUT_TOOLS: LiteralString = """
     INSERT INTO toolcrib_tools (id, definition, backends, facets, examples, content_hash, revision)
     SELECT each.*, %s FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[],
@@ -152,7 +152,7 @@ _ADD_USAGE: LiteralString = """
 
 @dataclass(frozen=True, slots=True)
 class StoreChanges:
-    """What has changed in a store since a revision."""
+    """The changes of a store since a revision."""
 
     revision: int
     """The revision that it has now."""

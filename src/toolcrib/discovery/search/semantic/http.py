@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.discovery.posting import ModelApi
+from toolcrib.discovery.model_api import ModelApi
 from toolcrib.discovery.search.semantic.folder import check_at_least
 from toolcrib.discovery.search.semantic.text import clean
 from toolcrib.discovery.search.semantic.units import unit_vectors
