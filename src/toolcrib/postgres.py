@@ -32,7 +32,7 @@ _MIN_CONNECT_TIMEOUT = 2
 _MIN_BACKOFF, _MAX_BACKOFF = 0.1, 5.0
 """Seconds between two attempts to connect."""
 _RETRIES = 5
-"""How often a transaction is repeated that the server has rolled back for the sake of another one."""
+"""The maximum number of attempts at a transaction that the server rolls back for the sake of another."""
 _MIGRATION_TIMEOUT = 300.0
 """Seconds that a migration may take, or wait for that of another process."""
 _REASONS: Final = {

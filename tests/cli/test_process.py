@@ -235,12 +235,12 @@ def serve_over_http(*args: str, program: list[str] | None = None, **environ: str
             out, err = served.communicate(timeout=PATIENCE)
         finally:
             served.kill()
-    assert [out, said_besides_the_change(err), served.returncode] == ["", [], 0]
+    assert [out, drop_change_warning(err), served.returncode] == ["", [], 0]
     return told
 
 
-def said_besides_the_change(err: str) -> list[str]:
-    """Return the lines of an output without the warning of the demonstration's tool that changes.
+def drop_change_warning(err: str) -> list[str]:
+    """Return the lines of an output without the warning about the tool of the demonstration that changes.
 
     It comes when the first calls of the demonstration are done, which may be at any moment.
     """
@@ -353,7 +353,7 @@ def test_serving_with_json_says_the_addresses_in_one_line() -> None:
             out, err = served.communicate(timeout=PATIENCE)
         finally:
             served.kill()
-    assert [out, said_besides_the_change(err), served.returncode] == ["", [], 0]
+    assert [out, drop_change_warning(err), served.returncode] == ["", [], 0]
     assert health.status_code == 200
     assert told["tools"] > 0
     assert told["url"] == told["health"].replace("/health", "/mcp")

@@ -50,7 +50,7 @@ class SavedTools:
         """The texts that were read of the store, by id."""
         self._lock = Lock()
         self._changes = 0
-        """How many tools were saved or deleted here, so that `follow` sees that what it has read is old."""
+        """The number of tools saved or deleted here, by which `follow` sees that it has read old texts."""
 
     def save(
         self,

@@ -836,7 +836,7 @@ class View:
             return await self._run_journaled_chain(keeper, run.journal, run.request, context)
 
     @property
-    def _part(self) -> str:
+    def _toolset_key(self) -> str:
         """The toolset of this view, as the record of a run names it."""
         if self._scope is None:
             return ""
@@ -853,7 +853,7 @@ class View:
             RunStateError: it was begun in other tools than those of this view.
             ConfigError: its toolset is not in the settings any more.
         """
-        if run.toolset is None or run.toolset == self._part:
+        if run.toolset is None or run.toolset == self._toolset_key:
             return self
         if self._scope is None and not run.toolset.startswith("#"):
             return View(self._shared, scope_of(run.toolset, self.settings), self._principal, run.toolset)
@@ -868,7 +868,7 @@ class View:
     async def _execute_durably(self, request: ExecuteRequest, context: CallContext) -> ExecuteResult:
         async with self._durable.keeper(keep=self._is_entered) as keeper:
             asked = request.model_dump(mode="json")
-            journal = await keeper.begin("code", asked, context.principal, self._part)
+            journal = await keeper.begin("code", asked, context.principal, self._toolset_key)
             return await self._run_journaled_code(keeper, journal, asked, context)
 
     async def _run_journaled_code(
@@ -895,7 +895,7 @@ class View:
             "limits": None if limits is None else asdict(limits),
         }
         async with self._durable.keeper(keep=self._is_entered) as keeper:
-            journal = await keeper.begin("chain", asked, context.principal, self._part)
+            journal = await keeper.begin("chain", asked, context.principal, self._toolset_key)
             return await self._run_journaled_chain(keeper, journal, asked, context, progress)
 
     async def _run_journaled_chain(

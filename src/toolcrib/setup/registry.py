@@ -29,7 +29,7 @@ _VERSIONS = ("v0.1", "v0")
 _MAX_BYTES = 8 * 2**20
 _MAX_PAGES = 50
 _SECONDS = 30.0
-"""How long each read may take."""
+"""The seconds that each read may take."""
 _SECONDS_IN_ALL = 90.0
 _PAGE = 100
 _OFFICIAL = "io.modelcontextprotocol.registry/official"

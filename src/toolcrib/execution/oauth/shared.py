@@ -20,7 +20,11 @@ COLLECTION = "logins"
 
 
 class LockingTexts(Protocol):
-    """A store of texts with locks that all gateways respect."""
+    """A store of texts with locks that all gateways respect.
+
+    `PostgresStore` is one. Logins know it by this protocol, since the packages of calls and of the catalogue
+    do not import each other.
+    """
 
     def texts(self, collection: str) -> Iterator[tuple[str, str]]:
         """Return the ids and texts of a collection."""
