@@ -4,6 +4,7 @@
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from pictures import Bar, draw_bars, read_table
@@ -36,42 +37,37 @@ _CONVERTERS = {
 def draw_search() -> str:
     """Return the picture of search quality."""
     rows = {row["engine"]: row for row in read_table(DOCS / "search-measurements.md", "## Quality")}
-    bars = []
-    for name, label in _ENGINES.items():
-        quality = sum(float(rows[name][f"{each} NDCG@10"]) for each in _SETS) / len(_SETS)
-        bars.append(Bar(label, quality, f"{quality:.1f}", is_ours="toolcrib" in label))
+    quality = {
+        label: sum(float(rows[name][f"{each} NDCG@10"]) for each in _SETS) / len(_SETS)
+        for name, label in _ENGINES.items()
+    }
     about = "NDCG@10 in per cent, mean of MetaTool, BFCL and Seal-Tools; higher is better"
-    return draw_bars("Finding the right tool", about, bars)
+    return _draw("Finding the right tool", about, quality, "{:.1f}")
 
 
 def draw_calls() -> str:
     """Return the picture of what a call through a gateway costs."""
     rows = {row[""]: row for row in read_table(DOCS / "gateway-measurements.md", "## ")}
-    bars = []
-    for name, label in _PROXIES.items():
-        ratio = float(rows[name]["to direct"].split()[0])
-        bars.append(Bar(label, ratio, f"{ratio:.2f} \N{MULTIPLICATION SIGN}", is_ours="toolcrib" in label))
+    ratios = {label: float(rows[name]["to direct"].split()[0]) for name, label in _PROXIES.items()}
     about = "time of a call as a multiple of a direct one (p50); shorter is better"
-    return draw_bars("A call through the gateway", about, bars)
+    return _draw("A call through the gateway", about, ratios, "{:.2f} \N{MULTIPLICATION SIGN}")
 
 
 def draw_providers() -> str:
     """Return the picture of how many tools a provider accepts."""
     rows = {row["converter"]: row for row in read_table(DOCS / "adapter-measurements.md", "## ")}
-    bars = []
+    accepted = {}
     for name, label in _CONVERTERS.items():
-        row = rows[name]
-        lossy = row["silently lossy"]
-        bars.append(
-            Bar(
-                label if lossy == "0" else f"{label} ({lossy} lossy)",
-                float(row["accepted"].rstrip("%")),
-                row["accepted"],
-                is_ours=label == "toolcrib",
-            )
-        )
+        lossy = rows[name]["silently lossy"]
+        told = label if lossy == "0" else f"{label} ({lossy} lossy)"
+        accepted[told] = float(rows[name]["accepted"].rstrip("%"))
     about = "share of 1,163 real tools that OpenAI's strict mode accepts after conversion; lossy: silently"
-    return draw_bars("Any provider", about, bars)
+    return _draw("Any provider", about, accepted, "{:.1f}%")
+
+
+def _draw(title: str, about: str, values: Mapping[str, float], form: str) -> str:
+    bars = [Bar(label, value, form.format(value), "toolcrib" in label) for label, value in values.items()]
+    return draw_bars(title, about, bars)
 
 
 PICTURES = {
