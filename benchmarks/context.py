@@ -1,9 +1,10 @@
-"""Counts what the tools of ten well-known servers take of a model's context, with and without toolcrib.
+"""Counts the tokens that tools of ten well-known servers take of a context, with and without toolcrib.
 
 `--write` draws the picture that README.md shows. The servers are started by npx and uvx.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -34,7 +35,7 @@ async def measure() -> TokenUsage:
             each.name: {key: value for key, value in each.settings("", data).items() if key not in WALL}
             for each in REFERENCES
         }
-        async with Crib({"servers": servers, "store": None}) as crib:
+        async with Crib({"servers": servers}) as crib:
             await crib.ready(PATIENCE)
             return MetaTools(crib, crib.settings.gateway).measure_tokens()
 
@@ -44,6 +45,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="draw the picture")
     options = parser.parse_args()
+    # The launchers of servers are installed with the development tools, which need not be activated.
+    os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     usage = anyio.run(measure)
     print(f"{usage.tools} tools of {len(REFERENCES)} servers: {usage.direct:,} tokens")
     print(f"the eight tools of toolcrib in their place: {usage.surface:,} tokens ({usage.saved:.0%} saved)")
