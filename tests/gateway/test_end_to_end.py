@@ -33,7 +33,8 @@ class Desk:
         (self.repository / "first.txt").write_text("one\n")
         for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "The first"]):
             subprocess.run([*git, *command], check=True)
-        self.place = Place(folder, self._servers(folder), timeout=PATIENCE)
+        # Without learning: each question is answered by the catalogue alone, whichever test ran before.
+        self.place = Place(folder, self._servers(folder), timeout=PATIENCE, search={"learn": "off"})
 
     def _servers(self, folder: Path) -> dict[str, Any]:
         module = {"command": sys.executable, "start_timeout": PATIENCE}

@@ -1,7 +1,7 @@
 """Logging in: with a browser, with a device and as a program; and those that may not be believed."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +254,16 @@ async def test_what_cannot_be_believed_ends_the_login_and_nothing_is_kept(
             await logged_in(authority, environ)
         assert LoginVault(environ).get("one", authority.url) is None
         assert authority.tokens == {}
+
+
+@pytest.mark.parametrize("change", [lambda issuer: f"{issuer}/", str.upper])
+async def test_the_issuer_of_the_answer_is_compared_letter_by_letter(
+    authority: Authority, environ: dict[str, str], change: Callable[[str], str]
+) -> None:
+    authority.answer = {"iss": change(authority.issuer)}
+    with pytest.raises(LoginError, match="the answer is from another authorization server"):
+        await logged_in(authority, environ)
+    assert authority.tokens == {}
 
 
 async def test_another_state_is_not_waited_for_in_vain(authority: Authority, environ: dict[str, str]) -> None:

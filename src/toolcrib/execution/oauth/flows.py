@@ -23,7 +23,6 @@ from urllib.parse import urlencode, urlsplit
 import anyio
 import httpx2
 from anyio import to_thread
-from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth_utils import resource_url_from_server_url
 
 from toolcrib.errors import LoginError
@@ -236,7 +235,8 @@ async def finish_login(
         raise LoginError(server, "the answer is that of another login")
     if iss is None and begun.names_itself:
         raise LoginError(server, "the answer does not say which authorization server it is from")
-    if iss is not None and not issuers_match(iss, login.issuer or ""):
+    # Compared letter by letter (RFC 9207): the SDK's `issuers_match` lets a trailing slash differ.
+    if iss is not None and iss != login.issuer:
         raise LoginError(server, "the answer is from another authorization server")
     form = {"grant_type": "authorization_code", "code": code, "redirect_uri": begun.redirect}
     try:
