@@ -125,10 +125,11 @@ def is_deprecated(tool: Tool) -> bool:
     >>> is_deprecated(Tool(name="a", description="Find deprecated packages.", input_schema={}))
     False
     """
-    if "deprecated" in tool.tags or tool.input_schema.get("deprecated") is True:
+    if "deprecated" in tool.tags or tool.shared("input_schema").get("deprecated") is True:
         return True
     beside = (tool.model_extra or {}) | ((tool.annotations and tool.annotations.model_extra) or {})
-    stated = [value for key, value in (tool.meta or {}).items() if key.rpartition("/")[2] == "deprecated"]
+    meta = tool.shared("meta") or {}
+    stated = [value for key, value in meta.items() if key.rpartition("/")[2] == "deprecated"]
     stated += (beside.get("deprecated"), beside.get("deprecatedHint"))
     if any(value is True or (isinstance(value, str | dict) and value) for value in stated):
         return True

@@ -17,6 +17,7 @@ from toolcrib.errors import (
 )
 from toolcrib.errors.base import short_repr
 from toolcrib.model import (
+    DefaultValidator,
     LocalBackend,
     LocalTool,
     McpBackend,
@@ -26,6 +27,7 @@ from toolcrib.model import (
     ToolBackend,
 )
 from toolcrib.model.argschema.parse import light_field
+from toolcrib.model.plain import copy_json
 from toolcrib.model.record import Record
 from toolcrib.redaction import error_text
 
@@ -127,18 +129,20 @@ def read_pair(tool: Any, backend: Any) -> tuple[Tool, ToolBackend | None]:
     return record, backend or record.backend or here
 
 
-def compile_schemas(validator: SchemaValidator, tool: Tool) -> None:
-    """Compile the schemas of a tool, which finds mistakes and fills the cache of the validator.
+def check_schemas(validator: SchemaValidator, tool: Tool) -> None:
+    """Check that the schemas of a tool can be used.
 
     Raises:
         InvalidSchemaError: a schema cannot be used; the error, which may be a subclass, names the tool.
     """
-    named = (("input", tool.input_schema), ("output", tool.output_schema))
-    for part, schema in named:
+    for part, schema in (("input", tool.shared("input_schema")), ("output", tool.shared("output_schema"))):
         if schema is None:
             continue
         try:
-            validator.validate(schema, {})
+            if isinstance(validator, DefaultValidator):
+                validator.check(schema)
+            else:
+                validator.validate(copy_json(schema), {})
         except ValidationError:  # the schema compiled; it only does not accept the empty object
             continue
         except InvalidSchemaError as error:

@@ -11,8 +11,8 @@ from toolcrib.discovery.index.arguments import (
     AnyTool,
     check_count,
     check_parts,
+    check_schemas,
     check_texts,
-    compile_schemas,
     read_pair,
     read_pairs,
 )
@@ -308,7 +308,7 @@ class Index(IndexReader):
         for place, (tool, backend) in enumerate(read_pairs(tools)):
             try:
                 record, bound = read_pair(tool, backend)
-                compile_schemas(self._validator, record)
+                check_schemas(self._validator, record)
                 checked.append((record, bound))
             except ToolcribError as error:
                 refused.append((str(getattr(tool, "id", f"number {place}")), error))

@@ -13,6 +13,7 @@ from toolcrib.model.plain import copy_json
 from toolcrib.model.record import Record
 from toolcrib.model.schema.compiled import CompiledSchema, plain_schema
 from toolcrib.model.schema.engine import Documents
+from toolcrib.model.schema.simple import is_simple
 from toolcrib.model.schema.source import read_schema
 from toolcrib.model.tool import Tool
 
@@ -91,6 +92,15 @@ class DefaultValidator:
     def validate(self, schema: Any, instance: Any) -> None:
         """Validate a value against a schema given as a dict, a boolean, JSON text or a Python type."""
         self.compile(schema).validate(instance)
+
+    def check(self, schema: Any) -> None:
+        """Check that a schema can be used; most are not compiled for that.
+
+        Raises:
+            InvalidSchemaError: it cannot; the error may be a subclass, and has the problems.
+        """
+        if not is_simple(plain_schema(read_schema(schema))):
+            self.compile(schema)
 
     def compile(self, schema: Any) -> CompiledSchema:
         """Compile a schema, in any form that `validate` takes, or return it from the cache."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from laws import law
 
 from toolcrib.discovery import Bm25Searcher
-from toolcrib.discovery.search.text import Analysis, analyse, clauses, question_terms, search_doc, words
+from toolcrib.discovery.search.text import Analysis, analyse, clauses, question_terms, words
 
 WORDS = [
     "create",
@@ -77,7 +77,7 @@ def score(documents: list[Analysis], document: Analysis, terms: dict[str, float]
 
 def textbook(catalogue: list[Entry], question: str) -> dict[str, float]:
     """Return what each tool scores: half by the whole question, half by its best part, where it has several."""
-    documents = [analyse(search_doc(entry.tool, entry.examples)) for entry in catalogue]
+    documents = [analyse(entry.tool, entry.examples) for entry in catalogue]
     parts = [asked(part) for part in clauses(question)]
     whole = {term: max(part.get(term, 0) for part in parts) for part in parts for term in part}
     known = {term for document in documents for term in document.terms}

@@ -43,7 +43,7 @@ def searched(made: Tool, examples: Sequence[str] = ()) -> tuple[tuple[str, str],
 
 
 def analysed(made: Tool, examples: Sequence[str] = ()) -> Analysis:
-    return analyse(search_doc(made, examples))
+    return analyse(made, examples)
 
 
 def obj(**properties: Any) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from toolcrib.discovery.search.lexical.reasons import explain_words, learned_rea
 from toolcrib.discovery.search.lexical.scoring import Scores, score_slots
 from toolcrib.discovery.search.lexical.typos import SpellingCorrector
 from toolcrib.discovery.search.snapshot import SearchSnapshot, is_due
-from toolcrib.discovery.search.text import MARKS, analyse, search_doc
+from toolcrib.discovery.search.text import MARKS, analyse
 
 Score = TypeVar("Score", float, NDArray[np.float32])
 """One score, or an array of the scores of several tools."""
@@ -118,7 +118,7 @@ class Bm25Searcher:
             latest = self._restore(latest)
         batch, lengths = DocumentBatch(), array("d")
         for entry in latest.values():
-            analysis = analyse(search_doc(entry.tool, entry.examples))
+            analysis = analyse(entry.tool, entry.examples)
             batch.add(analysis.terms)
             lengths.append(analysis.length)
         impacts = _compute_impacts(batch, lengths)

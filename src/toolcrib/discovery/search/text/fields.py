@@ -1,6 +1,5 @@
 """Extraction of the searchable texts of a tool by field, and their analysis into weighted terms."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -19,7 +18,7 @@ from toolcrib.discovery.facts import (
 from toolcrib.discovery.records import SearchDoc
 from toolcrib.discovery.search.text.terms import STOP_WORDS, index_terms
 from toolcrib.discovery.search.text.topics import DEPRECATED, topic_terms
-from toolcrib.discovery.search.text.words import words
+from toolcrib.discovery.search.text.words import count_words, words
 from toolcrib.model import Tool
 
 FIELD_WEIGHTS = {
@@ -88,22 +87,25 @@ def search_doc(tool: Tool, examples: Sequence[str] = ()) -> SearchDoc:
     )
 
 
-def analyse(document: SearchDoc) -> Analysis:
-    """Analyse the texts of a tool into weighted terms."""
+def analyse(tool: Tool, examples: Sequence[str] = ()) -> Analysis:
+    """Analyse the texts of a tool, and of its example questions, into weighted terms."""
     by_field: dict[str, list[str]] = {}
-    for field, text in document.fields:
+    topics: list[str] = []
+    for field, text in _field_texts(tool, examples):
         by_field.setdefault(field, []).append(text)
+        if field in _TOPIC_FIELDS:
+            topics.append(text)
     terms: dict[str, float] = {}
     length = 0.0
     for field, texts in by_field.items():
         weight = FIELD_WEIGHTS[field]
-        for word, count in Counter(islice(words("\n".join(texts)), _MAX_WORDS)).items():
-            filed = index_terms(word)
+        for word, count in count_words("\n".join(texts), _MAX_WORDS).items():
+            filed, added = index_terms(word), weight * count
             for term in filed:
-                terms[term] = terms.get(term, 0.0) + weight * count
-            length += weight * count if filed else 0.0
-    marks = topic_terms(text for field, text in document.fields if field in _TOPIC_FIELDS)
-    if document.deprecated:
+                terms[term] = terms.get(term, 0.0) + added
+            length += added if filed else 0.0
+    marks = topic_terms(topics)
+    if is_deprecated(tool):
         marks = (*marks, DEPRECATED)
     return Analysis(terms | dict.fromkeys(marks, 1.0), length)
 

@@ -6,7 +6,10 @@ of characters (bigrams).
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
 
 MAX_TEXT = 100_000
 """The maximum number of characters read of a text."""
@@ -97,19 +100,51 @@ def words(text: str, *, with_identifiers: bool = True) -> Iterator[str]:
     >>> list(words("天气预报"))
     ['天气', '气预', '预报']
     """
+    for chunk in _split_chunks(text):
+        parts, whole = _words_in(chunk)
+        yield from parts
+        if with_identifiers and whole:
+            yield whole
+
+
+def count_words(text: str, limit: int) -> dict[str, int]:
+    """Return how often each of the first `limit` words of a text occurs, in order of first occurrence.
+
+    >>> count_words("createIssue, then create", 100)
+    {'create': 2, 'issue': 1, 'createissue': 1, 'then': 1}
+    """
+    counts: dict[str, int] = {}
+    for chunk, times in Counter(_split_chunks(text)).items():
+        parts, whole = _words_in(chunk)
+        for word in (*parts, whole) if whole else parts:
+            counts[word] = counts.get(word, 0) + times
+    return counts if sum(counts.values()) <= limit else Counter(islice(words(text), limit))
+
+
+def _split_chunks(text: str) -> list[str]:
+    """Split a text at its spaces and punctuation; identifiers are whole."""
     folded = fold(text[:MAX_TEXT])[:MAX_TEXT]
     if "'" in folded:
         folded = _CONTRACTION.sub("", folded)
-    for chunk in _CHUNK.findall(folded):
-        if _PLAIN.fullmatch(chunk):
-            yield chunk[:_MAX_WORD_LENGTH].lower()
-            continue
-        pairs, parts = _split_scripts(chunk)
-        yield from pairs
-        yield from parts
-        whole = "".join(parts)
-        if with_identifiers and len(parts) > 1 and not whole.isdigit():
-            yield whole[:_MAX_WORD_LENGTH]
+    return _CHUNK.findall(folded)
+
+
+def _words_in(chunk: str) -> tuple[tuple[str, ...], str]:
+    """Return the words in a chunk, and the chunk as one word if it is an identifier of several."""
+    return _split_short_chunk(chunk) if len(chunk) <= _MAX_WORD_LENGTH else _split_chunk(chunk)
+
+
+def _split_chunk(chunk: str) -> tuple[tuple[str, ...], str]:
+    if _PLAIN.fullmatch(chunk):
+        return (chunk[:_MAX_WORD_LENGTH].lower(),), ""
+    pairs, parts = _split_scripts(chunk)
+    whole = "".join(parts)
+    is_identifier = len(parts) > 1 and not whole.isdigit()
+    return (*pairs, *parts), whole[:_MAX_WORD_LENGTH] if is_identifier else ""
+
+
+_split_short_chunk = lru_cache(maxsize=1 << 14)(_split_chunk)
+"""Most chunks of a catalogue are a few thousand words; long ones, which seldom recur, are not remembered."""
 
 
 def split_identifier(name: str) -> list[str]:
