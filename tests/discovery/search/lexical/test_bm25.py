@@ -5,14 +5,14 @@ from math import log
 from threading import Thread
 
 import pytest
-from discovery.search.text.support import seconds
+from discovery.search.text.support import Analysis, analyse, seconds
 from discovery.support import DictCache, Entry, make
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import law
 
 from toolcrib.discovery import Bm25Searcher
-from toolcrib.discovery.search.text import Analysis, analyse, clauses, question_terms, words
+from toolcrib.discovery.search.text import clauses, question_terms, words
 
 WORDS = [
     "create",

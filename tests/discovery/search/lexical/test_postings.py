@@ -6,11 +6,23 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from laws import law
 
-from toolcrib.discovery.search.lexical.postings import DocumentBatch, Postings
+from toolcrib.discovery.search.lexical.documents import DocumentBatch
+from toolcrib.discovery.search.lexical.postings import Postings
 
 TERMS = ["creat", "issu", "~creat", "=12", "天气", "größe", "mp3"]
 terms = st.sampled_from(TERMS)
 documents = st.dictionaries(terms, st.floats(0.125, 8, width=32), max_size=5)
+
+
+def batch_of(*added: dict[str, float]) -> DocumentBatch:
+    vocabulary = list({term: None for document in added for term in document})
+    return DocumentBatch(
+        vocabulary,
+        np.array([vocabulary.index(term) for document in added for term in document], np.int32),
+        np.array([value for document in added for value in document.values()], np.float64),
+        np.array(list(map(len, added)), np.int32),
+        np.ones(len(added)),
+    )
 
 
 class PostingsModel(RuleBasedStateMachine):
@@ -25,10 +37,7 @@ class PostingsModel(RuleBasedStateMachine):
         free = [slot for slot in range(self.next) if slot not in self.model] if freed else []
         slots = [*free, *range(self.next, self.next + len(added))][: len(added)]
         known = {term for document in self.model.values() for term in document}
-        batch = DocumentBatch()
-        for document in added:
-            batch.add(document)
-        fresh = self.postings.add(batch, slots)
+        fresh = self.postings.add(batch_of(*added), slots)
         assert len(set(fresh)) == len(fresh)
         assert set(fresh) == {term for document in added for term in document} - known
         self.model |= dict(zip(slots, added, strict=True))
@@ -68,9 +77,7 @@ def test_a_term_that_nobody_has_is_not_known() -> None:
 
 def test_a_document_without_terms_counts_as_one() -> None:
     postings = Postings()
-    batch = DocumentBatch()
-    batch.add({})
-    assert postings.add(batch, [0]) == []
+    assert postings.add(batch_of({}), [0]) == []
     assert len(postings) == 1
     postings.remove([0])
     assert len(postings) == 0
@@ -79,9 +86,7 @@ def test_a_document_without_terms_counts_as_one() -> None:
 def test_many_documents_can_come_one_at_a_time() -> None:
     postings = Postings()
     for slot in range(500):
-        batch = DocumentBatch()
-        batch.add({"all": slot + 0.5, f"own{slot}": 1.0})
-        postings.add(batch, [slot])
+        postings.add(batch_of({"all": slot + 0.5, f"own{slot}": 1.0}), [slot])
     slots, impacts = postings.of("all")
     assert slots.tolist() == list(range(500))
     assert impacts.dtype == np.float32

@@ -1,10 +1,44 @@
 """Texts that are hard to read, and how long reading may take."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import islice
 from time import thread_time
-from typing import Any
+from typing import Any, NamedTuple
 
 from effort import slowness
+
+from toolcrib.discovery.facts import is_deprecated
+from toolcrib.discovery.search.text import DEPRECATED, FIELD_WEIGHTS, index_terms, words
+from toolcrib.discovery.search.text.fields import TOPIC_FIELDS, field_texts
+from toolcrib.discovery.search.text.topics import topic_terms
+from toolcrib.model import Tool
+
+
+class Analysis(NamedTuple):
+    """What a tool is filed under."""
+
+    terms: dict[str, float]
+    length: float
+
+
+def analyse(tool: Tool, examples: Sequence[str] = ()) -> Analysis:
+    """Analyse one tool in the plainest way, word by word."""
+    by_field: dict[str, list[str]] = {}
+    for field, text in field_texts(tool, examples):
+        by_field.setdefault(field, []).append(text)
+    terms: dict[str, float] = {}
+    length = 0.0
+    for field, texts in by_field.items():
+        for word, count in Counter(islice(words("\n".join(texts)), 5_000)).items():
+            added, filed = FIELD_WEIGHTS[field] * count, index_terms(word)
+            for term in filed:
+                terms[term] = terms.get(term, 0.0) + added
+            length += added if filed else 0.0
+    topics = [text for field, texts in by_field.items() if field in TOPIC_FIELDS for text in texts]
+    marks = (*topic_terms(topics), *((DEPRECATED,) if is_deprecated(tool) else ()))
+    return Analysis(terms | dict.fromkeys(marks, 1.0), length)
+
 
 HOSTILE = {
     "capitals": "A",

@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from discovery.search.text.support import seconds
+from discovery.search.text.support import Analysis, seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.search.text import FIELD_WEIGHTS, Analysis, analyse, index_terms, search_doc, words
+from toolcrib.discovery.search.lexical.documents import analyse_tools
+from toolcrib.discovery.search.text import FIELD_WEIGHTS, index_terms, search_doc, words
 from toolcrib.model import Tool
 
 json_values = st.recursive(
@@ -43,7 +44,9 @@ def searched(made: Tool, examples: Sequence[str] = ()) -> tuple[tuple[str, str],
 
 
 def analysed(made: Tool, examples: Sequence[str] = ()) -> Analysis:
-    return analyse(made, examples)
+    found = analyse_tools([(made, examples)])
+    terms = [found.vocabulary[number] for number in found.terms]
+    return Analysis(dict(zip(terms, found.values.tolist(), strict=True)), found.lengths.item())
 
 
 def obj(**properties: Any) -> dict[str, Any]:

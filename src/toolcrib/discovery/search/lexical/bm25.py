@@ -12,7 +12,6 @@ Scores are sums in float32, whose last bits could depend on the order of the ter
 tools are therefore computed in whole numbers (`mean_and_deviation`).
 """
 
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -27,13 +26,14 @@ from numpy.typing import NDArray
 from toolcrib.discovery.protocols import Derived, Hit, Indexed, Lifts, Ranking
 from toolcrib.discovery.records import Reason
 from toolcrib.discovery.search.confidence import confidence_by_words
-from toolcrib.discovery.search.lexical.postings import DocumentBatch, Postings, VisiblePostings
+from toolcrib.discovery.search.lexical.documents import DocumentBatch, analyse_tools
+from toolcrib.discovery.search.lexical.postings import Postings, VisiblePostings
 from toolcrib.discovery.search.lexical.question import ParsedQuery, parse_query
 from toolcrib.discovery.search.lexical.reasons import explain_words, learned_reasons
 from toolcrib.discovery.search.lexical.scoring import Scores, score_slots
 from toolcrib.discovery.search.lexical.typos import SpellingCorrector
 from toolcrib.discovery.search.snapshot import SearchSnapshot, is_due
-from toolcrib.discovery.search.text import MARKS, analyse
+from toolcrib.discovery.search.text import MARKS
 
 Score = TypeVar("Score", float, NDArray[np.float32])
 """One score, or an array of the scores of several tools."""
@@ -41,7 +41,7 @@ _K1 = 1.2
 _B = 0.5
 _USUAL_LENGTH = 15.0
 """The document length at which BM25's length normalisation is neutral, in weighted words."""
-# The number must be increased when `analyse` or an impact changes, so that older snapshots are not used.
+# The number must be increased when the analysis of tools or an impact changes: older snapshots are not used.
 _CACHE_KIND = "postings/1"
 _MAX_SELECTIONS = 16
 _BLOCK = 64
@@ -116,12 +116,8 @@ class Bm25Searcher:
         opening = not self._slots.ids
         if opening:
             latest = self._restore(latest)
-        batch, lengths = DocumentBatch(), array("d")
-        for entry in latest.values():
-            analysis = analyse(entry.tool, entry.examples)
-            batch.add(analysis.terms)
-            lengths.append(analysis.length)
-        impacts = _compute_impacts(batch, lengths)
+        batch = analyse_tools((entry.tool, entry.examples) for entry in latest.values())
+        impacts = _compute_impacts(batch)
         with self._lock:
             gone = [tool_id for tool_id in {*removed, *latest} if tool_id in self._slots]
             self._postings.remove(set(map(self._slots.release, gone)))
@@ -274,9 +270,9 @@ class Bm25Searcher:
         return scores
 
 
-def _compute_impacts(batch: DocumentBatch, lengths: Sequence[float]) -> Scores:
+def _compute_impacts(batch: DocumentBatch) -> Scores:
     """Return the impact of each term of each tool: BM25's saturated frequency, normalised by length."""
-    norms = _K1 * (1 - _B + _B * np.array(lengths) / _USUAL_LENGTH)
+    norms = _K1 * (1 - _B + _B * batch.lengths / _USUAL_LENGTH)
     impacts = batch.values * (_K1 + 1) / (batch.values + np.repeat(norms, batch.sizes))
     is_mark = np.array([term.startswith(MARKS) for term in batch.vocabulary], np.bool_)
     impacts[is_mark[batch.terms]] = 1.0

@@ -6,7 +6,6 @@ merged into the base. So a posting takes eight bytes, and a term little more tha
 """
 
 from array import array
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -14,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from toolcrib.discovery.search.lexical.documents import DocumentBatch, Numbers, ranges
+
 Slots = NDArray[np.int32]
 Impacts = NDArray[np.float32]
-Numbers = NDArray[np.int64]
 _MIN_MERGED = 20_000
 """The least number of postings in the tail at which it is merged into the base."""
 _MERGED_SHARE = 0.2
@@ -25,49 +25,6 @@ _MAX_NAMES = 2
 """The greatest ratio of numbers to terms: numbers of forgotten terms are only given back by a merge."""
 _NO_SLOT = -1
 """Fills the places of removed postings, behind those that are left of their term."""
-
-
-class DocumentBatch:
-    """Documents to add, as flat lists of their terms; a document is identified by its position in the batch.
-
-    A batch is built before the lock of the searcher is taken, and added to the posting lists under it.
-    """
-
-    def __init__(self) -> None:
-        self._numbers: defaultdict[str, int] = defaultdict()
-        self._numbers.default_factory = self._numbers.__len__
-        self._terms = array("i")
-        self._values = array("d")
-        self._sizes = array("i")
-
-    def __len__(self) -> int:
-        return len(self._sizes)
-
-    @property
-    def vocabulary(self) -> list[str]:
-        """The distinct terms, each at the position of its number."""
-        return list(self._numbers)
-
-    @property
-    def terms(self) -> NDArray[np.int32]:
-        """The numbers of the terms of all documents, one document after the other."""
-        return np.frombuffer(self._terms, np.intc)
-
-    @property
-    def values(self) -> NDArray[np.float64]:
-        """The value of each term in its document; an impact, until the caller makes one of it."""
-        return np.frombuffer(self._values, np.float64)
-
-    @property
-    def sizes(self) -> NDArray[np.int32]:
-        """The number of terms of each document."""
-        return np.frombuffer(self._sizes, np.intc)
-
-    def add(self, values: Mapping[str, float]) -> None:
-        """Append a document, given as a value for each of its terms."""
-        self._terms.extend(map(self._numbers.__getitem__, values))
-        self._values.extend(values.values())
-        self._sizes.append(len(values))
 
 
 class _Tail:
@@ -149,7 +106,7 @@ class Postings:
         fresh = [term for term in vocabulary if term not in self._terms]
         self._terms.update(zip(fresh, range(len(self._names), len(self._names) + len(fresh)), strict=True))
         self._names += fresh
-        self._count += len(batch)
+        self._count += len(batch.sizes)
         numbers = np.fromiter(map(self._terms.__getitem__, vocabulary), np.int64, len(vocabulary))
         gained = batch.values.astype(np.float32) if impacts is None else impacts
         filed = np.repeat(np.array(slots, np.int32), batch.sizes)
@@ -240,8 +197,8 @@ class Postings:
         starts[kept] = np.cumsum(sizes[kept]) - sizes[kept]
         slots, impacts = np.empty(int(sizes.sum()), np.int32), np.empty(int(sizes.sum()), np.float32)
         for run in runs:
-            places = _ranges(starts[run.numbers], run.sizes)
-            found = slice(None) if run.starts is None else _ranges(run.starts, run.sizes)
+            places = ranges(starts[run.numbers], run.sizes)
+            found = slice(None) if run.starts is None else ranges(run.starts, run.sizes)
             slots[places], impacts[places] = run.slots[found], run.impacts[found]
             starts[run.numbers] += run.sizes
         names = list(self._terms)
@@ -275,15 +232,6 @@ class Run(NamedTuple):
     impacts: Impacts
     starts: Numbers | None = None
     """Where each term begins; None if there is nothing between them."""
-
-
-def _ranges(starts: Numbers, sizes: Numbers) -> Numbers:
-    """Return the numbers of all ranges, one range after the other.
-
-    >>> _ranges(np.array([7, 0]), np.array([2, 3])).tolist()
-    [7, 8, 0, 1, 2]
-    """
-    return np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
 
 
 class VisiblePostings:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from toolcrib.discovery.facts import document_of
+from toolcrib.discovery.facts import category, document_of, modes
 from toolcrib.discovery.protocols import Indexed
 from toolcrib.discovery.records import Document
 from toolcrib.discovery.search.text.terms import STOP_WORDS
@@ -78,12 +78,12 @@ class DocumentText:
         length of the description.
         """
         tool = indexed.tool
-        if not (tool.tags or tool.meta or tool.model_extra):
+        if not (tool.tags or tool.shared("meta") or tool.__pydantic_extra__):
             return "", 0.0
-        document = document_of(tool)
-        described = {word.lower() for word in _TOPIC_WORD.findall(document.description)}
-        known = described | {word.lower() for word in split_identifier(document.name)}
-        filed = (*document.tags, document.category or "", *document.modes)
+        described = {word.lower() for word in _TOPIC_WORD.findall(tool.description or "")}
+        known = described | set(split_identifier(tool.name))
+        tags = sorted({tag.strip().lower() for tag in tool.tags})
+        filed = (*tags, category(tool) or "", *modes(tool))
         words = dict.fromkeys(word.lower() for topic in filed for word in _TOPIC_WORD.findall(topic))
         weight = _TOPIC_WEIGHT / max(len(described - STOP_WORDS), 1) ** 4
         return " ".join(word for word in words if word not in known), weight

@@ -1,6 +1,6 @@
 """Text analysis: tools and questions to words, stems, terms and topics."""
 
-from toolcrib.discovery.search.text.fields import FIELD_WEIGHTS, Analysis, analyse, search_doc
+from toolcrib.discovery.search.text.fields import FIELD_WEIGHTS, search_doc
 from toolcrib.discovery.search.text.stem import stem
 from toolcrib.discovery.search.text.terms import index_terms, question_terms
 from toolcrib.discovery.search.text.topics import DEPRECATED, MARKS, content_weights, marks_of, named_topics
@@ -10,8 +10,6 @@ __all__ = [
     "DEPRECATED",
     "FIELD_WEIGHTS",
     "MARKS",
-    "Analysis",
-    "analyse",
     "clauses",
     "content_weights",
     "fold",

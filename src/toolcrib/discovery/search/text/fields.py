@@ -1,7 +1,6 @@
-"""Extraction of the searchable texts of a tool by field, and their analysis into weighted terms."""
+"""Extraction of the searchable texts of a tool by field."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -16,9 +15,8 @@ from toolcrib.discovery.facts import (
     title_of,
 )
 from toolcrib.discovery.records import SearchDoc
-from toolcrib.discovery.search.text.terms import STOP_WORDS, index_terms
-from toolcrib.discovery.search.text.topics import DEPRECATED, topic_terms
-from toolcrib.discovery.search.text.words import count_words, words
+from toolcrib.discovery.search.text.terms import STOP_WORDS
+from toolcrib.discovery.search.text.words import words
 from toolcrib.model import Tool
 
 FIELD_WEIGHTS = {
@@ -42,7 +40,7 @@ FIELD_WEIGHTS = {
 `topic` is used for tags, category and modes of a tool with an empty or one-word description: they are then
 the best text there is.
 """
-_TOPIC_FIELDS = frozenset({"tag", "category", "mode", "topic"})
+TOPIC_FIELDS = frozenset({"tag", "category", "mode", "topic"})
 """The fields whose whole texts become topic terms too."""
 _MAX_TERSE_WORDS = 1
 """A description with at most this many words, stop words aside, counts as missing."""
@@ -50,20 +48,7 @@ _MAX_TERSE_WORDS = 1
 _MAX_SUBSCHEMAS = 500
 _MAX_DEPTH = 12
 _MAX_CHOICES = 50
-_MAX_WORDS = 5_000
-"""The maximum number of words read per field."""
-
 Texts = Iterator[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Analysis:
-    """The terms of a tool (bag of words)."""
-
-    terms: dict[str, float]
-    """The frequency of each term, weighted by field; terms that begin with one of `MARKS` have 1."""
-    length: float
-    """The number of words, weighted by field."""
 
 
 def search_doc(tool: Tool, examples: Sequence[str] = ()) -> SearchDoc:
@@ -82,35 +67,13 @@ def search_doc(tool: Tool, examples: Sequence[str] = ()) -> SearchDoc:
         id=summary.id,
         doc_text=" ".join(part for part in parts if part).lower(),
         summary=summary,
-        fields=tuple(_field_texts(tool, examples)),
+        fields=tuple(field_texts(tool, examples)),
         deprecated=is_deprecated(tool),
     )
 
 
-def analyse(tool: Tool, examples: Sequence[str] = ()) -> Analysis:
-    """Analyse the texts of a tool, and of its example questions, into weighted terms."""
-    by_field: dict[str, list[str]] = {}
-    topics: list[str] = []
-    for field, text in _field_texts(tool, examples):
-        by_field.setdefault(field, []).append(text)
-        if field in _TOPIC_FIELDS:
-            topics.append(text)
-    terms: dict[str, float] = {}
-    length = 0.0
-    for field, texts in by_field.items():
-        weight = FIELD_WEIGHTS[field]
-        for word, count in count_words("\n".join(texts), _MAX_WORDS).items():
-            filed, added = index_terms(word), weight * count
-            for term in filed:
-                terms[term] = terms.get(term, 0.0) + added
-            length += added if filed else 0.0
-    marks = topic_terms(topics)
-    if is_deprecated(tool):
-        marks = (*marks, DEPRECATED)
-    return Analysis(terms | dict.fromkeys(marks, 1.0), length)
-
-
-def _field_texts(tool: Tool, examples: Sequence[str] = ()) -> Texts:
+def field_texts(tool: Tool, examples: Sequence[str] = ()) -> Texts:
+    """Yield the texts of a tool and of its example questions, each with its field."""
     summary, filed, kinds = own_summary(tool), category(tool), modes(tool)
     has_topics = bool(filed or kinds or tool.tags)
     is_terse = has_topics and _is_terse(f"{tool.description or ''} {summary}")

@@ -6,10 +6,9 @@ of characters (bigrams).
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 
 MAX_TEXT = 100_000
 """The maximum number of characters read of a text."""
@@ -101,24 +100,13 @@ def words(text: str, *, with_identifiers: bool = True) -> Iterator[str]:
     ['天气', '气预', '预报']
     """
     for chunk in _split_chunks(text):
-        parts, whole = _words_in(chunk)
-        yield from parts
-        if with_identifiers and whole:
-            yield whole
+        parts, with_whole = _words_in(chunk)
+        yield from with_whole if with_identifiers else parts
 
 
-def count_words(text: str, limit: int) -> dict[str, int]:
-    """Return how often each of the first `limit` words of a text occurs, in order of first occurrence.
-
-    >>> count_words("createIssue, then create", 100)
-    {'create': 2, 'issue': 1, 'createissue': 1, 'then': 1}
-    """
-    counts: dict[str, int] = {}
-    for chunk, times in Counter(_split_chunks(text)).items():
-        parts, whole = _words_in(chunk)
-        for word in (*parts, whole) if whole else parts:
-            counts[word] = counts.get(word, 0) + times
-    return counts if sum(counts.values()) <= limit else Counter(islice(words(text), limit))
+def list_words(text: str, limit: int) -> list[str]:
+    """Return the first `limit` words of a text, as `words` yields them."""
+    return list(islice(chain.from_iterable([_words_in(chunk)[1] for chunk in _split_chunks(text)]), limit))
 
 
 def _split_chunks(text: str) -> list[str]:
@@ -129,18 +117,19 @@ def _split_chunks(text: str) -> list[str]:
     return _CHUNK.findall(folded)
 
 
-def _words_in(chunk: str) -> tuple[tuple[str, ...], str]:
-    """Return the words in a chunk, and the chunk as one word if it is an identifier of several."""
+def _words_in(chunk: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words in a chunk, and the same with the whole chunk if it is an identifier of several."""
     return _split_short_chunk(chunk) if len(chunk) <= _MAX_WORD_LENGTH else _split_chunk(chunk)
 
 
-def _split_chunk(chunk: str) -> tuple[tuple[str, ...], str]:
+def _split_chunk(chunk: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if _PLAIN.fullmatch(chunk):
-        return (chunk[:_MAX_WORD_LENGTH].lower(),), ""
+        word = (chunk[:_MAX_WORD_LENGTH].lower(),)
+        return word, word
     pairs, parts = _split_scripts(chunk)
-    whole = "".join(parts)
+    whole, split = "".join(parts), (*pairs, *parts)
     is_identifier = len(parts) > 1 and not whole.isdigit()
-    return (*pairs, *parts), whole[:_MAX_WORD_LENGTH] if is_identifier else ""
+    return split, (*split, whole[:_MAX_WORD_LENGTH]) if is_identifier else split
 
 
 _split_short_chunk = lru_cache(maxsize=1 << 14)(_split_chunk)
