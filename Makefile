@@ -20,7 +20,7 @@ MINUTES ?= 30
 PORT := 8808
 unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of processes, each of which would compile all it imports
 
-.PHONY: help run test proof soak coverage times check format tables docs resolve frameworks dist bench lock clean
+.PHONY: help run test proof soak coverage times check format tables docs resolve frameworks dist image bench lock clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -88,6 +88,9 @@ frameworks: .venv/dev-installed  ## Test the integrations with the current relea
 dist: .venv/dev-installed  ## Build the distributions and the desktop extension into dist/, and try them in an empty environment.
 	$(BIN)/python scripts/build_distributions.py
 
+image: .venv/dev-installed  ## Run the commands of deploy/Dockerfile without Docker, and start what it starts.
+	$(BIN)/python scripts/try_dockerfile.py
+
 bench: .venv/dev-installed .models/minilm/model.onnx  ## Measure what the README claims.
 	$(BIN)/python benchmarks/validation.py
 	$(BIN)/python benchmarks/import_time.py
@@ -100,7 +103,7 @@ bench: .venv/dev-installed .models/minilm/model.onnx  ## Measure what the README
 lock: .venv/dev-installed  ## Resolve the dependencies anew into requirements/.
 	$(PIP) --quiet --require-hashes -r requirements/install.txt
 	$(LOCK) --group install --output-file requirements/install.txt
-	$(LOCK) pyproject.toml --extra cli --extra code --group build --output-file requirements/run.txt
+	$(LOCK) pyproject.toml --extra cli --extra code --extra postgres --group build --output-file requirements/run.txt
 	$(LOCK) pyproject.toml --extra all --group dev --output-file requirements/dev.txt
 
 clean:  ## Remove everything that the other targets made.

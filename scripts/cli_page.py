@@ -1,6 +1,7 @@
 """Writes docs/command-line.md from the command itself; `--check` only compares."""
 
 import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from toolcrib.cli.app import SECTIONS, app
 from toolcrib.cli.exits import EXITS
 
 PAGE = Path(__file__).parent.parent / "docs" / "command-line.md"
+WIDTH = 75
+"""Columns of a code block that every screen shows without scrolling."""
 SHARED = ("config", "json", "demo", "debug", "toolset", "no_daemon", "help")
 """What is said once for all verbs."""
 BEGINNING = """\
@@ -44,7 +47,14 @@ plain aligned text, a row to a line. Notes, progress and errors go to standard e
 output holds exactly one JSON document, also when something failed:
 
 ```json
-{{"error": {{"code": "tool_not_found", "message": "no tool named 'a'", "retryable": false, "tool_id": "a"}}}}
+{{
+  "error": {{
+    "code": "tool_not_found",
+    "message": "no tool named 'a'",
+    "retryable": false,
+    "tool_id": "a"
+  }}
+}}
 ```
 
 ## Exit codes
@@ -104,7 +114,19 @@ def command_section(name: str, command: click.Command, heading: str = "##") -> s
     if own:
         lines += [table(own), ""]
     if examples:
-        lines += ["For example:", "", "```sh", *examples, "```", ""]
+        lines += ["For example:", "", "```sh", *map(break_line, examples), "```", ""]
+    return "\n".join(lines)
+
+
+def break_line(example: str) -> str:
+    """Break a long command where an option begins, so that it fits the width of a code block."""
+    lines = [""]
+    for part in re.split(r" (?=--? |--\w|> )", example):
+        if lines[-1] and len(lines[-1]) + len(part) + 3 > WIDTH:
+            lines[-1] += " \\"
+            lines.append(f"  {part}")
+        else:
+            lines[-1] += f" {part}" if lines[-1] else part
     return "\n".join(lines)
 
 

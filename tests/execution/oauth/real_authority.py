@@ -24,6 +24,8 @@ class RealAuthority:
     seen_secrets: Path
     url: str = ""
     """The MCP server's."""
+    account: str = "ann"
+    """Who is logged in with the browser."""
     seen: list[dict[str, Any]] = field(default_factory=list)
     """The claims of the tokens that it took."""
 
@@ -44,7 +46,7 @@ class RealAuthority:
     def running(self) -> Iterator[None]:
         """Run the authorization server, which remembers nothing of earlier runs."""
         program = node_program("oidc-provider", "authority.mjs")
-        command = [*program, str(self.port), self.url, str(self.seen_secrets)]
+        command = [*program, str(self.port), self.url, str(self.seen_secrets), self.account]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         assert process.stdout is not None
         try:

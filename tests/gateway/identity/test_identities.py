@@ -333,3 +333,24 @@ def test_clients_are_told_where_to_log_in() -> None:
     assert known.metadata_address(OFFICE) == where
     assert known.metadata_address(EndpointAddress("office", "all")) == f"{where}/all"
     assert named().metadata() is None
+
+
+async def test_further_audience_is_accepted_and_no_other() -> None:
+    known = identities(audiences=["a-client-id"])
+    assert await known.identify(token(aud="a-client-id")) is not None
+    assert await known.identify(token()) is not None
+    assert (await refused(token(aud="another-client-id"), known)).status == 401
+
+
+@pytest.mark.parametrize(
+    ("scope", "status"),
+    [(f"{AUDIENCE}/read", 200), ("read", 200), ("", 403), ("rea", 403), ("https://other.example/read", 403)],
+)
+async def test_scope_of_the_audience_is_accepted_with_and_without_the_audience(
+    scope: str, status: int
+) -> None:
+    known = identities(scopes=[f"{AUDIENCE}/read"])
+    if status == 200:
+        assert await known.identify(token(scope=scope)) is not None
+    else:
+        assert (await refused(token(scope=scope), known)).status == status

@@ -105,10 +105,13 @@ class AuthSettings(Section):
     audience: _Address
     """The audience of its tokens: the address of `/mcp` here, as clients know it. The endpoint of a toolset
     takes tokens for its own address too."""
+    audiences: tuple[Text, ...] = ()
+    """Further audiences that its tokens may have, such as the client ID that Entra ID writes into them."""
     jwks: Text | None = None
     """Its public keys: an address, or a file; else they are found by its metadata."""
     scopes: tuple[Text, ...] = ()
-    """The scopes that every token must have."""
+    """The scopes that every token must have. If one begins with `audience` and a slash, a token may have the
+    rest of it alone, as those of Entra ID do."""
     algorithms: tuple[Algorithm, ...] = ("RS256", "ES256", "EdDSA")
     """The signature algorithms of tokens."""
     groups_claim: Text = "groups"

@@ -126,7 +126,7 @@ class Identities:
             principal = _principal_of_claims(claims, auth)
             until = min(self.clock() + _TRUSTED_SECONDS, float(claims["exp"]))
             keys.checked.put(mark, (until, principal))
-        if not principal.scopes.issuperset(auth.scopes):
+        if not _has_scopes(principal, auth):
             raise Refusal(403, "insufficient_scope", "the token lacks a scope", auth.scopes)
         return principal
 
@@ -161,7 +161,7 @@ class Identities:
 
     def _audiences(self, auth: AuthSettings, address: EndpointAddress) -> Collection[str]:
         """Return the allowed audiences of a token: the gateway, the toolset, or the endpoint."""
-        return {auth.audience, self.resource(address.base), self.resource(address)}
+        return {auth.audience, *auth.audiences, self.resource(address.base), self.resource(address)}
 
     def resource(self, address: EndpointAddress = _EVERYTHING) -> str:
         """Return the address of an endpoint, as tokens name it."""
@@ -209,6 +209,12 @@ def _principal_of_claims(claims: dict[str, Any], auth: AuthSettings) -> Principa
         groups=_read_texts(claims.get(auth.groups_claim)),
         scopes=frozenset(scopes.split()) if isinstance(scopes, str) else _read_texts(scopes),
     )
+
+
+def _has_scopes(principal: Principal, auth: AuthSettings) -> bool:
+    """Return whether a principal has all scopes, those below the audience with or without that prefix."""
+    own = f"{auth.audience.rstrip('/')}/"
+    return all(not principal.scopes.isdisjoint({each, each.removeprefix(own)}) for each in auth.scopes)
 
 
 def _read_texts(claim: Any) -> frozenset[str]:
