@@ -69,6 +69,8 @@ tables: .venv/dev-installed .models/minilm/model.onnx  ## Write the generated pa
 	$(BIN)/python benchmarks/gateway.py --write
 	$(BIN)/python benchmarks/context.py --write
 	$(BIN)/python scripts/charts.py
+	$(BIN)/python scripts/gateway_picture.py
+	$(BIN)/python scripts/terminal_picture.py
 	$(BIN)/python scripts/wall_tables.py
 	$(BIN)/python scripts/config_page.py
 	$(BIN)/python scripts/cli_page.py
