@@ -201,7 +201,7 @@ _DEBUG = _shared_option(
 )
 _NO_DAEMON = _shared_option("--no-daemon", is_flag=True, help="Start servers, whether or not a gateway runs.")
 
-YES = _shared_option("--yes", is_flag=True, help="Agree to calls that a rule of the policy asks about.")
+YES = _shared_option("--yes", is_flag=True, help="Approve calls that a rule asks about.")
 """Option of verbs that run tools."""
 
 

@@ -30,10 +30,10 @@ def version(state: State) -> None:
 @common
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Write the completion script of a shell.
+    """Print the completion script of a shell.
 
-    It completes verbs and options, and from what is configured and was last listed, without starting a
-    server: the ids of tools, servers and toolsets.
+    It completes verbs, options, servers, toolsets and the ids of tools that were last listed, without
+    starting a server.
 
     Example: toolcrib completion bash > ~/.local/share/bash-completion/completions/toolcrib
     """

@@ -22,8 +22,8 @@ _FILES = click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(
 def audit() -> None:
     """Verify and show the audit of calls.
 
-    Each line of an audit names the one before by its digest, and some are signatures of all lines so far. So
-    a line that is changed, taken out or put in shows.
+    Each line of an audit has the digest of the line before, and some lines are signatures of all lines so
+    far. So changed, removed and inserted lines are detected.
 
     Example: toolcrib audit verify
     """
@@ -32,27 +32,26 @@ def audit() -> None:
 @audit.command()
 @_FILES
 @click.option(
-    "--key", metavar="TEXT", help="The public key, as `audit key` shows it; else that of this user."
+    "--key", metavar="TEXT", help="The public key, as `audit key` shows it; by default that of this user."
 )
 @click.option(
     "--no-key",
     is_flag=True,
-    help="Check the digests alone, of an audit that is not signed (`audit.sign = false`).",
+    help="Check only the digests, for an audit without signatures (`audit.sign = false`).",
 )
 @click.option(
     "--head",
     metavar="DIGEST",
-    help="The digest `last` of an earlier `audit verify --json`: that line must be there.",
+    help="The digest `last` of an earlier `audit verify --json`, which must be in the audit.",
 )
 @common
 @click.pass_obj
 def verify(state: State, files: tuple[str, ...], key: str | None, no_key: bool, head: str | None) -> None:  # noqa: FBT001 - an option of the command
     """Check that the lines of an audit are as they were written.
 
-    Where no FILE is given it is what `audit.path` names, and the rotated files beside it. Several are read
-    as one, in their order: those that were rotated first, the newest last; lines that are missing before the
-    first are reported. With a key every line needs a signature after it, or is reported as unproven. If
-    anything is wrong the exit code is 1.
+    Without FILE, it checks `audit.path` and the rotated files beside it. Several files are read as one, the
+    oldest first; lines missing before the first are reported. With a key, every line needs a signature
+    after it, or is reported as unproven. If anything is wrong, the exit code is 1.
 
     Example: toolcrib audit verify
     """
@@ -89,11 +88,11 @@ def verify(state: State, files: tuple[str, ...], key: str | None, no_key: bool, 
 
 @audit.command()
 @_FILES
-@click.option("--tool", metavar="ID", help="Calls of this tool alone.")
-@click.option("--subject", metavar="NAME", help="Calls of this subject alone.")
-@click.option("--failed", is_flag=True, help="Calls that failed or were refused.")
+@click.option("--tool", metavar="ID", help="Only calls of this tool.")
+@click.option("--subject", metavar="NAME", help="Only calls of this subject.")
+@click.option("--failed", is_flag=True, help="Only calls that failed or were refused.")
 @click.option(
-    "-n", "count", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest."
+    "-n", "count", type=click.IntRange(1), default=20, show_default=True, help="How many of the newest calls."
 )
 @common
 @click.pass_obj
@@ -105,7 +104,7 @@ def show(
     failed: bool,  # noqa: FBT001 - as above
     count: int,
 ) -> None:
-    """Show the newest calls that were written down.
+    """Show the newest recorded calls.
 
     Example: toolcrib audit show --failed -n 50
     """
@@ -136,7 +135,7 @@ def show(
 @common
 @click.pass_obj
 def key_(state: State) -> None:
-    """Show the public key that the signatures of this user's audits are checked with.
+    """Show the public key for the signatures of this user's audits.
 
     Keep it elsewhere: whoever can change an audit here could make another key too.
 

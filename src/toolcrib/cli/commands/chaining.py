@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", metavar="FILE")
-@click.option("--dry-run", is_flag=True, help="Only check the steps, and say what they would do.")
-@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="For how long all steps together may run.")
+@click.option("--dry-run", is_flag=True, help="Only check the steps, and show what they would do.")
+@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="How long all steps together may run.")
 @DURABLE
 @YES
 @shared
@@ -32,11 +32,11 @@ def chain(  # click gives them by name
     timeout: float | None,
     durable: bool,  # noqa: FBT001
 ) -> None:
-    """Run the steps of a file one after another.
+    """Run the steps in a file one after another.
 
     FILE is JSON, TOML or YAML: a list of steps, or an object with `steps`; `-` reads JSON from standard
     input. A step is {"toolId": ..., "args": {...}, "usePrevious": true, ...}. The final value goes to
-    standard output, what became of each step to standard error.
+    standard output, and the outcome of each step to standard error.
 
     Example: toolcrib chain release.json --dry-run
     """

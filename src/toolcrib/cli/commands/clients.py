@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolcrib.setup.installing.imports import Found, Merge
 
 _CLIENTS = "The clients are claude, claude-desktop, cursor, vscode, windsurf, gemini, codex, zed and cline."
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would change without changing it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +95,17 @@ def _read_source(source: str) -> "Found":
 @click.command("import", epilog=_CLIENTS)
 @click.argument("source", metavar="CLIENT|FILE", required=False)
 @click.option("--force", is_flag=True, help="Replace servers of the same name.")
-@click.option("--user", is_flag=True, help="Into the user's own configuration.")
+@click.option("--user", is_flag=True, help="Use the user's own configuration.")
 @click.option(
-    "--inherit", multiple=True, metavar="NAME", help="Variables that they inherit: 'AWS_*', or '*' for all."
+    "--inherit",
+    multiple=True,
+    metavar="NAME",
+    help="Variables that the servers inherit: 'AWS_*', or '*' for all.",
 )
 @click.option(
     "--sandbox",
     type=click.Choice(["bubblewrap", "docker"]),
-    help="The wall that those are started behind which have none.",
+    help="The wall around servers that have none.",
 )
 @_DRY_RUN
 @common
@@ -110,12 +113,13 @@ def _read_source(source: str) -> "Found":
 def import_(state: State, /, source: str | None, **options: Any) -> None:
     """Take over the servers of an MCP client.
 
-    It is named, or a file of it is. A server whose name stands for another one in our configuration is
-    reported and left out. The client's own file stays as it is, and toolcrib itself is never taken over.
+    Name the client, or one of its files. A server whose name is already used for another one in the
+    configuration is reported and left out. The client's file does not change, and toolcrib itself is never
+    imported.
 
-    Some clients give servers their whole environment, and toolcrib only a part of it: --inherit names
-    variables that they get besides. With --sandbox they are started behind a wall: paths in their settings
-    that they cannot see there are told.
+    Some clients pass their whole environment to servers, and toolcrib only a part of it: --inherit names
+    further variables. With --sandbox the servers are started behind a wall, and paths in their settings
+    that they cannot see there are reported.
 
     Examples:
       toolcrib import cursor --dry-run
@@ -221,7 +225,7 @@ def _print_merge(merged: "Merge", facts: dict[str, Any], *, dry_run: bool) -> No
 
 @click.command(epilog=_CLIENTS)
 @click.option("--to", "client", required=True, type=OneOf(_client_names), metavar="CLIENT", help="For whom.")
-@click.option("--output", metavar="FILE", help="Write them into this file; what else it says stays.")
+@click.option("--output", metavar="FILE", help="Write them into this file; its other contents stay.")
 @_DRY_RUN
 @common
 @click.pass_obj
@@ -276,20 +280,21 @@ def _make_portable(server: "ServerConfig", source: Path, output: Path | None) ->
 @click.option(
     "--scope", type=click.Choice(["user", "project"]), default="user", show_default=True, help="For whom."
 )
-@click.option("--name", default="toolcrib", show_default=True, help="What the client calls it.")
+@click.option("--name", default="toolcrib", show_default=True, help="The name in the client.")
 @click.option("--replace", is_flag=True, help="Move the client's own servers behind the gateway.")
-@click.option("--force", is_flag=True, help="Write over another server of that name.")
-@click.option("--undo", "undoing", is_flag=True, help="Give the client the servers of its last backup.")
+@click.option("--force", is_flag=True, help="Replace another server of that name.")
+@click.option("--undo", "undoing", is_flag=True, help="Restore the client's last backup.")
 @_DRY_RUN
 @common
 @click.pass_obj
 def install(state: State, /, client: str, **options: Any) -> None:
-    """Make toolcrib a server of an MCP client.
+    """Add toolcrib to an MCP client.
 
-    The gateway serves the configuration of this folder, else the user's own; --config names another. With
-    --replace a user's servers move into the user's own, and a project's into that of its folder. The path is
-    written into the client's file, so that the same is served wherever the client starts it. What that file
-    was is kept in the state folder; installing twice changes nothing.
+    The gateway serves the configuration of this folder or, without one, the user's own; --config names
+    another. With --replace, servers of the user move into the user's configuration, and those of a project
+    into that of its folder. The path of the configuration is written into the client's file, so that it
+    does not depend on where the client starts the gateway. A backup of that file is kept in the state
+    folder. Installing twice changes nothing.
 
     Examples:
       toolcrib install cursor --dry-run

@@ -30,11 +30,9 @@ _BEGIN = (
 @click.option("-c", "--code", metavar="CODE", help="The code itself, instead of a file.")
 @click.option("--backend", metavar="KIND", help="The kind of sandbox, such as monty or process.")
 @click.option(
-    "--profile", type=click.Choice(["dev", "standard", "hardened"]), help="How strong its wall must be."
+    "--profile", type=click.Choice(["dev", "standard", "hardened"]), help="The isolation that it must have."
 )
-@click.option(
-    "--timeout", type=TIMEOUT, metavar="SECONDS", help="For how long the code and its tools may run."
-)
+@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="How long the code and its tools may run.")
 @DURABLE
 @YES
 @shared
@@ -50,9 +48,9 @@ def code(  # noqa: PLR0913, PLR0917 - click gives them by name
 ) -> None:
     """Run code that calls tools, in a sandbox.
 
-    FILE holds Python; `-` reads it from standard input, and -c takes it as an argument. Each namespace is a
-    name in it, and what it leaves in `__out` is the value: `__out = await math.evaluate(expression="6 *
-    7")`. What the code prints comes first, then the value. `toolcrib exec` is the same.
+    FILE is Python; `-` reads it from standard input, and -c takes it as an argument. Each namespace is a name
+    in the code, and the variable `__out` is its value: `__out = await math.evaluate(expression="6 * 7")`.
+    Printed output comes first, then the value. `toolcrib exec` is the same.
 
     Example: toolcrib code -c '__out = await math.evaluate(expression="6 * 7")' --demo
     """
@@ -108,7 +106,7 @@ def _show(state: State, result: "ExecuteResult") -> None:
 def runs(state: State) -> None:
     """List the durable runs, the latest first.
 
-    A suspended run can be resumed, also after a crash. One that is done can be asked for its result again.
+    A suspended run can be resumed, even after a crash. `resume` of a finished run shows its result again.
     Each configuration has runs of its own.
 
     Example: toolcrib runs
@@ -150,11 +148,11 @@ def _row(run: "RunRecord") -> tuple[str, ...]:
 @shared
 @click.pass_obj
 def resume(state: State, run: str, repeat: bool, answers: tuple[str, ...]) -> None:  # noqa: FBT001 - click gives it by name
-    """Go on with a durable run.
+    """Resume a durable run.
 
-    RUN is an id, as `toolcrib runs` lists them. Calls that were answered are not made again. One that was
-    begun, and whose answer was not written down, may have run: it is made again by itself where its tool is
-    read-only or idempotent, else say --repeat or --answer.
+    RUN is an id, as `toolcrib runs` lists them. Calls with a recorded result are not made again. A call
+    that was started and has no recorded result may have run. It is repeated automatically if its tool is
+    read-only or idempotent; otherwise choose --repeat or --answer.
 
     Example: toolcrib resume 390536bce7d7c564 --answer '3={"sent": true}'
     """
@@ -182,7 +180,7 @@ def resume(state: State, run: str, repeat: bool, answers: tuple[str, ...]) -> No
 @click.group(cls=VerbGroup)
 @shared
 def saved() -> None:
-    """List and delete tools that were made of runs.
+    """List and delete tools that were made from runs.
 
     A program makes them, with `Crib.save_as_tool`; they are kept with the catalogue of a configuration, and
     are found and run as all others.
@@ -244,7 +242,7 @@ def delete(state: State, tool_id: str) -> None:
 @click.group(cls=VerbGroup)
 @common
 def sandbox() -> None:
-    """Build what code runs in, where a kind of sandbox needs something built.
+    """Build the image or the module that a sandbox needs.
 
     `monty` and `process` need nothing; `docker` and `gvisor` share an image, and `wasm` has a module.
 
@@ -264,14 +262,18 @@ def sandbox() -> None:
     "--dockerfile",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Build the image from this, whose python3 runs the code.",
+    help="Build the image from this file; its python3 runs the code.",
 )
-@click.option("--from-host", is_flag=True, help="Build it from the interpreter of this machine; the default.")
+@click.option(
+    "--from-host",
+    is_flag=True,
+    help="Build the image from the interpreter of this machine, which is the default.",
+)
 @click.option(
     "--module",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A CPython that was built for WASI, instead of the one that npm fetches.",
+    help="A CPython built for WASI, instead of the one that npm fetches.",
 )
 @common
 @click.pass_obj
@@ -284,9 +286,9 @@ def build(
 ) -> None:
     """Build the image or the module that code runs in.
 
-    An image from this machine needs no registry: it holds the interpreter, its standard library and the
-    libraries that these load. A module is started and compiled for this machine once, which takes half a
-    minute.
+    An image made from this machine needs no registry: it contains the interpreter, its standard library and
+    the libraries that these load. A module is started and compiled for this machine once, which takes half
+    a minute.
 
     Example: toolcrib sandbox build --backend wasm
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @shared
 @click.pass_obj
 def resources(state: State) -> None:
-    """List what servers let be read: files, pages, records.
+    """List the resources of servers: files, pages, records.
 
     An address with {braces} is a template: fill it in, and read it.
 
@@ -101,7 +101,7 @@ def _write(contents: "ResourceContents") -> None:
 @shared
 @click.pass_obj
 def prompts(state: State) -> None:
-    """List the prompts that servers have prepared.
+    """List the prompts of servers.
 
     Example: toolcrib prompts
     """
@@ -132,7 +132,7 @@ def _arguments(arguments: Any) -> str:
 @shared
 @click.pass_obj
 def prompt(state: State, name: str, pairs: tuple[str, ...]) -> None:
-    """Fill in a prompt, and write its messages.
+    """Fill in a prompt and print its messages.
 
     NAME is server:name, or just the name if only one server has it.
 

@@ -37,15 +37,15 @@ _INDENT = "  "
     type=click.Choice(["summary", "schema", "full"]),
     default="full",
     show_default=True,
-    help="How deep: what it is for, how it is called, or everything.",
+    help="The level of detail: its purpose, how to call it, or everything.",
 )
 @shared
 @click.pass_obj
 def describe(state: State, tool_id: str, level: "DetailName") -> None:
     """Explain a tool.
 
-    ID is namespace:name or namespace:name:version, whose version may be a range, such as ^1.2; a name alone
-    will do where one tool alone has it.
+    ID is namespace:name or namespace:name:version, whose version may be a range, such as ^1.2; the name
+    alone is enough if only one tool has it.
 
     Example: toolcrib describe github:create_issue
     """

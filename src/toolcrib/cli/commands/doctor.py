@@ -18,17 +18,17 @@ _LAST_WORDS = 12
 
 
 @click.command()
-@click.option("--offline", is_flag=True, help="Start no server, and reach none.")
+@click.option("--offline", is_flag=True, help="Do not start or contact servers.")
 @click.option(
     "--timeout", type=click.FloatRange(0.1), metavar="SECONDS", help="How long each server may take."
 )
 @common
 @click.pass_obj
 def doctor(state: State, offline: bool, timeout: float | None) -> None:  # noqa: FBT001 - click gives it by name
-    """Find what is broken, and say how to mend it.
+    """Find what is broken, and say how to fix it.
 
     It reads the configuration, starts every server and asks for its tools, and looks at the catalogue, the
-    sandboxes and what is installed. The exit code is 1 where something does not work; warnings do not count.
+    sandboxes and what is installed. The exit code is 1 if something does not work; warnings do not count.
 
     Example: toolcrib doctor --offline
     """

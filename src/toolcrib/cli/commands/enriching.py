@@ -28,15 +28,15 @@ _MAX_SHOWN = 10
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=tool_ids)
-@click.option("--model", metavar="NAME", help="The model that writes, by the name that its server knows.")
+@click.option("--model", metavar="NAME", help="The name of the model on its server.")
 @click.option(
     "--api",
     type=click.Choice(["openai", "anthropic"]),
     default="openai",
     show_default=True,
-    help="The format of its API; many servers have that of OpenAI.",
+    help="The format of its API; many servers support OpenAI's.",
 )
-@click.option("--url", help="The base URL of the API; by default that of the format's own service.")
+@click.option("--url", help="The base URL of the API; by default that of OpenAI or Anthropic.")
 @click.option(
     "--key-env",
     metavar="VAR",
@@ -50,14 +50,18 @@ _MAX_SHOWN = 10
     type=click.IntRange(1),
     default=500_000,
     show_default=True,
-    help="The maximum of tokens.",
+    help="The maximum number of tokens.",
 )
 @click.option(
-    "--parallel", type=click.IntRange(1, 32), default=4, show_default=True, help="How many questions at once."
+    "--parallel",
+    type=click.IntRange(1, 32),
+    default=4,
+    show_default=True,
+    help="How many questions to ask at the same time.",
 )
-@click.option("--again", is_flag=True, help="Ask again about tools that were written about.")
-@click.option("--dry-run", is_flag=True, help="Show what the model would be asked, and ask nothing.")
-@click.option("--forget", is_flag=True, help="Delete what was written, about these tools or all.")
+@click.option("--again", is_flag=True, help="Ask again about tools that already have texts.")
+@click.option("--dry-run", is_flag=True, help="Show the prompts without asking the model.")
+@click.option("--forget", is_flag=True, help="Delete the texts about these tools, or about all.")
 @shared
 @click.pass_obj
 def enrich(  # noqa: PLR0913, PLR0917 - click gives each option by name
@@ -74,15 +78,16 @@ def enrich(  # noqa: PLR0913, PLR0917 - click gives each option by name
     dry_run: bool,  # noqa: FBT001
     forget: bool,  # noqa: FBT001
 ) -> None:
-    """Have a language model write by which questions tools are found.
+    """Have a language model write questions that find each tool.
 
-    For each tool, or those named, the model writes when to use it, tags, and three to ten questions. Searches
-    find the tool by them; `describe --level full` shows them. What the model writes is checked: a question
-    that fits another tool of the server as well is dropped, and so is all that reads like instructions.
+    For each tool, or those named, the model writes when to use it, tags, and three to ten questions.
+    Searches find the tool by them; `describe --level full` shows them. What the model writes is checked: a
+    question that also fits another tool of the server is dropped, and so is text that reads like
+    instructions.
 
-    A tool is asked about once for each of its definitions, so the same command goes on where it stopped. The
-    definitions of the tools are sent to the model, and nothing else. Without --key-env, the key of the API's
-    variable goes to that API's own service or this machine alone.
+    Each definition is sent once, so the same command continues where it stopped. The definitions of the
+    tools are sent to the model, and nothing else. Without --key-env, the key of the API's variable goes to
+    that API's own service or this machine alone.
 
     Examples:
       toolcrib enrich --model gpt-5-mini --dry-run

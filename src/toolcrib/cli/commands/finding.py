@@ -21,7 +21,9 @@ _MIRRORED = frozenset({"summary"})
 
 @click.command()
 @click.argument("query", nargs=-1, required=True)
-@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="How many at most.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="The maximum number."
+)
 @click.option(
     "--namespace", metavar="NAME", shell_complete=server_names, help="Only tools of this namespace."
 )
@@ -31,9 +33,9 @@ _MIRRORED = frozenset({"summary"})
 @click.option(
     "--min-confidence",
     type=click.FloatRange(0, 1),
-    help="What a tool needs at least; the configuration says it where this does not.",
+    help="The lowest confidence; by default that of the configuration.",
 )
-@click.option("--why", is_flag=True, help="Show what each tool's place is made of.")
+@click.option("--why", is_flag=True, help="Show the parts of each tool's score.")
 @shared
 @click.pass_obj
 def search(  # noqa: PLR0913, PLR0917 - click gives each option by name
@@ -47,13 +49,13 @@ def search(  # noqa: PLR0913, PLR0917 - click gives each option by name
 ) -> None:
     """Find the tools that fit a question.
 
-    The question is in plain words, quoted or not. The tools come in the order of how well their words and
-    their meaning match. CONFIDENCE is how likely a tool is to do what is asked, from 0 to 1; no tool has more
-    of it than the one above. When nothing fits, or what is shown are guesses, a note comes first, and the
-    exit code is 0. Servers whose tools may be missing are listed on standard error, and as `absent` in JSON.
+    Ask in plain words, quoted or not. Tools are ordered by how well their words and their meaning match.
+    CONFIDENCE estimates how likely a tool is to do what is asked, from 0 to 1, and never increases down the
+    list. When nothing fits, or the results are guesses, a note says so first, and the exit code is 0.
+    Servers whose tools may be missing are listed on standard error, and as `absent` in JSON.
 
-    With --why, each tool is followed by the parts of its score: the words that it has, with their weights,
-    how similar its meaning is, example and learned questions, topics, names, and what lowers it.
+    With --why, each tool is followed by the parts of its score: matching words with their weights,
+    similarity of meaning, example and learned questions, topics, names, and what lowers it.
 
     Examples:
       toolcrib search "open an issue" --namespace github
@@ -162,9 +164,9 @@ def _no_tools_note(view: "View") -> str:
     "--tag", "tags", multiple=True, metavar="TAG", help="Only tools with this tag; may be repeated."
 )
 @click.option(
-    "--backend", metavar="KIND|NAME", help="Only tools that run there: mcp, local, provider, or one by name."
+    "--backend", metavar="KIND|NAME", help="Only tools of this backend: mcp, local, provider, or one by name."
 )
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many at most.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The maximum number.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @shared
 @click.pass_obj
@@ -178,8 +180,8 @@ def list_(
 ) -> None:
     """List the tools.
 
-    They come in the order of their ids; beyond the limit, a note counts the rest. Servers whose
-    tools may be missing are listed on standard error, and as `absent` in JSON.
+    They are ordered by id; a note counts those beyond the limit. Servers whose tools may be missing are
+    listed on standard error, and as `absent` in JSON.
 
     Example: toolcrib list --namespace github --all
     """

@@ -22,8 +22,8 @@ _STATUS = {
 def inventory(state: State, cyclonedx: bool) -> None:  # noqa: FBT001 - click gives it by name
     """List the MCP servers that the clients on this machine use.
 
-    The files of the known clients are read, those of this folder too; nothing is started. A server is behind
-    the gateway if its client has toolcrib in its place. Values that may be secret are left out.
+    It reads the files of the known clients, including those in this folder, and starts nothing. A server is
+    behind the gateway if its client has toolcrib in its place. Values that may be secret are left out.
 
     Example: toolcrib inventory --cyclonedx > servers.cdx.json
     """

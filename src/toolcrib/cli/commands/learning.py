@@ -15,8 +15,8 @@ def learned() -> None:
     """List and delete the questions that were learned from use.
 
     A question that is followed by a run of a tool that it found becomes an example question of that tool,
-    without values. They are kept in the catalogue of this machine and sent nowhere. `search.learn` of the
-    configuration switches this off.
+    without values. Learned questions are kept in the catalogue of this machine and sent nowhere.
+    `search.learn` in the configuration switches learning off.
 
     Example: toolcrib learned list
     """
@@ -29,8 +29,8 @@ def learned() -> None:
 def list_(state: State, tool_id: str | None) -> None:
     """List the learned questions, of one tool or of all.
 
-    USES are the runs that succeeded after a question, MISSES those that failed on their arguments or were
-    corrected by another tool.
+    USES counts runs that succeeded after a question, MISSES those that failed because of their arguments or
+    were followed by a run of another tool.
 
     Example: toolcrib learned list github:create_issue
     """

@@ -32,18 +32,18 @@ _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
     "--target",
     "targets",
     multiple=True,
-    help="A provider that must take the tools, such as openai-strict; may be repeated.",
+    help="A provider that must accept the tools, such as openai-strict; may be repeated.",
 )
-@click.option("--strict", is_flag=True, help="Let warnings fail too.")
-@click.option("--quiet", is_flag=True, help="Show errors and warnings alone.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+@click.option("--quiet", is_flag=True, help="Show only errors and warnings.")
 @shared
 @click.pass_obj
 def lint(state: State, ids: tuple[str, ...], targets: tuple[str, ...], strict: bool, quiet: bool) -> None:  # noqa: FBT001 - click gives them by name
     """Check the tools for portability and good descriptions.
 
-    All tools are looked at, or those named. Errors are tools that are dangerous, that cannot be used, or that
-    a provider named with --target does not take; then the exit code is 1. Targets are mcp, openai,
-    openai-strict, anthropic, anthropic-strict, gemini, gemini-openapi and a2a.
+    It checks all tools, or those that you name. Errors are tools that are dangerous, that cannot be used,
+    or that a provider named with --target does not accept; the exit code is then 1. Targets are mcp,
+    openai, openai-strict, anthropic, anthropic-strict, gemini, gemini-openapi and a2a.
 
     Examples:
       toolcrib lint --target openai-strict --target gemini

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.group(cls=VerbGroup)
 @common
 def server() -> None:
-    """Start and stop the servers of the gateway that runs.
+    """Start and stop servers of the running gateway.
 
     Example: toolcrib server stop github
     """
@@ -71,7 +71,7 @@ def _show_server(state: State, status: "ServerStatus") -> None:
 @click.group(cls=VerbGroup)
 @common
 def approvals() -> None:
-    """List and answer the calls that wait for a person.
+    """List and answer calls that wait for a person.
 
     Example: toolcrib approvals list
     """
@@ -145,7 +145,7 @@ def _answer(state: State, call: str, *, is_approved: bool) -> None:
 @common
 @click.pass_obj
 def cancel(state: State, run: str) -> None:
-    """Cancel a durable run of the gateway that runs.
+    """Cancel a durable run of the running gateway.
 
     RUN is an id, as `toolcrib runs` lists them. `toolcrib resume` goes on with it.
 

@@ -20,7 +20,7 @@ _HEADERS = ("searcher", "questions", "tools", "hit@1", "recall@5", "mrr", "ndcg@
 @shared
 @click.pass_obj
 def eval_(state: State, file: str, sample: int | None) -> None:
-    """Measure search on questions whose answers are known.
+    """Measure search with questions whose answers are known.
 
     FILE has a JSON object to a line: {"query": ..., "relevant": [tool ids]}. The tools are those of the
     catalogue; or FILE is a folder with queries.jsonl and a tools.jsonl of its own. Each searcher that there

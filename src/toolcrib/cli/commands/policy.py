@@ -36,8 +36,8 @@ _NAMED = 8
 def policy() -> None:
     """Check, explain and simulate the rules of who may run what.
 
-    Rules are the `[[policy]]` tables of the configuration. The first that fits decides; once there is a rule,
-    what no rule allows is refused.
+    Rules are the `[[policy]]` tables of the configuration. The first that matches decides. As soon as there
+    is a rule, everything that no rule allows is refused.
 
     Example: toolcrib policy check
     """
@@ -49,9 +49,9 @@ def policy() -> None:
 def check(state: State) -> None:
     """Find rules that never take effect.
 
-    Such a rule comes after one that covers the same callers and tools, or fits no known tool. If there are
-    any, the exit code is 1. Where no tools are known, the tools that rules name are not compared with any,
-    and a note says so.
+    Such a rule comes after one that covers the same callers and tools, or matches no known tool. If there
+    are any, the exit code is 1. If no tools are known, a note says that the tools in rules were not
+    checked.
 
     Example: toolcrib policy check
     """
@@ -123,7 +123,7 @@ def _covers(first: "Rule", later: "Rule") -> bool:
     "subject",
     default="",
     metavar="SUBJECT",
-    help="Who would run it, as rules name callers, such as token:ci; without it, an unknown caller.",
+    help="The caller, as in rules, such as token:ci; by default an unknown caller.",
 )
 @click.option(
     "--group", "groups", multiple=True, metavar="NAME", help="A group of the caller; may be repeated."
@@ -169,10 +169,10 @@ def explain(
 @shared
 @click.pass_obj
 def simulate(state: State, file: str) -> None:
-    """Show what the rules decide about the calls of an audit.
+    """Show what the rules would decide about the calls in an audit.
 
     AUDITFILE is what `audit.path` names. Without `audit.arguments` it has no arguments, and the rules see
-    none. The effect of a tool that is not there any more is `unknown`, and its reason says what is missing.
+    none. The effect for a tool that no longer exists is `unknown`, and the reason says what is missing.
 
     Example: toolcrib policy simulate audit.jsonl
     """

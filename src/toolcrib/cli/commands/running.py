@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = click.FloatRange(0, 86_400, min_open=True)
 DURABLE = click.option(
-    "--durable", is_flag=True, help="Write each call down, so that `toolcrib resume` can go on after a crash."
+    "--durable", is_flag=True, help="Record each call, so that `toolcrib resume` can continue after a crash."
 )
 """A day at most."""
 
@@ -29,11 +29,11 @@ DURABLE = click.option(
 @click.option(
     "--args", "args", metavar="JSON|@FILE|-", help="The arguments: JSON, a file, or standard input."
 )
-@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="For how long it may run.")
+@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="How long it may run.")
 @click.option(
     "--stream",
     is_flag=True,
-    help="Show what the tool tells while it runs: progress on standard error, parts on standard output.",
+    help="Show events while the tool runs: progress on standard error, parts of the result on the output.",
 )
 @YES
 @shared
@@ -48,9 +48,9 @@ def run(
 ) -> None:
     """Run a tool.
 
-    ID is as for `describe`. Arguments are JSON, or KEY=VALUE pairs, which stand instead of what --args says.
-    A value is JSON where it can be read as such, and text otherwise, or where the tool asks for text;
-    KEY=@FILE takes the text of a file, as JSON where the tool does not ask for text.
+    ID is as for `describe`. Arguments are JSON, or KEY=VALUE pairs, which override --args. A value is read
+    as JSON if possible, and as text otherwise or if the tool expects text; KEY=@FILE reads the value from a
+    file in the same way.
 
     Example: toolcrib run math:evaluate expression="6 * 7"
     """

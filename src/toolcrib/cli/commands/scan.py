@@ -37,16 +37,16 @@ class _Scanned(NamedTuple):
 
 @click.command()
 @click.argument("what", nargs=-1, metavar="[ID|FILE]...", shell_complete=tool_ids)
-@click.option("--quiet", is_flag=True, help="Show what is poisoned, and not what is only suspicious.")
+@click.option("--quiet", is_flag=True, help="Show only poisoned definitions, not suspicious ones.")
 @shared
 @click.pass_obj
 def scan(state: State, what: tuple[str, ...], quiet: bool) -> None:  # noqa: FBT001 - click gives it by name
-    """Look for tools that are made to mislead a model.
+    """Look for tools that are designed to mislead a model.
 
-    It looks at all tools, prompts, templates and instructions of the configured servers, also at those that
-    are withheld, at the tools that are named, or at files with definitions as servers list them, for which no
-    configuration is needed. It is done on this machine, and nothing is sent anywhere. If anything is found
-    that no `toolcrib approve ID --suppress RULE` has accepted, the exit code is 13.
+    It checks all tools, prompts, templates and instructions of the configured servers, including those that
+    are withheld; or the tools that you name; or files with definitions as servers list them, which needs no
+    configuration. It runs on this machine and sends nothing anywhere. If anything is found that no
+    `toolcrib approve ID --suppress RULE` has accepted, the exit code is 13.
 
     Examples:
       toolcrib scan

@@ -142,32 +142,44 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
 @click.command()
 @click.argument("name")
 @click.argument("command", nargs=-1)
-@click.option("--url", help="Where the server is, instead of a command that starts it.")
+@click.option("--url", help="The address of the server, instead of a command that starts it.")
 @click.option(
     "--openapi", metavar="FILE|URL", help="The OpenAPI document of an HTTP API, instead of an MCP server."
 )
-@click.option("--base-url", metavar="URL", help="Where the API is, instead of what its document says.")
+@click.option("--base-url", metavar="URL", help="The address of the API, instead of the one in its document.")
 @click.option(
-    "--secret", multiple=True, metavar="SCHEME=VALUE", help="For a security scheme of the API; '${VAR}' too."
+    "--secret",
+    multiple=True,
+    metavar="SCHEME=VALUE",
+    help="The secret of a security scheme of the API; may be '${VAR}'.",
 )
 @click.option(
-    "--allow-private", multiple=True, metavar="HOST", help="A private host or network that the API may be at."
+    "--allow-private", multiple=True, metavar="HOST", help="A private host or network where the API may be."
 )
 @click.option(
-    "-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable for it; VALUE may be '${VAR}'."
+    "-e",
+    "--env",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An environment variable for the server; VALUE may be '${VAR}'.",
 )
 @click.option(
-    "--inherit", multiple=True, metavar="NAME", help="A variable that it inherits: 'AWS_*', or '*' for all."
+    "--inherit",
+    multiple=True,
+    metavar="NAME",
+    help="A variable that the server inherits: 'AWS_*', or '*' for all.",
 )
-@click.option("--header", multiple=True, metavar="'NAME: VALUE'", help="A header for it; '${VAR}' likewise.")
-@click.option("--cwd", metavar="FOLDER", help="Where it runs, instead of the folder of the file.")
 @click.option(
-    "--sandbox", type=click.Choice(["bubblewrap", "docker"]), help="The wall that it is started behind."
+    "--header", multiple=True, metavar="'NAME: VALUE'", help="A header for the server; may contain '${VAR}'."
 )
-@click.option("--read", multiple=True, metavar="PATH", help="What it may read behind its wall.")
-@click.option("--write", multiple=True, metavar="PATH", help="What it may write there, too.")
+@click.option("--cwd", metavar="FOLDER", help="The folder that it runs in, instead of that of the file.")
+@click.option("--sandbox", type=click.Choice(["bubblewrap", "docker"]), help="The wall around the server.")
+@click.option("--read", multiple=True, metavar="PATH", help="A path that it may read behind its wall.")
 @click.option(
-    "--network", multiple=True, metavar="none|all|HOST", help="What it may reach; nothing without this."
+    "--write", multiple=True, metavar="PATH", help="A path that it may read and write behind its wall."
+)
+@click.option(
+    "--network", multiple=True, metavar="none|all|HOST", help="What it may reach; by default nothing."
 )
 @click.option(
     "--from",
@@ -190,24 +202,24 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
     "values",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A value that the registry asks for; '${VAR}' as for --env.",
+    help="A value that the registry asks for; may be '${VAR}'.",
 )
-@click.option("--transport", type=click.Choice(["stdio", "http", "sse"]), help="How it is spoken to.")
-@click.option("--required", is_flag=True, help="Let nothing be well without it: /ready says no.")
-@click.option("--disabled", is_flag=True, help="Write it down, and leave it switched off.")
+@click.option("--transport", type=click.Choice(["stdio", "http", "sse"]), help="The transport.")
+@click.option("--required", is_flag=True, help="Make /ready fail without it.")
+@click.option("--disabled", is_flag=True, help="Add it, but leave it disabled.")
 @click.option("--force", is_flag=True, help="Replace a server of the same name.")
-@click.option("--user", is_flag=True, help="Into the user's own configuration.")
-@click.option("--no-check", is_flag=True, help="Do not try whether it works.")
-@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--user", is_flag=True, help="Use the user's own configuration.")
+@click.option("--no-check", is_flag=True, help="Do not check whether it works.")
+@click.option("--dry-run", is_flag=True, help="Show what would change without changing it.")
 @common
 @click.pass_obj
 def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) -> None:
     """Add a server or an HTTP API to the configuration.
 
-    It goes into the configuration of this folder, which is made where there is none; --user is for the user's
-    own. It runs in the folder of that file, unless --cwd names another. Everything else in the file stays as
-    it is, and what it was is kept in the state folder. Values are written as they are given: write '${VAR}',
-    in single quotes, for a secret that stays in the environment.
+    It goes into the configuration of this folder, which is made where there is none; --user is for the
+    user's own. It runs in the folder of that file, unless --cwd names another. The rest of the file does
+    not change, and a backup is kept in the state folder. Values are written as they are given: write
+    '${VAR}', in single quotes, for a secret that stays in the environment.
 
     Then it is started and asked for its tools, which the catalogue keeps. Where that fails the server stays
     in the file, and the exit code is 4.
@@ -492,14 +504,14 @@ def _report_probe(probed: "Probe", *, quiet: bool) -> None:
 
 @click.command()
 @click.argument("name", shell_complete=server_names)
-@click.option("--user", is_flag=True, help="From the user's own configuration.")
-@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--user", is_flag=True, help="Use the user's own configuration.")
+@click.option("--dry-run", is_flag=True, help="Show what would change without changing it.")
 @common
 @click.pass_obj
 def remove(state: State, name: str, user: bool, dry_run: bool) -> None:  # noqa: FBT001 - click gives them by name
     """Remove a server or an HTTP API from the configuration.
 
-    Everything else in the file stays as it is, and what it was is kept in the state folder.
+    The rest of the file does not change, and a backup is kept in the state folder.
 
     Example: toolcrib remove time
     """
@@ -524,16 +536,16 @@ def remove(state: State, name: str, user: bool, dry_run: bool) -> None:  # noqa:
 
 @click.command()
 @click.argument("name", shell_complete=server_names)
-@click.option("--device", is_flag=True, help="With a code that is entered on another device.")
-@click.option("--no-browser", is_flag=True, help="Show the address, and open no browser.")
+@click.option("--device", is_flag=True, help="Log in with a code that you enter on another device.")
+@click.option("--no-browser", is_flag=True, help="Show the address instead of opening a browser.")
 @common
 @click.pass_obj
 def login(state: State, name: str, device: bool, no_browser: bool) -> None:  # noqa: FBT001 - click gives them by name
-    """Log in to a server that wants OAuth.
+    """Log in to a server that requires OAuth.
 
-    A browser is opened at the server's own login. What it gives is kept in the vault of this user, sealed,
-    and refreshed by itself; every command and gateway of this user has access from then on. On a machine
-    without a browser, --device shows a code to enter elsewhere.
+    A browser opens the server's own login page. The login is kept encrypted in the vault of this user and
+    refreshed automatically; every command and gateway of this user can use it. On a machine without a
+    browser, --device shows a code to enter elsewhere.
 
     Example: toolcrib login linear
     """
@@ -571,14 +583,14 @@ def _log_in(
 @click.command()
 @click.argument("name", shell_complete=server_names)
 @click.option(
-    "--everybody", is_flag=True, help="Forget those of all persons who have logged in for themselves, too."
+    "--everybody", is_flag=True, help="Also delete the logins of all persons with accounts of their own."
 )
 @common
 @click.pass_obj
 def logout(state: State, name: str, everybody: bool) -> None:  # noqa: FBT001 - as click calls it
-    """Forget the login of a server.
+    """Delete the login of a server.
 
-    Its tokens are taken back, where its authorization server can do that.
+    Its tokens are revoked, if its authorization server supports that.
 
     Example: toolcrib logout linear
     """

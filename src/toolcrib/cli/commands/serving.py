@@ -75,7 +75,7 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     log_level: str,
     opens: bool,  # noqa: FBT001 - click gives it by name
 ) -> None:
-    """Serve all tools to MCP clients, at one endpoint.
+    """Serve all tools to MCP clients at one endpoint.
 
     Over stdio, for one client that starts it, standard output carries the protocol alone; everything else
     goes to standard error. Over HTTP it serves any number of clients at /mcp, and each toolset of the
@@ -105,7 +105,7 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
 @common
 @click.pass_obj
 def console(state: State, no_open: bool) -> None:  # noqa: FBT001 - click gives it by name
-    """Open the console in the browser, to see, try and decide.
+    """Open the console in the browser.
 
     The gateway that runs with this configuration shows it (`toolcrib serve --transport http`). Where none
     runs one is started here, which ends with Ctrl-C. The address that is printed logs one browser in, once.

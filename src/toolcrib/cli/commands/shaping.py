@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 @click.option("--name", metavar="NAME", help="Its name in this toolset.")
 @click.option("--title", metavar="TEXT", help="Its title.")
 @click.option("--description", metavar="TEXT", help="Its description.")
-@click.option(
-    "--rename", multiple=True, metavar="OLD=NEW", help="Call a parameter something else; may be repeated."
-)
+@click.option("--rename", multiple=True, metavar="OLD=NEW", help="Rename a parameter; may be repeated.")
 @click.option(
     "--describe", multiple=True, metavar="PARAM=TEXT", help="Describe a parameter; may be repeated."
 )
@@ -33,18 +31,18 @@ if TYPE_CHECKING:
     "--fix",
     multiple=True,
     metavar="PARAM=VALUE",
-    help="Hide a parameter, and always send this value: JSON, or else text; may be repeated.",
+    help="Hide a parameter and always send this value, as JSON or text; may be repeated.",
 )
 @click.option(
     "--default",
     "defaults",
     multiple=True,
     metavar="PARAM=VALUE",
-    help="Send this value where a caller gives none; may be repeated.",
+    help="Send this value if a caller gives none; may be repeated.",
 )
 @click.option("--pin/--no-pin", default=None, help="List it beside the tools that find and run others.")
-@click.option("--remove", is_flag=True, help="Show the tool as it is again.")
-@click.option("--dry-run", is_flag=True, help="Show the change, and write nothing.")
+@click.option("--remove", is_flag=True, help="Delete the shape.")
+@click.option("--dry-run", is_flag=True, help="Show the change without writing it.")
 @common
 @click.pass_obj
 def shape(  # noqa: PLR0913 - each is an option
@@ -64,11 +62,11 @@ def shape(  # noqa: PLR0913 - each is an option
     remove: bool,
     dry_run: bool,
 ) -> None:
-    """Say what the callers of a toolset see of a tool.
+    """Change how a toolset shows a tool to its callers.
 
-    That is its name, its description and its parameters, which are named as the tool itself names them.
-    Options add to what the configuration says already; --remove takes all of it back. Calls, searches and
-    errors speak the names of the toolset, and rules and the audit those of the tool.
+    This changes its name, description and parameters; refer to parameters by the tool's own names. Options
+    add to the existing shape; --remove deletes it. Calls, searches and errors use the names of the toolset,
+    and rules and the audit those of the tool.
 
     Example: toolcrib shape support github:create_issue --name file_bug --fix repo=acme/app --hide labels
     """

@@ -31,19 +31,19 @@ _PASSING = frozenset({"pid", "in_flight", "starts", "next_try_in"})
     metavar="SECONDS",
     default=30.0,
     show_default=True,
-    help="For how long servers may take to answer.",
+    help="How long servers may take to answer.",
 )
 @shared
 @click.pass_obj
 def status(state: State, timeout: float) -> None:
     """Show the tokens saved, what needs attention, and the servers.
 
-    The gateway that runs with this configuration is asked; where none does, every server is asked for its
-    tools, and stopped again. It has `answered`, or it has `failed`, or it has not answered in time: then it
-    is `late`, or its tools are `kept` from an earlier run.
+    If a gateway runs with this configuration, it answers. Otherwise every server is started, asked for its
+    tools, and stopped again. A server has `answered`, has `failed`, is `late` if it did not answer in time,
+    or its tools are `kept` from an earlier run.
 
-    The tokens are measured: those of all definitions, which a client would otherwise be sent, against those
-    of the tools that stand for them here.
+    Tokens saved are those of all definitions, which a client would otherwise load, less those of the tools
+    that it gets instead.
 
     Example: toolcrib status --json
     """

@@ -25,8 +25,8 @@ _PLACE = ("gateway", "tokens")
 def token() -> None:
     """Manage the named tokens of a gateway's clients.
 
-    A token is shown once, when it is made. The configuration keeps its digest, the groups of its owner, which
-    rules can name, and its expiry. A running gateway takes up changes by itself.
+    A token is shown once, when it is made. The configuration keeps its digest, the groups of its owner,
+    which rules can name, and its expiry. A running gateway applies changes without a restart.
 
     Example: toolcrib token add ann --group staff --days 90
     """
@@ -42,7 +42,7 @@ def token() -> None:
     "toolsets",
     multiple=True,
     metavar="NAME",
-    help="A toolset that it is for, instead of all; may be repeated.",
+    help="A toolset that it is valid for, instead of all; may be repeated.",
 )
 @click.option(
     "--days", type=click.IntRange(1, 3650), metavar="N", help="Days until it expires; without it, never."
@@ -129,7 +129,7 @@ def _expiry_of(settings: "TokenSettings") -> str:
 @common
 @click.pass_obj
 def revoke(state: State, name: str) -> None:
-    """Revoke a token; whoever has it is refused from then on.
+    """Revoke a token, which is refused from then on.
 
     Example: toolcrib token revoke ann
     """

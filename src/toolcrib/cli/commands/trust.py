@@ -25,7 +25,9 @@ _STATES = {"missing": NOT_FOUND, "unavailable": UNAVAILABLE, "poisoned": POISONE
 _UNREADY = {"withheld", "other"}
 _COLOURS = {"patch": "cyan", "minor": "yellow", "major": "red"}
 _LINES = {"+": "green", "-": "red", "@": "cyan"}
-_BY = click.option("--by", metavar="NAME", help="Who decides it, for the lock; else the name of this user.")
+_BY = click.option(
+    "--by", metavar="NAME", help="The name of the approver for the lock; by default that of this user."
+)
 
 
 def _ask(state: State, work: "Callable[[Trust], Awaitable[T]]", *, needs_servers: bool = True) -> T:
@@ -81,17 +83,17 @@ def _show_edit(state: State, edit: "TrustEdit", did: str) -> None:
 
 
 @click.command()
-@click.option("--force", is_flag=True, help="Approve all that has changed too, and replace a damaged lock.")
+@click.option("--force", is_flag=True, help="Also approve all changes, and replace a damaged lock.")
 @_BY
 @common
 @click.pass_obj
 def lock(state: State, force: bool, by: str | None) -> None:  # noqa: FBT001 - click gives it by name
-    """Write the lock: the tools that you approve, as they are now.
+    """Write the lock, which approves the tools as they are now.
 
-    It is the file tools.lock beside the configuration: commit it. From then on a tool that changes is
-    withheld until somebody approves it. Where there is a lock, what is new is added, and what has changed
-    stays as it was approved. What the scan calls poisoned is left out, and the exit code is 13 then:
-    `toolcrib approve ID` takes it by its name.
+    The lock is the file tools.lock beside the configuration: commit it. From then on, a tool that changes
+    is withheld until somebody approves it. If there is a lock, new tools are added, and changed ones stay
+    as they were approved. Tools that the scan calls poisoned are left out, and the exit code is then 13;
+    `toolcrib approve ID` approves them individually.
 
     Example: toolcrib lock
     """
@@ -256,7 +258,7 @@ def approve(state: State, /, subjects: tuple[str, ...], **options: Any) -> None:
 @common
 @click.pass_obj
 def block(state: State, tool_id: str, *, reason: str, absent: bool, by: str | None) -> None:
-    """Let nobody use a tool, whatever it says of itself.
+    """Block a tool for everybody, whatever its definition says.
 
     `toolcrib approve` ends that. The servers are asked only where no tool of this id is known, which may be
     a mistyped one.
@@ -285,7 +287,7 @@ def block(state: State, tool_id: str, *, reason: str, absent: bool, by: str | No
 @common
 @click.pass_obj
 def require(state: State, wanted: tuple[str, ...]) -> None:
-    """Check that tools are there, approved, and of the right version.
+    """Check that tools exist, are approved, and have the right version.
 
     A TOOL is an id, with a version or range after `@`, or with the digest of its definition, which --json
     shows. The exit codes are those of `verify`; 3 means that a tool is not there, and 4 that its server does
