@@ -1,4 +1,4 @@
-"""What every test of what is remembered of calls may ask for."""
+"""Fixtures of the tests of audit and recorded calls."""
 
 from collections.abc import Callable
 from typing import Any
