@@ -1,4 +1,4 @@
-"""Fixtures of the tests of audit and recorded calls."""
+"""Fixtures of the execution tests."""
 
 from collections.abc import Callable
 from typing import Any
