@@ -1,6 +1,4 @@
-"""Tools that a lock withholds from servers and APIs: hidden from every way of finding and calling, until
-approved.
-"""
+"""Tools that a lock withholds: hidden from every way of finding and calling them, until approved."""
 
 import dataclasses
 import json

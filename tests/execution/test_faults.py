@@ -1,6 +1,4 @@
-"""Servers that hang, flood and lie: callers get a typed error soon, others are not affected, and the next
-call works.
-"""
+"""Servers that hang, flood and lie: a typed error soon, no effect on others, and the next call works."""
 
 import gc
 import os

@@ -128,9 +128,7 @@ FORGED = [
 
 
 def spellings(uri: str) -> list[str]:
-    """Return the forms that hosts may give an address: as is, without blanks, in lower case, without dot
-    segments.
-    """
+    """Return spellings of an address by hosts: as is, without blanks, in lower case, without dot segments."""
     bare = "".join(character for character in uri if character not in "\t\r\n").strip()
     parts = urlsplit(bare)
     segments: list[str] = []

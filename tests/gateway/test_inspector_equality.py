@@ -30,9 +30,7 @@ OURS = {
         "tools": {"trigger-elicitation-request", "trigger-sampling-request", "trigger-url-elicitation"}
     },
 }
-"""Tools that only a gateway lists: this server shows some only to clients that it can ask, as it can a
-gateway.
-"""
+"""Tools that only a gateway lists: this server shows them only to clients that it can ask."""
 RESULTS = "toolcrib://results/{id}"
 """The address at which a gateway keeps results that are too large."""
 

@@ -1,6 +1,4 @@
-"""Each client sees and runs the tools that the rules allow its principal, over HTTP, in both eras and every
-face.
-"""
+"""Each client sees and runs the tools that its principal may, over HTTP, in both eras and every face."""
 
 import hashlib
 import json

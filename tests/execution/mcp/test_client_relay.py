@@ -114,9 +114,7 @@ async def test_roots_that_a_client_does_not_declare_are_refused_and_the_answer_i
 
 @contextmanager
 def tracked_elsewhere(calls: RunningCalls, running: RelayedCall) -> Iterator[None]:
-    """Track a request in another context, as on a pipe, where messages do not name the request they belong
-    to.
-    """
+    """Track a request in another context, as on a pipe, where messages do not name their request."""
     context, tracking = copy_context(), calls.track(running)
     context.run(tracking.__enter__)
     try:

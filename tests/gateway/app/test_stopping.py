@@ -320,9 +320,7 @@ async def test_a_request_of_deeply_nested_json_can_be_broken_off() -> None:
 
 @pytest.mark.parametrize("count", [1, 5], ids=["one", "a storm"])
 async def test_clients_that_take_nothing_of_their_answers_do_not_hold_it_up(count: int) -> None:
-    """Half of a response is in the system's buffer and half in ours: a client that reads nothing gets no more
-    of it.
-    """
+    """Half a response is in the system's buffer and half in ours; a client that stops reading gets no more."""
     face = LittleFace()
     content = {**WAIT, "params": {**WAIT["params"], "name": "echo", "arguments": {"text": "x" * 3_000_000}}}  # type: ignore[dict-item]
     body = json.dumps(content).encode()

@@ -1,6 +1,4 @@
-"""Attacks on logins and on the data of a principal: each is refused, by the check that the documentation
-names.
-"""
+"""Attacks on logins and on data of principals: the check that the documentation names refuses each."""
 
 import json
 import re
