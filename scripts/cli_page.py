@@ -11,7 +11,7 @@ from toolcrib.cli.exits import EXITS
 
 PAGE = Path(__file__).parent.parent / "docs" / "command-line.md"
 SHARED = ("config", "json", "demo", "debug", "toolset", "no_daemon", "help")
-"""What is said once for all verbs."""
+"""Options described once for all commands."""
 BEGINNING = """\
 # Command line
 
@@ -119,7 +119,7 @@ def split_help(command: click.Command) -> tuple[str, list[str]]:
 
 
 def table(options: list[click.Option]) -> str:
-    """Return options with what they do."""
+    """Return a table of options with their descriptions."""
     lines = ["| option | |", "|---|---|"]
     for option in options:
         names = ", ".join(f"`{name}{metavar(option)}`" for name in (*option.opts, *option.secondary_opts))
@@ -150,7 +150,7 @@ def escape_markdown(text: str) -> str:
 
 
 def main() -> int:
-    """Write the page, or say that it is out of date."""
+    """Write the page, or report that it is out of date."""
     fresh = page()
     if "--check" in sys.argv:
         return 0 if PAGE.exists() and fresh == PAGE.read_text() else 1

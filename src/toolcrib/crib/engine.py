@@ -77,8 +77,10 @@ _CATALOGUE_LOG = logging.getLogger("toolcrib.crib.catalogue")
 """The command shows this log as well."""
 _CLOSING_TIME = 15.0
 """Seconds that the whole engine may take to stop."""
-_WRITING_TIME, _FLUSHING_TIME = 10.0, 2.0
-"""Seconds, of these, for writing the catalogue and for flushing the audit."""
+_WRITING_TIME = 10.0
+"""Seconds, of these, for writing the catalogue."""
+_FLUSHING_TIME = 2.0
+"""Seconds, of these, for flushing the audit."""
 _MAX_SHAPED = 64
 """Indexes of toolsets with shapes of their own."""
 _MAX_VISIBLE = 256

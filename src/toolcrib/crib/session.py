@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _MAX_FOUND = 32
 """Tools of earlier searches that stay listed; those found last."""
-_LIMIT, _MAX_LIMIT = 5, 20
+_LIMIT = 5
+_MAX_LIMIT = 20
 SEARCH_TOOL: Final = Tool(
     name="search_tools",
     namespace="toolcrib",
