@@ -283,7 +283,7 @@ class Spot:
         return [face[word] for face in self.faces if type(face.get(word)) is kind]
 
     def says(self, word: str, value: Any) -> bool:
-        """Return whether the converted subschema has the same keyword and value; subschemas count as equal."""
+        """Return whether the converted subschema has the same keyword and value; schemas count as equal."""
         return any(word in face and (type(value) is dict or face[word] == value) for face in self.faces)
 
 
