@@ -107,11 +107,11 @@ class Tally:
     raised: Counter[str] = field(default_factory=Counter)
     mutated: int = 0
     refuses: dict[str, str] = field(default_factory=dict)
-    """Why, by tool."""
+    """The reason of each refusal, by tool."""
     untold: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     """The keywords and their paths, by tool."""
     noise: int = 0
-    """Keywords that went untold where what says nothing about values counts too."""
+    """Keywords lost without a report, if keywords without effect on values count too."""
 
     def row(self, total: int) -> tuple[str, ...]:
         """Return a row of the table."""
@@ -128,11 +128,11 @@ class Tally:
 
 @dataclass(slots=True)
 class Law:
-    """Whether arguments come back as they were."""
+    """Results of round trips: arguments that come back unchanged, or do not."""
 
     same: int = 0
     null: int = 0
-    """Those whose null came back as absent, which we warn of."""
+    """Arguments whose null came back as absent, of which we warn."""
     broken: list[str] = field(default_factory=list)
 
 
@@ -214,7 +214,7 @@ def misfit(schema: Json, value: Any) -> str:
 
 
 def from_openapi(schema: Any) -> Any:
-    """Return a schema of OpenAPI 3.0, whose `nullable` means what a type of null does, in JSON Schema."""
+    """Return a schema of OpenAPI 3.0 as JSON Schema, with `nullable` as a type of null."""
     if isinstance(schema, list):
         return [from_openapi(member) for member in schema]
     if not isinstance(schema, dict):
@@ -240,7 +240,7 @@ def with_nulls(root: Json, schema: Any, value: Any) -> Any:
 
 
 def choose_alternative(root: Json, schema: Any, kind: type) -> Json:
-    """Return the first alternative of a schema that says something about objects or lists."""
+    """Return the first alternative of a schema that constrains objects or lists."""
     word = "items" if kind is list else "properties"
     pending = [schema]
     for found in pending[:]:

@@ -52,13 +52,13 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "code-measurements.md"
 sys.path.append(str(ROOT / "tests"))  # for what its modules share
 ROUNDS = turns(11)
-"""How often the contenders take turns; the median of the rounds is what counts."""
+"""Rounds in which the contenders take turns; the median of the rounds is reported."""
 COLD_ROUNDS = turns(5)
 SLOW_ROUNDS = turns(3)
 CALL_ROUNDS = turns(7)
 DURABLE_ROUNDS = turns(21)
 MANY = 60
-"""How many calls follow each other where the price of one is measured."""
+"""Consecutive calls in the measurement of a single call's cost."""
 AT_ONCE = 50
 SUSTAINED = 0.4
 """For how many seconds runs follow each other without a pause, in a round."""
@@ -154,7 +154,7 @@ class Table:
     unit: str = "ms"
     best: Callable[[Sequence[float]], float] = min
     bars: dict[str, str] = field(default_factory=dict)
-    """What is asked of a contender, by its name."""
+    """The bar of each contender, by its name."""
 
     def text(self) -> str:
         """Return it in Markdown."""
@@ -195,7 +195,7 @@ def progress(text: str) -> None:
 
 
 class Unchecked(logging.Handler):
-    """Keeps what is said of code that ran without a type check, for that is another race."""
+    """Keeps the errors of code that ran without a type check, which is a race of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ class Contest:
 
 
 def one_run(task: Task) -> Measure:
-    """Return what measures a run."""
+    """Return a function that measures a run."""
 
     async def measure(contender: Contender, run: Run) -> float:
         began = time.perf_counter()
@@ -361,7 +361,7 @@ async def warm(contest: Contest, title: str, task: Task) -> str:
 
 
 async def calls(contest: Contest) -> str:
-    """Compare what a call takes."""
+    """Compare the time of a call."""
     progress("calls")
     rows = await contest.rounds(one_call, CALL_ROUNDS)
     said = CALLS.format(many=MANY, rounds=CALL_ROUNDS)
@@ -369,7 +369,7 @@ async def calls(contest: Contest) -> str:
 
 
 async def durable_calls() -> str:
-    """Compare what a call takes that is written down."""
+    """Compare the time of a recorded call."""
     progress("durable calls")
     async with open_all(durable_contenders()) as contest:
         rows = await contest.rounds(one_call, DURABLE_ROUNDS)
@@ -378,7 +378,7 @@ async def durable_calls() -> str:
 
 
 async def gathered(contest: Contest) -> str:
-    """Compare calls that are made at once."""
+    """Compare concurrent calls."""
     progress("gathered")
     rows = await contest.rounds(one_run(GATHERED), SLOW_ROUNDS)
     said = AT_ONCE_SAID.format(pause=PAUSE * 1e3, rounds=SLOW_ROUNDS)
@@ -410,7 +410,7 @@ async def measure() -> list[str]:
 
 @contextmanager
 def engines() -> Iterator[None]:
-    """Have what containers and WebAssembly need, where it can be had; who lacks it is not measured."""
+    """Start the engines of containers and WebAssembly; contenders without one are not measured."""
     try:
         find_module()
     except RuntimeUnavailableError:
@@ -424,7 +424,7 @@ def engines() -> Iterator[None]:
 
 
 def main() -> None:
-    """Print the tables, and write them where that is asked for."""
+    """Print the tables, and write them into the page if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     parser.add_argument("--quick", action="store_true", help="measure just enough to show that it runs")

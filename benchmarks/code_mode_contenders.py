@@ -29,7 +29,7 @@ from toolcrib.runtime.surface import Surface
 PAUSE = 0.1
 """Seconds that a slow tool takes."""
 LANES = 4
-"""How many runs go on at once where it is measured how many there are in a second."""
+"""Concurrent runs in the measurement of throughput."""
 
 Run = Callable[[str], Awaitable[Any]]
 Opened = AbstractAsyncContextManager[Run]
@@ -37,13 +37,13 @@ Opened = AbstractAsyncContextManager[Run]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be run, where the calls of tools stand in braces."""
+    """A piece of code, in which the calls of tools stand in braces."""
 
     code: str
     gives: Any
 
     def spelt(self, calls: Mapping[str, str]) -> str:
-        """Return the code, with the calls as somebody wants them written."""
+        """Return the code, with the calls in a contender's syntax."""
         text = self.code
         for name, call in calls.items():
             text = text.replace(f"{{{name}}}", call)
@@ -56,14 +56,14 @@ class Contender:
 
     name: str
     open: Callable[[], Opened]
-    """Starts what is kept between runs, and gives what makes one."""
+    """Starts the state kept between runs, and yields the function that makes one."""
     calls: Mapping[str, str]
-    """How code calls the tools."""
+    """The syntax of each tool's call."""
     last: str = "\n__out"
-    """What has to stand at the end for the value to be given back."""
+    """The last line, which returns the value."""
 
     async def once(self, run: Run, task: Task) -> Any:
-        """Run a task and make sure that it did what it should."""
+        """Run a task and check its result."""
         value = await run(task.spelt(self.calls) + self.last)
         if isinstance(value, dict) and value.keys() == {"result"}:
             value = value["result"]
@@ -73,7 +73,7 @@ class Contender:
 
 
 ARRIVED: list[float] = []
-"""When calls of `add` came to it."""
+"""Arrival times of calls of `add`."""
 
 
 async def add(a: int, b: int) -> int:
@@ -151,7 +151,7 @@ class Ours:
 
 
 def ours(crib: Crib, backend: str, **options: Any) -> Callable[[], Opened]:
-    """Return what runs code in one of our sandboxes; options are for a sandbox that is not as usual."""
+    """Return a contender that runs code in one of our sandboxes, with options for an unusual one."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Run]:
@@ -165,7 +165,7 @@ def ours(crib: Crib, backend: str, **options: Any) -> Callable[[], Opened]:
 
 
 def written_down(first: str, *, durable: bool) -> Callable[[], Opened]:
-    """Return what runs code by way of a crib, durably or not, with a line before it."""
+    """Return a contender that runs code through a crib, durably or not, with a line before it."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Run]:
@@ -182,7 +182,7 @@ def written_down(first: str, *, durable: bool) -> Callable[[], Opened]:
 
 
 def bare(stubs: Callable[[str], str] | None) -> Callable[[], Opened]:
-    """Return what runs code in the engine itself, a session for each run."""
+    """Return a contender that runs code in the engine itself, a session for each run."""
     limits: Any = {"max_memory": 256 << 20, "max_feed_duration_secs": 10.0}
     lookup = {function.__name__: function for function in TOOLS}
 
@@ -238,7 +238,7 @@ async def fastmcp_provider() -> AsyncIterator[Run]:
 
 
 def harness(*, restart: bool) -> Callable[[], Opened]:
-    """Return what calls the `run_code` of pydantic-ai-harness: its toolset, without an agent or a model."""
+    """Return a contender that calls pydantic-ai-harness's `run_code`, without an agent or a model."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Run]:
@@ -284,11 +284,13 @@ MONTY = "toolcrib, `monty`"
 PLAIN_MONTY = "toolcrib, `monty` without bubblewrap"
 PROCESS = "toolcrib, `process`"
 OURS = (MONTY, PLAIN_MONTY, PROCESS)
-DOCKER, GVISOR, WASM = (f"toolcrib, `{kind}`" for kind in ("docker", "gvisor", "wasm"))
+DOCKER = "toolcrib, `docker`"
+GVISOR = "toolcrib, `gvisor`"
+WASM = "toolcrib, `wasm`"
 
 
 def contenders(crib: Crib) -> list[Contender]:
-    """Return everybody, first the engine that does what we do."""
+    """Return all contenders, first the engine under our own sandbox."""
     return [
         Contender("engine, checked", bare(lambda code: stubs_of(crib, code)), NAMED),
         Contender("engine, not checked", bare(None), NAMED),
@@ -320,5 +322,5 @@ def durable_contenders() -> list[Contender]:
 
 
 def stubs_of(crib: Crib, code: str) -> str:
-    """Return what we check a piece of code against."""
+    """Return the stubs against which we check a piece of code."""
     return render(Surface(code, crib.code_names).tools)

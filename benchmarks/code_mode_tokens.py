@@ -1,4 +1,4 @@
-"""What a model reads and writes for one question: by calls of tools, and by one piece of code."""
+"""Tokens that a model reads and writes for one question: by calls of tools, and by one piece of code."""
 
 import json
 from dataclasses import dataclass, field
@@ -72,7 +72,7 @@ class OrderPage(TypedDict):
 
 
 class Customer(TypedDict):
-    """Who has ordered."""
+    """A customer with orders."""
 
     id: int
     name: str
@@ -113,7 +113,7 @@ async def customer(id: int) -> Customer:  # noqa: A002 - what such a tool calls 
 
 @dataclass
 class Talk:
-    """What a model has before it, and what it has read and written in all its turns."""
+    """The context of a model, and the tokens that it has read and written in all its turns."""
 
     definitions: int
     turns: int = 0
@@ -127,7 +127,7 @@ class Talk:
         self.context = self.definitions + tokens(QUESTION)
 
     def turn(self, wrote: list[Any], got: list[Any], calls: int) -> None:
-        """Count one turn: everything is read, something written, and what came of it is put below."""
+        """Count one turn: the context is read, then the model's output and the results are appended."""
         written, results = (sum(tokens(as_text(each)) for each in part) for part in (wrote, got))
         self.read += self.context
         self.context += written + results
@@ -138,7 +138,7 @@ class Talk:
 
 
 def as_text(value: Any) -> str:
-    """Return what stands in a conversation."""
+    """Return a value as it stands in a conversation."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -173,7 +173,7 @@ async def by_code(crib: Crib) -> tuple[Talk, dict[str, float]]:
 
 
 async def two_talks() -> tuple[Talk, Talk]:
-    """Return what both ways take, which have to come to the same answer."""
+    """Return the tokens of both ways, which must reach the same answer."""
     async with Crib() as crib:
         for function in (orders, customer):
             crib.add(function, namespace="shop")

@@ -35,7 +35,8 @@ from toolcrib.gateway.api.calls import CallFilter, CallLog  # noqa: E402 - as ab
 from toolcrib.setup.demo import _CALLERS, _CALLS, _tools  # noqa: E402 - as above
 
 PAGE = ROOT / "docs" / "console.md"
-BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+BEGIN = "<!-- figures -->\n"
+END = "<!-- end of figures -->\n"
 ROUNDS = turns(21)
 KEPT = 100_000
 CALLS = 500
@@ -56,7 +57,7 @@ class Last:
     outcome: Outcome
 
     def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - of all observers
-        """Return what keeps the outcome."""
+        """Return the function that stores the outcome."""
         return self._keep
 
     def _keep(self, outcome: Outcome) -> None:

@@ -35,7 +35,7 @@ class Converted:
 
     schema: Json
     as_asked: bool = True
-    """Whether it is to be sent the way that was asked for; a tool that fell back to plain is not strict."""
+    """Whether the strict form was reached; a tool that fell back to plain is not strict."""
     conversion: Conversion | None = None
     """Our own, which has reports and a way back."""
 
@@ -47,7 +47,7 @@ class Converter:
     name: str
     convert: Callable[[Json], Converted]
     note: str = ""
-    """What its authors say about what the table shows."""
+    """A remark of its authors about the figures."""
 
 
 def ours(target: str) -> Converter:
@@ -193,7 +193,7 @@ FAMILIES: dict[str, list[Converter]] = {
         UNCHANGED,
     ],
 }
-"""The converters by what they convert to, ours first."""
+"""The converters by target format, ours first."""
 
 
 def versions() -> dict[str, str]:
@@ -203,7 +203,7 @@ def versions() -> dict[str, str]:
 
 
 class _Ear(logging.Handler):
-    """Keeps what is logged."""
+    """Stores log records."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -230,7 +230,7 @@ def collect_warnings() -> Iterator[list[str]]:
 
 Paths = tuple[str, ...]
 NOISE = frozenset({"$schema", "$id", "$comment", "$anchor", "discriminator", "title"})
-"""What says nothing about values: whether it was left out is not counted against anybody."""
+"""Keywords without effect on values: losing them does not count against a converter."""
 DEFINITIONS = frozenset({"$defs", "definitions"})
 UNIONS = ("anyOf", "oneOf", "allOf")
 COMBINING = frozenset({*UNIONS, "not", "if", "then", "else"})
@@ -239,7 +239,7 @@ TEXT = "description"
 
 
 def find(root: Json, reference: Any) -> Any:
-    """Return what a local reference leads to; None where it leads nowhere."""
+    """Return the target of a local reference; None if there is none."""
     value: Any = root if str(reference).startswith("#") else None
     for part in unquote(str(reference)).split("/")[1:]:
         key = part.replace("~1", "/").replace("~0", "~")
@@ -265,25 +265,25 @@ def kinds_of(faces: list[Json]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """An original subschema beside what was made of it."""
+    """An original subschema and its conversion."""
 
     original: Json
     converted: Any
     faces: list[Json]
     """The converted subschema, with all that its unions and references lead to."""
     paths: Paths
-    """Where the original stands, and where the references and unions stand that led there."""
+    """The path of the original, and the paths of the references and unions that led there."""
 
     def below(self, *keys: str | int) -> Paths:
         """Return the paths of a member."""
         return tuple(step(path, *keys) for path in self.paths)
 
     def held(self, word: str, kind: type) -> list[Any]:
-        """Return what the converted subschema holds under a keyword, where it is of that kind."""
+        """Return the values of a keyword in the converted subschema that have a given type."""
         return [face[word] for face in self.faces if type(face.get(word)) is kind]
 
     def says(self, word: str, value: Any) -> bool:
-        """Return whether the converted subschema says the same; a schema inside a keyword is taken to."""
+        """Return whether the converted subschema has the same keyword and value; schemas count as equal."""
         return any(word in face and (type(value) is dict or face[word] == value) for face in self.faces)
 
 
@@ -444,7 +444,7 @@ class Comparison:
         return bool(inner)
 
     def _pairs(self, spot: Spot) -> list[Json]:
-        """Return what makes up the pairs, where a map is a list of them or has a property that is."""
+        """Return the schemas of the pairs, if a map is a list of them or has a property that is."""
         held = [given.get("additional_properties") for given in spot.held("properties", dict)]
         lists = [face for inner in (spot.converted, *held) for face in self._faces(inner)]
         items = [item for face in lists for item in self._faces(face.get("items"))]

@@ -29,13 +29,13 @@ PICTURE = ROOT / "docs" / "images" / "search-quality.svg"
 CHILD = Path(__file__).with_name("search_child.py")
 SIZES = (1_000, 10_000, 100_000)
 QUESTIONS = 100
-"""How many of each labelled set make the mix that is timed."""
+"""Questions of each labelled set in the mix that is timed."""
 LARGEST = {"rank-bm25": 10_000, "FastMCP search": 10_000} | {
     name: 10_000 for name in OURS if "MiniLM" in name or "table" in name
 }
-"""Where an engine stops: it would take minutes to build, or seconds to search."""
+"""The largest catalogue of an engine that would take minutes to build, or seconds to search."""
 FEW = {"FastMCP search": 60}
-"""How many questions are timed where each takes long."""
+"""Questions timed with an engine whose searches are slow."""
 PACKAGES = ("bm25s", "rank-bm25", "tantivy", "fastmcp")
 WIDTH = 30
 
@@ -60,12 +60,12 @@ class Found:
     quality: dict[str, list[Json]] = field(default_factory=dict)
     """The reports on the labelled sets, by engine."""
     cost: dict[str, dict[int, Json]] = field(default_factory=dict)
-    """What each size costs, by engine."""
+    """Costs at each size, by engine."""
     failed: list[Job] = field(default_factory=list)
 
 
 def jobs(engines: list[str], sizes: tuple[int, ...]) -> Iterator[Job]:
-    """Yield what is to be done, an engine after the other."""
+    """Yield the jobs, one engine after the other."""
     for engine in engines:
         yield Job(engine)
         yield from (Job(engine, size) for size in sizes if size <= LARGEST.get(engine, max(SIZES)))

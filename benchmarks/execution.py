@@ -36,7 +36,7 @@ PAGE = ROOT / "docs" / "execution-measurements.md"
 sys.path.append(str(ROOT / "tests"))  # for what its modules share
 LAUNCH = runpy.run_path(str(ROOT / "tests" / "servers" / "launch.py"))
 ROUNDS = turns(21)
-"""How often the contenders take turns; the median of the rounds is what counts."""
+"""Rounds in which the contenders take turns; the median of the rounds is reported."""
 AT_ONCE = 64
 STEPS = 100
 ARGS = {"a": 2, "b": 3}
@@ -63,9 +63,9 @@ class Contender:
     name: str
     once: Once
     calls: int
-    """How many calls make up a round."""
+    """Calls of a round."""
     unit: int = 1
-    """How many calls `once` makes."""
+    """Calls that `once` makes."""
     cpu: list[float] = field(default_factory=list)
     """Seconds per call, by round."""
     wall: list[float] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Contest:
     title: str
     contenders: list[Contender]
     bars: dict[str, str] = field(default_factory=dict)
-    """What the ratio of a contender should be, by its name."""
+    """The bar of a contender's ratio, by its name."""
 
     async def run(self) -> None:
         """Let the contenders take turns."""
@@ -141,7 +141,7 @@ def add_in_thread(a: int, b: int) -> int:
 
 
 def check_result(value: Any, expected: Any) -> None:
-    """Fail if a call did not give what it should."""
+    """Fail if a call returned a wrong result."""
     if value != expected:
         raise SystemExit(f"expected {expected!r}, got {value!r}")
 
@@ -165,7 +165,7 @@ def theirs(client: Any, name: str, expected: Any) -> Once:
 
 
 def many(once: Once) -> Once:
-    """Return as many calls at once as one upstream is asked for."""
+    """Return a function that makes as many concurrent calls as one upstream accepts."""
 
     async def together() -> None:
         async with anyio.create_task_group() as tasks:
@@ -244,7 +244,7 @@ async def remote(stack: AsyncExitStack) -> list[Contest]:
 
 
 def against_sdk(what: str, call: Once, client: Any) -> list[Contest]:
-    """Compare one call, and many at once, with those of the bare client of the SDK."""
+    """Compare one call, and many concurrent ones, with those of the bare client of the SDK."""
     bare = theirs(client, "add", {"sum": 5})
     name = "mcp `Client`"
     return [
@@ -274,7 +274,7 @@ async def measure() -> list[Contest]:
 
 
 def main() -> None:
-    """Print the tables, and write them where that is asked for."""
+    """Print the tables, and write them into the page if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     parser.add_argument("--quick", action="store_true", help="measure just enough to show that it runs")

@@ -37,9 +37,9 @@ BARS = {
     for kind, bar in (("http", 2.0), ("stdio", 1.3))
 }
 GUARDED_BAR = 1.1
-"""How many times as long a call may take with a login, rules and an audit as without."""
+"""The allowed ratio of a call with a login, rules and an audit to one without."""
 CPU_BAR = 3.0
-"""How many ms of CPU a call may take of our own process."""
+"""Milliseconds of CPU that a call may take in our own process."""
 FIRST_LIST = 0.1
 SERVERS = 50
 
@@ -141,7 +141,7 @@ def show_time(seconds: float) -> str:
 
 
 def fault_table() -> str:
-    """Return what the tests of faults measure."""
+    """Return the table of the fault tests' measurements."""
     say("faults")
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
         command = [
@@ -187,7 +187,7 @@ def verdicts(found: dict[str, list[Measured]], first: Started) -> list[str]:
 
 
 def main() -> None:
-    """Print the tables, and write them where that is asked for."""
+    """Print the tables, and write them into the page if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer calls, one client at a time, ten servers")
     parser.add_argument("--faults", action="store_true", help="measure faults as well, as --write does")

@@ -89,7 +89,7 @@ async def contest(
 
 
 async def connect(stack: AsyncExitStack, target: Target, era: str, *, warm: int = 3) -> Client:
-    """Return a client that has made its first calls, so that what is made once is made."""
+    """Return a client after its first calls, so that one-time costs are paid."""
     server: Any = target.url
     if target.headers is not None:
         http = await stack.enter_async_context(create_mcp_http_client(target.headers))
@@ -117,7 +117,7 @@ async def latency(pairs: list[tuple[Measured, Client]], calls: int) -> None:
 
 
 async def throughput(each: Measured, era: str, crowd: int, calls: int) -> None:
-    """Make calls by many clients at once."""
+    """Make concurrent calls by many clients."""
     target = each.target
     async with AsyncExitStack() as stack:
         clients = [await connect(stack, target, era, warm=0) for _ in range(crowd)]

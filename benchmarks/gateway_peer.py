@@ -11,7 +11,7 @@ from fastmcp.server.server import create_proxy
 
 
 def proxy(kind: str, rest: list[str]) -> fastmcp.FastMCP:
-    """Return the proxy that is asked for."""
+    """Return the proxy of a kind."""
     if kind == "http":
         return create_proxy(rest[0])
     if kind == "stdio":

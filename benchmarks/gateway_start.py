@@ -25,9 +25,9 @@ class Started:
     up: float = 0.0
     """From the start of the process until it listened."""
     answers: dict[str, float] = field(default_factory=dict)
-    """How long each first answer took, from its question."""
+    """Seconds until each first response."""
     started: int = 0
-    """How many servers ran when the first answers had been given."""
+    """Servers running after the first responses."""
     rss: float = 0.0
 
 
@@ -59,7 +59,7 @@ def measure(name: str, command: list[str], port: int, count: int, **options: Any
 
 
 def ours(count: int) -> dict[str, Callable[[Client], Awaitable[Any]]]:
-    """Return what is asked of us."""
+    """Return the requests to toolcrib."""
 
     async def surface(client: Client) -> None:
         await client.list_tools()
@@ -88,7 +88,7 @@ def ours(count: int) -> dict[str, Callable[[Client], Awaitable[Any]]]:
 
 
 def theirs(count: int) -> dict[str, Callable[[Client], Awaitable[Any]]]:
-    """Return what is asked of a mount."""
+    """Return the requests to a mount."""
 
     async def listing(client: Client) -> None:
         found = (await client.list_tools()).tools
@@ -121,7 +121,7 @@ def starts(folder: Path, count: int) -> list[Started]:
 
 
 def fill(count: int) -> Callable[[Client], Awaitable[Any]]:
-    """Return what waits until all servers have been listed."""
+    """Return a function that waits until all servers have been listed."""
 
     async def wait(client: Client) -> None:
         for number in range(count):

@@ -20,11 +20,11 @@ SUPPORT = runpy.run_path(str(ROOT / "tests" / "gateway" / "support.py"))
 LAUNCH = runpy.run_path(str(ROOT / "tests" / "servers" / "launch.py"))
 PEER = Path(__file__).with_name("gateway_peer.py")
 SUPERGATEWAY = "supergateway/dist/index.js"
-"""A peer that is measured where somebody has installed it beside the others: it is not in the lock."""
+"""A peer that is measured if it is installed beside the others: it is not in the lock."""
 FORGING = runpy.run_path(str(ROOT / "tests" / "gateway" / "identity" / "forging.py"))
 RULES = 50
 GUARDED = f"toolcrib all → stdio, JWT, {RULES} rules, audit"
-"""Ours with all that says who may call what, to be compared with ours without."""
+"""Ours with all access control, to be compared with ours without."""
 ARGS = {"a": 2, "b": 3}
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 START = 120.0
@@ -46,7 +46,7 @@ class Target:
     """The contender that it is compared with, beside the direct call."""
 
     def check(self, result: Any) -> None:
-        """Fail if a call did not give what it should."""
+        """Fail if a call returned a wrong result."""
         value = result.structured_content
         if value is None:  # an older peer carries only the text
             value = json.loads(result.content[0].text)
@@ -83,7 +83,7 @@ def running(command: list[str], port: int, **options: Any) -> Iterator[int]:
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Wait until somebody listens on a port."""
+    """Wait until a process listens on a port."""
     until = time.monotonic() + START
     while time.monotonic() < until:
         if process.poll() is not None:
@@ -95,7 +95,7 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def fastmcp(port: int, *what: str) -> list[str]:
-    """Return what starts fastmcp's proxy."""
+    """Return the command that starts fastmcp's proxy."""
     return [sys.executable, str(PEER), str(port), *what]
 
 
@@ -105,7 +105,7 @@ def address(port: int) -> str:
 
 
 def guarded(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return settings with a login, rules and an audit, and the header of somebody whom the last rule allows.
+    """Return settings with a login, rules and an audit, and the header of an allowed principal.
 
     All rules are about everybody, so that each of them is asked about the tool.
     """

@@ -28,15 +28,16 @@ from toolcrib.discovery.learned import LearnedQuestion, LearnedQuestions, learna
 from toolcrib.discovery.search.text import words
 
 PAGE = Path(__file__).parents[1] / "docs" / "finding-tools.md"
-BEGIN, END = "<!-- learning -->\n", "<!-- end of learning -->\n"
+BEGIN = "<!-- learning -->\n"
+END = "<!-- end of learning -->\n"
 USES = (0, 1, 3, 10)
-"""How many past questions are learned for each tool at most."""
+"""Past questions that are learned for each tool at most."""
 ASKED = 60 if QUICK else 500
-"""How many questions of the other half are asked of each set."""
+"""Questions of the other half that are searched in each set."""
 SHOWN = 10
 WRONG = 0.2
 OWNERS = 20
-"""How many principals have asked the past questions where they are shared."""
+"""Principals who made the past searches, if these are shared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def past_uses(index: Index, labelled: LabelledSet, past: Iterable[LabelledQuery]
 
 
 def learn(index: Index, uses: Sequence[Use], count: int, *, owners: int, wrong: float) -> LearnedQuestions:
-    """Return what is learned of at most so many uses of each tool."""
+    """Return the questions learned from at most `count` uses of each tool."""
     chance = random.Random(SEED)  # noqa: S311 - the same each time
     counts: Counter[str] = Counter()
     questions = LearnedQuestions(encode=load_embedder().encode)
@@ -111,7 +112,7 @@ def score(
     questions: LearnedQuestions,
     who: str | None,
 ) -> tuple[float, float]:
-    """Return NDCG@10 and hit@1 of the asked questions, in per cent."""
+    """Return NDCG@10 and hit@1 of the questions, in per cent."""
     label_of = labelled.catalogue.labels
     found = []
     for question in asked:
@@ -122,7 +123,7 @@ def score(
 
 
 def measure(labelled: LabelledSet) -> Iterator[Row]:
-    """Yield what learning gains on one set."""
+    """Yield the gain of learning on one set."""
     index = build(labelled.catalogue.tools).index
     past, asked = split_questions(labelled)
     uses = list(past_uses(index, labelled, past))
@@ -141,7 +142,7 @@ def measure(labelled: LabelledSet) -> Iterator[Row]:
 def measure_examples(
     index: Index, labelled: LabelledSet, past: Sequence[LabelledQuery], asked: Sequence[LabelledQuery]
 ) -> Row:
-    """Return what the past questions bring as example questions of their tools, whatever was shown."""
+    """Return the gain if the past questions are example questions of their tools, whatever was shown."""
     questions: defaultdict[str, list[str]] = defaultdict(list)
     for question in past:
         for label in question.relevant:

@@ -31,7 +31,7 @@ Json = dict[str, Any]
 WARM_UP = "find a tool that does this"
 K = 10
 ADDED = 20
-"""How many tools are added, one by one, to a catalogue that is searched between."""
+"""Tools added one by one to a catalogue, with searches in between."""
 MEGABYTE = 1 << 20
 ROUNDS = 3
 PATIENCE = 15.0
@@ -53,7 +53,7 @@ def quality(name: str, share: float) -> list[Json]:
 
 
 def abstention(finder: Finder, labelled: LabelledSet, sets: list[LabelledSet], asked: int) -> Json:
-    """Return how well questions that nothing fits are told by confidence, or by score where there is none."""
+    """Return how well confidence, or else the score, separates questions without a matching tool."""
     few = min(asked, 300)
     others = [
         question.query
@@ -88,7 +88,7 @@ class Reading:
 
 
 def cost(name: str, tools: Path, queries: list[str]) -> Json:
-    """Return what an engine costs at one size: building, searching, memory, and adding one tool."""
+    """Return the costs of an engine at one size: building, searching, memory, and adding one tool."""
     reading = Reading(tools)
     build = builder(name)
     trim()
@@ -127,7 +127,7 @@ def latencies(finder: Finder, queries: list[str]) -> list[float]:
 
 
 def adding(finder: IndexFinder, queries: list[str]) -> float:
-    """Return the CPU time to add one tool to what is there, as seen by the next question."""
+    """Return the CPU time to add one tool and answer the next question."""
     extra = []
     for turn in range(ADDED):
         query = queries[turn % len(queries)]
@@ -150,7 +150,7 @@ def search_cpu_time(finder: Finder, query: str) -> float:
 
 
 def trim() -> None:
-    """Give memory that is not used back to the system, where that can be asked for."""
+    """Return unused memory to the system, if the C library can."""
     gc.collect()
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):
@@ -158,14 +158,14 @@ def trim() -> None:
 
 
 def close(finder: Finder) -> None:
-    """End what an engine keeps running."""
+    """Stop the engine's background work."""
     end = getattr(finder, "close", None)
     if end is not None:
         end()
 
 
 def main() -> None:
-    """Read an order from standard input, and write what was found to standard output."""
+    """Read a job from standard input, and write its result to standard output."""
     order = json.load(sys.stdin)
     if order["kind"] == "quality":
         found: Any = quality(order["engine"], order["share"])

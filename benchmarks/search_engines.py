@@ -15,7 +15,7 @@ OURS = {
     "toolcrib, words and MiniLM": "search_models.build_words_and_minilm",
     "toolcrib, words and stock MiniLM": "search_models.build_words_and_stock",
 }
-"""Ours; the first is what `Index()` gives."""
+"""Our own engines; the first is that of `Index()`."""
 ENGINES = OURS | {
     "bm25s as installed": "search_peers.build_bm25s",
     "bm25s, stems and stop words": "search_peers.build_bm25s_stemmed",

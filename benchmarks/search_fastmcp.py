@@ -1,4 +1,4 @@
-"""FastMCP's search over tools, asked through its public interface."""
+"""FastMCP's search over tools, through its public interface."""
 
 import logging
 from collections.abc import Iterable

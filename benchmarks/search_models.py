@@ -10,7 +10,7 @@ from toolcrib.discovery.evaluation import IndexFinder
 from toolcrib.model import Tool
 
 STOCK = Path(__file__).parents[1] / ".models" / "minilm"
-"""What training/export.py writes."""
+"""The output of training/export.py."""
 
 
 def build_table(tools: Iterable[Tool]) -> IndexFinder:

@@ -36,7 +36,7 @@ def query_tokens(query: str) -> list[str]:
 
 
 def build(tools: Iterable[Tool], searcher: Searcher | None = None) -> IndexFinder:
-    """Index with one way of searching, or with the one that an index has by itself."""
+    """Index with one searcher, or with the default one of an index."""
     index = Index() if searcher is None else Index(searcher=searcher)
     index.register_many((tool, None) for tool in tools)
     return finder_of(index)

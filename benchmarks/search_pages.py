@@ -188,7 +188,7 @@ def calibration(quality: Quality) -> list[str]:
 
 
 def cell(costs: dict[int, Json], size: int, show: Callable[[Json], str]) -> str:
-    """Return what an engine costs at one size, or a dash."""
+    """Return the cost of an engine at one size, or a dash."""
     return show(costs[size]) if size in costs else NONE
 
 

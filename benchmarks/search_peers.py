@@ -31,7 +31,7 @@ def text_of(tool: Tool) -> str:
 
 
 def hits(ids: Sequence[str], found: Iterable[tuple[int, float]]) -> list[Hit]:
-    """Return hits; a score is squeezed into [0, 1], in the same order, where a confidence is asked for."""
+    """Return hits; the confidence is the score squeezed into [0, 1], in the same order."""
     return [Hit(ids[place], score, score / (1 + score)) for place, score in found if score > 0]
 
 

@@ -26,7 +26,7 @@ SETTINGS: Any = {
     "ytick.color": GREY,
 }
 NEAR = 0.035
-"""How close two labels may come, as a share of the height, before one is moved."""
+"""The least distance between two labels, as a share of the height, before one is moved."""
 
 
 @dataclass(frozen=True, slots=True)

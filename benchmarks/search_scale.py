@@ -11,7 +11,7 @@ from toolcrib.model import Tool
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "retrieval"
 SETS: dict[str, int | None] = {"metatool_single": 2_000, "bfcl": 1_200, "sealtools_dev": None}
-"""The labelled sets, and how many questions of each are asked."""
+"""The labelled sets, and the number of questions searched in each."""
 UNLABELLED = ("scale_toolsdk", "scale_docker")
 SEED = 7
 CHANGED = 0.25
@@ -19,11 +19,11 @@ CHANGED = 0.25
 JOINED = 0.03
 """The share of a description's words that a copy makes up."""
 SPACE = 12
-"""How many tools a made-up namespace has."""
+"""Tools of a made-up namespace."""
 
 
 def labelled_sets() -> list[LabelledSet]:
-    """Return the sets whose questions have known answers."""
+    """Return the labelled sets."""
     if not DATA.is_dir():
         raise SystemExit(f"the benchmark needs {DATA}, which is not part of the repository")
     return [load_set(DATA / name, lenient=True) for name in SETS]

@@ -43,7 +43,7 @@ PROBE = 0.1
 MALFORMED = {"notify": "notifications/message", "params": {"level": 7}}
 ANSWER = {"result": {"content": [{"type": "text", "text": "done"}]}}
 BOUNDS = {"memory": (1.1, 20), "descriptors": (1.1, 20), "children": (1.0, 3), "threads": (1.0, 10)}
-"""How much more the last third of the last half may have than the first: a factor, and a number."""
+"""Allowed growth between the first and the last third of the last half: a factor, and a number."""
 SETTINGS_OF_GATEWAY = {
     "gateway": {"sessions": 64, "session_timeout": 60},
     "timeout": 600,  # nothing that is well may fail on a machine that is busy
@@ -55,7 +55,7 @@ STEADY = ["calm_stdio", "calm_stdio_old", "calm_http", "calm_http_old", "calm_ss
 
 @dataclass(frozen=True)
 class Sample:
-    """What was seen of the gateway's process at one moment."""
+    """Measurements of the gateway's process at one moment."""
 
     at: float
     """Minutes since the start."""
@@ -75,7 +75,7 @@ class Result:
 
     samples: tuple[Sample, ...]
     outcomes: dict[str, int]
-    """What clients did, and how it ended, with how often."""
+    """Counts of the clients' actions by outcome."""
     disturbances: dict[str, int]
     failed: int
     """Calls that should have succeeded, or have failed otherwise."""
@@ -95,7 +95,7 @@ class Result:
 
 
 def faults(result: Result) -> list[str]:
-    """Return what is wrong with a run; nothing of it depends on how fast the machine is."""
+    """Return the faults of a run; none depends on the speed of the machine."""
     found = []
     for name, (factor, more) in BOUNDS.items():
         first, last = result.ends(name)
@@ -286,7 +286,7 @@ def measure(served: Any, administrator: Administrator, minutes: float) -> Result
 
 
 def show(each: Sample) -> None:
-    """Print a sample, where somebody waits."""
+    """Print a sample as progress."""
     names = [field.name for field in fields(Sample)]
     print(
         " ".join(f"{name} {value:.1f}" for name, value in zip(names, astuple(each), strict=True)),
@@ -295,7 +295,7 @@ def show(each: Sample) -> None:
 
 
 def table(result: Result) -> str:
-    """Return what the documentation says of a run."""
+    """Return the table of a run for the documentation."""
     minutes = round(result.samples[-1].at)
     rows = [("", "begin of the last half", "end", "highest"), ("---", "--:", "--:", "--:")]
     for name in ("memory", "descriptors", "children", "threads", "zombies"):
@@ -341,7 +341,7 @@ def draw(samples: tuple[Sample, ...], file: Path) -> None:
 
 
 def main() -> int:
-    """Run, print and write what was found."""
+    """Run, print and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30, help="for how long")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")

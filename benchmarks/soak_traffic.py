@@ -30,11 +30,11 @@ PATIENCE = 600.0
 """Seconds after which something hangs, however busy the machine is."""
 SHOWN = 20
 KEPT_BYTES = 64 * 2**20
-"""What a gateway keeps of large results, at most."""
+"""Bytes of large results that a gateway keeps, at most."""
 RESULT_BYTES = 2_000_000
 WORDS = ("add", "two", "numbers", "give", "text", "back", "wait", "page", "tool", "large", "value", "log")
 AWAY = frozenset({"backend_unavailable", "execution_failed", "timeout", "tool_not_found", "no_backends"})
-"""How a call may end whose server was killed or taken out of the configuration."""
+"""Allowed errors of a call whose server was killed or removed from the configuration."""
 HEADERS = (
     "Host: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
 )
@@ -68,7 +68,7 @@ class UnexpectedError(Exception):
 
 @dataclass
 class Load:
-    """Clients of a gateway, and what came of their calls."""
+    """Clients of a gateway, and the outcomes of their calls."""
 
     url: str
     ends: float
@@ -77,7 +77,7 @@ class Load:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the time is not over."""
+        """Whether there is time left."""
         return time.monotonic() < self.ends
 
     def connect(self, era: str, path: str = "") -> Client:
@@ -94,7 +94,7 @@ class Load:
         return stream
 
     async def act(self, act: Act, client: Client) -> None:
-        """Do something once, and count what came of it."""
+        """Perform an action, and count its outcome."""
         try:
             with anyio.fail_after(PATIENCE):
                 outcome = await act(self, client)
@@ -124,7 +124,7 @@ def flat(error: BaseException) -> BaseException:
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> Any:
-    """Return what a tool of the gateway gives, which must not be an error."""
+    """Return the result of a gateway's tool, which must not be an error."""
     result = await client.call_tool(tool, arguments)
     if result.is_error:
         raise UnexpectedError(str(result.structured_content or result.content)[:500])
@@ -152,7 +152,7 @@ async def ordinary(_: Load, client: Client) -> str:
 
 
 async def search(_: Load, client: Client) -> str:
-    """Search for tools with words that nobody has used together."""
+    """Search for tools with a random combination of words."""
     query = " ".join(DICE.choices(WORDS, k=4)) + f" {DICE.randrange(10_000)}"
     await call(client, "search_tools", query=query)
     return "ok"
@@ -185,7 +185,7 @@ async def chain(_: Load, client: Client) -> str:
 
 
 async def huge_chain(_: Load, client: Client) -> str:
-    """Run a chain whose results together are more than one may have."""
+    """Run a chain whose results together exceed the limit."""
     text = {"$ref": "steps.0/text"}
     steps = [
         {"tool_id": "calm_stdio:echo", "args": {"text": "x" * 300_000}},
@@ -247,7 +247,7 @@ async def abandon(load: Load, _: Client) -> str:
 
 
 async def garbage(load: Load, _: Client) -> str:
-    """Send what is no message."""
+    """Send invalid messages."""
     async with await load.send(DICE.choice(GARBAGE), "MCP-Protocol-Version: 2026-07-28\r\n") as stream:
         answer = await stream.receive()
     if not answer.startswith(b"HTTP/1.1 4"):
@@ -279,13 +279,13 @@ async def flooding(_: Load, client: Client) -> str:
 
 
 async def babbling(_: Load, client: Client) -> str:
-    """Have a server write on its output what is no message."""
+    """Have a server write invalid lines to its output."""
     wanted = {"tool_id": f"{DICE.choice(HIT[:2])}:babble", "args": {"lines": 200}}
     return await error_of(client, AWAY, "run_tool", **wanted)
 
 
 async def storm(_: Load, client: Client) -> str:
-    """Have a server change its list of tools many times at once."""
+    """Have a server change its list of tools many times in a row."""
     server = DICE.choice(("storm_stdio", "storm_http"))
     for verb in ("add_tool", "remove_tool"):
         for number in range(10):
@@ -325,11 +325,11 @@ WORK: tuple[tuple[Act, float], ...] = (
     (struck, 0.5),
     (passing, 0.5),
 )
-"""What is done all the time by a client of each era, and how many seconds lie between, on average."""
+"""Actions of a client of each era, and the average seconds between them."""
 
 
 async def fill(load: Load) -> None:
-    """Fill what a gateway keeps up to its limits, so that what grows later is not that."""
+    """Fill the gateway's caches up to their limits, so that later growth has another cause."""
     results = KEPT_BYTES // RESULT_BYTES
     wanted: tuple[tuple[Act, int], ...] = (
         *[(large, results)] * 2,
@@ -362,7 +362,7 @@ async def recover(load: Load) -> None:
 
 
 async def run(url: str, seconds: float) -> None:
-    """Fill a gateway, keep it busy, and print what came of it."""
+    """Fill a gateway, keep it busy, and print the outcomes."""
     load = Load(url, 0.0)
     await fill(load)
     print("filled", flush=True)

@@ -31,7 +31,8 @@ PROMISED = 2.0
 SCANNED = 5.0
 """Those within which they are scanned."""
 EVERY = 100
-ROUNDS, CALLS = (2, 20) if QUICK else (15, 100)
+ROUNDS = 2 if QUICK else 15
+CALLS = 20 if QUICK else 100
 SERVER = """
 from mcp.server import MCPServer
 

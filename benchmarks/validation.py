@@ -27,7 +27,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def sample(schema: Any, root: Any, depth: int = 0) -> Any:
-    """Return a value made of what a schema declares; whether it fits is for a validator to say."""
+    """Return a value made from a schema's declarations; the validator decides whether it is valid."""
     if not isinstance(schema, dict) or depth > MAX_DEPTH:
         return {}
     for word in ("const", "default"):
@@ -57,7 +57,7 @@ def sample_type(schema: dict[str, Any], root: Any, depth: int) -> Any:
 
 
 def follow(root: Any, reference: str) -> Any:
-    """Return what a local reference names."""
+    """Return the target of a local reference."""
     for part in reference[2:].split("/") if reference != "#" else []:
         key = part.replace("~1", "/").replace("~0", "~")
         root = root.get(key) if isinstance(root, dict) else None

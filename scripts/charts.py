@@ -46,7 +46,7 @@ def draw_search() -> str:
 
 
 def draw_calls() -> str:
-    """Return the picture of what a call through a gateway costs."""
+    """Return the chart of a call's cost through a gateway."""
     rows = {row[""]: row for row in read_table(DOCS / "gateway-measurements.md", "## ")}
     ratios = {label: float(rows[name]["to direct"].split()[0]) for name, label in _PROXIES.items()}
     about = "time of a call as a multiple of a direct one (p50); shorter is better"
@@ -78,7 +78,7 @@ PICTURES = {
 
 
 def main() -> int:
-    """Draw the pictures, or say which are out of date."""
+    """Draw the pictures, or report those that are out of date."""
     stale = []
     for name, draw in PICTURES.items():
         file, drawn = DOCS / "images" / name, draw()

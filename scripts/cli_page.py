@@ -14,7 +14,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "command-line.md"
 WIDTH = 75
 """Columns of a code block that every screen shows without scrolling."""
 SHARED = ("config", "json", "demo", "debug", "toolset", "no_daemon", "help")
-"""What is said once for all verbs."""
+"""Options described once for all commands."""
 BEGINNING = """\
 # Command line
 
@@ -141,7 +141,7 @@ def split_help(command: click.Command) -> tuple[str, list[str]]:
 
 
 def table(options: list[click.Option]) -> str:
-    """Return options with what they do."""
+    """Return a table of options with their descriptions."""
     lines = ["| option | |", "|---|---|"]
     for option in options:
         names = ", ".join(f"`{name}{metavar(option)}`" for name in (*option.opts, *option.secondary_opts))
@@ -172,7 +172,7 @@ def escape_markdown(text: str) -> str:
 
 
 def main() -> int:
-    """Write the page, or say that it is out of date."""
+    """Write the page, or report that it is out of date."""
     fresh = page()
     if "--check" in sys.argv:
         return 0 if PAGE.exists() and fresh == PAGE.read_text() else 1

@@ -149,7 +149,7 @@ def records_in(annotation: Any) -> set[type[Record]]:
 
 
 def kind(annotation: Any) -> str:
-    """Return a type as somebody who writes a configuration reads it."""
+    """Return a type as the author of a configuration reads it."""
     inner = get_args(annotation)
     match get_origin(annotation):
         case origin if origin is Annotated:
@@ -212,7 +212,7 @@ def page() -> str:
 
 
 def main() -> None:
-    """Write the page, or say that it is not as it should be."""
+    """Write the page, or report that it is out of date."""
     made = page()
     if "--check" not in sys.argv:
         PAGE.write_text(made)

@@ -36,7 +36,7 @@ MAX_NAMED = 3
 
 @dataclass(frozen=True)
 class Said:
-    """What a person says of tools that have changed in the same way."""
+    """A person's verdict on tools that changed in the same way."""
 
     level: Level
     why: str
@@ -46,7 +46,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two released versions of one server, and what a person says of the tools that differ."""
+    """Two released versions of one server, and a person's verdicts on the tools that differ."""
 
     registry: Literal["npm", "pypi"]
     package: str
@@ -58,7 +58,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table: tools of one pair of which a person says the same."""
+    """One row of the table: tools of one pair with the same verdict."""
 
     pair: Pair
     said: Said

@@ -43,7 +43,7 @@ def describe(page: Path) -> tuple[str, str]:
 
 
 def main() -> int:
-    """Write the file, or say that it is out of date."""
+    """Write the file, or report that it is out of date."""
     made = write_page()
     if "--check" not in sys.argv:
         PAGE.write_text(made, encoding="utf-8")

@@ -7,9 +7,11 @@ from pathlib import Path
 
 _WIDTH = 760
 _LABELS = 250
-"""Where the bars begin."""
-_ROW, _BAR = 30, 18
-_HEAD, _FOOT = 58, 14
+"""The x position of the bars."""
+_ROW = 30
+_BAR = 18
+_HEAD = 58
+_FOOT = 14
 _VALUES = 70
 """Room for the number at the end of the longest bar."""
 _STYLE = """

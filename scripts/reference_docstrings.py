@@ -29,7 +29,7 @@ class Docstrings(griffe.Extension):
 
 
 def fence_doctests(text: str) -> str:
-    """Return a docstring whose doctests are blocks of code, which Markdown would take for quotations."""
+    """Return a docstring with its doctests fenced as code, which Markdown would take for quotations."""
     paragraphs = text.split("\n\n")
     return "\n\n".join(
         f"```pycon\n{each.strip()}\n```" if each.lstrip().startswith(">>>") else each for each in paragraphs

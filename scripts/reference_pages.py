@@ -52,9 +52,9 @@ PACKAGES = (
     "toolcrib.trust",
     "toolcrib",
 )
-"""Where public names are imported from; a name of several of them is described on the page of the first."""
+"""Packages that public names are imported from; a name of several is described on the page of the first."""
 INNER = ("toolcrib.cli", "toolcrib.console", "toolcrib.paths")
-"""Packages whose names are not for programs."""
+"""Packages without names for programs."""
 NOTICE = "<!-- Made by scripts/reference_pages.py; do not edit it by hand. -->"
 INDEX = """\
 # API reference
@@ -96,11 +96,11 @@ _BOUNDS = {
     "min_length": "length at least {}",
     "max_length": "length at most {}",
 }
-"""What the rules of pydantic say, by their attributes."""
+"""Texts for pydantic's constraints, by their attributes."""
 _LONG = 200
 """Values of constants that take more characters are not shown."""
 Faults = list[str]
-"""What is missing for a complete reference."""
+"""Gaps in the reference."""
 
 
 @cache
@@ -167,7 +167,7 @@ def types(annotation: Any) -> str:
 
 
 def kind(annotation: Any) -> str:
-    """Return a type as Python writes it, without what validates it."""
+    """Return a type in Python's syntax, without its validators."""
     inner = get_args(annotation)
     match get_origin(annotation):
         case origin if origin is Annotated:
@@ -312,7 +312,7 @@ def entry(path: str, value: Any, faults: Faults) -> str:
 
 
 def page(package: str, homes: dict[str, str], faults: Faults) -> str:
-    """Return the page of one package; what an earlier page describes is a link."""
+    """Return the page of one package; names described on an earlier page are links."""
     module = import_module(package)
     rows, entries = ["| name | description |", "|---|---|"], []
     for name in sorted(module.__all__, key=str.casefold):
@@ -377,7 +377,7 @@ def _file(package: str) -> str:
 
 
 def main() -> int:
-    """Write the pages, or say what is missing in them."""
+    """Write the pages, or report their gaps."""
     faults = Faults()
     made = pages(faults)
     if "--check" in sys.argv:

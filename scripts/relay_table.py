@@ -28,7 +28,7 @@ def table() -> str:
 
 
 def main() -> None:
-    """Write the table, or say that it is not up to date."""
+    """Write the table, or report that it is out of date."""
     page = PAGE.read_text(encoding="utf-8")
     before, rest = page.split(START)
     made = before + START + table() + END + rest.split(END)[1]

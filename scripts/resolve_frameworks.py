@@ -31,7 +31,7 @@ FRAMEWORKS: dict[str, tuple[str, ...]] = {
     "Strands": ("strands-agents",),
     "OpenAI, Anthropic, Google": ("openai", "anthropic", "google-genai"),
 }
-"""What is installed of each framework; the last are the SDKs of the providers."""
+"""The packages of each framework; the last are the SDKs of the providers."""
 TOGETHER = "together"
 CORE = "core alone"
 BROKEN = "not checked"
@@ -45,16 +45,16 @@ class ResolutionError(Exception):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a framework can be installed beside toolcrib."""
+    """The result of installing a framework beside toolcrib."""
 
     kind: str
-    """`together`, `core alone`, `not checked` (it cannot be installed by itself), or `conflict`."""
+    """`together`, `core alone`, `not checked` (it cannot be installed alone), or `conflict`."""
     releases: tuple[str, ...] = ()
     """The current releases of the framework."""
     sdk: str = ""
     """The version of the MCP SDK in that environment."""
     reason: str = ""
-    """Why it is not `together`, in the words of uv."""
+    """The reason if it is not `together`, in the words of uv."""
 
 
 def resolve(requirements: Sequence[str], *, project: Path | None = None, extra: str = "") -> dict[str, str]:

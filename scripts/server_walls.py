@@ -35,7 +35,7 @@ def fill(value: Any, data: Path) -> Any:
 
 
 def run(reference: Reference, kind: str) -> str:
-    """Run a server behind a wall, and return how many of its tools are there and what was called."""
+    """Run a server behind a wall, and return the number of its tools and the calls made."""
     with tempfile.TemporaryDirectory() as folder:
         data = make_data(Path(folder) / "data")
         settings = reference.settings(kind, data)
@@ -74,7 +74,7 @@ def rows() -> list[str]:
 
 
 def outcome() -> str:
-    """Return the sentence about the servers whose calls could not be made here."""
+    """Return the sentence about the servers that could not be called here."""
     out = [reference for reference in REFERENCES if not is_reachable(reference)]
     if not out:
         return "All calls succeeded behind both walls."

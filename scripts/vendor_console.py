@@ -31,7 +31,7 @@ class Part:
     source: str
     target: str
     adds: str = ""
-    """What is written behind it, to make a module of a script."""
+    """Text appended to make a module of a script."""
 
 
 PARTS = (

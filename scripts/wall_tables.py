@@ -99,7 +99,7 @@ def _language(programs: tuple[Program, ...]) -> str:
 
 
 def main() -> int:
-    """Run everything and write the page, or say that it is out of date."""
+    """Run everything and write the page, or report that it is out of date."""
     if "--check" in sys.argv:
         return 0 if PAGE.exists() and PAGE.read_text() == page() else 1
     if "--write" not in sys.argv:

@@ -1,4 +1,4 @@
-"""What every test may ask for, and how the suites are run and summed up."""
+"""Fixtures of all tests, and hooks that run and sum up the suites."""
 
 import gc
 import os
@@ -26,7 +26,7 @@ ATTACKS_APART = 8
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the proofs that are known by what they ask for, or as further rows of a table of attacks."""
+    """Mark as proofs the tests that use certain fixtures, and further rows of a table of attacks."""
     rows: Counter[str] = Counter()
     for item in sorted(items, key=lambda item: item.nodeid):
         rows[table := item.nodeid.partition("[")[0]] += 1
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """Look for no garbage while tests are found, nor ever again among what was found: it is a million objects."""
+    """Pause garbage collection during test collection, and exempt the million objects that it makes."""
     gc.disable()
     try:
         return (yield)
@@ -48,7 +48,7 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
-    """Keep what the tests of a file left in caches out of later collections of garbage, as some tests ask for one."""
+    """Exclude objects that the tests of a file left in caches from later garbage collections."""
     result = yield
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
@@ -70,7 +70,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _data_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what a worker's tests store away from the user's own, which may be anything."""
+    """Keep the data that tests store away from the user's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         yield
@@ -98,7 +98,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def public_data() -> Path:
-    """Return the folder of public suites and real tools. What asks for it is a proof."""
+    """Return the folder of public suites and real tools; a test that uses it is a proof."""
     if not PUBLIC.is_dir():
         lack("public data")
     return PUBLIC
@@ -148,7 +148,7 @@ def database(postgres: "PostgresServer") -> str:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say what was left out for want of something, and how to get it."""
+    """List the skipped tests by missing requirement, and how to install it."""
     reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()))
     for reason, count in sorted(reasons.items()):
         terminalreporter.line(f"Left out {count}: {reason.removeprefix('Skipped: ')}")

@@ -1,4 +1,4 @@
-"""Runs the shell examples of the documentation: a command behind `$ `, and below it what it prints."""
+"""Runs the shell examples of the documentation: a command behind `$ `, and below it its output."""
 
 import doctest
 import os
@@ -33,7 +33,7 @@ class ConsoleParser(CodeBlockParser):
     language = "console"
 
     def evaluate(self, example: Example) -> str | None:
-        """Run the commands of a block, and return what differs from what the page shows."""
+        """Run the commands of a block, and return the difference from the output on the page."""
         block: Document = example.parsed
         for command, expected in _commands(str(block)):
             printed = _run(command, Path(example.namespace[_FOLDER].name), example.namespace[_PORT])
@@ -43,7 +43,7 @@ class ConsoleParser(CodeBlockParser):
 
 
 def _commands(block: str) -> list[tuple[str, str]]:
-    """Return the commands of a block, each with what is shown below it."""
+    """Return the commands of a block, each with the output below it."""
     found: list[tuple[str, list[str]]] = []
     for line in block.splitlines():
         if line.startswith("$ "):

@@ -15,12 +15,12 @@ REFERENCE = 0.02
 
 
 TRACED = 5
-"""How many times as long code takes at most while coverage traces it; `_work` is not traced."""
+"""The factor by which coverage tracing slows code down, at most; `_work` is not traced."""
 
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Fail a test whose block takes more CPU time, on a slow or busy machine as much more as that is slower."""
+    """Fail a test whose block takes more CPU time; the limit grows with the slowness of the machine."""
     start = process_time()
     yield
     taken = process_time() - start
@@ -32,7 +32,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 @asynccontextmanager
 async def turns_of_at_most(seconds: float) -> AsyncIterator[None]:
-    """Fail a test in whose block one turn of the event loop takes more CPU time of its thread.
+    """Fail a test whose block has a turn of the event loop with more CPU time of its thread.
 
     The garbage collector is off meanwhile: how long it takes depends on all tests before.
     """
@@ -71,7 +71,7 @@ def _seconds() -> float:
 
 
 def _work() -> None:
-    """Do what our code does most: build and read small dicts, lists and texts."""
+    """Do a typical mix of work: build and read small dicts, lists and texts."""
     for number in range(21_000):
         record = {"name": f"tool-{number}", "tags": [number % 7, number % 11], "schema": {"type": "object"}}
         assert sum(record["tags"]) + len(record["name"]) + len(record["schema"]["type"]) > 0  # type: ignore[call-overload, index]

@@ -1,4 +1,4 @@
-"""Every benchmark runs; what it measures is on the pages that it writes."""
+"""Every benchmark runs; its measurements are on the pages that it writes."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The tree of errors: who descends from whom, what each says, and that each survives a journey."""
+"""The tree of errors: base classes, messages, and serialization."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Every file in examples/ runs, and says what it should; those with a framework are tested beside it."""
+"""Every file in examples/ runs with the expected output; those with a framework are tested beside it."""
 
 import subprocess
 import sys

@@ -158,7 +158,7 @@ def inherited_insides(cls: type) -> set[str]:
 
 
 def used_in(tree: ast.AST) -> set[str]:
-    """Return the private names that a class defines, or reads from itself or what it is made from."""
+    """Return the private names that a class defines, or reads from itself or its bases."""
     defined = {
         node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
@@ -270,7 +270,7 @@ def test_the_architecture_page_names_files_that_exist(root: Path) -> None:
 
 
 def test_each_promise_names_a_test_that_exists(root: Path) -> None:
-    """`tests/promises.py` decides it after a run of all tests; a test that was renamed is found here at once."""
+    """`tests/promises.py` decides it after a run of all tests; this finds a renamed test earlier."""
     lost = []
     for row in read_rows(root):
         file, *_, name = row["test"].split("::")

@@ -38,7 +38,7 @@ from toolcrib.gateway.resources.subscriptions import ChangeBus, Subscriptions
 from toolcrib.mcp_internals import check_version, connection_of
 
 Edit = tuple[str, str]
-"""A pattern in the sources of the SDK, and what takes its place."""
+"""A pattern in the sources of the SDK, and its replacement."""
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
@@ -288,7 +288,7 @@ async def test_a_gateway_serves_both_eras_without_an_inside_of_the_sdk(
 
 
 def scope(session_id: str) -> dict[str, Any]:
-    """Return what says that a session is posted to."""
+    """Return the ASGI scope of a POST to a session."""
     headers = [(b"mcp-session-id", session_id.encode()), (b"content-type", b"application/json")]
     return {"type": "http", "method": "POST", "path": "/mcp", "headers": headers, "query_string": b""}
 

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: what they tell, what they hide, and what they do when the server is lost."""
+"""Connections to PostgreSQL: errors, hidden passwords, and loss of the server."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What is shown of an error: no paths of this machine, but those that the caller named, and no secrets."""
+"""Redacted errors: no paths of this machine but those that the caller named, and no secrets."""
 
 import base64
 import html

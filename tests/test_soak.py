@@ -22,7 +22,7 @@ def soak(root: Path) -> dict[str, Any]:
 
 
 def steady(soak: dict[str, Any], grows: Callable[[int], dict[str, int]] = lambda _: {}) -> Any:
-    """Return a run with which nothing is wrong, but for what grows in its samples."""
+    """Return a healthy run, except for the values that grow in its samples."""
     usual = {"memory": 200, "descriptors": 100, "children": 10, "zombies": 0, "threads": 20, "pause": 5}
     samples = tuple(soak["Sample"](at=number, **(usual | grows(number))) for number in range(60))
     return soak["Result"](

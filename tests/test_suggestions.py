@@ -1,4 +1,4 @@
-"""Names that nobody knows, by the tens of thousands: the nearest known one is looked for a few of them alone."""
+"""Unknown names by the tens of thousands: suggestions are computed for a few of them alone."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,12 +27,12 @@ ORDER = {"type": "object", "properties": {name: {} for name in IDS}, "additional
 
 
 def references(text: str) -> dict[str, Any]:
-    """Return arguments that refer to what there is not."""
+    """Return arguments with references to missing values."""
     return {f"a{n}": {"$ref": text.format(f"find_the_thng_that_is_{n}"[:40])} for n in range(20_000)}
 
 
 def run_chain_with_tools(steps: Any) -> None:
-    """Run a chain where there are very many tools whose names are alike, and one with many arguments."""
+    """Run a chain with very many tools of similar names, and one with many arguments."""
     names = [f"buy_the_thing_that_is_number_{n}" for n in range(300)]
     tools = [{"name": name, "namespace": "shop", "inputSchema": {}} for name in names]
     whole = {"name": "buy", "namespace": "shop", "inputSchema": ORDER, "outputSchema": ORDER}

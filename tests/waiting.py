@@ -1,4 +1,4 @@
-"""Wait for what sets no event: another process, a thread, a folder."""
+"""Wait for conditions that set no event: another process, a thread, a folder."""
 
 import inspect
 import time
@@ -13,7 +13,7 @@ PAUSE = 0.01
 
 
 async def until(holds: Callable[[], Any | Awaitable[Any]], what: str = "") -> Any:
-    """Wait until something holds, and return what it gave; a coroutine function is awaited."""
+    """Wait until a condition holds, and return its value; a coroutine function is awaited."""
     found: Any = None
     with anyio.move_on_after(PATIENCE):
         while True:
@@ -27,7 +27,7 @@ async def until(holds: Callable[[], Any | Awaitable[Any]], what: str = "") -> An
 
 
 def wait_until(holds: Callable[[], Any], what: str = "") -> Any:
-    """Wait in a thread until something holds, and return what it gave."""
+    """Wait in a thread until a condition holds, and return its value."""
     end = time.monotonic() + PATIENCE
     while not (found := holds()):
         assert time.monotonic() < end, _late(holds, what, found)
@@ -36,7 +36,7 @@ def wait_until(holds: Callable[[], Any], what: str = "") -> Any:
 
 
 def _late(holds: Callable[[], Any], what: str, found: Any) -> str:
-    """Return what did not come to hold, what it gave last, and the variables that it looks at."""
+    """Describe a condition that did not hold: its last value, and the variables that it reads."""
     seen = inspect.getclosurevars(holds).nonlocals if inspect.isfunction(holds) else {}
     what = what or inspect.getsource(holds).strip()
     return f"not within {PATIENCE:g} s: {what}; at last it gave {found!r:.500}, with {seen!r:.2000}"

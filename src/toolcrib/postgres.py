@@ -29,7 +29,8 @@ CLOSED: Final = "it is closed; open it again"
 _DEFAULT_PORT = 5432
 _MIN_CONNECT_TIMEOUT = 2
 """Seconds; libpq takes anything less for this."""
-_MIN_BACKOFF, _MAX_BACKOFF = 0.1, 5.0
+_MIN_BACKOFF = 0.1
+_MAX_BACKOFF = 5.0
 """Seconds between two attempts to connect."""
 _RETRIES = 5
 """The maximum number of attempts at a transaction that the server rolls back for the sake of another."""

@@ -209,7 +209,7 @@ def _is_scalar(schema: dict[str, Any]) -> bool:
 
 
 def valid_arguments(schema: dict[str, Any], *, count: int = 4, tries: int = 60) -> list[Any]:
-    """Return arguments that fit a schema and give only what it declares."""
+    """Return valid arguments of a schema, with declared properties only."""
     validator = DefaultValidator()
     maker = Maker(schema, seed=7)
     found: list[Any] = []

@@ -1,4 +1,4 @@
-"""The vendors' own types as judges of our payloads: each accepts a plain JSON object, or refuses it.
+"""Oracles made of the vendors' own types: each accepts a plain JSON object, or refuses it.
 
 The SDKs' types are generous: they ignore unknown keys, take `"true"` for a boolean, look at no item of an
 `Iterable` and accept Python's name of a field for JSON's. A judge is not: it is rebuilt from the type's core
@@ -32,7 +32,7 @@ MCP_SESSION = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-"""What a session of 2026-07-28 adds to the `_meta` of every request."""
+"""Keys that a session of 2026-07-28 adds to the `_meta` of every request."""
 
 
 class RefusedError(AssertionError):
@@ -40,7 +40,7 @@ class RefusedError(AssertionError):
 
 
 def oracle(judge: Callable[Concatenate[Json, P], None]) -> Callable[Concatenate[Json, P], None]:
-    """Make a judge refuse what is not plain JSON, before it looks any closer."""
+    """Make a judge refuse values that are not plain JSON before any other check."""
 
     @wraps(judge)
     def judged(payload: Json, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -64,7 +64,7 @@ def is_plain(payload: object) -> bool:
 
 
 def sealed(node: Any) -> Any:
-    """Copy a core schema so that it forbids unknown keys, wants JSON's names and looks at every item."""
+    """Copy a core schema so that it forbids unknown keys, requires JSON's names and checks every item."""
     if isinstance(node, list | tuple):
         return type(node)(map(sealed, node))
     if not isinstance(node, Mapping):
@@ -187,7 +187,7 @@ def anthropic_result(payload: Json) -> None:
 
 @oracle
 def gemini_tool(payload: Json) -> None:
-    """Judge a tool, and what the SDK leaves to the server: names, types, and one schema where two exclude."""
+    """Judge a tool by the SDK and by the rules it leaves to the server: names, types, exclusive schemas."""
     accept("google.genai.types", "Tool", payload)
     refuse_unless(payload.get("functionDeclarations"), "no function is declared")
     for function in payload["functionDeclarations"]:
@@ -297,7 +297,7 @@ def messages_in(kind: Any, value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def load_real_tools(data: Path) -> list[Json]:
-    """Read the tools of real MCP servers, without the two keys that say where they are from."""
+    """Read the tools of real MCP servers, without the two keys that name their origin."""
     lines = (data / "real-tools" / "mcp_tools.jsonl").read_text(encoding="utf-8").splitlines()
     rows = map(json.loads, lines)
     return [{key: value for key, value in row.items() if key not in {"source", "server"}} for row in rows]

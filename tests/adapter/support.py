@@ -1,4 +1,4 @@
-"""What the tests of conversions share: every target, the way there and back, and who judges it."""
+"""Helpers of the conversion tests: every target, conversion there and back, and the judges."""
 
 import json
 from typing import Any
@@ -50,19 +50,19 @@ def properties_of(conversion: Conversion) -> dict[str, Any]:
 
 
 def is_fallback(conversion: Conversion) -> bool:
-    """Tell whether a strict target was asked for and not reached."""
+    """Return whether a strict target was requested and not reached."""
     return any(warning.feature == "strict" for warning in conversion.warnings)
 
 
 def faults(conversion: Conversion, target: str) -> tuple[Problem, ...]:
-    """Return what the provider's rules say against a converted schema."""
+    """Return the violations of the provider's rules in a converted schema."""
     rules = target.removesuffix("-strict") if is_fallback(conversion) else target
     schema = schema_of(conversion)
     return () if schema is None else violations(schema, RULES[rules])
 
 
 def in_json_schema(schema: Any) -> Any:
-    """Return a schema of Gemini's OpenAPI subset with `nullable` said in JSON Schema."""
+    """Return a schema of Gemini's OpenAPI subset with `nullable` expressed in JSON Schema."""
     if isinstance(schema, list):
         return [in_json_schema(member) for member in schema]
     if not isinstance(schema, dict):

@@ -35,7 +35,7 @@ BAD_CALLS: dict[str, Any] = {
 
 
 def within(work: Callable[[], Any]) -> Any:
-    """Return what some work gives; None where it is refused; both in bounded time."""
+    """Return the result of a function, or None if it refuses; both in bounded time."""
     message = ""
     with at_most(SECONDS):
         try:
@@ -256,7 +256,7 @@ def test_an_enum_of_a_hundred_thousand_values_is_converted(target: str) -> None:
 
 
 def raw_call(target: str, args: Any, name: str = "t") -> Any:
-    """Return a call of a target's format, whatever its arguments are."""
+    """Return a call in a target's format, with arguments of any kind."""
     return {
         "mcp": {"name": name, "arguments": args},
         "openai": {

@@ -1,4 +1,4 @@
-"""What holds for every schema, every definition and every value, however odd."""
+"""Laws of every schema, every definition and every value, however odd."""
 
 import json
 from contextlib import suppress
@@ -197,7 +197,7 @@ def schemas(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def arguments_of(schema: dict[str, Any]) -> list[Any]:
-    """Return arguments that fit a schema; none where it is one that no value can be made of.
+    """Return valid arguments of a schema; none if no value can be valid.
 
     The arguments of a tool are an object, unless its schema plainly says something else.
     """
@@ -210,7 +210,7 @@ def arguments_of(schema: dict[str, Any]) -> list[Any]:
 
 
 def declares(schema: Any, root: dict[str, Any]) -> bool:
-    """Tell whether a root says anything about arguments."""
+    """Return whether a root schema describes its arguments."""
     if not isinstance(schema, dict):
         return False
     if not {"properties", "additionalProperties", "anyOf", "oneOf"}.isdisjoint(schema):

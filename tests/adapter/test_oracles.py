@@ -193,7 +193,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "history": [{"messageId": "m", "role": "ROLE_AGENT", "parts": PARTS}],
     },
 }
-"""A payload of each judge that uses what it may."""
+"""A payload for each judge that uses all allowed fields."""
 
 MINIMAL: list[tuple[str, dict[str, Any]]] = [
     ("mcp_tool", {"name": "t", "inputSchema": {"type": "object"}}),
@@ -416,7 +416,7 @@ WRONG: list[tuple[str, str, Any]] = [
     ("a2a_task", "status/timestamp", "yesterday"),
     ("a2a_task", "history/0/parts/0/media_type", "text/plain"),
 ]
-"""What must not stand in a place of the good payload."""
+"""Values that a judge must refuse in a place of the good payload."""
 
 UNKNOWN = [(name, f"{place}/unheardOf".lstrip("/"), 1) for name, places in CLOSED.items() for place in places]
 MISSING = [(name, place, GONE) for name, places in REQUIRED.items() for place in places]

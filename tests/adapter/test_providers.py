@@ -1,4 +1,4 @@
-"""What each provider has of its own: native fields, other shapes of a definition, and the way back from them."""
+"""Features of single providers: native fields, other shapes of a definition, and conversion back from them."""
 
 from typing import Any
 

@@ -29,15 +29,15 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What is known of a set of tools."""
+    """Expected counts of a set of tools."""
 
     tools: int
     really_strict: dict[str, int]
-    """How many tools the provider holds the model to; the others are sent plain, with a warning."""
+    """Tools for which the provider enforces the schema; the others are sent plain, with a warning."""
     category: int
-    """How many have an annotation that MCP does not know."""
+    """The number of tools with an annotation that MCP does not know."""
     execution: int
-    """How many others have `execution`, which 2026-07-28 does not know."""
+    """The number of others that have `execution`, which 2026-07-28 does not know."""
     with_arguments: int
     """For how many valid arguments are found, at least."""
 

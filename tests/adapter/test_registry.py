@@ -395,7 +395,7 @@ def test_a_supported_keyword_is_in_the_strict_schema_that_is_written(name: str) 
 
 
 class Moody(Plain):
-    """An adapter whose format depends on an option."""
+    """An adapter whose output depends on an option."""
 
     def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
         return options.get("rich", False) or feature != SchemaFeature.MIN_LENGTH

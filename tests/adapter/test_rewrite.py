@@ -1,4 +1,4 @@
-"""Each rewrite one by one: what the converted schema says, and that values come back through it."""
+"""Each rewrite by itself: the converted schema, and the conversion of values back."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 
 def one(schema: Any, target: str, *, required: bool = True, **rest: Any) -> Any:
-    """Return what becomes of one property."""
+    """Return the converted schema of one property."""
     root = obj(a=schema) | ({"required": ["a"]} if required else {}) | rest
     return properties_of(convert(root, target))["a"]
 

@@ -1,4 +1,4 @@
-"""What every test of the command may ask for."""
+"""Fixtures of the tests of the command line."""
 
 import json
 import sys
@@ -30,7 +30,7 @@ def home(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def toolcrib() -> Command:
-    """Return the command: it takes its arguments, and returns what came of them."""
+    """Return the command: it takes arguments, and returns exit code and output."""
 
     def run(*args: str, stdin: str | bytes | None = None) -> Result:
         return CliRunner().invoke(app, args, input=stdin, prog_name="toolcrib")
@@ -40,13 +40,13 @@ def toolcrib() -> Command:
 
 @pytest.fixture
 def little() -> Callable[..., dict[str, Any]]:
-    """Return what makes the settings of a little server that behaves as told."""
+    """Return the function that builds the settings of a little server with a given behaviour."""
     return launch.little
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Callable[..., str]:
-    """Return what writes a configuration of servers, and returns its path."""
+    """Return a function that writes a configuration of servers, and returns its path."""
 
     def write(**servers: dict[str, Any]) -> str:
         path = tmp_path / "servers.json"
@@ -58,5 +58,5 @@ def config(tmp_path: Path) -> Callable[..., str]:
 
 @pytest.fixture
 def talker() -> dict[str, Any]:
-    """Return the settings of a server that says what must be shown well."""
+    """Return the settings of a server whose output is hard to display."""
     return {"command": sys.executable, "args": ["-S", "-I", str(TALKER)]}

@@ -1,4 +1,4 @@
-"""A little MCP server on stdio that says what the command must show well: progress, odd texts, many tools."""
+"""A little MCP server on stdio whose output the command must display well: progress, odd texts, many tools."""
 
 import json
 import os

@@ -11,7 +11,7 @@ from toolcrib.execution.audit.hash_chain import FIRST_PREVIOUS, make_chained_lin
 
 @pytest.fixture
 def audited(toolcrib: Any, home: Path) -> tuple[str, ...]:  # noqa: ARG001 - so that the key is made there
-    """Return the options of a command whose calls are written down, two of which have been made."""
+    """Return the options of a command with an audit log, which already holds two calls."""
     Path("toolcrib.toml").write_text('[audit]\npath = "audit.jsonl"\narguments = true\n')
     options = ("--demo", "--config", "toolcrib.toml")
     assert toolcrib("run", "math:evaluate", "expression=2+2", *options).exit_code == 0

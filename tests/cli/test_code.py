@@ -152,7 +152,7 @@ def test_a_durable_chain_is_resumed_as_one(toolcrib: Any) -> None:
 
 
 def left_uncertain() -> str:
-    """Leave a run behind whose call of `notes:add` was begun and not answered, and return its id."""
+    """Leave a run whose call of `notes:add` was sent without a response, and return its id."""
 
     async def leave() -> str:
         asked = anyio.Event()

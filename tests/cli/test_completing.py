@@ -1,4 +1,4 @@
-"""Completion of names in a shell, from what is configured and was listed before."""
+"""Shell completion of names, from the configuration and earlier listings."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def listed(config: Any, little: Any, toolcrib: Any, tmp_path: Path) -> str:
 
 
 def complete(*words: str) -> list[str]:
-    """Return what a shell is offered for the last of some words."""
+    """Return the shell completions of the last word."""
     environ = {**os.environ, "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
     environ["_TOOLCRIB_COMPLETE"] = "bash_complete"
     done = subprocess.run(COMMAND, env=environ, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Which exit code an error has, and how it is told."""
+"""Exit codes and messages of errors."""
 
 import json
 from typing import Any

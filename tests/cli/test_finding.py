@@ -9,7 +9,7 @@ import pytest
 from toolcrib.discovery import LOW_CONFIDENCE
 
 OFF_TOPIC = "which composer gave his symphony the title Eroica"
-"""A question that no tool of the demonstration answers, though one says a word of it."""
+"""A question that no tool of the demonstration answers, though one shares a word with it."""
 
 
 def test_the_tool_that_is_judged_more_likely_comes_first_where_others_are_as_near(toolcrib: Any) -> None:

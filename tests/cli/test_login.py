@@ -1,4 +1,4 @@
-"""Logging in to servers from the command line, and what other verbs say of it."""
+"""Logging in to servers from the command line, and the login state in other commands."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ def authority() -> Iterator[Authority]:
 
 @pytest.fixture(autouse=True)
 def _browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have addresses opened by a browser that somebody is logged in with."""
+    """Have addresses opened by the browser of a logged-in user."""
     opens = f'{sys.executable} -c "import sys, urllib.request as r; r.urlopen(sys.argv[1]).read()" %s'
     monkeypatch.setenv("BROWSER", opens)
     monkeypatch.setenv("TOOLCRIB_VAULT_KEY", "a key of many characters")

@@ -1,4 +1,4 @@
-"""What a process that serves for long does about its memory."""
+"""Memory of long-running processes: garbage collection, and memory returned to the system."""
 
 import platform
 import subprocess

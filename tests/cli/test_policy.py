@@ -1,4 +1,4 @@
-"""The verbs about rules, and what rules mean for the command's own user."""
+"""The policy commands, and the rules applied to the command's own user."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command as a process of its own: signals, pipes, terminals and what is not installed."""
+"""The command as a process of its own: signals, pipes, terminals and missing packages."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from servers.launch import alive, children, command
 from waiting import PATIENCE, wait_until
 
 COMMAND = [sys.executable, "-m", "toolcrib.cli"]
-"""For what is about processes themselves; where only what the command does counts, it is forked: `command()`."""
+"""For tests of processes themselves; tests of the command's output alone fork it with `command()`."""
 
 
 def test_the_command_runs_and_fails_with_its_exit_codes() -> None:
@@ -120,7 +120,7 @@ def test_a_damaged_catalogue_is_told_and_built_anew(tmp_path: Path, config: Any,
 
 
 def on_terminal(*args: str, typed: bytes = b"", code: int = 0) -> str:
-    """Return what the command shows on a terminal."""
+    """Return the output of the command on a terminal."""
     ours, theirs = pty.openpty()
     environ = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "70"}
     done = subprocess.Popen([*command(), *args], stdout=theirs, stderr=theirs, stdin=theirs, env=environ)
@@ -223,7 +223,7 @@ def test_serving_over_stdio_puts_nothing_but_the_protocol_on_standard_output(opt
 
 
 def serve_over_http(*args: str, program: list[str] | None = None, **environ: str) -> list[str]:
-    """Return what `serve` tells until it is stopped, which must be all."""
+    """Return the lines that `serve` prints until it is stopped, which must be all."""
     asked = [*(program or command()), "serve", "--transport", "http", "--port", "0", *args]
     with subprocess.Popen(
         asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environ}

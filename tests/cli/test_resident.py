@@ -98,7 +98,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """Return a desk whose gateway runs."""
+    """Return a desk with a running gateway."""
     desk = Desk(tmp_path_factory.mktemp("desk"))
     desk.up()
     yield desk

@@ -1,4 +1,4 @@
-"""What people see on a terminal, and programs in a pipe."""
+"""Output on a terminal, for people, and in a pipe, for programs."""
 
 import io
 import json
@@ -12,7 +12,7 @@ from toolcrib.cli import screen
 
 
 class Terminal(io.StringIO):
-    """A terminal that keeps what is written to it."""
+    """A terminal that records its output."""
 
     encoding = "utf-8"
 

@@ -1,4 +1,4 @@
-"""What `serve` refuses; how it serves is tested with processes and with the gateway."""
+"""Usage errors of `serve`; serving is tested with processes and with the gateway."""
 
 from typing import Any
 

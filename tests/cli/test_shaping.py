@@ -1,4 +1,4 @@
-"""The verb `shape`, which writes what the callers of a toolset see of a tool."""
+"""The command `shape`, which writes how a toolset presents a tool to its callers."""
 
 import json
 import tomllib

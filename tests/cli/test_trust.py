@@ -23,7 +23,7 @@ def tool(name: str, description: str = "Does its work.", kind: str = "string") -
 
 
 class Served:
-    """A configuration of one server `s`, and what it lists."""
+    """A configuration of one server `s`, and the tools it lists."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "now.json"
@@ -291,13 +291,13 @@ def test_the_page_says_what_happens(root: Path, tmp_path: Path) -> None:
 
 
 def _commands(text: str) -> list[tuple[str, str]]:
-    """Return the commands of a block, each with what it writes."""
+    """Return the commands of a block, each with its output."""
     parts = re.split(r"^\$ (.*)\n", text, flags=re.MULTILINE)[1:]
     return list(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _plain_block_after(page: str, code: str) -> str:
-    """Return the block that stands after a block of code: what it prints."""
+    """Return the output block that follows a block of code."""
     after = page.partition(code)[2]
     found = re.match(r"```\n\n```\n(.*?)```", after, re.DOTALL)
     assert found is not None, code

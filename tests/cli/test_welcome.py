@@ -1,4 +1,4 @@
-"""What the command says without a verb: what is set up here, and what to do next."""
+"""The command without arguments: the state of the setup, and the next steps."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How long something may take: a positive number of seconds, or no limit at all."""
+"""Timeouts: a positive number of seconds, or no limit at all."""
 
 from math import inf, nan
 from typing import Any

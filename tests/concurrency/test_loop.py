@@ -1,4 +1,4 @@
-"""A loop in a thread comes back after a fork, and after what it ran has ended it."""
+"""An event loop in a thread restarts after a fork, and after a task has stopped it."""
 
 import subprocess
 import sys

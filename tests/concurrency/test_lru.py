@@ -1,4 +1,4 @@
-"""LruCache: what it keeps, what it drops, and in which order."""
+"""LruCache: insertion, eviction, and their order."""
 
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor

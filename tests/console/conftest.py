@@ -1,4 +1,4 @@
-"""A browser, and gateways whose consoles it opens."""
+"""Fixtures of the console's tests: a browser, and gateways with a console."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

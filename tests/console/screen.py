@@ -38,7 +38,7 @@ addEventListener("securitypolicyviolation", (event) => window.violations.push(`$
 
 
 class Screen:
-    """A page of the console, which notes what must not happen."""
+    """A page of the console, which records errors."""
 
     def __init__(self, page: Page, url: str) -> None:
         self.page, self.url = page, url
@@ -64,7 +64,7 @@ class Screen:
             self.problems.append(f"request: {request.url}")
 
     async def open(self, place: str) -> None:
-        """Go to a page of the console, and wait until it is there."""
+        """Go to a page of the console, and wait until it is loaded."""
         await self.page.evaluate("place => { location.hash = place; }", f"#/{place}")
         name = place.partition("/")[0].partition("?")[0]
         await self.page.wait_for_selector(f"main.page-{name} h1")
@@ -85,7 +85,7 @@ class Screen:
         assert unexpected == []
 
     async def find_barriers(self) -> list[str]:
-        """Return what axe finds that keeps people out."""
+        """Return the accessibility violations that axe finds."""
         axe = PACKAGES / "axe-core" / "axe.min.js"
         if not axe.exists():
             lack("npm")
@@ -95,7 +95,7 @@ class Screen:
         return [f"{each['id']}: {[node['html'][:200] for node in each['nodes'][:3]]}" for each in found]
 
     async def picture(self, name: str) -> None:
-        """Keep a picture of the page, where somebody wants to look at it."""
+        """Save a screenshot of the page, if a folder for them is set."""
         if _SHOTS:
             await self.page.screenshot(path=f"{_SHOTS}/{name}.png")
 

@@ -47,7 +47,7 @@ EVIL = "evil.example"
 
 
 def hostile_tool(number: int, text: str) -> Tool:
-    """Return a tool that says a text wherever a tool can say something."""
+    """Return a tool with a given text in every field of text."""
     schema = {
         "type": "object",
         "title": text,

@@ -1,4 +1,4 @@
-"""The files of the console: what others wrote is as they published it, and all of it is small."""
+"""The files of the console: third-party files are as published, and all of it is small."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What every adapter does, whatever its format."""
+"""The contract of every adapter, whatever its format."""
 
 import copy
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +33,7 @@ GARBAGE: list[Any] = [
 
 
 class AdapterContract:
-    """Subclass it, and say which adapter, and a definition of its format."""
+    """Subclass it, and provide an adapter, and a definition in its format."""
 
     adapter: Adapter
     definition: Any

@@ -1,4 +1,4 @@
-"""What every embedder does, whatever its model."""
+"""The contract of every embedder, whatever its model."""
 
 import sys
 import traceback
@@ -42,7 +42,7 @@ def embed(embedder: Embedder, texts: list[str]) -> NDArray[Any]:
 
 
 def assert_rows(rows: NDArray[Any], texts: list[str]) -> None:
-    """Check that there is a row of unit length for each text, or of zeros where it says nothing."""
+    """Check that each text has a row of unit length, or of zeros if it has no meaning."""
     assert rows.shape[0] == len(texts)
     assert rows.ndim == 2
     assert rows.dtype == np.float32
@@ -51,7 +51,7 @@ def assert_rows(rows: NDArray[Any], texts: list[str]) -> None:
 
 
 class EmbedderContract:
-    """Subclass it, and make a fixture `embedder`; say how far two vectors of one text may be apart."""
+    """Subclass it, and provide a fixture `embedder` and the tolerance between two vectors of one text."""
 
     tolerance = 1e-6
 
@@ -122,7 +122,7 @@ class LocalEmbedderContract(EmbedderContract):
     """The same for embedders that compute here."""
 
     burden = 500
-    """How many times it can be given the texts and not be done at once."""
+    """Repetitions of the texts that take long enough to be cancelled."""
 
     def test_it_is_a_local_embedder(self, embedder: Embedder) -> None:
         assert isinstance(embedder, LocalEmbedder)

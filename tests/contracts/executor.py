@@ -1,4 +1,4 @@
-"""What every executor does, whatever runs the tools; subclass it and give `subject`."""
+"""The contract of every executor, whatever runs the tools; subclass it and provide `subject`."""
 
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
@@ -39,11 +39,11 @@ class Subject:
 
     executor: Executor | ProviderExecutor
     backend: Callable[[str], ToolBackend]
-    """Where the tool of this name runs."""
+    """Returns the backend of the tool with this name."""
     begun: Callable[[str], Awaitable[bool]]
-    """Whether `hang` has begun under this key."""
+    """Returns whether `hang` has begun under this key."""
     told: Callable[[str], Awaitable[bool]]
-    """Whether `hang` was told to stop under this key."""
+    """Returns whether `hang` was cancelled under this key."""
     tools: dict[str, Tool] = field(default_factory=dict)
     """The definitions, where the executor looks at more than their names."""
 
@@ -243,7 +243,7 @@ class ExecutorContract(CallContract):
     """The contract of `Executor`."""
 
     unknown: ToolBackend
-    """A backend of the right kind that nobody knows."""
+    """A backend of the right kind that does not exist."""
 
     def test_it_satisfies_the_protocol(self, subject: Subject) -> None:
         assert isinstance(subject.executor, Executor)

@@ -1,4 +1,4 @@
-"""What every store of durable runs does, wherever it keeps them; subclass it and give `store`."""
+"""The contract of every store of durable runs, wherever it keeps them; subclass it and provide `store`."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +23,7 @@ def new_call(key: str, intent: bytes, state: bytes | None, at: float) -> NewCall
 
 
 def first_lease(name: str) -> Lease:
-    """Return the lease of whoever began a run."""
+    """Return the lease of the process that began a run."""
     return Lease(name, 1)
 
 

@@ -1,4 +1,4 @@
-"""What every sandbox does, whatever its wall; subclass each of the two and give `make`."""
+"""The contract of every sandbox, whatever its wall; subclass each of the two classes and provide `make`."""
 
 import json
 import sys
@@ -110,7 +110,7 @@ class Made:
 
 
 class SandboxContract(Made):
-    """The contract of `Sandbox`: what code can do in it, and what is told of that."""
+    """The contract of `Sandbox`: abilities of the code in it, and the results and errors of its runs."""
 
     profiles: ClassVar[set[str]]
     """Those that it serves."""
@@ -362,7 +362,7 @@ class SandboxEndingContract(Made):
     """The rest of it, which takes longer: how runs are stopped, and that nothing of them stays."""
 
     guests: ClassVar[str] = "list(descendants())"
-    """What gives the guests of a host, in its own process."""
+    """An expression for the guests of a host, evaluated in its own process."""
 
     def alive(self, guest: Any) -> bool:
         """Return whether one of them runs."""

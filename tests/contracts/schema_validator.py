@@ -1,4 +1,4 @@
-"""What every schema validator must do; subclass it and give `validator`."""
+"""The contract of every schema validator; subclass it and provide `validator`."""
 
 import copy
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What every searcher does, however it ranks."""
+"""The contract of every searcher, however it ranks."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -53,14 +53,14 @@ CATALOGUE = [
 
 
 class SearcherContract:
-    """Subclass it, and say how an empty searcher is made."""
+    """Subclass it, and provide a function that makes an empty searcher."""
 
     def make(self) -> Searcher:
-        """Return a searcher that knows no tool."""
+        """Return a searcher without tools."""
         raise NotImplementedError
 
     def fill(self, *updates: list[Entry]) -> Searcher:
-        """Return a searcher that was told of tools, one update after the other."""
+        """Return a searcher after the given updates, applied one after the other."""
         searcher = self.make()
         for update in updates:
             searcher.update(update, [])

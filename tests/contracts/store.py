@@ -1,4 +1,4 @@
-"""What every store does, wherever it keeps things; subclass it and give `store`."""
+"""The contract of every store, wherever it keeps its data; subclass it and provide `store`."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The names and shapes that others build on: what each module offers, calls take and records hold."""
+"""The public names and shapes: contents of modules, parameters of calls, fields of records."""
 
 import importlib
 import inspect
@@ -178,14 +178,14 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def project() -> dict[str, Any]:
-    """What pyproject.toml says of the distribution."""
+    """The project table of pyproject.toml."""
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     declared: dict[str, Any] = tomllib.loads(text)["project"]
     return declared
 
 
 def found(place: str) -> Any:
-    """Return what a place such as `toolcrib:Crib.run` names."""
+    """Return the object at a place such as `toolcrib:Crib.run`."""
     module, _, names = place.partition(":")
     value: Any = importlib.import_module(module)
     for name in names.split("."):

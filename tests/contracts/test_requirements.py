@@ -25,7 +25,7 @@ PROMISES = 254
 
 
 def row_faults(row: Row) -> Iterator[str]:
-    """Yield what is wrong with a row."""
+    """Yield the faults of a row."""
     if set(row) != FIELDS or not all(isinstance(value, str) for value in row.values()):
         yield f"{row.get('id')}: a row has the texts id, source, promise and test, not {sorted(row)}"
         return
@@ -38,7 +38,7 @@ def row_faults(row: Row) -> Iterator[str]:
 
 
 def faults(manifest: list[Row]) -> list[str]:
-    """Return what is wrong with a manifest."""
+    """Return the faults of a manifest."""
     wrong = [fault for row in manifest for fault in row_faults(row)]
     twice = [name for name, count in Counter(row.get("id") for row in manifest).items() if count > 1]
     parts = Counter(source for source, _ in groupby(row.get("source") for row in manifest))
@@ -171,7 +171,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 def run(suite: Path, tests: dict[str, str], *options: str) -> tuple[int, dict[str, str]]:
-    """Run a suite whose manifest has these rows; return the exit code, and why rows are reported."""
+    """Run a suite whose manifest has these rows; return the exit code, and the reason for each reported row."""
     rows = [GOOD | {"id": each, "test": test} for each, test in tests.items()]
     lines = [f"{key} = {json.dumps(value)}\n" for row in rows for key, value in row.items()]
     lines = [f"[[requirement]]\n{line}" if line.startswith("id = ") else line for line in lines]

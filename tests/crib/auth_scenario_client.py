@@ -1,6 +1,6 @@
 """A program that logs in to the server of a conformance scenario, as `toolcrib login` does, and uses its tools.
 
-The suite starts it with the address of the server; what it needs to know besides is in the environment.
+The suite starts it with the address of the server; the rest of its input is in the environment.
 """
 
 import json
@@ -23,11 +23,11 @@ from toolcrib.execution.oauth.flows import log_in
 
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 LOGINS = 3
-"""How often somebody logs in again, because more is wanted or the server has moved."""
+"""Logins that a scenario needs at most, because more scopes are required or the server has moved."""
 
 
 def show(address: str, _: str | None) -> None:
-    """Go where a login says, as a browser does that somebody is logged in with."""
+    """Open a login's address, as the browser of a logged-in user does."""
 
     def go() -> None:
         with suppress(OSError):
@@ -66,7 +66,7 @@ async def use(server: dict[str, Any]) -> None:
 
 
 async def main(url: str) -> None:
-    """Log in, use the server, and log in again where that is told."""
+    """Log in, use the server, and log in again if an error requires it."""
     folder = Path(tempfile.mkdtemp())
     os.environ["TOOLCRIB_HOME"] = str(folder)
     os.environ["TOOLCRIB_VAULT_KEY"] = "a key of many characters"

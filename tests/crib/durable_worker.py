@@ -89,7 +89,7 @@ def make_crib(ledger: Path, point: str, *, idempotent: bool) -> Crib:
 
 
 async def main() -> None:
-    """Do what the command line says, and print what came of it as JSON."""
+    """Run the task that the command line describes, and print its result as JSON."""
     options = json.loads(sys.argv[1])
     point, kind = options.get("point", ""), options["kind"]
     arm(point)

@@ -1,4 +1,4 @@
-"""A program that does with a crib what a client scenario of the official conformance suite asks for.
+"""A program that runs a client scenario of the official conformance suite with a crib.
 
 The suite starts it with the address of a server, and names the scenario in the environment.
 """

@@ -1,4 +1,4 @@
-"""What a crib is put together from, where it meets trouble."""
+"""Composition of a crib from parts that are missing or fail."""
 
 import json
 import logging
@@ -326,7 +326,7 @@ async def test_giving_up_while_a_crib_opens_closes_it(tmp_path: Path) -> None:
 
 
 class Counting(DefaultValidator):
-    """Counts what it is asked to validate."""
+    """Counts validations."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -134,7 +134,7 @@ async def test_resources_need_the_servers_to_run() -> None:
 
 
 class Counted:
-    """Servers with one resource each, which count how often they are asked for their lists."""
+    """Servers with one resource each, which count the requests for their lists."""
 
     def __init__(self, ttl: float | None = None, *, tells: bool = False) -> None:
         self.asked: list[str] = []
@@ -167,7 +167,7 @@ class Counted:
 async def listing(
     servers: Counted, *names: str
 ) -> AsyncIterator[tuple[ViewContent, ContentLists, list[float]]]:
-    """Yield what clients see of servers, the lists that it is made of, and the clock of these."""
+    """Yield the content of servers as clients see it, the underlying lists, and their clock."""
     clock = [0.0]
     lists = ContentLists(clock=lambda: clock[0])
     lists.serve(servers, dict.fromkeys(names, "same"), None, {})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Durable runs: they survive the death of their process, and what was done is not done again."""
+"""Durable runs: they survive the death of their process, and completed calls are not repeated."""
 
 import json
 import os
@@ -46,7 +46,7 @@ KILLED = 128 + signal.SIGKILL
 
 
 def work(ledger: Path, kind: str, **options: Any) -> tuple[int, Any]:
-    """Run the worker to its end, and return how it ended and what it printed."""
+    """Run the worker to its end, and return its exit code and its output."""
     command = python(str(WORKER), json.dumps({"ledger": str(ledger), "kind": kind, **options}))
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ended.returncode in {0, KILLED}, ended.stderr
@@ -123,7 +123,7 @@ def test_a_call_that_did_not_run_is_made_when_somebody_says_so(tmp_path: Path, k
 
 
 class Desk:
-    """A crib whose tool waits until it is let go."""
+    """A crib whose tool waits until it is released."""
 
     def __init__(self, config: Any = None, **hooks: Any) -> None:
         self.crib = Crib({"mcpServers": {}, **config} if config else None, **hooks)

@@ -1,4 +1,4 @@
-"""What a program may replace reaches the crib, the crib without await, and the gateway."""
+"""Parts replaced by a program reach the crib, the synchronous crib, and the gateway."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -49,7 +49,7 @@ class Backwards(Bm25Searcher):
 
 
 class Colours:
-    """An embedder that knows one word."""
+    """An embedder with a vocabulary of one word."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

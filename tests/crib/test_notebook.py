@@ -14,7 +14,7 @@ from waiting import PATIENCE, wait_until
 
 
 class Notebook:
-    """Runs cells in a kernel, and returns what they print."""
+    """Runs cells in a kernel, and returns their output."""
 
     def __init__(self, manager: KernelManager, client: Any) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""What a principal may not run, it does not find: list, search, describe, run, chain and code agree."""
+"""A tool that a principal may not run is hidden from it: list, search, describe, run, chain and code agree."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A crib that reads its configuration again: what stays, what goes, and what the calls under way notice."""
+"""Reloading the configuration of a crib: servers kept and removed, and the effect on calls in progress."""
 
 import json
 from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ async def ids(crib: Crib) -> set[str]:
 
 @asynccontextmanager
 async def held(crib: Crib, file: Path, tool: str = "text:hold") -> AsyncIterator[list[Any]]:
-    """Have a call under way, and let it end when the block does; what it gave is in the list then."""
+    """Keep a call in progress until the block ends; the list then holds its result."""
     gave: list[Any] = []
 
     async def hold() -> None:
@@ -378,7 +378,7 @@ async def test_what_was_kept_is_told_until_the_server_has_answered(little: Any, 
 
 
 def pets(name: str) -> dict[str, Any]:
-    """Return the document of an API that nobody serves."""
+    """Return the document of an API that has no server."""
     operation = {"operationId": name, "summary": "Look up a pet.", "responses": {"200": {"description": "A"}}}
     return {
         "openapi": "3.1.0",

@@ -1,4 +1,4 @@
-"""A crib with real MCP servers: what waits for whom, and what one bad server does to the others."""
+"""A crib with real MCP servers: start-up order, and the effects of one bad server on the others."""
 
 import json
 from contextlib import suppress

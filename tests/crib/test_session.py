@@ -46,7 +46,7 @@ def gemini(*parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def over(http: Any, replies: Replies, sent: list[Any]) -> Any:
-    """Return a client of an HTTP package that answers each request with the next recorded response, and keeps what was sent."""
+    """Return a client of an HTTP package that replays recorded responses, and stores the requests."""
     left = iter(replies)
 
     def answer(request: Any) -> Any:
@@ -190,7 +190,7 @@ LOOPS: list[Any] = [
 
 
 def matches(expected: Any, found: Any) -> bool:
-    """Return whether everything expected is in what was found; a text stands for a part of one."""
+    """Return whether a value contains everything expected; a text matches as a part of one."""
     if isinstance(expected, dict):
         return all(key in found and matches(value, found[key]) for key, value in expected.items())
     if isinstance(expected, list):
@@ -375,7 +375,7 @@ def test_the_calls_of_a_streamed_response_are_answered(
 
 
 def wiper(target: Any, **options: Any) -> tuple[Any, list[str]]:
-    """Return a session with a tool that needs no arguments, and what it was called with."""
+    """Return a session with a tool that needs no arguments, and the list of its calls."""
     crib, wiped = SyncCrib(), list[str]()
 
     @crib.add

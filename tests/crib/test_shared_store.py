@@ -1,4 +1,4 @@
-"""Several cribs on one PostgreSQL database: what one learns the others find."""
+"""Several cribs on one PostgreSQL database share their tools."""
 
 import json
 import threading

@@ -22,7 +22,7 @@ from toolcrib.errors import CribStateError, ToolTimeoutError
 
 
 def at_once(function: Callable[[], Any], times: int) -> list[Any]:
-    """Return what a function gives to so many threads that call it at the same time."""
+    """Return the results of a function that so many threads call at the same time."""
     barrier = threading.Barrier(times)
 
     def call(_: int) -> Any:
@@ -247,7 +247,7 @@ def test_a_tool_that_ends_the_loop_ends_an_open_crib_alone() -> None:
 
 @pytest.fixture
 def forked() -> Callable[[Callable[[], bool]], bool]:
-    """Return what says whether something holds in a child of this process."""
+    """Return a function that evaluates a condition in a child of this process."""
     if not hasattr(os, "fork"):
         pytest.skip("there are no forks")
 

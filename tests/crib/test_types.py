@@ -32,11 +32,11 @@ SYNC = {
     "AsyncGenerator[StreamEvent, None]": "Generator[StreamEvent]",
     "<class 'toolcrib.crib.session.ToolSession'>": "<class 'toolcrib.crib.session.SyncToolSession'>",
 }
-"""Results of Crib, and what they are where nothing is awaited."""
+"""Return types of Crib, and their counterparts in the synchronous crib."""
 
 
 def mypy(root: Path, *files: Path) -> str:
-    """Return what mypy finds in strict mode, without any configuration, as in a user's project."""
+    """Return the errors of mypy in strict mode, without any configuration, as in a user's project."""
     cache = root / ".mypy_cache" / "uses"
     found, failure, _ = api.run(
         ["--strict", "--config-file=", f"--cache-dir={cache}", "--no-error-summary", *map(str, files)]

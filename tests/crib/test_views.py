@@ -1,4 +1,4 @@
-"""Views: what a toolset leaves out is not found, described, run, chained, coded or converted."""
+"""Views: tools outside a toolset are not found, described, run, chained, coded or converted."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ from toolcrib.runtime.sandboxes.unsafe import UnsafeSandboxWarning
 pytestmark = pytest.mark.anyio
 
 OUTSIDE = "vault"
-"""The name of what no view here admits."""
+"""The name of a namespace outside every view."""
 
 
 def ids(page: Any) -> list[str]:
@@ -82,7 +82,7 @@ def shop() -> View:
 
 
 def unknown(error: ToolcribError) -> None:
-    """Assert that an error is the one of a tool that nobody has, and says nothing of it but its name."""
+    """Assert that an error is the one of an unknown tool, and reveals nothing but its name."""
     assert isinstance(error, ToolNotFoundError)
     assert not any(OUTSIDE in suggestion for suggestion in error.suggestions)
     assert "gold" not in str(error).lower()

@@ -1,4 +1,4 @@
-"""What every test of discovery may ask for."""
+"""Fixtures of the tests of discovery."""
 
 from pathlib import Path
 

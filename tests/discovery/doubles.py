@@ -38,7 +38,7 @@ class Shelf:
 
 
 class MemoryTexts:
-    """Keeps texts in a dict, and can be told to refuse."""
+    """Keeps texts in a dict, and can simulate failures."""
 
     def __init__(self) -> None:
         self.kept: dict[str, dict[str, str]] = {}
@@ -46,7 +46,7 @@ class MemoryTexts:
         self.is_full = False
 
     def texts(self, collection: str) -> Iterator[tuple[str, str]]:
-        """Return what was written to a collection."""
+        """Return the texts of a collection."""
         return iter(sorted(self.kept.get(collection, {}).items()))
 
     def write_texts(self, collection: str, put: Mapping[str, str], delete: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ DIMENSIONS = 32
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What an index holds of a tool."""
+    """The record of a tool in an index."""
 
     id: str
     content_hash: str
@@ -40,7 +40,7 @@ def make(name: str, description: str = "", *, examples: Iterable[str] = (), **fi
 
 
 class WordEmbedder:
-    """A `LocalEmbedder` that adds up a fixed random vector for each word, and remembers what it was asked."""
+    """A `LocalEmbedder` that adds up a fixed random vector for each word, and records its inputs."""
 
     key = "words"
 

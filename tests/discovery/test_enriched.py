@@ -1,4 +1,4 @@
-"""What a model wrote about tools: searched as long as the definition is the one that it was written for."""
+"""Text that a model wrote about tools: searched as long as the definition is the one that it was written for."""
 
 from typing import Any
 

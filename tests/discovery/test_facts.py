@@ -1,4 +1,4 @@
-"""What a tool says about itself in its description and in `_meta`."""
+"""Information about a tool in its description and in `_meta`."""
 
 from typing import Any
 

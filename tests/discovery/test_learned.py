@@ -1,4 +1,4 @@
-"""Questions learned from use: what is kept of them, how far they raise tools, and what they cannot do."""
+"""Questions learned from use: storage, the effect on ranking, and its limits."""
 
 import json
 import subprocess
@@ -265,11 +265,11 @@ class TestBounds:
 
 
 class TestPoison:
-    """A stream of uses that shall push a tool for others, where what is learned is shared."""
+    """A stream of calls that tries to promote a tool over others, if learned questions are shared."""
 
     @staticmethod
     def stream(tool_id: str, owners: list[str]) -> LearnedQuestions:
-        """Return what is learned where each question is answered by one tool, over and over."""
+        """Return the questions learned from calls that answer each question with one tool, over and over."""
         return learned(
             *(asked(tool_id, question, owner, uses=1000) for owner in owners for question in QUESTIONS)
         )

@@ -1,4 +1,4 @@
-"""What every test of what is remembered of calls may ask for."""
+"""Fixtures of the execution tests."""
 
 from collections.abc import Callable
 from typing import Any

@@ -59,7 +59,7 @@ class Functions:
 
 
 def declared(name: str) -> Tool:
-    """Return a definition whose properties are those that the functions take."""
+    """Return a definition with the parameters of the function."""
     properties = {"add": "ab", "keep": ["value"], "fail": ["text"], "hang": ["key"], "meet": ["count"]}
     schema = {"type": "object", "properties": {each: {} for each in properties.get(name, ["steps"])}}
     return Tool(name=name, namespace="contract", input_schema=schema)
@@ -68,7 +68,7 @@ def declared(name: str) -> Tool:
 def subject_here(
     noted: Any, executor: Any, backend: Callable[[str], ToolBackend], tools: list[Tool]
 ) -> Subject:
-    """Return a subject whose tools note in this process what happens to them."""
+    """Return a subject whose tools record their calls in this process."""
 
     async def begun(key: str) -> bool:
         return key in noted.begun

@@ -1,4 +1,4 @@
-"""Servers that die: a typed error for their callers, nobody else harmed, and the next call works."""
+"""Servers that die: callers get a typed error, other servers are not affected, and the next call works."""
 
 from collections.abc import AsyncIterator
 

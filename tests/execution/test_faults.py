@@ -1,4 +1,4 @@
-"""Servers that hang, babble and lie: a typed error soon, nobody else harmed, and the next call works."""
+"""Servers that hang, flood and lie: a typed error soon, no effect on others, and the next call works."""
 
 import gc
 import os
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.anyio
 MEGABYTES = 10_000_000
 CYCLES = [24, pytest.param(200, marks=pytest.mark.proof)]
 OURS = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}"}
-"""Where a process of ours finds the package and the servers."""
+"""The path on which our own processes find the package and the servers."""
 
 
 ERAS = [
@@ -373,7 +373,7 @@ async def test_when_we_vanish_a_stateless_server_over_http_is_told() -> None:
 
 @dataclass(frozen=True)
 class Census:
-    """What this process holds."""
+    """Resources that this process holds."""
 
     descriptors: int
     children: int

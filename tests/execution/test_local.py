@@ -1,4 +1,4 @@
-"""Python functions as tools: every kind of them, what they are given, and what becomes of what they raise."""
+"""Python functions as tools: every kind, their arguments, and the errors that they raise."""
 
 import functools
 import gc

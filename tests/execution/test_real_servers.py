@@ -21,12 +21,12 @@ from toolcrib.model import DefaultValidator, McpBackend
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 PNG = "iVBORw0KGgo"
-"""How every PNG begins in base64."""
+"""The first bytes of every PNG in base64."""
 
 
 @asynccontextmanager
 async def stocked(**configs: Config) -> AsyncIterator[Shop]:
-    """Start servers and register what they offer."""
+    """Start servers and register their tools."""
     async with opened(**configs) as shop:
         await shop.list(*configs)
         yield shop

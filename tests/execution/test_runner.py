@@ -1,4 +1,4 @@
-"""The way of a call: what is checked, in what order, and how each failure is told."""
+"""The stages of a call: checks, their order, and the error of each failure."""
 
 import logging
 import math

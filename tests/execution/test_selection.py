@@ -1,4 +1,4 @@
-"""Which backend of a tool is tried: what the selector says, if that is one."""
+"""Selection of a backend, by valid and invalid selectors."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -70,7 +70,7 @@ def test_a_selector_that_chooses_something_else_is_told(choice: Any) -> None:
 
 
 class Unequal:
-    """What cannot be compared, and cannot be shown."""
+    """A value that cannot be compared or printed."""
 
     def __eq__(self, other: object) -> bool:
         raise RuntimeError("no")

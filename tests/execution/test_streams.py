@@ -1,4 +1,4 @@
-"""Streams: events as they happen, one end, back-pressure, and what becomes of one that is left."""
+"""Streams: events as they happen, one end, back-pressure, and streams that are abandoned."""
 
 import gc
 from collections.abc import AsyncIterator, Iterator

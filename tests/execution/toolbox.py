@@ -1,4 +1,4 @@
-"""A small catalogue, and executors that do as they are told."""
+"""A small catalogue, and scripted executors."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def bare(function: Callable[..., Any], tool_record: Tool | None = None, **option
 
 
 class Scripted:
-    """An executor that answers with what a function gives, and remembers what it was asked."""
+    """An executor that returns the results of a function, and records its calls."""
 
     def __init__(self, *answers: Callable[[Call], Awaitable[Answer]] | Answer | Exception) -> None:
         self.calls: list[Call] = []

@@ -1,4 +1,4 @@
-"""A faulty server beside a sound one, how it is killed and revived, and what its callers see of that."""
+"""A faulty server beside a sound one: ways to kill and revive it, and the effects on callers."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ class Patient:
             self.http.kill()
 
     async def revive(self) -> None:
-        """Start it again, where that is not left to whoever connects to it."""
+        """Start it again, unless connecting starts it."""
         if self.http is not None:
             await self.http.restart()
 
@@ -58,7 +58,7 @@ async def ward(config: Config, **others: Config) -> AsyncIterator[Shop]:
 
 @asynccontextmanager
 async def neighbour(shop: Shop) -> AsyncIterator[None]:
-    """Call a sound server all the while, and once more after what was tried."""
+    """Call a sound server during the whole block, and once more after it."""
     calls = 0
 
     async def call() -> None:
@@ -77,7 +77,7 @@ async def neighbour(shop: Shop) -> AsyncIterator[None]:
 
 
 class Begun:
-    """Listens until a tool says that it has begun."""
+    """Waits for the notification that a tool has begun."""
 
     def __init__(self) -> None:
         self.event = anyio.Event()

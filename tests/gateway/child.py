@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, over the little face or as the configuration says.
+"""A gateway in a process of its own, over the little face or with a configuration file.
 
 Usage: child.py stdio|http [configuration]
 """

@@ -1,4 +1,4 @@
-"""What every test of the gateway may ask for."""
+"""Fixtures of the gateway tests."""
 
 from pathlib import Path
 

@@ -24,7 +24,7 @@ class Inspector:
         return cls(folder, "--config", str(clients), "--server", "server")
 
     def ask(self, method: str, *options: str) -> Any:
-        """Return what it says the server answers."""
+        """Return the server's response as the inspector prints it."""
         command = [*self._program, "--cli", *self._target, "--method", method, *options]
         environ = {"HOME": str(self._folder), "PATH": str(Path(self._program[0]).parent)}
         run = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
@@ -32,7 +32,7 @@ class Inspector:
         return json.loads(run.stdout)
 
     def call(self, tool: str, **arguments: str) -> Any:
-        """Return what a tool gives."""
+        """Return the result of a tool."""
         pairs = [part for name, value in arguments.items() for part in ("--tool-arg", f"{name}={value}")]
         answer = self.ask("tools/call", "--tool-name", tool, *pairs)
         assert not answer.get("isError"), answer

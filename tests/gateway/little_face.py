@@ -1,4 +1,4 @@
-"""A face of a few tools that do what the tests of the gateway need, and ways to serve it."""
+"""A face with a few tools that the gateway tests need, and ways to serve it."""
 
 import os
 import sys
@@ -31,7 +31,7 @@ class LittleFace:
         self._callbacks: list[Callable[[], object]] = []
 
     def take(self, view: Any, settings: Any, kept: Any) -> "LittleFace":
-        """Take what a gateway gives its faces."""
+        """Store the view, the settings and the kept results that a gateway passes to its faces."""
         self.view, self.settings, self.kept = view, settings, kept
         return self
 
@@ -100,7 +100,7 @@ class LittleFace:
         self.note()
 
     def note(self) -> None:
-        """Say that something may be different."""
+        """Announce a change of the tools."""
         for callback in list(self._callbacks):
             callback()
 

@@ -1,4 +1,4 @@
-"""Watch what is kept in memory."""
+"""Measurements of memory in use."""
 
 import gc
 import tracemalloc
@@ -12,7 +12,7 @@ MEGABYTE = 2**20
 
 @asynccontextmanager
 async def forgetting(most: int = 4 * MEGABYTE) -> AsyncIterator[None]:
-    """Wait until no more than so many bytes are kept of what is done within."""
+    """Wait until the block's allocations have shrunk to at most `most` bytes."""
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]

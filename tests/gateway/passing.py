@@ -1,4 +1,4 @@
-"""Gateways over a server whose definitions and results hold everything, and what comes through them."""
+"""Gateways over a server whose definitions and results have every field, and the fields that get through."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from toolcrib.gateway import Gateway
 
 ERAS = {"stateless": "auto", "handshake": "legacy"}
 ONE_ERA = ["stateless", pytest.param("handshake", marks=pytest.mark.proof)]
-"""What is tried in one era, and in proofs in the other too."""
+"""Parameters of tests that run in one era, and as proofs in the other too."""
 _ANY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 _SERVERS = Path(__file__).parent.parent / "servers"
 

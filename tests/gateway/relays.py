@@ -1,9 +1,9 @@
-"""What passes through the gateway between a server and the client of a call; the table of the docs is made of it."""
+"""Fields and messages relayed between a server and the client of a call; the table of the docs is made of it."""
 
 from dataclasses import dataclass
 
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
-"""The last revision of each era, and how the client of the SDK is told to speak it."""
+"""The last revision of each era, and the mode of the SDK's client that selects it."""
 
 
 @dataclass(frozen=True)
@@ -11,15 +11,15 @@ class Relay:
     """Something that a server asks or tells while a call runs."""
 
     what: str
-    """What it is, for people."""
+    """Its description, for people."""
     tool: str
     """The tool of the server that does it."""
     gives: str
-    """What the tool gives where it crosses."""
+    """The tool's result when it is relayed."""
     older: str
-    """How it goes in the era of the handshake."""
+    """Its transport in the handshake era."""
     newer: str
-    """How it goes in the stateless era."""
+    """Its transport in the stateless era."""
 
 
 RELAYS = (

@@ -18,7 +18,7 @@ from servers.warm import COMMANDS, Forked
 from waiting import PATIENCE, wait_until
 
 ERAS = {"stateless": "auto", "handshake": "legacy"}
-"""How the client of the SDK is told in which era of the protocol to speak."""
+"""The mode of the SDK's client for each era of the protocol."""
 VERSIONS = {"stateless": "2026-07-28", "handshake": "2025-11-25"}
 
 
@@ -32,7 +32,7 @@ def toml(value: Any) -> str:
 
 
 class Place:
-    """A folder with a configuration, and with what gateways keep there."""
+    """A folder with a configuration and the files that gateways keep there."""
 
     def __init__(self, folder: Path, servers: Mapping[str, Any], **settings: Any) -> None:
         """Write the configuration; the settings are those beside the servers."""
@@ -48,7 +48,7 @@ class Place:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What the environment of a gateway says."""
+        """The environment variables of a gateway."""
         return {**os.environ, "TOOLCRIB_HOME": str(self.home), "PYTHONWARNINGS": "ignore"}
 
     def arguments(self, *more: str) -> list[str]:
@@ -57,7 +57,7 @@ class Place:
 
 
 class Served:
-    """A gateway over HTTP, in a process of its own, on one port that nobody else gets while it is down."""
+    """A gateway over HTTP in a process of its own, on a port that stays reserved while it is down."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -67,7 +67,7 @@ class Served:
 
     @property
     def url(self) -> str:
-        """Where clients reach it."""
+        """The address of its MCP endpoint."""
         return f"http://127.0.0.1:{self.port}/mcp"
 
     @property
@@ -78,7 +78,7 @@ class Served:
 
     @property
     def log(self) -> Path:
-        """Where it writes what it has to say."""
+        """Its log file."""
         return self.place.config.with_name("gateway.log")
 
     def start(self) -> float:
@@ -98,7 +98,7 @@ class Served:
         return self._process is not None and self._process.runs
 
     def get(self, path: str) -> str | None:
-        """Return what stands at a path; None where nobody answers with it."""
+        """Return the body at a path; None if nothing responds."""
         with suppress(OSError):
             connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
             try:
@@ -168,7 +168,7 @@ async def connected(where: Served | Stdio, era: str, **options: Any) -> AsyncIte
 
 
 async def called(client: Client, tool: str, **arguments: Any) -> Any:
-    """Return what a tool gives, which must not be a failure."""
+    """Return the structured content of a successful tool call."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result
     return result.structured_content

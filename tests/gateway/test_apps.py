@@ -35,7 +35,7 @@ def two(era: str = "handshake", *others: str) -> dict[str, Any]:
 
 
 async def read(client: Client, uri: str) -> str:
-    """Return the text at an address; empty where nobody gives any."""
+    """Return the text of a resource; empty if it cannot be read."""
     try:
         return str((await asked(client, "resources/read", uri=uri))["contents"][0]["text"])
     except MCPError:
@@ -128,7 +128,7 @@ FORGED = [
 
 
 def spellings(uri: str) -> list[str]:
-    """Return what hosts may make of an address: itself, without blanks, in lower case, without dot segments."""
+    """Return spellings of an address by hosts: as is, without blanks, in lower case, without dot segments."""
     bare = "".join(character for character in uri if character not in "\t\r\n").strip()
     parts = urlsplit(bare)
     segments: list[str] = []

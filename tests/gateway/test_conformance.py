@@ -37,7 +37,7 @@ GENERIC = {
         "http-header-validation",
     },
 }
-"""What asks nothing that only a fixture can answer: each of these must have run, and passed."""
+"""Scenarios that need no fixture: each of these must have run, and passed."""
 FIXTURE = "calls a tool, reads a resource or gets a prompt of the suite's fixture by its name"
 PROMPTS = "a gateway has no prompts, and does not say that it has"
 COMPLETION = "there is nothing to complete: it has no prompts, and its resources are told by whole addresses"
@@ -66,7 +66,7 @@ APART_CHECKS = {"sep-2549-prompts-list-caching-hints": PROMPTS}
 
 
 def failures(outcome: Outcome, scenario: str) -> list[str]:
-    """Return what failed in a scenario, but for what it says it cannot test for lack of its fixture."""
+    """Return the failed checks of a scenario, except those that fail for lack of its fixture."""
     return [
         f"{check['id']}: {check.get('errorMessage')}"
         for check in outcome.checks[scenario]
@@ -97,7 +97,7 @@ def revision(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def outcome(served: Served, revision: str, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """What the suite finds when it asks for all that a revision requires."""
+    """The outcome of the suite when it tests everything that a revision requires."""
     return run_server_scenarios(served.url, revision, tmp_path_factory.mktemp("conformance"))
 
 

@@ -1,4 +1,4 @@
-"""Persons who log in to servers with their own accounts, at the gateway: how they are asked, and every way in."""
+"""Persons who log in to servers with their own accounts, at the gateway: elicitation, and every way in."""
 
 import hashlib
 import json
@@ -77,7 +77,7 @@ async def client_of(url: str, era: str, name: str, **options: Any) -> AsyncItera
 
 
 class Browser:
-    """A browser that somebody is logged in with at the authorization server."""
+    """A browser with a session at the authorization server."""
 
     def __init__(self, account: str) -> None:
         self._headers, self._cookies = {ACCOUNT: account}, httpx2.Cookies()
@@ -89,7 +89,7 @@ class Browser:
         return answer
 
     async def agreed(self, link: str) -> httpx2.Response:
-        """Open a link, and follow the one on its page; return what that answers."""
+        """Open a link, follow the one on its page, and return the final response."""
         page = await self.get(link)
         assert page.status_code == 200, page.text
         (target,) = re.findall(r"href='([^']+)'", page.text)

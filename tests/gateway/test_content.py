@@ -136,7 +136,7 @@ async def test_a_server_of_the_stateless_era_has_its_resources_and_prompts_passe
 
 
 async def changes(client: Client, heard: list[Any], ready: anyio.Event) -> None:
-    """Note what a client of the stateless era is told."""
+    """Record the change notifications of a client of the stateless era."""
     subscribed = {"prompts_list_changed": True, "resources_list_changed": True}
     async with listen(client.session, **subscribed, resource_subscriptions=["whole://shared"]) as events:
         ready.set()

@@ -1,4 +1,4 @@
-"""Lists of resources, templates and prompts: answered from what is known, and announced when there is more."""
+"""Lists of resources, templates and prompts: served from the cache, and announced when they grow."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ CHANGES |= {"ResourcesListChanged": "resources", "PromptsListChanged": "prompts"
 
 
 def gated(gate: Path) -> dict[str, Any]:
-    """Return how a server is started that hangs until a file is there, whose text is its name."""
+    """Return the settings of a server that hangs until a file exists, whose text becomes its name."""
     args = ["-S", "-I", str(GATED), str(gate)]
     return {"command": sys.executable, "args": args, "start_timeout": PATIENCE}
 
@@ -57,7 +57,7 @@ async def everything(client: Client) -> dict[str, list[str]]:
 
 @asynccontextmanager
 async def heard(gateway: Gateway, era: str) -> AsyncIterator[tuple[Client, list[str]]]:
-    """Yield a client of a gateway, and which of its lists it is told to have changed."""
+    """Yield a client of a gateway, and the lists for which it receives change notifications."""
     told: list[str] = []
 
     async def hear(message: Any) -> None:

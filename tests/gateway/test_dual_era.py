@@ -1,4 +1,4 @@
-"""Servers that speak both eras, behind a gateway: each call comes in the era in which its client can be asked."""
+"""Servers of both eras behind a gateway: each call uses the era in which its client can be asked for input."""
 
 import os
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ MODES: dict[str, Any] = {OLD: "legacy", NEW: "auto"}
 
 
 class User:
-    """Answers what a client is asked, when it may."""
+    """Answers the requests of a server to its client, if it is allowed to."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -78,7 +78,7 @@ async def gateway_of(servers: dict[str, Any], expose: Any = "all", **settings: A
 
 @asynccontextmanager
 async def client_of(url: str, era: str, user: User | None = None) -> AsyncIterator[Client]:
-    """Yield a client of an era; without a user it declares nothing that it could be asked."""
+    """Yield a client of an era; without a user it declares no capabilities."""
     given = {} if user is None else user.options()
     transport = streamable_http_client(url)
     with anyio.fail_after(PATIENCE):
@@ -121,7 +121,7 @@ def runs(pid: int) -> bool:
 
 @pytest.fixture(params=["stdio", "http"])
 def server(request: pytest.FixtureRequest) -> Any:
-    """How a server of both eras is reached."""
+    """The settings of a server of both eras, on each transport."""
     if request.param == "stdio":
         yield dual()
     else:

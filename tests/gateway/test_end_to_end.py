@@ -57,7 +57,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 
 @pytest.fixture(scope="module")
 async def served(desk: Desk, anyio_backend: str) -> AsyncIterator[Served]:  # noqa: ARG001 - of the same scope
-    """A gateway over HTTP that has seen the tools of all six servers, which the catalogue keeps."""
+    """A gateway over HTTP that has listed all six servers, whose tools the catalogue keeps."""
     with Served(desk.place) as served:
         async with connected(served, "stateless") as client:
             for name in sorted(SIX):
@@ -75,14 +75,14 @@ async def client(request: pytest.FixtureRequest, served: Served, anyio_backend: 
 
 
 async def agree(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-    """Say yes to a question, in the words of its form."""
+    """Accept an elicitation, with true in every field of its form."""
     assert isinstance(params, types.ElicitRequestFormParams)
     names = params.requested_schema["properties"]
     return types.ElicitResult(action="accept", content=dict.fromkeys(names, True))
 
 
 async def ran(client: Client, tool_id: str, **args: Any) -> Any:
-    """Return what a tool gives that is run through the gateway."""
+    """Return the structured result of a tool that is run through the gateway."""
     return (await called(client, "run_tool", tool_id=tool_id, args=args))["structured"]
 
 

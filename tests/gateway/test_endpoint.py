@@ -43,7 +43,7 @@ async def think(*_: Any) -> CreateMessageResult:
 
 
 class Asking(LittleFace):
-    """A face whose `echo` asks what a server would ask in the middle of a call."""
+    """A face whose `echo` sends the requests that a server would send in the middle of a call."""
 
     async def _echo(self, arguments: Any, client: Any) -> Any:
         tool = Tool(name="t", namespace="s", input_schema={"type": "object"})
@@ -148,7 +148,7 @@ def test_used_tickets_are_remembered_up_to_a_number_beyond_which_no_answer_count
 
 
 class Hearing:
-    """Has a client of the handshake era count how often it is told of changes."""
+    """Counts the change notifications that a client of the handshake era receives."""
 
     def __init__(self, endpoint: McpEndpoint) -> None:
         self.endpoint = endpoint

@@ -1,4 +1,4 @@
-"""What holds for every call through a gateway, whether clients see the meta-tools or the tools themselves."""
+"""Laws of every call through a gateway, whether clients see the meta-tools or the tools themselves."""
 
 import json
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ pytestmark = [
 
 
 class Face:
-    """A client of a gateway over one server, which calls its tools in the way of what it sees."""
+    """A client of a gateway over one server, which calls its tools by the surface that it sees."""
 
     def __init__(self, gateway: Gateway, client: Client, expose: str) -> None:
         self.gateway, self._client, self._expose = gateway, client, expose

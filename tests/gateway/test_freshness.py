@@ -1,4 +1,4 @@
-"""How long lists of servers are fresh, and for whom, through a gateway."""
+"""Freshness of a server's lists through a gateway: the time to live, and the scope."""
 
 import sys
 import time
@@ -23,7 +23,7 @@ HOUR = 3_600_000
 
 
 def fresh(ttl: int, scope: str) -> dict[str, Any]:
-    """Return how a server is started that says how long its lists are fresh, and for whom."""
+    """Return the settings of a server that declares a time to live and a scope for its lists."""
     args = ["-S", "-I", str(FRESH), str(ttl), scope]
     return {"command": sys.executable, "args": args, "start_timeout": PATIENCE}
 
@@ -35,7 +35,7 @@ async def said(client: Any, method: str) -> tuple[int, str, str]:
 
 
 def number(found: tuple[int, str, str]) -> int:
-    """Return how often the server had listed what was found."""
+    """Return how often the server had listed when it gave this list."""
     return int(found[2].removeprefix("listed_"))
 
 

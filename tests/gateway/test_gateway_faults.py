@@ -75,7 +75,7 @@ async def client(ward: Ward, era: str) -> AsyncIterator[Client]:
 
 @pytest.fixture
 def note(record_property: Note, era: str) -> Callable[[str, float], None]:
-    """Return what keeps a measured time, for the tables."""
+    """Return a function that records a measured time for the tables."""
 
     def keep(what: str, begun: float) -> None:
         record_property(f"{what}, {era} client", f"{time.monotonic() - begun:.2f} s")
@@ -84,12 +84,12 @@ def note(record_property: Note, era: str) -> Callable[[str, float], None]:
 
 
 async def ran(client: Client, tool_id: str, **args: Any) -> Any:
-    """Return what a tool gives that is run through the gateway."""
+    """Return the structured result of a tool that is run through the gateway."""
     return (await called(client, "run_tool", tool_id=tool_id, args=args))["structured"]
 
 
 async def seen(client: Client, name: str = "faulty") -> dict[str, Any]:
-    """Return what a faulty server has noted."""
+    """Return the counters of a faulty server."""
     noted: dict[str, Any] = await ran(client, f"{name}:seen")
     return noted
 
@@ -196,7 +196,7 @@ async def test_a_tool_that_a_server_adds_is_found_and_clients_are_told(
 
 
 class Told:
-    """How often a client was told of a change."""
+    """Counts the change notifications of a client."""
 
     def __init__(self) -> None:
         self.times = self.seen = 0
@@ -216,7 +216,7 @@ async def finds(client: Client, name: str) -> bool:
 
 @asynccontextmanager
 async def listening(client: Client, era: str, told: Told) -> AsyncIterator[None]:
-    """Listen for changes, in the era in which that has to be asked for."""
+    """Subscribe to changes, in the era that requires it."""
     if era == "handshake":
         yield
         return

@@ -1,4 +1,4 @@
-"""What a gateway says of how it is doing."""
+"""Health, readiness and metrics of a gateway."""
 
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ async def slow() -> str:
 
 
 async def numbers(url: str) -> dict[tuple[str, ...], float]:
-    """Return what is counted, by name and labels."""
+    """Return the metrics, by name and labels."""
     async with httpx.AsyncClient(timeout=PATIENCE) as client:
         text = (await client.get(f"{url}/metrics")).text
     return {

@@ -32,7 +32,7 @@ async def refuse(*_: Any) -> Any:
 
 
 class Waiting(LittleFace):
-    """A face whose `echo` asks its client, and notes how that ends."""
+    """A face whose `echo` elicits input, and records how that ends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -173,7 +173,7 @@ async def test_the_answer_of_one_principal_does_not_reach_the_call_of_another() 
 
 @asynccontextmanager
 async def served() -> AsyncIterator[str]:
-    """Serve a face whose tool asks, to principals with tokens."""
+    """Serve a face whose tool elicits input, to principals with tokens."""
     config = settings()
     del config["policy"]
     with anyio.fail_after(PATIENCE):

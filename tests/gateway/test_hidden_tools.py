@@ -138,7 +138,7 @@ def requests() -> list[tuple[str, dict[str, Any]]]:
 
 
 async def answers(url: str, era: str, surface: str) -> dict[str, Any]:
-    """Return the answer to each request, without what differs from one run to another."""
+    """Return the response to each request, without the parts that differ from run to run."""
     given: dict[str, Any] = {}
     headers = {"authorization": f"Bearer {TOKEN}"}
     async with (
@@ -182,7 +182,7 @@ def lasting(value: Any) -> Any:
 
 
 def metrics(text: str) -> list[str]:
-    """Return the lines that say how often things happened, and no times."""
+    """Return the lines of counters, without times."""
     varying = re.compile(r"process_|_seconds_(bucket|sum)|_created")
     return [line for line in text.splitlines() if not varying.search(line)]
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 COUNT = 1000
 SAMPLE = 12
-"""How many of each kind are sent but for proofs, which send all."""
+"""Messages of each kind that a test sends; proofs send all."""
 AT_ONCE = 32
 SENDING = 5.0
 """Seconds that a client may take to send a request here: more than a sound one needs on a busy machine."""
@@ -41,12 +41,12 @@ STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 
 @dataclass(frozen=True)
 class Blow:
-    """What a hostile client sends, and what it does then."""
+    """The bytes that a hostile client sends, and its behaviour afterwards."""
 
     kind: str
     data: bytes
     closes: str = ""
-    """`half` closes the way there, `all` leaves at once, `stays` waits without a word."""
+    """`half` closes the sending side, `all` disconnects, `stays` waits in silence."""
 
 
 def request(
@@ -154,7 +154,7 @@ def wrong_arguments() -> Iterator[bytes]:
 
 
 def bad_headers() -> Iterator[bytes]:
-    """Yield requests whose headers lie, or are none."""
+    """Yield requests with false or malformed headers."""
     body = json.dumps(message()).encode()
     for name, value in (
         ("Host", "evil.example"),
@@ -191,7 +191,7 @@ def bad_headers() -> Iterator[bytes]:
 
 
 def bad_paths() -> Iterator[bytes]:
-    """Yield requests for what is not there, in ways that are not known."""
+    """Yield requests for unknown paths, with unknown methods."""
     for path in (
         "/",
         "/mcp/none",
@@ -208,7 +208,7 @@ def bad_paths() -> Iterator[bytes]:
 
 
 def large() -> Iterator[Blow]:
-    """Yield bodies of twenty megabytes, told of before, or not."""
+    """Yield bodies of twenty megabytes, with a declared length or without."""
     lines = b"100000\r\n" + b"x" * MEGABYTE + b"\r\n"
     for _ in range(5):
         yield Blow("large", request(b"x" * 20 * MEGABYTE))
@@ -217,7 +217,7 @@ def large() -> Iterator[Blow]:
 
 
 def slow() -> Iterator[Blow]:
-    """Yield what never comes to an end."""
+    """Yield requests that never end."""
     whole = listed()
     for end in (1, 10, 50, len(whole) - 30, len(whole) - 1):
         for closes in ("stays", "half", "all"):
@@ -255,7 +255,7 @@ def blows(session: str) -> list[Blow]:
 
 
 async def strike(port: int, blow: Blow, told: Counter[tuple[str, int]]) -> None:
-    """Send what is to be sent, and count how each is answered; 0 where it is hung up on."""
+    """Send a message, and count the status of each response; 0 for a closed connection."""
     status = 0
     with socket.socket() as client, anyio.fail_after(PATIENCE):
         client.setblocking(False)
@@ -271,7 +271,7 @@ async def strike(port: int, blow: Blow, told: Counter[tuple[str, int]]) -> None:
 
 
 async def send(client: socket.socket, blow: Blow) -> None:
-    """Send everything, to somebody who may hang up, or has answered already."""
+    """Send everything, to a peer that may disconnect or may have responded already."""
     left = memoryview(blow.data)
     with suppress(OSError):
         while left:
@@ -282,7 +282,7 @@ async def send(client: socket.socket, blow: Blow) -> None:
 
 
 async def answer(client: socket.socket) -> int:
-    """Return the status of the first answer; 0 where there is none.
+    """Return the status of the first response; 0 if there is none.
 
     It is read from the socket itself, which has it also where what is still being sent can no more be: a
     stream is done with at the first failure of either.

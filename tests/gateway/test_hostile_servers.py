@@ -1,4 +1,4 @@
-"""Servers that mean harm: a gateway stays itself to its clients, whatever one of them lists or answers."""
+"""Hostile servers: a gateway serves its clients correctly, whatever one of them lists or returns."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ def hostile(mode: str) -> dict[str, Any]:
 
 
 async def all_lists(era: str, mode: str) -> dict[str, list[dict[str, Any]]]:
-    """Return what a gateway lists of a hostile server and a bank."""
+    """Return the lists of a gateway over a hostile server and a bank."""
     async with joined(era, {"evil": hostile(mode), "bank": hostile("bank")}) as client:
         with anyio.fail_after(PATIENCE):
             return {key: await listed(client, method, key) for method, key in LISTS.items()}

@@ -1,4 +1,4 @@
-"""What the official inspector lists of a real server is the same directly and through a gateway that shows everything."""
+"""The official inspector gets the same lists from a real server directly and through a transparent gateway."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ SIZES = {
     "filesystem": {"tools": 14, "resources": 0, "resourceTemplates": 0, "prompts": 0},
     "memory": {"tools": 9, "resources": 1, "resourceTemplates": 0, "prompts": 0},
 }
-"""How many of each there are at least, so that nothing is equal to nothing."""
+"""The least number of each kind, so that the comparison is never one of empty lists."""
 
 
 OURS = {
@@ -30,10 +30,9 @@ OURS = {
         "tools": {"trigger-elicitation-request", "trigger-sampling-request", "trigger-url-elicitation"}
     },
 }
-"""What a gateway lists beyond what the inspector gets directly: this server shows some tools only to clients that it
-can ask, as it can a gateway."""
+"""Tools that only a gateway lists: this server shows them only to clients that it can ask."""
 RESULTS = "toolcrib://results/{id}"
-"""Where a gateway keeps results that are too large."""
+"""The address at which a gateway keeps results that are too large."""
 
 
 @pytest.fixture(scope="module", params=SIZES)
@@ -45,7 +44,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def server(name: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """How it is started."""
+    """The settings of the server."""
     folder = str(tmp_path_factory.mktemp("files"))
     return npm(
         name, *([folder] if name == "filesystem" else []), env={"MEMORY_FILE_PATH": f"{folder}/memory"}

@@ -1,4 +1,4 @@
-"""Values that the configuration marks as secret, and what clients and operators see of them."""
+"""Values that the configuration marks as secret, as clients and operators see them."""
 
 import json
 import logging

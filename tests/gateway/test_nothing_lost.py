@@ -30,10 +30,11 @@ NO_TASKS = {
     "tasks-request-state-removal",
     "tasks-wire-fields",
 }
-"""These want tasks, which a server has not that knows only the handshake."""
+"""Scenarios that require tasks, which a server of the handshake era does not have."""
 NO_KEYS = {"input-required-result-basic-elicitation", "input-required-result-multiple-input-requests"}
-"""These want the keys of the server's questions, and all of them at once: in the handshake it asks without keys, and
-one after the other."""
+"""Scenarios that require keys for several questions in one round; in the handshake era the server sends them
+without keys, one after the other.
+"""
 LOST = {("handshake", "2026-07-28"): NO_TASKS | NO_KEYS}
 """Scenarios that a gateway fails although the server passes them, by way to the server and revision."""
 
@@ -47,14 +48,14 @@ def revision(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def direct(revision: str, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """What the suite finds at the server alone."""
+    """The outcome of the suite at the server alone."""
     with conformance_over_http() as server:
         return run_server_scenarios(server["url"], revision, tmp_path_factory.mktemp("direct"))
 
 
 @pytest.fixture(scope="module", params=["http", "stdio", "handshake"])
 def way(request: pytest.FixtureRequest) -> str:
-    """How the gateway reaches the server."""
+    """The transport between the gateway and the server."""
     asked: str = request.param
     return asked
 
@@ -88,7 +89,7 @@ def test_no_scenario_is_lost_behind_a_gateway(
 
 @pytest.fixture(scope="module")
 def dual_direct(revision: str, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """What the suite finds at the server of both eras alone."""
+    """The outcome of the suite at the server of both eras alone."""
     with dual_over_http() as server:
         return run_server_scenarios(server["url"], revision, tmp_path_factory.mktemp("direct"))
 

@@ -1,4 +1,4 @@
-"""Resources, prompts and completion of servers that each person has a login to: whose they are, and whose never."""
+"""Resources, prompts and completion of servers with a login for each person: visible to their owner alone."""
 
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -28,7 +28,7 @@ def library(era: str) -> Iterator[Library]:
 
 
 async def seen(client: Client) -> dict[str, list[str]]:
-    """Return all that a client finds, without what the gateway has itself."""
+    """Return everything that a client can list, without the gateway's own."""
     templates = (await client.list_resource_templates()).resource_templates
     return {
         "resources": [str(each.uri) for each in (await client.list_resources()).resources],
@@ -169,7 +169,7 @@ async def test_a_read_and_a_prompt_without_a_login_have_the_person_log_in_and_go
 
 
 async def hear_stream(client: Client, heard: list[str], ready: anyio.Event) -> None:
-    """Note what a client of the stateless era is told."""
+    """Record the change notifications of a client of the stateless era."""
     wanted: dict[str, Any] = {"resources_list_changed": True, "resource_subscriptions": [SHARED]}
     async with listen(client.session, **wanted) as events:
         ready.set()
@@ -178,7 +178,7 @@ async def hear_stream(client: Client, heard: list[str], ready: anyio.Event) -> N
 
 
 def hearing(heard: list[str], era: str) -> dict[str, Any]:
-    """Return the options of a client of the handshake era that notes what it is told of resources."""
+    """Return the options of a client of the handshake era that records notifications about resources."""
 
     async def hear(message: Any) -> None:
         if type(message).__name__.startswith("Resource"):  # not of tools, which everybody may be told of

@@ -1,4 +1,4 @@
-"""Each client sees and runs what the rules let its principal, over HTTP, in both eras and every face."""
+"""Each client sees and runs the tools that its principal may, over HTTP, in both eras and every face."""
 
 import hashlib
 import json

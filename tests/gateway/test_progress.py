@@ -23,7 +23,7 @@ COUNTING = "test_tool_with_progress"
 COUNTED = [(0, 100, "0 of 100"), (50, 100, "50 of 100"), (100, 100, "100 of 100")]
 CAPABLE = {**HELLO["params"], "capabilities": {"elicitation": {}}}  # type: ignore[dict-item]
 HELLOS: dict[str, Any] = {"stateless": None, "handshake": HELLO, "asked": {**HELLO, "params": CAPABLE}}
-"""How clients greet: of the stateless era, of the other, and one of that which can be asked something."""
+"""The `initialize` request of each kind of client: none, plain, and with capabilities to be asked for input."""
 
 
 @asynccontextmanager
@@ -43,7 +43,7 @@ async def client_of(hello: str, expose: Any) -> AsyncIterator[httpx.AsyncClient]
 
 
 async def heard(client: httpx.AsyncClient, hello: str, tool: str, **args: Any) -> list[tuple[Any, ...] | str]:
-    """Return what a call with a progress token is answered, in order: each progress, and the answer."""
+    """Return the progress notifications of a call and its response, in order."""
     meta = {"progressToken": "p"}
     message = call(tool, **meta) if HELLOS[hello] is not None else stateless(client, tool, **meta)
     message["params"]["arguments"] = args

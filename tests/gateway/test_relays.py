@@ -1,4 +1,4 @@
-"""What servers ask and tell while their tools run reaches the client of the call, in all combinations of eras."""
+"""Requests and notifications of servers while their tools run reach the client of the call, in all eras."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ ASKED = [relay for relay in RELAYS if relay.tool in {"sample", "form", "url", "r
 
 
 class Person:
-    """A client's side: what it was asked and told, and its answers."""
+    """The client's side: the requests and notifications received, and its answers."""
 
     def __init__(self, name: str = "Ada") -> None:
         self.name = name
@@ -229,7 +229,7 @@ async def test_a_question_on_a_pipe_that_may_be_for_either_of_two_clients_is_ask
 
 
 async def test_a_call_on_a_pipe_whose_server_asked_for_roots_in_vain_fails_in_its_own_words() -> None:
-    """On a pipe nothing says whether it was the call that asked: some servers list roots once they are started."""
+    """On a pipe a request does not name the call that caused it: some servers list roots as they start."""
     args = [str(Path(asking.__file__)), "--handshake"]
     servers = {f"s{OLD}": {"command": sys.executable, "args": args, "start_timeout": PATIENCE}}
     async with (

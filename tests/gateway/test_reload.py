@@ -31,7 +31,7 @@ def add(a: int, b: int) -> int:
 
 
 def shout(text: str) -> str:
-    """Say it louder."""
+    """Convert a text to upper case."""
     return text.upper()
 
 

@@ -1,4 +1,4 @@
-"""The guard of results, by every way in which a client or a program gets what a server sends."""
+"""The result guard, on every path by which a client or a program gets a server's results."""
 
 import base64
 import json
@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 
 def leaky(results: Any = None, text: str = "nothing", *, modern: bool = False) -> Json:
-    """Return how the server is started, and what is done about its results."""
+    """Return the settings of a leaky server, with the rules for its results."""
     more = {} if results is None else {"results": results}
     flags = ["Say something.", "modern"] if modern else []
     return {"command": sys.executable, "args": ["-S", "-I", str(_SCRIPT), text, *flags], **more}
@@ -447,7 +447,7 @@ def handle(text: str, **more: Any) -> Json:
 
 
 async def started(results: Any, text: str, task: Json) -> tuple[Json, Any]:
-    """Return the handle of a task that a server begins, and what is told of it then."""
+    """Return the handle of a task that a server begins, and the task's state then."""
     config = {"servers": {"leaky": leaky(results, modern=True)}}
     async with Gateway(config, expose="all") as gateway, serving(gateway) as url:
         client = RawClient(url)

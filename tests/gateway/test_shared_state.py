@@ -1,4 +1,4 @@
-"""Two gateways on one PostgreSQL database: what a client begins at one it can finish at the other."""
+"""Two gateways on one PostgreSQL database: a client can begin at one and finish at the other."""
 
 import json
 from collections.abc import Iterator

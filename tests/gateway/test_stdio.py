@@ -124,7 +124,7 @@ def test_a_signal_ends_it_with_its_servers(tmp_path: Path) -> None:
 async def piped(
     face: LittleFace | None = None, **options: Any
 ) -> AsyncIterator[tuple[int, int, anyio.Event]]:
-    """Serve over pipes, and yield where to write, where to read, and what is set at the end."""
+    """Serve over pipes; yield the end to write, the end to read, and an event that is set at the end."""
     stdin, write = os.pipe()
     read, stdout = os.pipe()
     ended = anyio.Event()

@@ -1,4 +1,4 @@
-"""What is pushed to clients is decided when it is pushed, and no stream outlives the right to it."""
+"""Access to notifications is checked when they are sent, and no stream outlives its authorization."""
 
 import json
 import sys
@@ -75,7 +75,7 @@ async def client_of(url: str, era: str, name: str, **options: Any) -> AsyncItera
 
 @asynccontextmanager
 async def listener(url: str, era: str, name: str, uri: str = SHARED) -> AsyncIterator[list[str]]:
-    """Yield the kinds of changes that a client hears of; it has subscribed to a resource."""
+    """Yield the kinds of changes that a client is notified of; it has subscribed to a resource."""
     heard: list[str] = []
 
     async def hear(message: Any) -> None:

@@ -1,4 +1,4 @@
-"""The surfaces of a gateway: what clients see at each address, and that all else holds at all of them."""
+"""The surfaces of a gateway: the tools at each address, and the behaviour common to all of them."""
 
 import hashlib
 import json

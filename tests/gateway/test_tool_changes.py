@@ -1,4 +1,4 @@
-"""What clients hear of changed tools: one notification for one change, after which the list is the new one."""
+"""Change notifications for tools: one for each change, after which the list is the new one."""
 
 import sys
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,4 @@
-"""Servers that people use, asked directly and through a gateway that shows the tools themselves."""
+"""Widely used servers, directly and through a gateway that shows the tools themselves."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -34,7 +34,7 @@ def servers(folder: Path) -> dict[str, Any]:
 
 @asynccontextmanager
 async def directly(server: dict[str, Any]) -> AsyncIterator[Client]:
-    """Yield a client of a server that can be asked all that a gateway can, so that it lists the same tools."""
+    """Yield a client of a server with all the capabilities of a gateway, so that it lists the same tools."""
 
     async def answer(*_: Any) -> Any:
         raise NotImplementedError

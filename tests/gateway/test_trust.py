@@ -1,4 +1,4 @@
-"""What clients see of a lock: nothing of what is withheld, in either era, until it is approved."""
+"""A lock as clients see it: withheld tools are hidden in either era until they are approved."""
 
 import json
 from collections.abc import AsyncIterator

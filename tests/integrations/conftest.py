@@ -1,4 +1,4 @@
-"""The crib whose tools the frameworks call, and what a test sees of the calls."""
+"""The crib whose tools the frameworks call, and records of the calls."""
 
 import base64
 import threading
@@ -31,7 +31,7 @@ CONFIG = {
 
 @dataclass
 class Watch:
-    """What happened to the calls: an observer, and the middleware that draws pictures."""
+    """Records of the calls: an observer, and the middleware that draws pictures."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     waiting: threading.Event = field(default_factory=threading.Event)

@@ -20,7 +20,7 @@ from toolcrib.integrations.crewai import register, tools
 
 
 class Script(BaseLLM):
-    """A model that gives one answer after another, and keeps what it was told."""
+    """A model with scripted answers, which records its prompts."""
 
     turns: Any = None
     told: list[str] = []  # noqa: RUF012 - a field

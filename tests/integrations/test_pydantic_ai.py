@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 
 def script(*turns: Any, seen: list[AgentInfo] | None = None) -> FunctionModel:
-    """Return a model that makes these calls turn by turn, then says the last text."""
+    """Return a model that makes these calls turn by turn, then answers with the last text."""
 
     def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if seen is not None:

@@ -1,4 +1,4 @@
-"""The toolbox that all integrations share: what it lists, finds and refuses."""
+"""The toolbox shared by all integrations: listing, search and refusals."""
 
 import importlib
 import sys

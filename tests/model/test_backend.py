@@ -1,4 +1,4 @@
-"""Backends: three kinds, their JSON, and what is said of a binding that is not one."""
+"""Backends: three kinds, their JSON, and errors of invalid bindings."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tools made of functions whose annotations are text until somebody asks."""
+"""Tools made of functions whose annotations are strings until they are evaluated."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ CARRIED: dict[type[BaseModel], set[str]] = {
 """The protocol's fields that survive as unknown ones."""
 
 OURS = {"namespace", "version", "tags", "backend"}
-"""What `Tool` adds to the protocol's."""
+"""Fields that `Tool` adds to the protocol's."""
 
 FULL: dict[str, Any] = {
     "name": "create_issue",

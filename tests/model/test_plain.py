@@ -1,4 +1,4 @@
-"""Plain JSON: what is, how large it is, how it is copied, and where in it something stands."""
+"""Plain JSON: validation, size, copies, and pointers into it."""
 
 import json
 from collections import OrderedDict

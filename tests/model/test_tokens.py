@@ -1,4 +1,4 @@
-"""Estimates of what a text takes in tokens."""
+"""Estimates of the number of tokens in a text."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The tool record: its fields, its identity, and every problem of a bad one at once."""
+"""The tool record: its fields, its identity, and all problems of an invalid one in one error."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""A tool as JSON: what survives the way there and back, what is refused, and that nothing is shared."""
+"""A tool as JSON: the round trip, refused documents, and no shared state."""
 
 import json
 from copy import deepcopy

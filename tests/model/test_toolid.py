@@ -1,4 +1,4 @@
-"""Tool ids: what spells one, which are the same, and what is said to those who misspell."""
+"""Tool ids: syntax, equality, and errors of invalid ones."""
 
 import copy
 import pickle

@@ -1,4 +1,5 @@
-"""Attacks on sandboxes, and how each must end on each of them: what the tests run and what the docs show.
+"""Attacks on sandboxes, and the outcome that each must have on each of them; tests run them and the docs show
+them.
 
 `$WORDS` in the code stand for places of the host: see `test_attacks.places`.
 """
@@ -18,7 +19,7 @@ class Outcome:
     """One way in which an attack may end."""
 
     said: str
-    """What the table says."""
+    """The outcome as the table shows it."""
     fits: Callable[[Ran | ToolcribError], bool]
     way: str
     """Of which kind it is: a value, an error, a violation, something not in the language, or a limit."""
@@ -78,7 +79,7 @@ class Attack:
     hangs: str | None = None
     """The key under which it calls a tool that never answers: its time counts from there."""
     calls: int | None = None
-    """How many calls of tools the host must have seen, whatever the code says."""
+    """The number of tool calls that the host must have counted, whatever the code reports."""
 
 
 def _made(group: str, name: str, code: str, expected: Mapping[str, Outcome], **more: Any) -> Attack:
@@ -103,7 +104,7 @@ def attempt(function, *args):
     except BaseException as error:
         tried.append(type(error).__name__)
 """
-"""Notes what comes of an attempt: the name of its exception, or what it got."""
+"""Records the outcome of an attempt: the name of its exception, or its result."""
 
 TIME = (
     _made("time", "infinite loop", "while True:\n    pass", _all(slow)),
@@ -1307,7 +1308,7 @@ FRAMES = (
 )
 
 _UNWALLED = {"tools", "frames"}
-"""What must hold also where there is no wall; of the rest, in which `unsafe` is as `process`, one each."""
+"""Groups of attacks that are tried without a wall too; there `unsafe` is as `process` in the others."""
 _SAMPLES = {"infinite loop", "`time.sleep`", "50 MB printed at once"}
 
 
@@ -1321,7 +1322,7 @@ _OWN = ("got 'guest\\n'", "got b''", "got b'1\\n'")
 
 
 def _own_alone(value: Any) -> bool:
-    """Return whether attempts came to nothing, or to what a container has of its own: a name, an empty file."""
+    """Return whether attempts failed, or got only a container's own: a name, an empty file."""
     return all(tried in _OWN or all_refused([tried]) for tried in value)
 
 
@@ -1329,9 +1330,9 @@ _CONTAINER = {
     "host files": gives("refused, or the container's own", _own_alone),
     "devices and kernel files": gives("refused, or empty", _own_alone),
 }
-"""How attacks on `docker` end otherwise than on `process`, which has the same interpreter and filter."""
+"""Outcomes on `docker` that differ from `process`, which has the same interpreter and filter."""
 _GVISOR = {"very many prints": gives("cut", lambda value: value == "printed") | slow | deadline}
-"""How they end on `gvisor` otherwise than on `docker`."""
+"""Outcomes on `gvisor` that differ from `docker`."""
 _ABSENT_IN_WASM = {
     *("`bytearray` and `mmap`", "`os.fork`", "fork bomb", "`os.system`", "`os.exec` and `os.posix_spawn`"),
     *("killing everything", "crashing itself", "children that outlive it", "priority and own limits"),
@@ -1356,7 +1357,7 @@ _WASM = {
     "outputs closed": violates,
     "two times `done` at once": violates | gives("the first", lambda value: value == 1),
 }
-"""How they end on `wasm`, which has 32 bits and no system, otherwise than on `process`."""
+"""Outcomes on `wasm`, which has 32 bits and no system, that differ from `process`."""
 
 
 def _everywhere(attack: Attack) -> Attack:

@@ -60,7 +60,7 @@ BACKENDS: dict[str, Callable[[], Sandbox]] = {
     "wasm": _wasm,
     "unsafe": _unsafe,
 }
-"""What every test of code mode may ask for."""
+"""The backends of code mode, by kind."""
 HEAVY = {"docker", "gvisor", "wasm"}
 """Those that need an engine: they are tried in proofs alone."""
 SHARES = 8
@@ -76,14 +76,14 @@ def is_tried(kind: str, name: str) -> bool:
 
 
 class Benches:
-    """Sandboxes that are entered when they are first asked for, and left together."""
+    """Sandboxes that are entered on first use, and left together."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
         self._open: dict[str, Bench] = {}
 
     async def get(self, kind: str, request: Any) -> Bench:
-        """Return the bench of a kind; what it needs is there then."""
+        """Return the bench of a kind, after the fixture for its requirements has run."""
         request.getfixturevalue(NEEDS.get(kind, "needs_bubblewrap"))
         if kind not in self._open:
             self._open[kind] = Bench(await self._stack.enter_async_context(BACKENDS[kind]()))
@@ -96,6 +96,6 @@ class Benches:
                 await bench.sandbox.warm()
 
     async def close(self) -> None:
-        """Leave them all; one that is asked for again is entered anew."""
+        """Leave all sandboxes; a later use enters them anew."""
         self._open.clear()
         await self._stack.aclose()

@@ -1,4 +1,4 @@
-"""What every test of code mode may ask for."""
+"""Fixtures of the tests of code mode."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Small programs as models write them in code mode, with what each gives and where it runs.
+"""Small programs as models write them in code mode, with their results and the backends that run them.
 
 The tools that they call are those of `contracts.sandbox.shelf`.
 """
@@ -8,12 +8,12 @@ from textwrap import dedent
 from typing import Any, Literal
 
 Verdict = Literal["runs", "unsupported", "crashes"]
-"""`unsupported`: the error says that the language of the sandbox lacks it; `crashes`: its stack is too small."""
+"""`unsupported`: the error names a missing feature of the language; `crashes`: the stack is too small."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """Code, its value, and what becomes of it on Monty and in WebAssembly; everywhere else it must run."""
+    """Code, its value, and its outcome on Monty and in WebAssembly; everywhere else it must run."""
 
     name: str
     code: str
@@ -21,7 +21,7 @@ class Program:
     monty: Verdict = "runs"
 
     def verdict(self, kind: str) -> Verdict:
-        """Return what becomes of it on a backend."""
+        """Return its outcome on a backend."""
         return self.monty if kind == "monty" else WASM.get(self.name, "runs") if kind == "wasm" else "runs"
 
 
@@ -64,7 +64,7 @@ MONTY: dict[str, Verdict] = {
     "comparing one's own objects": "unsupported",
     "truth of one's own objects": "unsupported",
 }
-"""What Monty does not run; everything else it does."""
+"""Programs that Monty does not run; it runs all others."""
 
 
 def _program(name: str, code: str, value: Any) -> Program:

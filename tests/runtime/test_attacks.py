@@ -74,7 +74,7 @@ def ears(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ears]:
 
 @pytest.fixture(scope="module")
 def places(ears: Ears, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Return what the words in the code of attacks stand for."""
+    """Return the values of the placeholders in the code of attacks."""
     hidden = tmp_path_factory.mktemp("hidden") / "file"
     hidden.write_text(CANARY)
     hidden.chmod(0o644)

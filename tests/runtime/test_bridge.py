@@ -1,4 +1,4 @@
-"""What a guest may ask of the host, and what the host makes of it."""
+"""Requests of a guest to the host, and their handling."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ class Named:
 
 
 class Shop:
-    """A crib with tools that count how many of them run at once."""
+    """A crib with tools that count their concurrent calls."""
 
     def __init__(self) -> None:
         self.crib = Crib()
@@ -411,7 +411,7 @@ async def test_tool_that_ignores_cancellation_is_abandoned() -> None:
 
 
 class Plain:
-    """A gateway of somebody else's: it knows nothing of following chains, and raises what it likes."""
+    """A third-party gateway: it does not support following chains, and raises arbitrary errors."""
 
     async def search(self, query: str, *, limit: int = 10) -> Any:
         return [{"id": query, "limit": limit}]
@@ -455,7 +455,7 @@ def test_chain_is_run_by_the_host_for_a_gateway_without_around() -> None:
 
 
 class AsyncRun:
-    """Gives the same result whatever is run."""
+    """Returns the same result for every run."""
 
     def __init__(self, result: Any) -> None:
         self._result = result

@@ -50,7 +50,7 @@ class Wasm:
 
 
 class Contained:
-    """Guests that are no descendants of their host, but containers that its engine knows."""
+    """Guests in containers, which are known to the engine but are no descendants of their host."""
 
     guests: ClassVar[str] = "__import__('runtime.engines').engines.running(own=True)"
 

@@ -1,4 +1,4 @@
-"""Programs as models write them: which run where, and that what one backend lacks another has."""
+"""Programs as models write them: the backends that run each, and the features that some lack."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

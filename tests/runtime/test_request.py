@@ -1,4 +1,4 @@
-"""What is asked of a sandbox, what is kept of its output, and what a guest is told."""
+"""Requests to a sandbox, the limits of captured output, and messages to the guest."""
 
 from typing import Any
 

@@ -56,7 +56,7 @@ def crib_of_tools() -> Crib:
 
 
 class Scripted:
-    """A sandbox that does what a function says."""
+    """A sandbox that runs a function."""
 
     kind = "scripted"
 

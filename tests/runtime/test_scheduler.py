@@ -1,4 +1,4 @@
-"""Whose code runs next."""
+"""The order in which runs of several callers proceed."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Place:
-    """Runs in a queue that end when they are told to."""
+    """A queue whose runs end when the test releases them."""
 
     def __init__(self, places: int) -> None:
         self.queue = RunQueue("scripted", places)
@@ -29,7 +29,7 @@ class Place:
         self._ends: dict[str, anyio.Event] = {}
 
     async def run(self, name: str) -> None:
-        """Run something whose caller is the first letter of its name, or nobody for a dash."""
+        """Run a job whose caller is the first letter of its name; a dash means no caller."""
         self.asked += 1
         try:
             async with self.queue.turn(None if name[0] == "-" else name[0]):
@@ -49,7 +49,7 @@ class Place:
 
 @asynccontextmanager
 async def place_of(places: int, *names: str) -> AsyncIterator[Place]:
-    """Give a place in which these runs were asked for, in this order."""
+    """Yield a place with these runs queued in this order."""
     place = Place(places)
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as group:

@@ -1,4 +1,4 @@
-"""Which tools code mentions, and under which names it reaches them."""
+"""Tools that code mentions, and the names by which it reaches them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The sandbox without a wall: it warns, keeps what it can, and leaves nothing behind."""
+"""The sandbox without a wall: it warns, enforces the limits it can, and leaves no processes behind."""
 
 import os
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Real tools for code to call, a sandbox to run it in, and what can be seen of its processes from outside."""
+"""Real tools for code to call, a sandbox to run it in, and its processes as seen by the system."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -25,13 +25,13 @@ NAMESPACES = ("shop", "calc", "odd")
 
 @dataclass
 class Shelf:
-    """The tools, and what happened to them."""
+    """The tools, and a record of their calls."""
 
     crib: Crib = field(init=False)
     begun: list[str] = field(default_factory=list)
     """The keys under which `odd:hang` has begun."""
     cancelled: list[str] = field(default_factory=list)
-    """The keys under which it was told to stop."""
+    """The keys under which it was cancelled."""
     meetings: dict[str, tuple[list[int], anyio.Event]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class Shelf:
         raise RuntimeError(text)
 
     async def leak(self) -> None:
-        """Fail with words that nobody should see."""
+        """Fail with a message that must not be shown."""
         path = __file__
         raise RuntimeError(f"cannot read {path}: password={SECRET}; Bearer {SECRET}") from OSError(SECRET)
 
@@ -125,7 +125,7 @@ class Shelf:
         return count
 
     async def secret(self) -> str:
-        """Return what the policy does not let pass."""
+        """Return a value that the policy protects."""
         return SECRET
 
     async def late(self) -> None:
@@ -139,7 +139,7 @@ def _allow(request: Request) -> str | None:
 
 @asynccontextmanager
 async def deadline(seconds: float, since: Callable[[], object] | None) -> AsyncIterator[anyio.CancelScope]:
-    """End what is inside when its time is up, which begins now or when something holds."""
+    """Cancel the block after a timeout, which begins now or once a condition holds."""
     if since is None:
         with anyio.move_on_after(seconds) as scope:
             yield scope
@@ -167,7 +167,7 @@ def _late(timeout: float) -> LimitExceededError:
 
 
 class Names:
-    """What the names in the code stand for: the tools of the shelf."""
+    """Values of the names in the code: the tools of the shelf."""
 
     def __init__(self, shelf: Shelf) -> None:
         self._index = shelf.crib.discovery.index
@@ -186,7 +186,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of a run, as the host saw it."""
+    """The outcome of a run, as the host saw it."""
 
     value: Any
     stdout: str

@@ -46,7 +46,7 @@ def say(**message: Any) -> None:
 
 
 def page(uri: str) -> dict[str, Any]:
-    """Return what is read at an address."""
+    """Return the content of an address."""
     return {"uri": uri, "mimeType": MIME_TYPE, "text": f"{uri} of {NAME}", "_meta": {"ui": UI}}
 
 

@@ -1,4 +1,4 @@
-"""An SDK server whose tools ask and tell their client things, in either era of the protocol.
+"""An SDK server whose tools send requests and notifications to their client, in either era of the protocol.
 
 Run as a program it serves standard input and output; `--handshake` makes it know only the older era.
 """
@@ -33,7 +33,7 @@ NOTE = "note://one"
 
 
 def asks(tool: str, who: str) -> tuple[types.InputRequest, type[types.Result]]:
-    """Return what a tool asks of its client, and what answers that."""
+    """Return the request that a tool sends to its client, and the type of the result."""
     match tool:
         case "sample":
             params = types.CreateMessageRequestParams(messages=[HELLO], max_tokens=5, system_prompt=who)
@@ -48,7 +48,7 @@ def asks(tool: str, who: str) -> tuple[types.InputRequest, type[types.Result]]:
 
 
 class Asking:
-    """The tools, and what has become of their calls."""
+    """The tools, and the states of their calls."""
 
     def __init__(self) -> None:
         self.started, self.cancelled = threading.Event(), threading.Event()
@@ -199,7 +199,7 @@ class Asking:
 
 
 class _Server(Server[Any]):
-    """The SDK's server, which says that everything of it may change."""
+    """The SDK's server, which declares that all its lists may change."""
 
     def get_capabilities(self, *args: Any, **options: Any) -> types.ServerCapabilities:
         found = super().get_capabilities(*args, **options)
@@ -212,7 +212,7 @@ class _Server(Server[Any]):
 
 
 def _check(context: Context, request: types.InputRequest) -> None:
-    """Refuse a client that does not declare what a request takes."""
+    """Refuse a client that does not declare the capability that a request requires."""
     name = {"sampling/createMessage": "sampling", "roots/list": "roots"}.get(request.method, "elicitation")
     if getattr(context.session.client_capabilities, name, None) is None:
         data = {"requiredCapabilities": {name: {}}}
@@ -233,7 +233,7 @@ def _text(answer: Any) -> str:
 
 
 class HandshakeOnly:
-    """Refuses what comes in the stateless era, in the words of a server that never heard of it."""
+    """Refuses requests of the stateless era, in the words of a server that does not know it."""
 
     tidy = False
 
@@ -252,7 +252,7 @@ class HandshakeOnly:
 
 
 class StatelessOnly:
-    """Refuses the handshake, and counts how often that was asked for."""
+    """Refuses the handshake, and counts the attempts."""
 
     tidy = False
 

@@ -1,4 +1,4 @@
-"""A server of the SDK's own `MCPServer`, which speaks both eras and asks its client in the way of the handshake only.
+"""A server of the SDK's own `MCPServer`, which speaks both eras and elicits input in the handshake era only.
 
 It has what the handshake scenarios of the official conformance suite call by name, and a few tools, a prompt and a
 resource that say which process and which era they were reached in. `python -m servers.dual` serves stdio, and
@@ -41,7 +41,7 @@ class Name(BaseModel):
 
 
 class Reply(BaseModel):
-    """What the suite fills in."""
+    """The form that the suite fills in."""
 
     username: str = Field(description="User's response")
     email: str = Field(description="User's email address")
@@ -78,7 +78,7 @@ class Choice(BaseModel):
 
 
 def filled(what: str, reply: Any) -> str:
-    """Return what the user answered, as a text."""
+    """Return the user's answer, as a text."""
     data = reply.data.model_dump_json() if reply.action == "accept" else "{}"
     return f"{what}: action={reply.action}, content={data}"
 

@@ -77,7 +77,7 @@ def takes(**properties: Json) -> Json:
 
 
 def answer(value: Json) -> types.CallToolResult:
-    """Return a result whose value is structured."""
+    """Return a result with structured content."""
     return types.CallToolResult(content=[], structured_content=value)
 
 
@@ -88,7 +88,7 @@ def said(text: str, *, is_error: bool = False) -> types.CallToolResult:
 
 @dataclass
 class Entry:
-    """A tool and what runs it."""
+    """A tool and its function."""
 
     tool: types.Tool
     run: Handler
@@ -112,7 +112,7 @@ def serves(arguments: Json, result: Json | None = None) -> Callable[[Handler], H
 
 
 class State:
-    """What has happened so far."""
+    """The history of the process."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -299,7 +299,7 @@ async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.
 
 
 class Faulty(Server[Any]):
-    """A server that says that its list of tools may change."""
+    """A server that declares that its list of tools may change."""
 
     def create_initialization_options(
         self,
@@ -307,7 +307,7 @@ class Faulty(Server[Any]):
         experimental_capabilities: dict[str, Json] | None = None,
         extensions: dict[str, Json] | None = None,
     ) -> InitializationOptions:
-        """Return what the handshake says of this server."""
+        """Return the server's part of the handshake."""
         options = notification_options or NotificationOptions(tools_changed=True)
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
@@ -358,7 +358,7 @@ async def serve_stdio(server: Faulty) -> None:
 
 
 class HandshakeOnly:
-    """Refuses what comes in the stateless era, in the words of a server that never heard of it."""
+    """Refuses requests of the stateless era, in the words of a server that does not know it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

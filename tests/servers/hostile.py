@@ -1,4 +1,4 @@
-"""An MCP server on stdio that means harm: what it does to those who ask is named by its argument."""
+"""A hostile MCP server on stdio: its argument names the attack on its clients."""
 
 import json
 import sys
@@ -60,7 +60,7 @@ def answer(method: str, params: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer what comes, line by line."""
+    """Respond to requests, line by line."""
     for number, line in enumerate(sys.stdin):
         said = json.loads(line)
         if "id" in said and "method" in said:

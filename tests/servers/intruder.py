@@ -6,7 +6,7 @@ from typing import Any
 
 
 def attempt(code: str) -> dict[str, Any]:
-    """Run code, and return what it left in `got`, or what stopped it."""
+    """Run code; return its `got`, or the error that stopped it."""
     names: dict[str, Any] = {}
     try:
         exec(code, names)  # noqa: S102 - that is what it is for

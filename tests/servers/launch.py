@@ -90,12 +90,12 @@ def tiny(*flags: str, **more: Any) -> Config:
 
 
 def little(*how: str, **more: Any) -> Config:
-    """Return how the little server is started, which behaves as its first argument says."""
+    """Return the settings of the little server, with the behaviour that its first argument names."""
     return {"command": sys.executable, "args": ["-S", "-I", LITTLE, *how], **more}
 
 
 def shifting(file: Path | str, **more: Any) -> Config:
-    """Return how the server is started that is what a file says."""
+    """Return the settings of the server that serves the content of a file."""
     return {"command": sys.executable, "args": ["-S", "-I", SHIFTING, str(file)], **more}
 
 
@@ -115,7 +115,7 @@ def dual_over_http() -> AbstractContextManager[Config]:
 
 
 def conformance_over_http(*flags: str) -> AbstractContextManager[Config]:
-    """Serve what the conformance suite asks over HTTP, and yield how it is reached."""
+    """Serve the fixture of the conformance suite over HTTP, and yield its settings."""
     return _over_http("servers.conformance", *flags)
 
 
@@ -165,7 +165,7 @@ def node_program(package: str, program: str) -> list[str]:
 
 
 class HttpServer:
-    """The faulty server over HTTP, in a process of its own, on one port that nobody else gets while it is down."""
+    """The faulty server over HTTP, in a process of its own, on a port that stays reserved while it is down."""
 
     def __init__(self, *flags: str, transport: str = "http") -> None:
         self._flags = flags
@@ -227,7 +227,7 @@ class HttpServer:
 
 @contextmanager
 def closed_port() -> Iterator[int]:
-    """Hold a port of 127.0.0.1 at which nobody listens, but for whoever is told to."""
+    """Reserve a port of 127.0.0.1 without a listener; a test may listen there."""
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
@@ -253,7 +253,7 @@ def children(pid: int | None = None) -> set[int]:
 
 
 def descriptors() -> Iterator[str]:
-    """Return what is open in this process."""
+    """Yield the open file descriptors of this process."""
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):
             yield str(entry.readlink())

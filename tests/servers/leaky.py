@@ -1,4 +1,4 @@
-"""An MCP server that sends what it is asked to send: the standard library alone.
+"""An MCP server that echoes results and messages from its arguments: the standard library alone.
 
 The tool `say` answers with the result that it gets as an argument, after the notifications and the questions
 that it gets too. Resources and prompts have the text of the first argument of the command; the second is the

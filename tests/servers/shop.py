@@ -16,11 +16,11 @@ from toolcrib.model import Tool
 
 @dataclass
 class Shop:
-    """Some servers, the index of all their tools, and what runs them."""
+    """Some servers, the index of all their tools, and the runner."""
 
     index: Index = field(default_factory=Index)
     listed: dict[str, int] = field(default_factory=dict)
-    """How often the tools of a server were listed."""
+    """The number of listings of each server."""
     servers: McpServers = field(init=False)
     runner: Runner = field(init=False)
 
@@ -34,7 +34,7 @@ class Shop:
             await self.servers.tools(name)
 
     def took(self, name: str, tools: tuple[Tool, ...]) -> None:
-        """Register just what a server offers, in place of what it offered before."""
+        """Replace the registered tools of a server by those it lists now."""
         self.listed[name] = self.listed.get(name, 0) + 1
         offered = {str(tool.id) for tool in tools}
         known = {item.id for item in self.index.tools(namespace=name, limit=1000).items}
@@ -45,7 +45,7 @@ class Shop:
 
 @asynccontextmanager
 async def opened(**configs: Config) -> AsyncIterator[Shop]:
-    """Connect to servers, without starting any; what they list is registered as it comes."""
+    """Connect to servers, without starting any; their tools are registered when they are listed."""
     shop = Shop()
     patient = {name: {"start_timeout": PATIENCE, **config} for name, config in configs.items()}
     async with McpServers(patient, on_tools=shop.took) as shop.servers:

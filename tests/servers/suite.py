@@ -1,4 +1,4 @@
-"""Run the official conformance suite, against a server or against a client, and read what it found."""
+"""Run the official conformance suite, against a server or against a client, and read its report."""
 
 import json
 import re
@@ -26,7 +26,7 @@ class Outcome:
         return {name for name in self.checks if self.problems(name)}
 
     def problems(self, scenario: str, statuses: Iterable[str] = ("FAILURE",)) -> list[str]:
-        """Return what is wrong in a scenario."""
+        """Return the failures of a scenario."""
         return [
             f"{check['id']}: {check.get('errorMessage')}"
             for check in self.checks[scenario]
@@ -39,12 +39,12 @@ class Outcome:
 
 
 def run_server_scenarios(url: str, revision: str, folder: Path) -> Outcome:
-    """Return what the suite finds at a server when it runs everything that a revision has."""
+    """Return the outcome of the suite against a server, with everything that a revision requires."""
     return _run(folder, "server", "--url", url, "--requirements", revision)
 
 
 def run_client_scenario(command: str, scenario: str, revision: str, folder: Path, *more: str) -> Outcome:
-    """Return what the suite finds in a client, which it starts with the address of a server of its own."""
+    """Return the outcome of the suite against a client, which it starts with a server's address."""
     options = [
         "--command",
         command,

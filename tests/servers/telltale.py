@@ -112,7 +112,7 @@ def tell(params: Json, secret: str, notify: Any) -> Json:  # noqa: C901, PLR0911
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers each request by itself, as servers without sessions do."""
+    """Handles each request independently, as servers without sessions do."""
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))

@@ -26,7 +26,7 @@ SERVERS = (
     "mcp.server.runner",
     "starlette.applications",
 )
-"""What the servers of the tests have in common."""
+"""Modules that the servers of the tests have in common."""
 COMMANDS = (
     "numpy",
     "toolcrib.cli.app",
@@ -41,12 +41,12 @@ COMMANDS = (
     "toolcrib.setup",
     "uvicorn",
 )
-"""What the commands of toolcrib have in common."""
+"""Modules that the commands of toolcrib have in common."""
 STREAMS = (0, 1, 2)
 
 
 class Forked:
-    """A program that runs behind the socket, and is killed where whoever wanted it has ended."""
+    """A program that runs behind the socket, and is killed when its caller has ended."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ def serve(address: str, *modules: str) -> None:
 
 
 def keep(connection: socket.socket) -> None:
-    """Run the wanted program, say how it ended, and kill it where nobody wants it any more."""
+    """Run the requested program, report its exit status, and kill it when its caller is gone."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a shell, whoever started the tests
     size, streams, _, _ = socket.recv_fds(connection, 10, len(STREAMS))

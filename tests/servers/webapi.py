@@ -46,7 +46,7 @@ class Steps(BaseModel):
 
 
 class WebApi:
-    """The application, and what has happened in it."""
+    """The application, and a record of its requests."""
 
     def __init__(self) -> None:
         self.begun: set[str] = set()

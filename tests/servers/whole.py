@@ -89,7 +89,7 @@ def called(name: str, args: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def page(key: str, items: list[dict[str, Any]], params: dict[str, Any]) -> dict[str, Any]:
-    """Return one item a page, so that whoever lists has to go on."""
+    """Return one item a page, so that clients have to request all pages."""
     at = int(params.get("cursor", "0"))
     return {key: items[at : at + 1]} | ({"nextCursor": str(at + 1)} if at + 1 < len(items) else {})
 

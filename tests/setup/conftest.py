@@ -1,4 +1,4 @@
-"""What every test of what sets a crib up may ask for."""
+"""Fixtures of the setup tests."""
 
 from pathlib import Path
 from typing import Any
@@ -15,5 +15,5 @@ def home(home: Path) -> Path:
 
 @pytest.fixture
 def little() -> Any:
-    """Return what makes the settings of a little server that behaves as told."""
+    """Return the function that builds the settings of a little server with a given behaviour."""
     return launch.little

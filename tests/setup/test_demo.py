@@ -54,7 +54,7 @@ GIVES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "time:current_time": ("a date and a time", lambda value: bool(datetime.fromisoformat(value).tzinfo)),
     "time:days_between": ("357", lambda value: value == 357),
 }
-"""What the example of each tool says that it gives, and whether a value is that."""
+"""The result in the example of each tool, and a check of an actual result against it."""
 
 
 async def test_every_example_gives_what_it_says(crib: Crib) -> None:

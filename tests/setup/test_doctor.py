@@ -1,4 +1,4 @@
-"""Finding what is broken, and saying why and what to do."""
+"""Finding the cause of a broken setup, and the advice to fix it."""
 
 import json
 import os

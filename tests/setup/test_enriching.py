@@ -59,7 +59,7 @@ def wrap(path: str, told: str, tokens: int = 300, ended: str | None = None) -> s
 
 
 def writes(handler: Handler, request: dict[str, Any]) -> None:
-    """Answer as a model that does what it is asked, in a code block as some do."""
+    """Answer as a model that follows the prompt, in a code block as some do."""
     tool = json.loads(request["messages"][-1]["content"])
     handler.reply(200, wrap(handler.path, f"Here:\n```json\n{json.dumps(WRITTEN[tool['name']])}\n```"))
 

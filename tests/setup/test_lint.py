@@ -1,4 +1,4 @@
-"""What is wrong with tools, for providers and for models."""
+"""Problems of tools, for providers and for models."""
 
 import json
 from pathlib import Path

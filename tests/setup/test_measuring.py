@@ -1,4 +1,4 @@
-"""What measures search: its searchers, its questions, and its progress."""
+"""Measurements of search: searchers, questions, and progress."""
 
 import json
 from pathlib import Path

@@ -74,7 +74,7 @@ def registry(*servers: dict[str, Any], api: str = "v0.1", page: int = 100) -> It
             self.wfile.write(json.dumps(body).encode())
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -155,7 +155,7 @@ def test_registry_that_sends_its_answer_without_end_is_given_up(part: str) -> No
                     self.wfile.write(b" ")
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Drip)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

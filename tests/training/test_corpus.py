@@ -1,4 +1,4 @@
-"""What the models learn from holds nothing that they are measured on."""
+"""The training data of the models contains none of the data of the evaluation."""
 
 import json
 import random

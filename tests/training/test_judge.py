@@ -1,4 +1,4 @@
-"""The judges are fitted on what a search really finds, and weigh it as they should."""
+"""The judges are fitted on real search results, with plausible weights."""
 
 import sys
 from collections.abc import Iterator

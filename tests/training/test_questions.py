@@ -1,4 +1,4 @@
-"""The questions that the models are trained on are what the model card says."""
+"""The training questions match the model card."""
 
 import json
 import re

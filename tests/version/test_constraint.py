@@ -1,4 +1,4 @@
-"""Constraints: npm's ranges, what they admit and how they are written back."""
+"""Constraints: npm's ranges, the versions they admit, and their text."""
 
 import pickle
 from dataclasses import FrozenInstanceError

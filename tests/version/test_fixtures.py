@@ -76,7 +76,7 @@ NPM_LEFT_OUT: LeftOut = {
         ]
     },
 }
-"""The first two cells of every row of npm that says something we do not follow, by table and reason."""
+"""The first two cells of every row of npm with behaviour we do not follow, by table and reason."""
 SAMPLE_LEFT_OUT: LeftOut = {
     "equality": {LOOSE: [["4.5.6", "=4.5.6"], ["4.5.6", "v 4.5.6"]]},
     "range-include": {LOOSE: [["~ 4.5.6alpha", "4.5.9"]]},
@@ -90,9 +90,9 @@ SAMPLE_LEFT_OUT: LeftOut = {
 LEFT_OUT = {"tests": SAMPLE_LEFT_OUT, "shared": NPM_LEFT_OUT}
 """Both, by the folder that holds the tables."""
 ROWS = {"tests": (80, 10), "shared": (572, 53)}
-"""How many rows are run and how many are left out."""
+"""The numbers of rows that are run and that are left out."""
 VERSIONS = {"tests": 50, "shared": 200}
-"""How many different versions the tables mention, at least."""
+"""The number of different versions in the tables, at least."""
 
 TABLES_LEFT_OUT = {"increments": "toolcrib compares and chooses versions; it does not increment them"}
 

@@ -1,4 +1,4 @@
-"""Versions: what is one, and which is newer."""
+"""Versions: syntax and order."""
 
 import pickle
 from dataclasses import FrozenInstanceError, replace

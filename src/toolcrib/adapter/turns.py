@@ -71,7 +71,7 @@ def _get_member(thing: Any, key: str) -> Any:
 
 
 def _refuse(response: Any, adapter: str, expected: str) -> ConversionError:
-    """Return the error for what is no response of a model, such as the body of an error."""
+    """Return the error for a value that is no response of a model, such as the body of an error."""
     error = _get_member(response, "error")
     message = _get_member(error, "message") or error
     told = f": {truncate(str(message), _SHOWN)}" if message else ""
@@ -186,7 +186,7 @@ def _name_cut(ids: Iterable[Any]) -> dict[str, Any]:
 
 
 def _raise_if_failed(chunk: dict[str, Any], adapter: str) -> None:
-    """Raise if a chunk says that the provider has failed within its response."""
+    """Raise if a chunk reports that the provider failed during its response."""
     if chunk.get("type") == "error" or (chunk.get("error") and "choices" not in chunk):
         raise _refuse({"error": chunk.get("error") or chunk}, adapter, "an end")
 

@@ -128,7 +128,7 @@ LAZY = {
     "verify": "toolcrib.cli.commands.trust:verify",
     "version": "toolcrib.cli.commands.about:version",
 }
-"""Where each verb is."""
+"""The module and the function of each command."""
 ALIASES = {"exec": "code"}
 """Other names of verbs, which `--help` does not list."""
 _OTHER_WORDS = {
@@ -140,7 +140,7 @@ _OTHER_WORDS = {
     "rm": ("remove",),
     "start": ("serve",),
 }
-"""What other commands call a verb, which no spelling is close to."""
+"""Names of commands in other tools, too different from ours for the spelling suggestions."""
 
 
 class Verbs(click.Group):
@@ -172,7 +172,7 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        """Write the verbs by what they are for."""
+        """Write the commands by their sections."""
         for title, verbs in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([*verbs.items()], col_max=12)

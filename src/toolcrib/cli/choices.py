@@ -13,7 +13,7 @@ class VerbGroup(click.Group):
     """Verbs of one subject, such as `policy check` and `policy explain`; alone it shows its help."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
-        """Take what click's group takes."""
+        """Accept the parameters of click's group."""
         fixed = {"invoke_without_command": True, "no_args_is_help": True}
         super().__init__(*args, **{**settings, **fixed, "subcommand_metavar": "COMMAND [ARGS]..."})
 

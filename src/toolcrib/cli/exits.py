@@ -46,11 +46,11 @@ _CODES = {
     "denied": REFUSED,
     "validation_input": USAGE,
 }
-"""By what `toolcrib.errors.explain` calls an error; all others are failures."""
+"""Exit codes by the error names of `toolcrib.errors.explain`; all others are failures."""
 
 
 class FailedError(Exception):
-    """A verb that has printed its result, and whose result is a failure."""
+    """A command that has printed its result, and whose result is a failure."""
 
     def __init__(self, code: int = FAILED) -> None:
         super().__init__(EXITS.get(code, ""))
@@ -123,7 +123,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
 
 
 def _unwrap_group(error: BaseException) -> BaseException:
-    """Return the only error of a group; for a missing module, the error that names what to install."""
+    """Return the only error of a group; for a missing module, the error that names its package."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "rich":

@@ -1,4 +1,4 @@
-"""Ctrl-C: at once while nothing has been started, in good order afterwards."""
+"""Ctrl-C: exit immediately before anything has been started, and orderly afterwards."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ def _exit_at_once(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 
 def leave_at_once() -> None:
-    """End the process at once at an interrupt.
+    """End the process immediately at an interrupt.
 
     Modules are being loaded, and an exception that came out of the midst of one would be shown as its fault.
     """

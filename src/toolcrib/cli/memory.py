@@ -10,7 +10,7 @@ import anyio
 from toolcrib.concurrency.background import Background
 
 _FULL = 2
-"""The generation whose collection looks through everything."""
+"""The garbage collector's oldest generation."""
 _LONG_COLLECTION = 0.03
 """Seconds of CPU time: on a busy machine every collection takes long by the clock."""
 _FREEZE_RATIO = 4

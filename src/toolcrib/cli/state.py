@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 PATIENCE = 60.0
-"""Seconds that servers have to list their tools, where a command is about what they list."""
+"""Seconds that commands wait for servers to list their tools."""
 _NOTHING = (
     "no configuration: there is no toolcrib.toml, mcp.json or .mcp.json here, and none of the user's; "
     "`toolcrib add` makes one, --config names one, --demo does without"

@@ -1,4 +1,4 @@
-"""The pages of the console, as files, with what sends them in few bytes.
+"""The files of the console, each also compressed.
 
 All files but `index.html` are below a folder whose name is their digest, so that browsers keep them for good
 and ask for `index.html` alone. Imports between modules are relative, and stay within the folder.

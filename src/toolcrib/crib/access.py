@@ -1,4 +1,4 @@
-"""Explains what the rules decide about a call, and decides recorded calls again."""
+"""Explains the rules' decision about a call, and decides recorded calls again."""
 
 from collections.abc import Iterator
 from dataclasses import replace

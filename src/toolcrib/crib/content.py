@@ -51,7 +51,7 @@ _How = Literal["known", "current", "fresh"]
 
 
 class ViewContent:
-    """Finds the server that has a resource or a prompt, and asks it.
+    """Finds the server of a resource or a prompt, and sends the request.
 
     A list holds what is known of the servers, be it from an earlier run; one that does not answer is an error
     only where what was asked for may be its.
@@ -145,7 +145,7 @@ class ViewContent:
         return server, self.servers.person_key(server)
 
     async def listed_tools(self) -> dict[str, Any]:
-        """Ask the servers whose tool lists have expired again; return the result fields for the freshness.
+        """Request the expired tool lists of servers again; return the result fields for the freshness.
 
         The catalogue has their answers then. A server that fails is ignored, and one that announces changes
         is not asked.
@@ -302,7 +302,7 @@ class ViewContent:
         raise PromptNotFoundError(ref, (close,) if close else ())
 
     def _raise_if_withheld(self, kind: ContentKind, is_meant: Callable[[str], bool]) -> None:
-        """Raise if what was not found is there, and may not be used."""
+        """Raise if the missing item exists, and is withheld."""
         for server in self.names if self._gate is not None else ():
             for name, each in self.lists.withheld(self._source(server), kind).items():
                 if self._gate is not None and is_meant(name) and self.admits(server, name):
@@ -394,12 +394,12 @@ class ViewContent:
         return self._grants is None or self._grants.admits(f"{server}:{name}")
 
     def instructions(self, server: str) -> str:
-        """Return what a server says of how to use it, as far as it is known, and is what was approved."""
+        """Return the instructions of a server, if they are known and approved."""
         text = self.servers.instructions(server)
         return text if self._gate is None else self._gate.instructions(server, text)
 
     def check_tool(self, tool: Tool) -> None:
-        """Check that a tool may still be used, of which something is under way.
+        """Check that a tool in use is still allowed.
 
         Raises:
             PolicyDeniedError: the rules deny it, whatever its arguments are.

@@ -77,8 +77,10 @@ _CATALOGUE_LOG = logging.getLogger("toolcrib.crib.catalogue")
 """The command shows this log as well."""
 _CLOSING_TIME = 15.0
 """Seconds that the whole engine may take to stop."""
-_WRITING_TIME, _FLUSHING_TIME = 10.0, 2.0
-"""Seconds, of these, for writing the catalogue and for flushing the audit."""
+_WRITING_TIME = 10.0
+"""Seconds, of these, for writing the catalogue."""
+_FLUSHING_TIME = 2.0
+"""Seconds, of these, for flushing the audit."""
 _MAX_SHAPED = 64
 """Indexes of toolsets with shapes of their own."""
 _MAX_VISIBLE = 256
@@ -270,7 +272,7 @@ class Engine:
             await self._screen_again()
 
     def _read_trust(self, settings: Settings) -> None:
-        """Read the lock; where none is asked for, nothing of it is loaded."""
+        """Read the lock; without one, the code of the gate is not loaded."""
         if self.gate is not None:
             self.gate.adopt(settings)
         elif settings.asks_for_trust:
@@ -334,7 +336,7 @@ class Engine:
         return tools if self.gate is None else self.gate.screen_tools(name, tools, self._facts_of(name))
 
     def _facts_of(self, name: str) -> tuple[dict[str, Any], str] | None:
-        """Return what a server says of itself; None if it has not answered in this run."""
+        """Return the server's own information and instructions; None if it has not answered in this run."""
         servers = self.servers
         if name in self.settings.openapi:
             return ({}, "") if self._apis.is_read(name) else None
@@ -496,7 +498,7 @@ class Engine:
             _LOG.warning("the logins of other gateways are not taken over: %s", error)
 
     async def _follow_store(self, shared: PostgresStore, catalogue: CatalogueWriter) -> None:
-        """Take over what other gateways write to the store, for as long as the engine is open."""
+        """Apply the changes of other gateways to the store, for as long as the engine is open."""
         revision, is_lost = self._revision, False
         while True:
             wait = partial(shared.wait_for_change, self.settings.postgres.poll)
@@ -535,7 +537,7 @@ class Engine:
 
     @property
     def _is_shared(self) -> bool:
-        """Whether other gateways may write the store, whose configuration is another one."""
+        """Whether gateways with other configurations may write to the store."""
         return self.store is not None and self.store.shared is not None
 
     def _open_catalogue(self, origins: Collection[Origin]) -> tuple[CatalogueWriter, KeptLists]:
@@ -670,7 +672,7 @@ class Engine:
     def _note_findings(
         self, subject: str, method: str, findings: tuple[ResultFinding, ...], principal: Principal | None
     ) -> None:
-        """Write down what was found in a resource or a prompt."""
+        """Record the findings in a resource or a prompt in the audit."""
         if self.audit is not None:
             self.audit.write(content_record(subject, method, findings, principal))
 

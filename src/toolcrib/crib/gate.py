@@ -44,7 +44,7 @@ _SERVER = frozenset({"server"})
 
 
 class TrustGate:
-    """Screens what servers and APIs list, and remembers what is withheld; safe to use from any thread."""
+    """Screens the lists of servers and APIs, and stores withheld items; safe to use from any thread."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str] | None = None) -> None:
         self._settings, self._environ = settings, environ
@@ -67,7 +67,7 @@ class TrustGate:
         self._read_lock()
 
     def adopt(self, settings: Settings) -> None:
-        """Take up other settings, and read the lock again; what is listed has to be screened again then."""
+        """Apply other settings, and read the lock again; lists must be screened again afterwards."""
         with self._mutex:
             self._settings = settings
             self._read_lock()
@@ -99,24 +99,24 @@ class TrustGate:
 
     @property
     def lock(self) -> Lock:
-        """What was approved, as far as it could be read."""
+        """The approved definitions, as far as the lock could be read."""
         return self._lock or Lock()
 
     @property
     def seen(self) -> Lock:
-        """What was seen first, whether or not the lock has it."""
+        """The definitions that were seen first, whether or not the lock has them."""
         return self._seen
 
     def mode(self, name: str) -> TrustMode:
-        """Return what is asked of a server or an API."""
+        """Return the trust mode of a server or an API."""
         return self._modes.get(name, self._default)
 
     def _allow(self, name: str) -> Level:
-        """Return the greatest change of what a server or an API lists that needs no approval."""
+        """Return the greatest level of change of a server or an API that needs no approval."""
         return self._settings.trust.allow or ("none" if self.mode(name) == "strict" else "patch")
 
     def _read_modes(self) -> None:
-        """Note what is asked of each server and API; calls ask often, and settings copy what they give."""
+        """Compute the mode of each server and API; calls read it often, and settings copy their values."""
         settings = self._settings
         is_governed = self._lock is not None or self._failure is not None
         default: TrustMode = settings.trust.mode or ("tofu" if is_governed else "off")
@@ -151,7 +151,7 @@ class TrustGate:
     def screen_tools(
         self, name: str, tools: Iterable[Tool], facts: tuple[Mapping[str, Any], str] | None = None
     ) -> tuple[Tool, ...]:
-        """Return those of the tools that a server or an API lists that may be used.
+        """Return the listed tools of a server or an API that may be used.
 
         `facts` are its `serverInfo` and its instructions; None if it has not answered in this run, so that
         the tools are what an earlier one has kept, and do not count as seen.
@@ -177,7 +177,7 @@ class TrustGate:
     def _keep(
         self, name: str, withheld: Mapping[str, Withheld], admitted: tuple[Tool, ...]
     ) -> tuple[Tool, ...]:
-        """Remember what is withheld of a server, log what is new of it, and return the rest."""
+        """Store the withheld tools of a server, log new ones, and return the admitted."""
         before = self._withheld.get(name, {})
         self._withheld[name] = withheld
         for tool_id, each in withheld.items():
@@ -188,7 +188,7 @@ class TrustGate:
     def screen_content(
         self, name: str, kind: ContentKind, items: tuple[Any, ...], *, is_noted: bool
     ) -> tuple[tuple[Any, ...], Mapping[str, Withheld]]:
-        """Return what may be used of the resources, templates or prompts of a server, and the rest by names.
+        """Return the usable resources, templates or prompts of a server, and the withheld ones by names.
 
         Of resources, those are left out whose own words the scan calls poisoned; what they hold is data, and
         can be read all the same. `is_noted` says whether the others count as seen: not what one person alone
@@ -237,7 +237,7 @@ class TrustGate:
         return ServerParts(self._identities.get(name, ""), **listed)
 
     def instructions(self, name: str, text: str) -> str:
-        """Return the instructions of a server if they are what was approved or seen first, else nothing.
+        """Return the instructions of a server if they are approved or as first seen, else nothing.
 
         They go to a model as they are, so no change of them passes but where any change does.
         """
@@ -254,7 +254,7 @@ class TrustGate:
     # What was seen first
 
     def _note_server(self, name: str, info: Mapping[str, Any], instructions: str) -> None:
-        """Note what a server that the lock does not have says of itself, the first time."""
+        """Store a server's information and instructions at first sight, if the lock does not have it."""
         if name in self.lock.servers:
             return
         identity = self._identities.get(name, "")
@@ -271,7 +271,7 @@ class TrustGate:
             self._note(lambda seen: seen.note_server(name, parts))
 
     def _note(self, change: Callable[[Lock], Lock]) -> None:
-        """Note what is seen for the first time, for later runs too where there is a configuration file."""
+        """Store a definition at first sight, for later runs too if there is a configuration file."""
         if self._seen_failure is not None:
             return
         if self._settings.source is not None:
@@ -301,7 +301,7 @@ class TrustGate:
         return None if fault is None else Withheld(ref, fault)
 
     def governs(self, name: str) -> bool:
-        """Return whether anything is asked of a server whose prompts or resources are to be used.
+        """Return whether the prompts or resources of a server need a check.
 
         Raises:
             ToolWithheldError: nothing of it may be used.
@@ -313,7 +313,7 @@ class TrustGate:
     def check_prompt(
         self, server: str, name: str, withheld: Mapping[str, Withheld], listed: Collection[str]
     ) -> None:
-        """Check that a prompt may be used, given what is withheld of those of its server, and the others.
+        """Check that a prompt may be used, given the withheld and the other prompts of its server.
 
         Raises:
             ToolWithheldError: it may not.
@@ -334,14 +334,14 @@ class TrustGate:
         return ToolWithheldError(tool_id=tool_id, reason=withheld.reason, level=withheld.level)
 
     def forget(self, name: str) -> None:
-        """Forget what was withheld of a server or an API that is gone."""
+        """Forget the withheld items of a removed server or API."""
         with self._mutex:
             self._withheld.pop(name, None)
             self._info.pop(name, None)
 
 
 def load_lock(path: Path) -> Lock:
-    """Return the lock that a file holds.
+    """Return the lock stored in a file.
 
     Raises:
         LockError: it cannot be read; the reason says how to repair it.
@@ -377,5 +377,5 @@ def identity_of(name: str, settings: Settings) -> str:
 
 
 def key_of(item: Any) -> str:
-    """Return what a lock knows a prompt or a template by."""
+    """Return the key of a prompt or a template in a lock."""
     return str(getattr(item, "uri_template", None) or getattr(item, "uri", None) or item.name)

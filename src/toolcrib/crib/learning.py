@@ -1,4 +1,4 @@
-"""Learns from calls: how often tools are used, the shapes of their results, and the questions before them.
+"""Learns from calls: use counts of tools, shapes of their results, and the questions before them.
 
 A question is learned for a tool where the same caller, in the same session and within `_WINDOW` seconds, ran
 a tool that the answer to the question had shown. Searches and calls only append to `events`; `flush` reads
@@ -33,7 +33,7 @@ from toolcrib.model.toolid import without_version
 
 _LOG = logging.getLogger("toolcrib.crib")
 _PAUSE = 5.0
-"""Seconds between two writes of what was learned."""
+"""Seconds between two writes of learned data."""
 _WINDOW = 600.0
 """Seconds after a question in which a call can answer it."""
 _MAX_EVENTS = 10_000
@@ -44,7 +44,7 @@ _MAX_ASKED = 8
 
 
 def owner_of(principal: Principal | None) -> str:
-    """Return the owner of what is learned from a caller, by a digest; empty for the program and its user."""
+    """Return the owner of a caller's learned questions, as a digest; empty for the program and its user."""
     owner = slot_owner(principal)
     if owner is None:
         return ""
@@ -70,7 +70,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """A call that was noted because a question was asked before it."""
+    """A call that followed a question."""
 
     at: float
     principal: Principal | None
@@ -135,7 +135,7 @@ class Learning:
                 tools.shapes.learn(outcome.request.tool, outcome.answer.structured)
 
     def _note_run(self, outcome: Outcome) -> None:
-        """Note a call that succeeded, or failed on its arguments; other failures say nothing of the tool."""
+        """Store a call that succeeded, or failed on its arguments; other failures carry no information."""
         request = outcome.request
         succeeded = outcome.answer is not None
         if request is None or not (succeeded or isinstance(outcome.error, InputValidationError)):
@@ -169,7 +169,7 @@ class Learning:
                 _LOG.warning("%d uses are not learned from: %s", len(learned), error)
 
     def _read_events(self) -> Iterator[LearnedQuestion]:
-        """Read the events, and yield what they teach."""
+        """Read the events, and yield the questions learned from them."""
         while self.events:
             event = self.events.popleft()
             owner = owner_of(event.principal)
@@ -205,7 +205,7 @@ class Learning:
         episodes.append(_Episode(asked.question, key, asked.at, shown))
 
     async def run(self) -> None:
-        """Write what was learned periodically, until cancelled."""
+        """Write learned data periodically, until cancelled."""
         self._is_periodic = True
         while True:
             await anyio.sleep(_PAUSE)
@@ -214,7 +214,7 @@ class Learning:
 
 
 def _read_run(episodes: deque[_Episode], ran: _Ran, owner: str) -> Iterator[LearnedQuestion]:
-    """Yield what a call teaches of the latest question that showed its tool."""
+    """Yield the learned question of a call: the latest that showed its tool."""
     tool_id = without_version(str(ran.tool.id))
     for episode in reversed(episodes):
         if tool_id in episode.shown and ran.at - _WINDOW <= episode.at <= ran.at:

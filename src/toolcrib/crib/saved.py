@@ -39,7 +39,7 @@ class _Saved(Record):
 
 
 class SavedTools:
-    """The tools of a crib that were made of runs; each runs what its run has run, as its caller."""
+    """The tools of a crib that were made of runs; each repeats its run, as its caller."""
 
     def __init__(self, engine: Engine, view: View) -> None:
         """Take the engine that serves the tools, and the view in which they run."""
@@ -246,7 +246,7 @@ def _parameter_schema(default: Any) -> dict[str, Any]:
 
 
 def _loosen(schema: Any) -> Any:
-    """Return the schema of one value, without what other values may break: required keys, null, integers."""
+    """Return the schema of a value without constraints that others may break: required, null, integers."""
     if isinstance(schema, list):
         return [_loosen(member) for member in schema]
     if not isinstance(schema, dict):

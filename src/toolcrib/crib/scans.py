@@ -1,4 +1,4 @@
-"""What the scan finds in the tools of a crib, kept for as long as a definition stays as it is."""
+"""Scan reports for the tools of a crib, cached while a definition is unchanged."""
 
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,13 @@ _MAX_RULES = 3
 
 
 class ToolScans:
-    """Scans tools when they are asked for; a definition is scanned once."""
+    """Scans tools on demand; a definition is scanned once."""
 
     def __init__(self) -> None:
         self._kept: LruCache[str, tuple[Tool, ScanReport]] = LruCache(_MAX_KEPT)
 
     def scan(self, tool: Tool) -> "ScanReport":
-        """Return what the scan finds in a tool by itself."""
+        """Return the scan report of a single tool."""
         tool_id = str(tool.id)
         kept = self._kept.get(tool_id)
         if kept is not None and (kept[0] is tool or kept[0] == tool):

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _MAX_FOUND = 32
 """Tools of earlier searches that stay listed; those found last."""
-_LIMIT, _MAX_LIMIT = 5, 20
+_LIMIT = 5
+_MAX_LIMIT = 20
 SEARCH_TOOL: Final = Tool(
     name="search_tools",
     namespace="toolcrib",
@@ -99,7 +100,7 @@ class ToolSession:
         options: dict[str, Any],
         search: SearchOnDemand | None = None,
     ) -> None:
-        """Take converted tools, what runs a tool by its id with arguments, and a search for more tools."""
+        """Take converted tools, the function that runs a tool by its id, and a search for more tools."""
         from toolcrib.adapter import Bundle  # noqa: PLC0415 - as costly as in `convert`
         from toolcrib.adapter.turns import turn_format  # noqa: PLC0415 - as above
 
@@ -110,7 +111,7 @@ class ToolSession:
 
     @property
     def tools(self) -> list[Any]:
-        """The value of `tools` in a request, with what was found until now; a copy, which may be changed."""
+        """The value of `tools` in a request, including tools found so far; a copy, which may be changed."""
         return self._bundle.tools
 
     @property
@@ -188,7 +189,7 @@ class SyncToolSession:
     """A `ToolSession` whose `run` blocks; see `SyncCrib.session`."""
 
     def __init__(self, session: ToolSession, ask: Callable[[Callable[[], Any]], Any]) -> None:
-        """Take a session, and what runs an asynchronous function."""
+        """Take a session, and the function that runs an asynchronous one."""
         self._session = session
         self._ask = ask
 

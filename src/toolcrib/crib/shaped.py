@@ -191,7 +191,7 @@ class ShapedTools:
         return dict(self._faults)
 
     def refresh(self) -> None:
-        """Copy what has changed."""
+        """Copy the changes of the source."""
         if self._version == self._source.version:
             return
         with self._lock:

@@ -338,7 +338,7 @@ class SyncCrib:
         context: CallContext | None = None,
         defaults: bool = False,
     ) -> Generator[StreamEvent]:
-        """Yield what a tool tells while it runs; leaving the stream cancels the tool."""
+        """Yield the updates of a running tool; leaving the stream cancels the tool."""
         asked = partial(self._crib.stream, timeout=timeout, principal=principal, context=context)
         events = asked(tool_id, args, defaults=defaults)
         try:
@@ -381,7 +381,7 @@ class SyncCrib:
         around: Around | None = None,
         durable: bool = False,
     ) -> ChainResult | Plan:
-        """Run steps one after another and return what each gave, as `Crib.run_chain` does."""
+        """Run steps one after another and return their results, as `Crib.run_chain` does."""
         if dry_run:
             return self._run_started(partial(self._crib.run_chain, steps, dry_run=True, limits=limits))
         run = partial(self._crib.run_chain, timeout=timeout, progress=progress, limits=limits)

@@ -1,4 +1,4 @@
-"""What was approved of servers and APIs, what has changed since, and the decisions about it.
+"""Approvals of servers and APIs, changes since, and the decisions about them.
 
 `crib.trust` is what the commands `lock`, `verify`, `diff`, `approve`, `block` and `require` do, for programs
 and the console. Each function returns frozen records with `to_json`:
@@ -61,17 +61,17 @@ class TrustChange(Record):
     """One difference from what was approved."""
 
     path: str
-    """Where, as a JSON Pointer into the definition."""
+    """The place of the change, as a JSON Pointer into the definition."""
     kind: str
-    """What kind of change, such as `words` or `argument-required`."""
+    """The kind of change, such as `words` or `argument-required`."""
     level: Level
-    """How much of a change it is."""
+    """The level of the change."""
     message: str
-    """What has changed, in one sentence; it may quote the server."""
+    """The change in one sentence; it may quote the server."""
 
 
 class TrustDrift(Record):
-    """How something that a server offers differs from what was approved, or else first seen."""
+    """The difference of a definition from the approved one, or else from the first one seen."""
 
     id: str
     """The id of a tool, `server/NAME`, `prompt/SERVER/NAME` or `template/SERVER/URI`."""
@@ -98,7 +98,7 @@ class TrustFinding(Record):
     """Where, as a JSON Pointer: into the definition of a tool, or `/instructions`, `/prompts/NAME/...` and
     `/templates/URI/...` of a server."""
     message: str
-    """What it does."""
+    """The effect of the text."""
     excerpt: str
     """The words."""
 
@@ -110,11 +110,11 @@ class TrustWithheld(Record):
     """The id of a tool, `server/NAME`, `prompt/SERVER/NAME`, `template/SERVER/URI` or `resource/SERVER/URI`,
     the last of which is only left out of lists."""
     reason: str
-    """Why, and what to do about it."""
+    """The reason, and the advice."""
 
 
 class TrustReport(Record):
-    """The state of what was approved."""
+    """A comparison of the present definitions with the approved ones."""
 
     lock: str | None
     """The path of the lock, which need not be there; None without a configuration file."""
@@ -123,17 +123,17 @@ class TrustReport(Record):
     level: Level
     """The highest level of all drifts."""
     tools: int
-    """How many tools the servers and APIs offer that answered."""
+    """The number of tools of the servers and APIs that answered."""
     drifts: tuple[TrustDrift, ...] = ()
-    """What differs; without a lock, from what was seen first."""
+    """Differences from the lock; without a lock, from the first definitions seen."""
     withheld: tuple[TrustWithheld, ...] = ()
-    """What may not be used."""
+    """Withheld tools, prompts and templates."""
     blocked: dict[str, str]
     """The blocked tools with the reasons."""
     findings: tuple[TrustFinding, ...] = ()
-    """What the scan finds and nobody has suppressed, the worst first."""
+    """Findings of the scan that are not suppressed, the worst first."""
     unanswered: tuple[str, ...] = ()
-    """The servers and APIs that have not answered: nothing is said of what they offer."""
+    """The servers and APIs that have not answered; they are not compared."""
 
     @property
     def is_poisoned(self) -> bool:
@@ -142,18 +142,18 @@ class TrustReport(Record):
 
 
 class TrustEdit(Record):
-    """What a decision has changed."""
+    """The result of a decision."""
 
     lock: str
     """The path of the lock."""
     subjects: tuple[str, ...]
-    """What was decided about."""
+    """The subjects of the decision."""
     left: tuple[str, ...] = ()
-    """What still differs from the lock."""
+    """The subjects that still differ from the lock."""
     findings: tuple[TrustFinding, ...] = ()
-    """What the scan finds in what was approved, and in what was left out."""
+    """Findings of the scan in the approved and the rejected definitions."""
     poisoned: tuple[str, ...] = ()
-    """What was left out because the scan calls it poisoned; only an approval by its name takes it."""
+    """Subjects left out because the scan calls them poisoned; they must be approved by name."""
     unanswered: tuple[str, ...] = ()
     """The servers and APIs that have not answered."""
 
@@ -162,14 +162,14 @@ class TrustRequirement(Record):
     """Whether a tool is ready to be used."""
 
     wanted: str
-    """What was asked for."""
+    """The requested tool."""
     state: RequirementState
     """`changed` can be called all the same; `other` is of another version or digest; the server of an
     `unavailable` one does not answer."""
     level: Level = "none"
-    """How much has changed since it was approved."""
+    """The level of the change since its approval."""
     reason: str = ""
-    """Why it is not ready."""
+    """The reason why it is not ready."""
     id: str | None = None
     """The tool that was found."""
     digest: str | None = None
@@ -178,15 +178,15 @@ class TrustRequirement(Record):
 
 @dataclass(frozen=True, slots=True)
 class _Offers:
-    """What the servers and APIs offer that have answered, whether or not it may be used."""
+    """The present definitions of the servers and APIs that have answered, withheld or not."""
 
     tools: dict[str, Tool]
     """By their ids."""
     servers: "dict[str, ServerParts]"
     silent: tuple[str, ...]
-    """Those of which nothing can be said."""
+    """Servers and APIs that are not compared."""
     unanswered: tuple[str, ...]
-    """Those of them that have not answered; of the others nothing is asked."""
+    """Those of them that have not answered; the trust of the others is off."""
     families: Mapping[str, str]
     """For each server the first that is started or reached alike: their tools are no clones of each other."""
 
@@ -197,7 +197,7 @@ class _Offers:
 
 
 class _Scanned(NamedTuple):
-    """What the scan finds in something that is offered."""
+    """The scan report of a definition."""
 
     subject: str
     """As it is approved."""
@@ -223,24 +223,24 @@ class _Scanned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """What becomes of a lock."""
+    """A new lock, and its subjects."""
 
     lock: "Lock"
     subjects: tuple[str, ...]
-    """What was decided about."""
+    """The subjects of the decision."""
     findings: tuple[TrustFinding, ...] = ()
     poisoned: tuple[str, ...] = ()
-    """What was left out."""
+    """Subjects that were left out."""
 
 
 class Trust:
-    """Reports and decides what of servers and APIs may be used; see the module."""
+    """Reports on the tools of servers and APIs, and decides about their use; see the module."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def report(self) -> TrustReport:
-        """Return what has changed since it was approved, what is withheld, and what the scan finds.
+        """Return the changes since the approval, the withheld items, and the findings of the scan.
 
         Raises:
             LockError: the lock cannot be read.
@@ -353,7 +353,7 @@ class Trust:
         return tuple(_require(each, tools, report, withheld, faults) for each in wanted)
 
     async def scan(self) -> "dict[str, ScanReport]":
-        """Return what the scan finds in each definition, whether or not it may be used.
+        """Return the findings of the scan in each definition, withheld or not.
 
         These are all tools by their ids, and the instructions, prompts and templates of servers by their
         subjects, also where trust is off. Suppressed findings are left out.
@@ -382,7 +382,7 @@ class Trust:
     # What is offered, and what is approved
 
     async def _read_offers(self, *, are_all_read: bool = False) -> _Offers:
-        """Return what is offered; of servers and APIs whose trust is off only where all are read."""
+        """Return the present definitions; those of servers without trust only with `are_all_read`."""
         from toolcrib.crib.gate import identity_of  # noqa: PLC0415 - needs toolcrib.trust, which most do not
         from toolcrib.trust import ServerParts  # noqa: PLC0415 - as above
 
@@ -442,7 +442,7 @@ class Trust:
     async def _change(
         self, offers: _Offers | None, change: "Callable[[Lock], _Decision]", *, is_new: bool = False
     ) -> TrustEdit:
-        """Change the lock, have it read again, and return what was decided."""
+        """Change the lock, have it read again, and return the result."""
         from toolcrib.crib.gate import load_lock  # noqa: PLC0415 - as above
         from toolcrib.trust import Lock  # noqa: PLC0415 - as above
 
@@ -516,7 +516,7 @@ class Trust:
 
 
 def _compare(lock: "Lock", offers: _Offers) -> "list[Drift]":
-    """Return what differs from a lock, but for servers of which nothing can be said."""
+    """Return the differences from a lock, except for servers that are not compared."""
     spaces = tuple(f"{name}:" for name in offers.silent)
     subjects = {f"server/{name}" for name in offers.silent}
     listed = tuple(f"{kind}/{name}/" for kind in ("prompt", "template") for name in offers.silent)
@@ -528,7 +528,7 @@ def _compare(lock: "Lock", offers: _Offers) -> "list[Drift]":
 
 
 def _find_drifts(lock: "Lock | None", seen: "Lock", offers: _Offers) -> Iterator[TrustDrift]:
-    """Yield what differs from a lock, or from what was seen first of tools that no lock has."""
+    """Yield the differences from a lock, or from the first definitions seen of tools that no lock has."""
     from toolcrib.trust import Lock  # noqa: PLC0415 - as above
 
     offered = Lock.of(offers.tools.values())
@@ -557,12 +557,12 @@ def _name(tool_id: str) -> str:
 
 
 def _scan(lock: "Lock", offers: _Offers) -> list[_Scanned]:
-    """Return what the scan finds in all that is offered, and nobody has suppressed."""
+    """Return the scan's findings in the present definitions that are not suppressed."""
     return [each for each in _scan_all(lock, offers) if each.report.verdict != "clean"]
 
 
 def _scan_all(lock: "Lock", offers: _Offers) -> list[_Scanned]:
-    """Return the reports on all that is offered, tools first, without what somebody has suppressed."""
+    """Return the reports on the present definitions, tools first, without suppressed findings."""
     from toolcrib.trust import KnownTools, scan, scan_definition, scan_text  # noqa: PLC0415 - as above
 
     known = KnownTools(map(offers.in_family, offers.tools.values()))
@@ -592,16 +592,16 @@ def _list_findings(scanned: Iterable[_Scanned]) -> tuple[TrustFinding, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Approval:
-    """An approval of what is offered."""
+    """An approval of present definitions."""
 
     offers: _Offers
     by: str
     at: datetime = field(default_factory=_now)
     left_out: set[str] = field(default_factory=set)
-    """What was to be approved with others, and is not, because the scan calls it poisoned."""
+    """Subjects that were excluded from the approval because the scan calls them poisoned."""
 
     def lock_all(self, lock: "Lock", *, force: bool) -> _Decision:
-        """Add what is new, or take everything as it is now; blocks stay."""
+        """Add new definitions, or with `force` approve all; blocks stay."""
         offers, before = self.offers, lock
         scanned = _scan(lock, offers)
         refused = self._find_refused(lock, scanned)
@@ -652,7 +652,7 @@ class _Approval:
         return self._decide(lock, dict.fromkeys(wanted), scanned)
 
     def _find_refused(self, lock: "Lock", scanned: Iterable[_Scanned]) -> set[str]:
-        """Return what the scan calls poisoned, but for what the lock has as it is."""
+        """Return the subjects that the scan calls poisoned, except for those the lock has unchanged."""
         changed = {_name(drift.tool_id) for drift in _compare(lock, self.offers)}
         poisoned = [each for each in scanned if each.is_poisoned]
         new = {each.subject for each in poisoned if "/" in each.subject and each.owner not in lock.servers}
@@ -667,7 +667,7 @@ class _Approval:
     def _without(
         self, refused: Collection[str], name: str, parts: "ServerParts", known: "LockedServer | None"
     ) -> "ServerParts":
-        """Return what a server says, with what the lock has of it in place of what is refused."""
+        """Return the definitions of a server, with those of the lock in place of refused ones."""
 
         def choose(kind: str, offered: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
             out = {

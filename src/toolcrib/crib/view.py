@@ -222,7 +222,7 @@ class View:
         return page
 
     def _hide_learned(self, result: Result) -> Result:
-        """Return a result without the learned questions that name what the shape of its tool hides."""
+        """Return a result without the learned questions that contain words that its shape hides."""
         tool = self.index.get(result.id)
         if not isinstance(tool, ShapedTool):
             return result
@@ -246,7 +246,7 @@ class View:
         )
 
     def _owner_of_learned(self, who: Principal | None) -> str | None:
-        """Return whose questions a principal is shown; None for those of all."""
+        """Return the owner of the questions that a principal may see; None for those of all."""
         return None if self.settings.search.learn == "shared" else owner_of(who)
 
     async def tools(self, **options: Unpack[ListOptions]) -> Page[Summary]:
@@ -298,7 +298,7 @@ class View:
         return None if is_whole else owner_of(self._principal)
 
     def _shows(self, own_id: str, asked: str | None) -> bool:
-        """Return whether this view shows a tool, and by the id that was asked for, if one was."""
+        """Return whether this view shows a tool, and by the requested id, if there is one."""
         seen = self._seen_id(own_id)
         return asked in {None, seen} and bool(self.index.versions(seen))
 
@@ -335,7 +335,7 @@ class View:
         return doc.replace(learned=learned) if learned else doc
 
     def _describe_enriched(self, doc: ToolDoc, tool: Tool) -> ToolDoc:
-        """Add what a language model wrote about a tool, without texts that name what its shape hides."""
+        """Add the text of a language model about a tool, without words hidden by its shape."""
         written = self._shared.engine.discovery.enriched.find(tool)
         if written is None:
             return doc
@@ -346,7 +346,7 @@ class View:
         )
 
     def _describe_learned(self, tool: Tool, owner: str | None) -> tuple[str, ...]:
-        """Return the questions learned for a tool, without those that name what its shape hides."""
+        """Return the questions learned for a tool, without those that contain words hidden by its shape."""
         own = tool.origin if isinstance(tool, ShapedTool) else tool
         rows = self._shared.engine.learning.questions.listed(without_version(str(own.id)), owner)
         told = dict.fromkeys(row.question for row in rows if row.uses > row.misses)

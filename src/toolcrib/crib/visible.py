@@ -83,7 +83,7 @@ class ToolState(Protocol):
 
     @property
     def gate(self) -> object | None:
-        """What decides about tools before they are used; None where nothing is asked of them."""
+        """The gate that checks tools before use; None if no trust is required."""
         ...
 
     listing: ToolLister | None
@@ -393,7 +393,7 @@ class VisibleTools:
         return {name: status for name, status in self._engine.status().items() if self._may_reveal(name)}
 
     def absent(self) -> tuple[Absence, ...]:
-        """Return those of them whose tools may be incomplete."""
+        """Return the visible servers and APIs whose tools may be incomplete."""
         return tuple(absence for absence in self._engine.absent() if self._may_reveal(absence.name))
 
     def content_servers(self) -> tuple[str, ...]:
@@ -602,7 +602,7 @@ class CodeNames:
 
 
 def _may_mean_tool(tools: VisibleTools, ref: str) -> bool:
-    """Return whether a reference may mean a tool: to look for what is nearest to it takes its time."""
+    """Return whether a reference may name a tool: computing suggestions for it is slow."""
     namespace, _, name = ref.rpartition(":")
     if ":" in namespace:  # with a version, which nobody asks for by the thousand
         return True

@@ -115,7 +115,9 @@ _DESTROYING = frozenset(
     }
 )
 """Words in the names of tools that may destroy something."""
-_READ_ONLY, _DESTRUCTIVE, _HARMLESS = "readOnlyHint=True", "destructiveHint=True", "destructiveHint=False"
+_READ_ONLY = "readOnlyHint=True"
+_DESTRUCTIVE = "destructiveHint=True"
+_HARMLESS = "destructiveHint=False"
 
 
 def strip_values(question: str, known: Iterable[str] = ()) -> str:

@@ -165,7 +165,7 @@ class LockError(ToolcribError, ValueError):
     path: str
     """The file."""
     reason: str
-    """What is wrong with it, and what to do."""
+    """The problem, and the advice."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"

@@ -35,7 +35,7 @@ class ToolError(ToolcribError):
     reason: str = ""
     """Further explanation; may be empty."""
     findings: tuple[Any, ...] = ()
-    """What the check of results found in what the tool sent: the `ResultFinding`s."""
+    """Findings of the result check in the tool's output, as `ResultFinding`s."""
 
     def __str__(self) -> str:
         backend = f" on {self.backend}" if self.backend else ""
@@ -85,7 +85,7 @@ class ToolExecutionError(ToolError):
 
 @dataclass(eq=False, kw_only=True)
 class ResultBlockedError(ToolError, PermissionError):
-    """The result of a tool is withheld for what it holds; the tool did run."""
+    """The result of a tool is withheld because of its content; the tool did run."""
 
     op: Op = "execute"
 
@@ -179,7 +179,7 @@ class ToolWithheldError(PolicyDeniedError):
 
     op: Op = "resolve"
     level: str | None = None
-    """How much has changed: `patch`, `minor` or `major`; None if something else is the reason."""
+    """The level of the change: `patch`, `minor` or `major`; None if the reason is another one."""
 
     def __str__(self) -> str:
         return f"{self.tool_id} is withheld: {self.reason}"
@@ -438,7 +438,7 @@ class MissingPackageError(ToolcribError, ImportError):
     """A feature whose package, which no extra of toolcrib brings, is not installed."""
 
     feature: str
-    """What needs the package."""
+    """The feature that needs the package."""
     package: str
     """The package to install, as an index knows it."""
 

@@ -66,7 +66,7 @@ class CallClient(Protocol):
     def note_task(
         self, call: "Call", handle: dict[str, Any], findings: tuple[ResultFinding, ...] = ()
     ) -> None:
-        """Store the task that a server has begun in place of an answer, and what was found in its handle."""
+        """Store a task that a server began instead of responding, and the findings in its handle."""
         ...
 
     @property
@@ -251,11 +251,11 @@ Emit = Callable[[Update], Awaitable[None]]
 
 
 class MessageCheck(Protocol):
-    """Checks what a server sends during one request, beside its result."""
+    """Checks messages of a server during one request, besides its result."""
 
     @property
     def findings(self) -> tuple[ResultFinding, ...]:
-        """What was found so far."""
+        """The findings so far."""
         ...
 
     async def check_message(self, message: Any) -> Any:
@@ -288,7 +288,7 @@ class Call(Request):
     on_asked: Callable[[], None] | None = None
     """Called when the client is asked for input: the answer must not be shared with other callers then."""
     check: MessageCheck | None = None
-    """Checks what a server sends beside its result; None: nothing is checked."""
+    """Checks messages of a server besides its result; None: nothing is checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +306,7 @@ class Answer:
     is_task: bool = False
     """Whether the tool continues as a task of its server: the raw result is the handle, without a value."""
     findings: tuple[ResultFinding, ...] = ()
-    """What the check of results found."""
+    """Findings of the result check."""
 
 
 class Stage(NamedTuple):
@@ -321,7 +321,7 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How one call ended: with an answer, or with an error."""
+    """The end of one call: an answer, or an error."""
 
     tool_id: str
     """The id of the tool, or the reference if it was not found."""

@@ -166,4 +166,4 @@ class _Filling:
 
 
 class _RefusedError(Exception):
-    """A handle that stands for nothing; the message says why."""
+    """A handle without a value; the message gives the reason."""

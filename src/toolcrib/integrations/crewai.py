@@ -50,12 +50,12 @@ def _make(toolbox: Toolbox, offered: AgentTool) -> "BaseTool":
 
 
 def _never(*_: Any) -> bool:
-    """Keep no result: the crib has a cache of its own, which knows what may be kept."""
+    """Never cache a result: the crib has a cache of its own, with the right rules."""
     return False
 
 
 def _arguments(offered: AgentTool) -> type[BaseModel]:
-    """Return a model that takes any arguments, and whose schema is that of the tool; the crib checks them."""
+    """Return a model that accepts any arguments, with the tool's schema; the crib validates them."""
 
     class Arguments(BaseModel):
         model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", title=offered.name)
@@ -71,7 +71,7 @@ class _CribTool(BaseTool):
     """A tool of a crib in CrewAI."""
 
     def bind(self, toolbox: Toolbox, offered: AgentTool) -> None:
-        """Take what is called; the fields of the framework's tools are what it stores."""
+        """Store the functions to call; fields of the framework's tools would be serialized."""
         object.__setattr__(self, "_call", partial(toolbox.call_sync, offered))
         object.__setattr__(self, "_acall", partial(toolbox.call, offered))
 

@@ -141,7 +141,7 @@ class CribTool(BaseTool):
 
 
 def _consent(config: RunnableConfig) -> Consent | None:
-    """Return whether a person can be asked: in a graph that can be interrupted, one with a checkpointer."""
+    """Return whether a person can be asked: in a graph with a checkpointer, which can be interrupted."""
     checkpointer = config.get("configurable", {}).get("__pregel_checkpointer")
     return None if interrupt is None or checkpointer is None else "needed"
 
@@ -173,7 +173,7 @@ def _returned(reply: AgentReply) -> tuple[Any, Any]:
 
 
 def _stream_writer() -> Callable[[Any], None] | None:
-    """Return what writes to the custom stream of the graph; None outside of one."""
+    """Return the writer of the graph's custom stream; None outside of a graph."""
     if get_stream_writer is not None:
         with suppress(RuntimeError, KeyError):  # not in a graph
             return get_stream_writer()
@@ -183,7 +183,7 @@ def _stream_writer() -> Callable[[Any], None] | None:
 def _reporter(
     config: RunnableConfig, tool: AgentTool
 ) -> Callable[[float, float | None, str | None], Awaitable[None]]:
-    """Return what passes progress on: to the custom stream of a graph, else as a custom event."""
+    """Return a function that reports progress: to the custom stream of a graph, else as a custom event."""
     write = _stream_writer()
 
     async def report(progress: float, total: float | None, message: str | None) -> None:

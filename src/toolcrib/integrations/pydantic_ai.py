@@ -88,7 +88,7 @@ class CribToolset(AbstractToolset[Any]):
 
     @property
     def tool_name_conflict_hint(self) -> str:
-        """How to avoid a conflict of names."""
+        """Advice for a conflict of names."""
         return "Choose other tools, or use `.prefixed('...')` on the toolset."
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
@@ -126,11 +126,11 @@ class ToolProgressEvent(CustomEvent, name="toolcrib_progress"):  # type: ignore[
     """Progress that a tool reports while it runs, in the event stream of an agent."""
 
     progress: float
-    """How far it has come."""
+    """The progress so far."""
     total: float | None = None
     """Of how much, if known."""
     message: str | None = None
-    """What it is doing."""
+    """The present activity."""
 
 
 def _reporter(ctx: RunContext[Any]) -> Callable[[float, float | None, str | None], Awaitable[None]]:

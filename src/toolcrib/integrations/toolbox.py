@@ -82,7 +82,7 @@ class AgentTool:
 
 @dataclass(frozen=True, slots=True)
 class AgentReply:
-    """What a call gave, as an agent gets it."""
+    """The reply to a call, for an agent."""
 
     text: str
     """The result as text."""
@@ -346,14 +346,14 @@ class Toolbox:
 
 
 class FoundTools(list[F]):
-    """The list of an agent's tools, which grows by those that a search finds.
+    """The list of an agent's tools, to which searches add.
 
     For frameworks that read the list before each turn, and give a tool no way to the messages of the
     conversation. Of what was found, the last `MAX_FOUND` stay.
     """
 
     def __init__(self, toolbox: Toolbox, make: "Callable[[AgentTool, FoundTools[F]], F]") -> None:
-        """Take what makes a tool of the framework."""
+        """Take a function that makes a tool of the framework."""
         self._toolbox, self._make = toolbox, make
         self._found: dict[str, F] = {}
         self._first = toolbox.list_tools()
@@ -414,7 +414,7 @@ class ConsentNeededError(CallSuspendedError):
 
 
 def _asker(crib: View) -> Callable[[Request, Decision], Awaitable[None]]:
-    """Return what is done where a rule asks: the crib's `approve` decides, else the framework asks."""
+    """Return the handler of a rule that asks: `approve` decides, else the framework asks."""
 
     async def ask(request: Request, decision: Decision) -> None:
         rule, rules = decision.rule, crib.rules
@@ -485,7 +485,7 @@ def _read_run(args: Any) -> tuple[str, Any]:
 
 
 def _note(page: Page[Result], query: str, crib: View) -> str:
-    """Return what to say of results that do not fit, and of servers whose tools are missing."""
+    """Return a note about poor results, and about servers whose tools are missing."""
     notes = []
     unsure = explain_no_match(page, query)
     if unsure is not None:

@@ -1,4 +1,4 @@
-"""What was found in a result, and what was done about it."""
+"""Findings in results, and the actions taken on them."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, get_args
@@ -10,7 +10,7 @@ from toolcrib.errors.base import count_noun
 from toolcrib.model.record import Record
 
 ResultAction = Literal["log", "redact", "block"]
-"""What is done with a result that holds something: report it, remove that part, or withhold the whole."""
+"""The action on a result with findings: report it, remove those parts, or withhold the whole."""
 SensitiveKind = Literal["secret", "personal", "instruction"]
 _NOUNS: dict[SensitiveKind, str] = {
     "secret": "secret",
@@ -20,7 +20,7 @@ _NOUNS: dict[SensitiveKind, str] = {
 
 
 FINDINGS_KEY = "toolcrib/findings"
-"""The key of `_meta` for what was found in a result of MCP."""
+"""The key of `_meta` for findings in a result of MCP."""
 
 
 class ResultFinding(Record):
@@ -29,11 +29,11 @@ class ResultFinding(Record):
     kind: SensitiveKind
     """A secret, personal data, or an instruction to the model."""
     rule: str
-    """What it is: `e-mail`, `card`, or the rule of the scan."""
+    """The rule: `e-mail`, `card`, or a rule of the scan."""
     path: str
     """The place in the result as a JSON Pointer."""
     action: ResultAction
-    """What was done about it."""
+    """The action taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class CheckedResult:
     """A result, checked."""
 
     value: Any
-    """The result, without what had to be removed; the same object where that is nothing."""
+    """The result, without removed parts; the same object if nothing was removed."""
     findings: tuple[ResultFinding, ...] = ()
-    """What was found."""
+    """The findings."""
 
     @property
     def is_blocked(self) -> bool:
@@ -56,7 +56,7 @@ class ResultCheck(Protocol):
 
     @property
     def may_remove(self) -> bool:
-        """Whether it may remove something, so that nothing may be passed on before it is checked."""
+        """Whether it may remove parts, so that nothing may be passed on unchecked."""
         ...
 
     def __call__(self, value: Any, /) -> CheckedResult:
@@ -93,7 +93,7 @@ GuardedResults = Annotated[ResultActions, BeforeValidator(_spell_out)]
 
 
 def describe_findings(findings: tuple[ResultFinding, ...], action: ResultAction) -> str:
-    """Return what was found and dealt with in one way, for a sentence; empty for nothing.
+    """Return a phrase about the findings with one action; empty for nothing.
 
     >>> mail = ResultFinding(kind="personal", rule="e-mail", path="/to", action="redact")
     >>> describe_findings((mail, mail), "redact")
@@ -109,7 +109,7 @@ def describe_findings(findings: tuple[ResultFinding, ...], action: ResultAction)
 
 
 def describe_removed(findings: tuple[ResultFinding, ...]) -> tuple[str, ...]:
-    """Return the note about what was removed from a result; none where that is nothing."""
+    """Return the note about removed parts of a result; none if there are none."""
     removed = describe_findings(findings, "redact")
     return (f"removed from what the tool sent: {removed}",) if removed else ()
 

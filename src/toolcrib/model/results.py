@@ -26,7 +26,7 @@ class RunResult(Record):
     notes: tuple[str, ...] = ()
     """Remarks on the call, such as arguments parsed from text or a result from the cache."""
     findings: tuple[ResultFinding, ...] = ()
-    """What the check of results found in it, and what was done about that; see the setting `results`."""
+    """Findings of the result check, with the actions taken; see the setting `results`."""
 
     def __repr__(self) -> str:
         return f"<RunResult {self.tool.id}: {brief(self.structured)}, {self.duration * 1000:.1f} ms>"
@@ -55,4 +55,4 @@ class ToolCallRecord(Record):
     duration: float
     """The duration of the call, in seconds."""
     findings: tuple[ResultFinding, ...] = ()
-    """What the check of results found in what the tool sent."""
+    """Findings of the result check in the tool's output."""

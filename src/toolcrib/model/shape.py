@@ -78,7 +78,7 @@ class ToolShape(Record):
         return self.model_fields_set - {"pin"} != set()
 
     def parameters(self) -> Parameters:
-        """Return what becomes of the parameters."""
+        """Return the changes to the parameters."""
         values = self.shared("defaults")
         return Parameters(
             renamed=self.shared("rename"),
@@ -231,7 +231,7 @@ def _fits(validator: SchemaValidator, schema: Any, value: Any) -> bool:
 
 
 def _check_names(origin: Tool, parameters: Parameters, declared: tuple[str, ...]) -> None:
-    """Refuse a shape that names what is no parameter, or gives two parameters one name.
+    """Refuse a shape that names an unknown parameter, or gives two parameters one name.
 
     Raises:
         InvalidToolError: with every problem.

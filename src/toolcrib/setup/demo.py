@@ -260,7 +260,7 @@ _EXAMPLES: dict[str, tuple[str, dict[str, Any], str]] = {
     "notes:show": ("Find a reminder", {"containing": "drill"}, "the notes that contain it"),
     "notes:delete_all": ("Forget everything", {}, "how many there were"),
 }
-"""One call of each, and what it gives."""
+"""An example call of each tool, and its result."""
 _ROUNDS = 3
 _PATIENCE = 86_400.0
 _NOTES = {
@@ -300,7 +300,7 @@ _CALLERS = (
     Principal(issuer="demo", subject="ben", client="cursor"),
     Principal(issuer="demo", subject="nightly", client="ci"),
 )
-"""Who makes the calls of the demonstration."""
+"""Principals of the demonstration's calls."""
 _CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     *((tool_id, args) for tool_id, (_, args, _) in _EXAMPLES.items() if tool_id != "notes:delete_all"),
     ("math:evaluate", {"expression": "12 / 0"}),

@@ -56,7 +56,7 @@ _MAX_SIBLINGS = 30
 _MAX_SHORT = 120
 _MAX_PARAMETERS = 40
 _WRITING_TIME = 10.0
-"""Seconds that the store may take to write what was written about one tool."""
+"""Seconds for the store to write the enrichment of one tool."""
 _ATTEMPTS = 2
 """The maximum number of questions about a tool whose answer cannot be read."""
 
@@ -129,7 +129,7 @@ class Enricher:
         return [tool for tool in wanted if again or self._discovery.enriched.find(tool) is None]
 
     def prompts(self, tools: Sequence[Tool]) -> list[ToolPrompt]:
-        """Return what a model is asked about tools; those that must not be sent are left out.
+        """Return the prompts about tools; tools that must not be sent are left out.
 
         These are tools in which the scan finds something, or a secret stands.
         """
@@ -208,7 +208,7 @@ class Enricher:
         return [self._key(one) for one in ids] or [*enriched.ids()]
 
     def forget(self, ids: Iterable[str]) -> int:
-        """Delete what was written about tools, by ids that `written` returned; return about how many."""
+        """Delete enrichments by ids that `written` returned; return an estimate of their number."""
         return sum(self._discovery.forget_enrichment(one) for one in ids)
 
     def _key(self, ref: str) -> str:
@@ -246,14 +246,14 @@ class Enricher:
         return True
 
     def _store(self, enrichment: Enrichment) -> None:
-        """Store what was written, and wait until it is on the disk, so that a kill does not lose it."""
+        """Store an enrichment, and wait until it is on the disk, so that a kill does not lose it."""
         self._discovery.enrich(enrichment)
         store = self._discovery.index.store
         if isinstance(store, QueuedStore):
             store.flush(_WRITING_TIME)
 
     def _check(self, tool: Tool, answer: ModelAnswer, model: str) -> tuple[Enrichment, int]:
-        """Return what is stored of an answer, and how many questions were dropped.
+        """Return the enrichment made of an answer, and the number of dropped questions.
 
         An answer in which the scan finds something is stored without its texts, so that the same definition
         is not asked about again.
@@ -322,7 +322,7 @@ class _Siblings:
 
 
 def _make_prompt(tool: Tool, beside: Iterable[Summary]) -> ToolPrompt:
-    """Return what a model is asked about a tool, given the tools of its server."""
+    """Return the prompt about a tool, given the tools of its server."""
     siblings = (
         {"name": each.name, "description": each.short_description}
         for each in beside
@@ -350,7 +350,7 @@ def _describe_parameter(schema: Any) -> str:
 
 
 def _read_answer(text: str) -> ModelAnswer:
-    """Read the JSON object in an answer, whatever stands around it.
+    """Read the JSON object in an answer, with any text around it.
 
     Raises:
         ValueError: there is none.

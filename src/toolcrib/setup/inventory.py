@@ -93,7 +93,7 @@ _NAMES = {
     "pypi": re.compile(r"[A-Za-z0-9][\w.-]*"),
     "docker": re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)*"),
 }
-"""What can be the name of a package of each kind; other words are not shown."""
+"""Patterns for names of packages of each kind; other words are not shown."""
 _VERSION = re.compile(r"[\w.+!*~^<>=, -]{1,100}")
 _DIGEST = re.compile(r"[a-z0-9]{2,10}:[a-f0-9]+")
 _ASSIGNMENTS = re.compile(r"""\s*(?:[A-Za-z_]\w*=(?:"[^"]*"|'[^']*'|\S*)(?:\s+|$))*""")
@@ -107,7 +107,7 @@ class Package:
     kind: str
     """`npm`, `pypi` or `docker`; `generic` for an address."""
     name: str
-    """Its name, or its address without what may be secret."""
+    """Its name, or its address without possibly secret parts."""
     version: str | None = None
     """Its version; None if the newest is started."""
 
@@ -145,11 +145,11 @@ class InventoryItem:
     program: str | None = None
     """The program that starts it; None for an address."""
     url: str | None = None
-    """Its address, without what may be secret."""
+    """Its address, without possibly secret parts."""
 
     @property
     def origin(self) -> str:
-        """What it is, in one word."""
+        """Its package, program or address, as one word."""
         if self.package is not None:
             if self.package.kind == "generic":
                 return self.package.name
@@ -174,7 +174,7 @@ class InventoryItem:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The servers of all clients, and what could not be read."""
+    """The servers of all clients, and the unreadable files."""
 
     items: tuple[InventoryItem, ...]
     """The servers, by client and name."""
@@ -248,7 +248,7 @@ def _split_command(command: str, args: Sequence[str]) -> tuple[str, Sequence[str
 
 
 def _identity(server: ServerConfig) -> tuple[str, ...]:
-    """Return what two entries of the same server have in common."""
+    """Return a key that is equal for two entries of the same server."""
     if server.url is not None:
         return ("url", *_split_url(server.url))
     package = find_package(*_split_command(server.command or "", server.args))

@@ -26,7 +26,7 @@ from toolcrib.model import Tool
 __all__ = ["Measured", "Measurement", "OnProgress", "of_set", "of_view"]
 
 OnProgress = Callable[[str, int, int], None]
-"""Called with the name of a searcher, how many questions it was asked, and of how many."""
+"""Called with the name of a searcher, the number of questions done, and the total."""
 
 
 @dataclass(frozen=True, slots=True)

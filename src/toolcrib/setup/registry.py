@@ -120,14 +120,14 @@ class RegistryEntry:
 
 @dataclass(slots=True)
 class ServerPlan:
-    """How a server of a registry is started or reached."""
+    """The command or the address of a server in a registry."""
 
     kind: str
     """One of `KINDS`."""
     settings: dict[str, Any]
     """The server, as a configuration has it."""
     variables: dict[str, str] = field(default_factory=dict)
-    """Environment variables that the user has to set, with what they are."""
+    """Environment variables that the user has to set, with their descriptions."""
     notes: list[str] = field(default_factory=list)
     """Notes for the user."""
 
@@ -180,7 +180,7 @@ def _read_remote(source: str, name: str, version: str) -> RegistryEntry:
 
 
 def _download(url: str, limit: float = _SECONDS_IN_ALL) -> bytes | None:
-    """Return what is at an address; None if nothing is there.
+    """Return the content at an address; None if there is none.
 
     Raises:
         ServerUnavailableError: it cannot be reached, or takes longer than `limit` in seconds.

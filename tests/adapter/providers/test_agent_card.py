@@ -134,7 +134,7 @@ def provider_of(**fields: Any) -> CanonicalProvider:
 
 
 def scheme_of(scheme: Any) -> tuple[Any, list[str]]:
-    """Return how a security scheme is written, and what is said to be lost."""
+    """Return the converted security scheme, and the warnings."""
     conversion = card_from_provider(provider_of(security_schemes={"k": scheme}), url="u")
     oracles.a2a_card(conversion.card)
     return conversion.card.get("securitySchemes", {}).get("k"), [

@@ -1,4 +1,4 @@
-"""What each provider's rules refuse and take, judged on schemas that nothing has rewritten."""
+"""Schemas that each provider's rules refuse and accept, without rewriting."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def closed(properties: dict[str, Any] | None = None, **words: Any) -> dict[str, 
 
 
 def holding(value: Any, rules: SchemaRules, **words: Any) -> dict[str, Any]:
-    """Return a root that the rules take, but for what they find in its only property."""
+    """Return a root schema that is valid except for its only property."""
     return closed({"a": value}, **words) if rules.closed else root({"a": value}, **words)
 
 
@@ -697,7 +697,7 @@ AS_THEY_ARE = {
         "gemini-openapi": 381,
     },
 }
-"""How many schemas keep the rules of each target, by the folder that holds the data."""
+"""The number of schemas that keep the rules of each target, by the folder that holds the data."""
 WITHOUT_DIALECT = {
     "tests": {
         "mcp": 39,

@@ -92,7 +92,7 @@ LISTED = """{"mcpServers": [{"name": "time", "command": "mcp-server-time", "enab
 
 @pytest.fixture
 def read(tmp_path: Path) -> Any:
-    """Return what reads settings from a file of this content."""
+    """Return a function that reads settings from a file with the given text."""
 
     def settings(text: str, name: str = "mcp.json") -> Settings:
         path = tmp_path / name

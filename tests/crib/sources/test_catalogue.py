@@ -1,4 +1,4 @@
-"""The catalogue that outlives a crib: served at once, and only for the servers it was made of."""
+"""The catalogue that outlives a crib: served immediately, and only for the servers it was made of."""
 
 import json
 import logging
@@ -39,7 +39,7 @@ def config(tmp_path: Path, little: Any) -> Path:
 
 @pytest.fixture
 async def kept(config: Path) -> Path:
-    """Return a configuration whose catalogue was kept by an earlier run."""
+    """Return a configuration whose catalogue was stored by an earlier run."""
     async with Crib(config) as crib:
         with anyio.fail_after(PATIENCE):
             await crib.run("text:shout", {"text": "a"})
@@ -202,7 +202,7 @@ def drop(table: str, path: Path) -> None:
 
 
 def flip(path: Path) -> None:
-    """Damage the names of tables, which SQLite repeats in what it says."""
+    """Damage the names of tables, which SQLite repeats in its error messages."""
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE texts", b"CREATE \x8c\x8c\x8c\x8c\x8c texts"))
 
 

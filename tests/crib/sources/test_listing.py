@@ -1,4 +1,4 @@
-"""Who is asked for its tools when: some at a time, the unknown first, and at once where somebody waits."""
+"""Order of listings: some servers at a time, unknown ones first, and immediately if a caller waits."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Asked:
-    """Makes origins that answer when they are allowed to, and notes who is asked."""
+    """Makes origins that respond when they are released, and records the requests."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

@@ -1,4 +1,4 @@
-"""What is written about a tool is checked whole, and cut to the lengths that are shown."""
+"""A documentation entry is checked whole, and cut to the lengths of its levels."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is said of tools, and what was observed, outlives the process."""
+"""Documentation of tools, and observed results, outlive the process."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""An input schema at a glance: types, defaults and what is required."""
+"""Summary of an input schema: types, defaults and required arguments."""
 
 import copy
 import json

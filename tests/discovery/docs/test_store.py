@@ -1,4 +1,4 @@
-"""Documentation is told at the depth asked for, of the tool that is meant."""
+"""Documentation is returned at the requested level, of the tool that is meant."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -37,7 +37,7 @@ DOC = {"summary": "Read the log.", "notes": "Newest first.", "external_refs": ["
 
 
 class Table(Shelf):
-    """Finds a tool by its name at once."""
+    """Looks a tool up by its name."""
 
     def __init__(self, tools: list[Tool]) -> None:
         super().__init__()

@@ -168,12 +168,12 @@ REPAIRED = {
     "tests": {"metatool_single": 0, "bfcl": 3, "sealtools_dev": 0},
     "shared": {"metatool_single": 0, "bfcl": 0, "sealtools_dev": 4},
 }
-"""How many schemas of each set do not compile, by the folder that holds it."""
+"""The number of schemas of each set that do not compile, by the folder that holds it."""
 SIZES = {
     "tests": {"scale_toolsdk": 25, "scale_docker": 12},
     "shared": {"scale_toolsdk": 7_747, "scale_docker": 755},
 }
-"""How many tools each list has."""
+"""The number of tools in each list."""
 
 
 @pytest.mark.parametrize("name", ["metatool_single", "bfcl", "sealtools_dev"])

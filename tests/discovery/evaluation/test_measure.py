@@ -26,7 +26,7 @@ from toolcrib.discovery.evaluation import (
 
 
 class Fixed:
-    """A finder that says the same to everything."""
+    """A finder with the same result for every question."""
 
     def __init__(self, *found: str, confidence: float = 0.5) -> None:
         self.found = found

@@ -46,7 +46,7 @@ Opener = Callable[[], Store]
 
 
 class Kept(MemoryStore):
-    """A store in memory that can be opened again, and told to refuse."""
+    """A store in memory that can be reopened, and can simulate failures."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Kept(MemoryStore):
 
 @pytest.fixture(params=["memory", "sqlite"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
-    """Return what opens one and the same store, again and again."""
+    """Return a function that opens the same store again and again."""
     if request.param == "sqlite":
         return lambda: SqliteStore(tmp_path / "catalogue.db")
     kept = Kept()

@@ -70,7 +70,7 @@ def key(tool: Tool) -> str:
 
 @dataclass
 class Card:
-    """What is to be known of one tool."""
+    """Everything the model knows about one tool."""
 
     tool: Tool
     backends: list[ToolBackend] = field(default_factory=list)
@@ -115,7 +115,7 @@ class Catalogue(RuleBasedStateMachine):
         self.version = 0
 
     def _register(self, tool: Tool, backend: ToolBackend | None) -> list[tuple[Any, ...]]:
-        """Return what a registration changes, and change the dict."""
+        """Return the changes that a registration causes, and apply them to the dict."""
         tool_id = key(tool)
         card = self.cards.get(tool_id)
         if card is None:

@@ -1,4 +1,4 @@
-"""Whoever asked is told of every change, in order, whatever the others do."""
+"""Every listener is notified of every change, in order, whatever the others do."""
 
 import logging
 import threading

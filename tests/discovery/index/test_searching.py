@@ -1,4 +1,4 @@
-"""Questions are answered with what fits, what they name comes first, and nothing makes them fail."""
+"""Searches return fitting tools, those named in the question first, and no question makes them fail."""
 
 from functools import partial
 from typing import Any
@@ -243,7 +243,7 @@ def test_however_many_results_are_sure_enough_all_are_given(count: int) -> None:
 
 
 class Backwards:
-    """A searcher that finds everything, the last id first, and remembers what it was asked."""
+    """A searcher that finds everything, the last id first, and records its queries."""
 
     score_type = "embedding"
 

@@ -30,7 +30,7 @@ def hurry() -> Iterator[None]:
 
 
 def during(write: Callable[[], None], *reads: Callable[[], T]) -> list[T]:
-    """Return what readers saw, again and again, while something was written."""
+    """Return the results of readers that run again and again during a write."""
     done = threading.Event()
 
     def look(read: Callable[[], T]) -> list[T]:

@@ -47,7 +47,7 @@ quick = law(12)
 
 
 def admits(scope: Scope, tool: Tool) -> bool:
-    """Return whether a scope admits a tool, told from the tool alone."""
+    """Return whether a scope admits a tool, decided by the tool alone."""
     key = str(tool.id)
     known = {key, ":".join(key.split(":")[:2])}
     hints = tool.annotations.to_json() if tool.annotations else {}
@@ -61,7 +61,7 @@ def admits(scope: Scope, tool: Tool) -> bool:
 
 
 def outcome(ask: Callable[[], Any]) -> Any:
-    """Return what is answered, or everything that an error says."""
+    """Return the result, or all fields of the error."""
     try:
         return ask()
     except ToolcribError as error:
@@ -69,7 +69,7 @@ def outcome(ask: Callable[[], Any]) -> Any:
 
 
 def pair(catalogue: list[Tool], scope: Scope) -> tuple[IndexView, Index]:
-    """Return a view, and an index of what it has."""
+    """Return a view, and an index of the tools that it admits."""
     unique = list({str(tool.id): tool for tool in catalogue}.values())
     return filled(unique).view(scope), filled([tool for tool in unique if admits(scope, tool)])
 

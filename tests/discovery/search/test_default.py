@@ -1,4 +1,4 @@
-"""What an index finds without any setting: by words, and by the table that is built in."""
+"""Search of an index without settings: lexical, and by the built-in table."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Search reads everything that a tool says: tags, category, summary and modes too."""
+"""Search reads every text of a tool: tags, category, summary and modes too."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def catalogue(kind: str, tool: Tool) -> Index:
 
 
 def terse(**fields: object) -> Tool:
-    """Return a tool whose name and description say nothing."""
+    """Return a tool whose name and description carry no meaning."""
     return Tool.from_json({"name": "perform", "description": "Does the job.", "inputSchema": {}, **fields})
 
 

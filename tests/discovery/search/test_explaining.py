@@ -1,4 +1,4 @@
-"""Explained searches: the reasons of each result add up to its score, and say what brought it there."""
+"""Explained searches: the reasons of each result add up to its score, and name the matches."""
 
 from typing import Any
 

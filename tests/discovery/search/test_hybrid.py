@@ -1,4 +1,4 @@
-"""Search by words and by meaning at once."""
+"""Search that combines words and meaning."""
 
 import random
 from collections.abc import Collection, Sequence
@@ -71,7 +71,7 @@ class OneVector(WordEmbedder):
 
 
 class Synonyms(WordEmbedder):
-    """Knows that rain is weather."""
+    """An embedder for which rain is weather."""
 
     def encode(self, texts: Sequence[str], /) -> NDArray[Any]:
         return super().encode([text.replace("umbrella", "get weather: Tell") for text in texts])

@@ -1,4 +1,4 @@
-"""What is told of a question that nothing fits."""
+"""The page of a search without results."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def index() -> Index:
 
 
 def found(index: Index, query: str, confidence: float) -> Page[Result]:
-    """Return what is found, with as much confidence as is said."""
+    """Return the page of a search, with each result's confidence replaced."""
     page = index.search(query)
     items = tuple(result.replace(confidence=confidence) for result in page.items)
     return Page(items=items, total=len(items))

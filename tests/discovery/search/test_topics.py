@@ -28,7 +28,7 @@ TEXT = (
     "read records of the service and return them as a list with their fields sorted by date for every page "
     "that is asked until no more are left so that other programs can use them without further work"
 )
-"""What descriptions are made of; none of the topics is among it."""
+"""Text for descriptions; none of the topics is in it."""
 TAGS = ("billing", "weather", "issue-tracking", "chemistry", "maps")
 CATEGORIES = ("Finance", "Human resources", "Developer tools", "Cooking", "Travel")
 MODES = ("image/png", "audio/mpeg", "application/pdf", "video/mp4", "model/gltf")

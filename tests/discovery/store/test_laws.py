@@ -32,7 +32,7 @@ class Stores(RuleBasedStateMachine):
         return SqliteStore(Path(self.folder.name) / "store.db")
 
     def both(self, method: str, *args: Any, **options: Any) -> None:
-        """Call a method of both, which say the same or refuse alike."""
+        """Call a method of both stores, which must return the same or fail alike."""
         assert outcome(self.memory, method, *args, **options) == outcome(
             self.sqlite, method, *args, **options
         )
@@ -88,7 +88,7 @@ class Stores(RuleBasedStateMachine):
 
 
 def outcome(store: Store, method: str, *args: Any, **options: Any) -> object:
-    """Return what a method says, or why it refuses."""
+    """Return the result of a method, or its error."""
     try:
         return getattr(store, method)(*args, **options)
     except StoreError as error:

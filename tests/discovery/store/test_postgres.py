@@ -1,4 +1,4 @@
-"""A store in PostgreSQL that many gateways write: revisions, and what each of them is told."""
+"""A store in PostgreSQL with many writers: revisions, and the notifications each of them gets."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -20,7 +20,7 @@ KILLS = 12
 MAX_KILLS = 60
 ROWS = 1_000
 ROUND_SIZE = 5_000_000
-"""What a round writes to the log, more or less: the kills are spread over it."""
+"""Approximate number of bytes that a round writes to the log: the kills are spread over it."""
 
 OPEN_AT_ONCE = """if True:
     import sys

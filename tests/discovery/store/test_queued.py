@@ -1,4 +1,4 @@
-"""A queued store never waits for the file, loses nothing in silence, and says how it is doing."""
+"""A queued store never waits for the file, loses nothing silently, and reports its state."""
 
 import logging
 import sqlite3
@@ -18,7 +18,7 @@ from toolcrib.errors import StoreError
 
 
 class Failing(MemoryStore):
-    """A store that cannot be written until somebody says so; it notes what is written, in order."""
+    """A store whose writes fail until they are enabled; it records them in order."""
 
     def __init__(self) -> None:
         super().__init__()

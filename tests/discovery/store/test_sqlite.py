@@ -1,4 +1,4 @@
-"""The file of a SQLite store: what it keeps, what it refuses, and what happens when the disk does not play along."""
+"""The file of a SQLite store: its contents, refused files, and failures of the disk."""
 
 import gc
 import os
@@ -39,7 +39,7 @@ def held(path: Path) -> list[StoredTool]:
 
 
 def run(code: str, *args: object) -> str:
-    """Run Python code in a process of its own, and return what it printed."""
+    """Run Python code in a separate process, and return its output."""
     command = python("-c", code, *map(str, args))
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
 

@@ -117,7 +117,7 @@ def test_the_chain_goes_on_over_restarts_and_rotation(tmp_path: Path) -> None:
 
 
 def moved_away(folder: Path) -> tuple[ChainedLines, Path, Path]:
-    """Write a line, move the file away, and write another; return what writes, and both files."""
+    """Write a line, move the file away, and write another; return the writer and both files."""
     path, moved = folder / "audit.jsonl", folder / "old.jsonl"
     lines = ChainedLines(path)
     lines.write(record(1))

@@ -1,4 +1,4 @@
-"""How a call ended, told apart at three levels."""
+"""Outcomes of calls in the audit, at three levels of detail."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ HERE = {"tool_id": "github:star", "backend": "mcp:github"}
 
 
 class RpcError(Exception):
-    """What an MCP session raises for a JSON-RPC error."""
+    """The exception that an MCP session raises for a JSON-RPC error."""
 
     code = -32602
 

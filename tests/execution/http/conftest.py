@@ -1,4 +1,4 @@
-"""What the tests of providers may ask for."""
+"""Fixtures of the tests of HTTP providers."""
 
 from collections.abc import Iterator
 

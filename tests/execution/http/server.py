@@ -301,12 +301,12 @@ def serving(served: FastAPI = app) -> Iterator[str]:
 
 
 Talk = Callable[[socket.socket], None]
-"""What a server that is none does with a connection."""
+"""The behaviour of a raw socket server on a connection."""
 
 
 @contextmanager
 def talking(talk: Talk) -> Iterator[str]:
-    """Accept connections and do as told, until the end of the block."""
+    """Accept connections and handle each with `talk`, until the end of the block."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def accept() -> None:

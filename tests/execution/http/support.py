@@ -1,4 +1,4 @@
-"""What the tests of providers share."""
+"""Helpers of the tests of HTTP providers."""
 
 from collections.abc import Mapping
 from typing import Any

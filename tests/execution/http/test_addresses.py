@@ -1,4 +1,4 @@
-"""Which addresses a request may leave for."""
+"""Addresses to which requests may be sent."""
 
 import socket
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ ODD = [
 
 
 class Names:
-    """Names with addresses, which count how often they were asked for."""
+    """A resolver with fixed addresses, which counts the lookups."""
 
     def __init__(self, **names: Sequence[str]) -> None:
         self.names = {name.replace("_", "."): found for name, found in names.items()}

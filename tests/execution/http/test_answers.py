@@ -1,4 +1,4 @@
-"""What a server answers, as a value or as an error."""
+"""Responses of a server, as values or as errors."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""How servers are reached, and what happens when they are not."""
+"""Connections to servers: success, and every kind of failure."""
 
 import os
 import socket
@@ -340,7 +340,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def secure(certificate: Path) -> Iterator[tuple[str, list[str]]]:
-    """Speak TLS, and note which names were asked for."""
+    """Speak TLS, and record the server names that clients request."""
     asked: list[str] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)

@@ -1,4 +1,4 @@
-"""Whatever the arguments are, the server sees exactly what was sent, in every style.
+"""Arguments of any kind reach the server exactly as they were sent, in every style.
 
 The readers below follow RFC 6570 and the specification, and share nothing with the writer.
 """

@@ -1,4 +1,4 @@
-"""Calls to servers, for tests that look at what becomes of them."""
+"""Calls to servers, for tests of their outcome."""
 
 import json
 import sys

@@ -8,7 +8,7 @@ from needs import lack
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a certificate that nobody has signed but itself."""
+    """Return a folder with a self-signed certificate."""
     if shutil.which("openssl") is None:
         lack("openssl")
     folder = tmp_path_factory.mktemp("tls")

@@ -1,4 +1,4 @@
-"""Starts a server, says which processes there are, and waits for its own death."""
+"""Starts a server, prints the process ids, and waits for its own death."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""An MCP server of the handshake era in the standard library alone, which starts at once and can misbehave."""
+"""An MCP server of the handshake era in the standard library alone, which starts fast and can misbehave."""
 
 import json
 import os

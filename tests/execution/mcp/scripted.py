@@ -1,4 +1,4 @@
-"""An MCP server on stdio that does what a script tells it to; the standard library alone, started in 30 ms.
+"""A scripted MCP server on stdio; the standard library alone, started in 30 ms.
 
 The script is JSON, the first argument. `discover` says how the first question of the stateless era is met:
 `refuse` (as most servers of the handshake era do), `ignore`, `stick` (nothing is answered from then on), `hangup`,
@@ -98,7 +98,7 @@ def listing(number: Any, cursor: Any) -> None:
 
 
 def called(number: Any, params: Any) -> None:
-    """Do what the script says of a tool."""
+    """Run the steps that the script has for a tool."""
     steps = SCRIPT.get("calls", {}).get(params["name"])
     if steps is None:
         say({"id": number, "error": {"code": -32602, "message": f"no tool named {params['name']!r}"}})
@@ -129,7 +129,7 @@ def called(number: Any, params: Any) -> None:
 
 
 def flood(step: Any) -> None:
-    """Write a text many times, between what begins and ends it, over and over until nobody reads it any more."""
+    """Write a text many times, between a first and a last part, again and again until the reader is gone."""
     text = (step.get("first", "") + step["raw"] * step["times"] + step.get("last", "")).encode()
     with open(2 if step.get("to") == "stderr" else 1, "wb", buffering=0, closefd=False) as stream:
         while True:

@@ -1,4 +1,4 @@
-"""What the tests of the transports share."""
+"""Helpers of the tests of the transports."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ DAEMONISES = (
 
 
 def plain(*options: str, **settings: Any) -> ServerConfig:
-    """Return the settings of the server that starts at once."""
+    """Return the settings of the server that starts fast."""
     return ServerConfig(
         command=sys.executable, args=["-S", str(HERE / "plain_server.py"), *options], **settings
     )
@@ -48,7 +48,7 @@ def typed() -> ServerConfig:
 
 @asynccontextmanager
 async def session(streams: TransportStreams, seen: list[Any] | None = None) -> AsyncIterator[ClientSession]:
-    """Give a session over streams, whose exceptions and notifications are written down."""
+    """Yield a session over streams, whose exceptions and notifications are recorded."""
 
     async def note(message: Any) -> None:
         if seen is not None:

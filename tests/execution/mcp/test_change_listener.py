@@ -19,7 +19,7 @@ UPDATED = ContentChange("one", "updated", NOTE)
 
 
 class Told:
-    """A server of an era, and what it tells."""
+    """A server of an era, and the changes that it announces."""
 
     def __init__(self, asking: Asking, servers: McpServers, *, handshake: bool) -> None:
         self.asking, self.servers, self.handshake = asking, servers, handshake
@@ -27,7 +27,7 @@ class Told:
         self.stop = servers.on_content(self.changes.append)
 
     async def change(self, expected: list[ContentChange]) -> None:
-        """Have everything change, until all that is expected is told, and nothing else."""
+        """Change all content, until all expected changes are announced, and no others."""
         self.changes.clear()
 
         async def told() -> bool:  # a stream may be on its way to be opened

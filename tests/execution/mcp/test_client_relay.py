@@ -1,4 +1,4 @@
-"""What servers ask while a request of ours runs, and outside of one."""
+"""Requests from servers to the client, during a call and outside of one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,7 +62,7 @@ async def test_a_server_that_nobody_answers_is_not_told_that_it_can_ask(*, hands
 
 
 class Peer:
-    """A client that is asked for nothing."""
+    """A client that expects no requests."""
 
     def __init__(self, peer: object, *capabilities: str) -> None:
         self.peer, self.capabilities = peer, {name: {} for name in capabilities}
@@ -114,7 +114,7 @@ async def test_roots_that_a_client_does_not_declare_are_refused_and_the_answer_i
 
 @contextmanager
 def tracked_elsewhere(calls: RunningCalls, running: RelayedCall) -> Iterator[None]:
-    """Track a request in another context, as on a pipe, where nothing says which request a message is about."""
+    """Track a request in another context, as on a pipe, where messages do not name their request."""
     context, tracking = copy_context(), calls.track(running)
     context.run(tracking.__enter__)
     try:
@@ -124,7 +124,7 @@ def tracked_elsewhere(calls: RunningCalls, running: RelayedCall) -> Iterator[Non
 
 
 async def test_a_question_about_a_call_that_was_given_up_is_not_asked_of_another_client() -> None:
-    """On a pipe nothing says which call a question is about: one that comes late may be another client's."""
+    """On a pipe a server's request does not name a call: a late one may belong to another client's call."""
     clock, asked = [0.0], list[str]()
 
     async def note(call: Call, requests: dict[str, Any]) -> dict[str, Any]:

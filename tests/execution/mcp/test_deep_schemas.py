@@ -1,4 +1,4 @@
-"""A tool whose schema is nested too deep is left out of its server's listing, and reported."""
+"""A tool whose schema is nested too deeply is left out of its server's listing, and reported."""
 
 import json
 import logging
@@ -31,7 +31,7 @@ def listed(levels: int) -> list[dict[str, Any]]:
 
 
 async def answer(request: Request) -> Response:
-    """Answer as a server of the stateless era, with a stream of events where the path says so."""
+    """Respond as a server of the stateless era, with an event stream if the path says so."""
     asked = await request.json()
     result: dict[str, Any] = {"tools": listed(200), "resultType": "complete"}
     if asked["method"] == "server/discover":

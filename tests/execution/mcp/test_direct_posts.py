@@ -1,4 +1,4 @@
-"""Calls that are posted without the SDK's client and its HTTP client: what comes of them is the same."""
+"""Calls posted without the SDK's client and its HTTP client have the same outcome."""
 
 import ssl
 import sys
@@ -28,7 +28,7 @@ Answer = Callable[[dict[str, Any]], Response]
 
 
 class Scripted:
-    """A server whose first call is answered plainly, and those after it as a test wants."""
+    """A server with a plain response to the first call, and scripted ones to the calls after it."""
 
     tidy = True
 

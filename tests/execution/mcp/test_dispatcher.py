@@ -25,18 +25,18 @@ class Far:
         self._say, self._hear = say, hear
 
     async def heard(self) -> dict[str, Any]:
-        """Return what it is told next."""
+        """Return the next message that the dispatcher sends."""
         message = (await self._hear.receive()).message
         told: dict[str, Any] = json.loads(message.model_dump_json(by_alias=True, exclude_unset=True))
         return told
 
     async def says(self, **message: Any) -> None:
-        """Say something."""
+        """Send a message to the dispatcher."""
         text = json.dumps({"jsonrpc": "2.0", **message})
         await self._say.send(SessionMessage(jsonrpc_message_adapter.validate_json(text)))
 
     def leaves(self) -> None:
-        """Say no more."""
+        """Close the stream to the dispatcher."""
         self._say.close()
 
 
@@ -58,7 +58,7 @@ async def stretched() -> AsyncIterator[tuple[Dispatcher, Far]]:
 
 
 class Asked:
-    """A question, and what comes of it."""
+    """A pending request, and its outcome."""
 
     result: Any = None
     error: MCPError | None = None

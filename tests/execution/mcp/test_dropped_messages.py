@@ -1,4 +1,4 @@
-"""Servers that send floods of messages nobody can use: what is logged stays small, and their calls go on."""
+"""Servers that send floods of unusable messages: the log stays small, and calls to them go on."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ MALFORMED = {"notify": "notifications/message", "params": {"level": 7}}
 
 
 def counted(kind: str, *, server: str = "one") -> list[str]:
-    """Return what is logged of many messages of a kind: the first, the tenth and the hundredth."""
+    """Return the log lines of many messages of a kind: the first, the tenth and the hundredth."""
     start = f"server {server!r} sent a message that is of no use"
     return [f"{start}: {kind}", *(f"{start} ({count} times by now): {kind}" for count in (10, 100))]
 
@@ -91,7 +91,7 @@ async def test_answers_that_a_server_does_not_read_are_bounded_and_its_requests_
 
 
 class Noisy:
-    """A server of the handshake era whose stream of notifications is full of what is none."""
+    """A server of the handshake era whose notification stream is full of invalid messages."""
 
     def __init__(self, event: bytes) -> None:
         self.event = event

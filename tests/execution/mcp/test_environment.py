@@ -1,4 +1,4 @@
-"""Which variables a server inherits, and what is said where it may have missed some."""
+"""Environment variables that a server inherits, and the hint if one may be missing."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a server says is the tool's own no; only what is known on this side says that nobody was reached."""
+"""A server's error is the tool's own; only failures detected on this side mean that no server was reached."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Teller:
-    """A server of the handshake era that counts its sessions, and answers calls as it is told to."""
+    """A server of the handshake era that counts its sessions, with scripted responses to calls."""
 
     def __init__(
         self,

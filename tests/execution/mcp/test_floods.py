@@ -69,7 +69,7 @@ async def test_floods_on_a_pipe_leave_others_their_turns(step: dict[str, Any]) -
 
 
 class Flooding(Noisy):
-    """A server whose streams of events, those that answer calls too, never end."""
+    """A server whose event streams, including those of calls, never end."""
 
     def __init__(self, events: bytes, *, packed: bool = False) -> None:
         super().__init__(events)

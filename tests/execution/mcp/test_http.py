@@ -43,7 +43,7 @@ def transport_of(kind: str) -> Transport:
 
 @asynccontextmanager
 async def reached(config: ServerConfig, kind: str = "http", **options: Any) -> AsyncIterator[ClientSession]:
-    """Give a session with a server, before anything was said."""
+    """Yield a session with a server, before any message was sent."""
     async with transport_of(kind)(config, **options) as streams, session(streams) as found:
         yield found
 
@@ -354,7 +354,7 @@ async def test_a_server_that_does_not_answer_the_farewell_is_left_all_the_same()
 
 
 class Restarted:
-    """An application that forgets its sessions when told to."""
+    """An application that can drop its sessions."""
 
     def __init__(self) -> None:
         self.inner = app("http")

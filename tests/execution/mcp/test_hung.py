@@ -1,4 +1,4 @@
-"""Servers that hang or end their streams at once: deadlines hold, and nobody is asked without end."""
+"""Servers that hang, or end their streams immediately: deadlines hold, and there is no endless retry."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ async def test_deadlines_hold_for_every_call_to_a_server_that_hangs(flags: tuple
 
 
 class Ending:
-    """A server of the handshake era whose event streams end at once, and which wants them back at once."""
+    """A server of the handshake era whose event streams end immediately and request immediate reconnection."""
 
     def __init__(self, *, moving: bool = False, moved: bool = False, stuck: bool = False) -> None:
         self.stuck = stuck

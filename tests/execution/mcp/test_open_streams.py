@@ -1,4 +1,4 @@
-"""Servers whose answers never end: a call that is given up lets go of its connection."""
+"""Servers whose responses never end: a cancelled call releases its connection."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

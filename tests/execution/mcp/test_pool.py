@@ -1,4 +1,4 @@
-"""What can be done with many servers by name, whatever they are."""
+"""Operations on many servers by name, of any kind."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def nobody() -> Iterator[int]:
-    """Return a port at which nobody listens."""
+    """Return a port without a listener."""
     with closed_port() as port:
         yield port
 

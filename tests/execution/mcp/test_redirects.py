@@ -15,7 +15,7 @@ HERE = "http://here.example/mcp"
 
 
 def web(request: httpx2.Request) -> httpx2.Response:
-    """Answer what `/mcp` redirects to within the origin, and nothing beyond."""
+    """Serve the page to which `/mcp` redirects within the origin, and nothing else."""
     if request.url.path == "/mcp":
         return httpx2.Response(307, headers={"location": "/there"})
     if request.url.path == "/away":

@@ -1,4 +1,4 @@
-"""What becomes of one call to a server: its result, its errors, its updates, its questions."""
+"""One call to a server: its result, errors, progress and requests to the client."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How servers and their calls end when the program does, or when it wants them no more."""
+"""Servers and their calls at shutdown and after removal."""
 
 import anyio
 import pytest

@@ -42,7 +42,7 @@ def lasting(request: pytest.FixtureRequest) -> Iterator[HttpServer]:
 
 @pytest.fixture
 def server(lasting: HttpServer) -> HttpServer:
-    """Return a server that runs, whatever other tests did to it."""
+    """Return a running server, whatever state other tests left it in."""
     if not lasting.runs:
         lasting.kill()
         lasting.start()
@@ -247,7 +247,7 @@ async def test_a_status_says_whether_a_call_may_have_run(response: Response, sen
 
 
 class Forgetful:
-    """A server of the handshake era that forgets every session at once."""
+    """A server of the handshake era that forgets every session immediately."""
 
     def __init__(self) -> None:
         self.sessions = 0

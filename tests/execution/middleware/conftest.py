@@ -1,4 +1,4 @@
-"""What every test of the layers around a call may ask for."""
+"""Fixtures of the tests of middleware."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ MakeCall = Callable[..., Call]
 
 @pytest.fixture(scope="session")
 def make_call() -> MakeCall:
-    """Return a function that makes calls of a tool of the server `shop`, read-only unless told otherwise."""
+    """Return a function that makes calls of a tool of the server `shop`, read-only by default."""
 
     def make(
         name: str = "look", *, server: str = "shop", hints: dict[str, bool] | None = None, **fields: Any

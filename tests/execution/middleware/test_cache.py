@@ -34,7 +34,7 @@ class Counter:
 
 
 class Slow:
-    """A backend whose calls each end when they are told how, in the order they came."""
+    """A backend whose calls end with scripted outcomes, in the order they came."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[anyio.Event, list[Any]]] = []

@@ -1,4 +1,4 @@
-"""The guard of results, for what stands in errors."""
+"""The result guard applied to errors."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ KEY = "AKIAIOSFODNN7EXAMPLQ"
 
 
 class _Failing:
-    """A tool that fails, and says why."""
+    """A tool that fails with a message."""
 
     def __init__(self, reason: str, result: Any, cause: str = "") -> None:
         self._reason, self._result, self._cause = reason, result, cause

@@ -1,4 +1,4 @@
-"""Layers that outlive an event loop: what was broken off in one does not hold up the next."""
+"""Layers that outlive an event loop: a call cancelled in one loop does not block the next."""
 
 import asyncio  # noqa: TID251 - a loop that is left as it is cannot be had otherwise
 from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ async def hangs(_call: Call) -> Answer:
 
 
 async def passes(layer: Layer, call: Call) -> None:
-    """Check that a few calls at once go through."""
+    """Check that a few concurrent calls pass."""
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             for _ in range(4):

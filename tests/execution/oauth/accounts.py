@@ -1,4 +1,4 @@
-"""An authorization server with accounts of persons, and an MCP server that shows each what is theirs alone."""
+"""An authorization server with personal accounts, and an MCP server with data of its own for each."""
 
 import json
 from collections.abc import Iterator
@@ -14,19 +14,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 ACCOUNT = "x-account"
-"""The header with which a browser of the tests says which account it is logged in with."""
+"""The header with which the tests' browser names its account."""
 
 
 @dataclass
 class Accounts(Authority):
-    """An authorization server that knows whose each token is."""
+    """An authorization server that knows the account of each token."""
 
     accounts: dict[str, str] = field(default_factory=dict)
     """The account of each token, of both kinds."""
     sessions: dict[str, str] = field(default_factory=dict)
-    """Who began each session with the MCP server."""
+    """The account that began each session with the MCP server."""
     seen: list[str] = field(default_factory=list)
-    """What the MCP server was sent as Authorization."""
+    """Values of the Authorization header that the MCP server received."""
     handshake: bool = False
     """Whether the MCP server is of the era with sessions."""
 
@@ -76,7 +76,7 @@ class Accounts(Authority):
 
         @server.tool()
         def whoami(note: str, ctx: Context) -> str:
-            """Say whose account is used."""
+            """Return the name of the account in use."""
             token = (ctx.headers or {}).get("authorization", "").removeprefix("Bearer ")
             return f"{self.accounts[token]}: {note}"
 
@@ -85,7 +85,7 @@ class Accounts(Authority):
 
 @contextmanager
 def accounts(kind: type[Accounts] = Accounts, **behaviour: Any) -> Iterator[Accounts]:
-    """Run an authorization server and an MCP server that shows each person what is theirs."""
+    """Run an authorization server and an MCP server that shows each person their own data."""
     running = kind(**behaviour)
     with ExitStack() as stack:
         running.issuer = stack.enter_context(serving(running.app()))

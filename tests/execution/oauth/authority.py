@@ -26,7 +26,7 @@ DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 
 @dataclass
 class Access:
-    """An access token as the server knows it."""
+    """An access token in the server's records."""
 
     ends: float
     scopes: list[str]
@@ -35,27 +35,27 @@ class Access:
 
 @dataclass
 class Authority:
-    """What both servers know, and how they behave."""
+    """State shared by both servers, and the faults they simulate."""
 
     lifetime: float = 3600.0
     rotates: bool = True
     registers: bool = True
     metadata: dict[str, Any] = field(default_factory=dict)
     device: dict[str, Any] = field(default_factory=dict)
-    """Said of itself beside the usual, or instead."""
+    """Metadata of the device flow, added to the usual or in its place."""
     answer: dict[str, str] = field(default_factory=dict)
     """Sent with the browser beside the usual, or instead."""
     required_scope: str | None = None
     broken: tuple[int, dict[str, Any]] | None = None
-    """What the token endpoint answers instead of tokens."""
+    """The response of the token endpoint instead of tokens."""
     pending: int = 0
-    """How often a device is told to wait."""
+    """The number of `authorization_pending` responses to a device."""
     skew: float = 0.0
-    """How far its clock is ahead."""
+    """Seconds by which its clock is ahead."""
     silent: str = ""
     """The path, of either server, that is never answered."""
     drips: bool = False
-    """Whether it begins to answer there, a byte at a time, and does not end."""
+    """Whether that response drips, a byte at a time, and never ends."""
     issuer: str = ""
     url: str = ""
     tokens: dict[str, Access] = field(default_factory=dict)
@@ -65,9 +65,9 @@ class Authority:
     asked: list[dict[str, str]] = field(default_factory=list)
     """The forms that the token endpoint got."""
     secrets: set[str] = field(default_factory=set)
-    """All that must never be seen."""
+    """Values that must never appear in output."""
     refused: int = 0
-    """How many requests the MCP server refused."""
+    """The number of requests that the MCP server refused."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def app(self) -> Starlette:
@@ -265,7 +265,7 @@ async def drip(send: Any) -> None:
 
 @contextmanager
 def authorities(**behaviour: Any) -> Iterator[Authority]:
-    """Run an authorization server and an MCP server that wants its tokens."""
+    """Run an authorization server and an MCP server that requires its tokens."""
     authority = Authority(**behaviour)
     with ExitStack() as stack:
         authority.issuer = stack.enter_context(serving(authority.stall(authority.app())))
@@ -275,7 +275,7 @@ def authorities(**behaviour: Any) -> Iterator[Authority]:
 
 
 def browse(address: str) -> threading.Thread:
-    """Go where a login says, as a browser does that somebody is logged in with, in a thread."""
+    """Open a login's address in a thread, as the browser of a logged-in user does."""
 
     def go() -> None:
         with suppress(OSError), urllib.request.urlopen(address, timeout=60) as page:  # noqa: S310 - of ours

@@ -1,4 +1,4 @@
-"""An MCP server whose resources, prompts and completion are different for each account."""
+"""An MCP server with different resources, prompts and completion for each account."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class _Telling(Server[Any]):
 
 @dataclass
 class Library(Accounts):
-    """Lists and reads what belongs to the account of each request, by the last word of its name."""
+    """Lists and reads the content of each request's account, by the last word of its name."""
 
     requests: list[tuple[str, str]] = field(default_factory=list)
     """The owner and the method of each request for content."""
@@ -41,7 +41,7 @@ class Library(Accounts):
         default_factory=lambda: defaultdict(InMemorySubscriptionBus)
     )
     subscribed: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    """The sessions of each owner that want to hear of changes."""
+    """The sessions of each owner that subscribed to changes."""
 
     def mcp_app(self) -> Any:
         """Return the MCP server."""
@@ -73,7 +73,7 @@ class Library(Accounts):
         return mcp_types.ListToolsResult(tools=[tool])
 
     async def _touch(self, context: _Context, _: Any) -> mcp_types.CallToolResult:
-        """Say that what its account has is different."""
+        """Announce a change of the account's content."""
         owner = self._owner(context, "tools/call")
         for session in self.subscribed[owner]:
             await session.send_resource_updated(SHARED)

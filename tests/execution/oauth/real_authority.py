@@ -35,7 +35,7 @@ class RealAuthority:
 
     @property
     def secrets(self) -> dict[str, set[str]]:
-        """All that the authorization server was sent or gave that nobody else may see, by its name."""
+        """All secrets that the authorization server received or issued, by its name."""
         found: dict[str, set[str]] = {}
         for line in self.seen_secrets.read_text().splitlines():
             name, value = json.loads(line)

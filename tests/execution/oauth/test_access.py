@@ -1,4 +1,4 @@
-"""Servers that want OAuth, called: tokens that end, are refused or taken back, and what is told of it."""
+"""Calls to servers that require OAuth: tokens that expire, are refused or revoked, and the errors."""
 
 import logging
 import os

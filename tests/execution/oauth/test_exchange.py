@@ -1,4 +1,4 @@
-"""Tokens of clients exchanged for those of a server (RFC 8693): for whom, at whom, and what is refused."""
+"""Tokens of clients exchanged for those of a server (RFC 8693): subject, audience, and refusals."""
 
 import json
 import os
@@ -43,12 +43,12 @@ class Exchanging(Accounts):
     """An authorization server that exchanges the tokens that it has given for the gateway."""
 
     instead: dict[str, Any] = field(default_factory=dict)
-    """Answered instead of what is right."""
+    """Fields of the response that replace the correct ones."""
     claims: dict[str, Any] | None = None
-    """Where the tokens are JWTs, what they say beside or instead of what is right."""
+    """JWT claims that are added to the correct ones or replace them."""
 
     def subject_token(self, subject: str, **claims: Any) -> str:
-        """Return a token that somebody calls the gateway with."""
+        """Return a token with which a person calls the gateway."""
         said = {"iss": self.issuer, "sub": subject, "aud": GATEWAY, "exp": time.time() + 600} | claims
         token = jwt.encode(said, KEY, algorithm="ES256", headers={"kid": "one"})
         self.secrets.add(token)
@@ -101,7 +101,7 @@ def principal_of(authority: Exchanging, subject: str, **facts: Any) -> Principal
 async def whoami(
     servers: McpServers, who: Principal, token: str | None, owner: Principal | None = None
 ) -> Any:
-    """Call as a principal in whose request a token came, which may be that of another."""
+    """Call as a principal with a subject token, which may be another principal's."""
     given = None if token is None else SubjectToken(owner or who, token)
     with anyio.fail_after(PATIENCE):
         return (await servers.call(call_of(who, subject_token=given))).structured["result"]
@@ -214,7 +214,7 @@ async def test_the_tools_are_listed_with_the_access_of_the_gateway_itself(enviro
 
 @dataclass
 class ExchangingLibrary(Exchanging, Library):
-    """One whose MCP server has resources too."""
+    """A variant whose MCP server has resources too."""
 
 
 async def test_resources_are_those_of_whoever_the_token_is_exchanged_for(environ: dict[str, str]) -> None:

@@ -69,7 +69,7 @@ class Household:
         )
 
     def run(self, *args: str) -> str:
-        """Run a command, and return what it wrote to standard output."""
+        """Run a command, and return its standard output."""
         out, err = self.start(*args).communicate(timeout=PATIENCE)
         self.written += [out, err]
         return out
@@ -87,7 +87,7 @@ class Household:
         assert running.returncode == 0
 
     def login(self) -> StoredLogin:
-        """Return what is kept of the login."""
+        """Return the stored login."""
         login = LoginVault(self.environ).get("one", self.authority.url)
         assert login is not None
         return login

@@ -1,4 +1,4 @@
-"""Servers that answer each person for themselves: whose access is used, and that it is never somebody else's."""
+"""Servers with a login for each person: calls use the caller's access, and never another person's."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def authority() -> Iterator[Accounts]:
 
 
 def keep(authority: Accounts, environ: dict[str, str], owner: Owner | None, account: str) -> None:
-    """Keep a login of somebody in the vault."""
+    """Store the login of a person in the vault."""
     LoginVault(environ).put(
         StoredLogin(
             server="one",
@@ -182,7 +182,7 @@ async def test_login_to_a_shared_server_is_asked_of_the_operator_alone() -> None
 def crowd(
     environ: dict[str, str], *, most: int
 ) -> tuple[PersonalUpstreams, Callable[[str], Upstream], list[Upstream]]:
-    """Return upstreams of at most so many persons, what finds that of one, and those that were retired."""
+    """Return upstreams limited to `most` persons, a lookup by person, and the list of retired upstreams."""
     config = ServerConfig(url="http://127.0.0.1:1/mcp", auth={"mode": "per_user"})
     retired: list[Upstream] = []
 
@@ -286,7 +286,7 @@ async def test_content_is_that_of_the_person_and_of_whoever_runs_the_command(env
 
 @dataclass
 class ToolsAlone(Library):
-    """One whose MCP server has neither resources nor prompts."""
+    """A variant whose MCP server has neither resources nor prompts."""
 
     def mcp_app(self) -> Any:
         server: Server[Any] = Server("tools", on_list_tools=self._tools)

@@ -1,4 +1,4 @@
-"""The vault: what it keeps, who can read it, and what becomes of it when its key or its file is wrong."""
+"""The vault: its contents, its readers, and damaged keys and files."""
 
 import json
 import logging
@@ -197,7 +197,7 @@ def test_a_vault_that_others_can_look_into_becomes_its_owners_alone(tmp_path: Pa
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can be another user")
 @pytest.mark.parametrize("name", ["", "key", "logins.json"])
 def test_a_vault_with_something_of_another_user_is_refused(tmp_path: Path, name: str) -> None:
-    """Whoever plants a key can read what is sealed, and whoever plants a login gets what is sent."""
+    """A user who plants a key can read sealed secrets, and one who plants a login receives the tokens."""
     LoginVault(environ(tmp_path, None)).put(login())
     os.chown(tmp_path / "vault" / name, 65534, 65534)
     with pytest.raises(VaultError, match="belongs to another user"):

@@ -1,4 +1,4 @@
-"""Names of resources in rules: whatever a server may read an address as is decided alike."""
+"""Names of resources in rules: every spelling that a server may read as an address gets the same decision."""
 
 import pytest
 from hypothesis import given

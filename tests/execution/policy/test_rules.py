@@ -1,4 +1,4 @@
-"""Rules: who may run what."""
+"""Rules: permissions of principals."""
 
 from typing import Any
 

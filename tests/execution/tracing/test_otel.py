@@ -32,7 +32,7 @@ from toolcrib.model import LocalBackend, McpBackend, Tool, tool
 
 
 class Telemetry:
-    """The SDK in memory, and what was seen by it."""
+    """The OpenTelemetry SDK in memory, with its spans and metrics."""
 
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
@@ -284,7 +284,7 @@ print(observer.begin("github:star", None) is None)
 
 
 class RpcError(Exception):
-    """What an MCP session raises for a JSON-RPC error."""
+    """The exception that an MCP session raises for a JSON-RPC error."""
 
     code = -32602
 

@@ -14,7 +14,7 @@ PROGRAM = Path(__file__).with_name("traced_calls.py")
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
-    """Return what a process of its own saw, because the SDK traces to the provider of the process."""
+    """Return the spans of a separate process, because the SDK traces to the provider of the process."""
     said: dict[str, Any] = json.loads(subprocess.check_output(python(str(PROGRAM)), timeout=PATIENCE))
     return said
 

@@ -1,4 +1,4 @@
-"""A program that calls a tool of a real server with tracing on, and prints the spans that came of it."""
+"""A program that calls a tool of a real server with tracing on, and prints the spans."""
 
 import json
 import sys

@@ -38,18 +38,18 @@ class Browser:
         return self
 
     async def send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Send a request, and return the answer whatever it is."""
+        """Send a request, and return the response whatever its status."""
         headers = {"x-toolcrib-key": self.key, **options.pop("headers", {})}
         return await self.http.request(method, f"{ROOT}{path}", headers=headers, **options)
 
     async def get(self, path: str, **query: Any) -> Any:
-        """Return what an operation answers."""
+        """Return the JSON body of a successful GET."""
         answer = await self.send("GET", path, params=query)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     async def post(self, path: str, **body: Any) -> Any:
-        """Return what an operation answers to a body."""
+        """Return the JSON body of a successful POST."""
         answer = await self.send("POST", path, json=body)
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -62,7 +62,7 @@ class Browser:
 
     @asynccontextmanager
     async def events(self) -> AsyncIterator[AsyncIterator[tuple[str, Any]]]:
-        """Listen to what changes."""
+        """Subscribe to the event stream."""
         headers = {"x-toolcrib-key": self.key}
         async with self.http.stream("GET", f"{ROOT}/events", headers=headers) as answer:
             assert answer.status_code == 200

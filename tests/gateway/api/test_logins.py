@@ -1,4 +1,4 @@
-"""Who gets in, and what other web pages, other ports and other principals do not get."""
+"""Login to the console, and access denied to other web pages, ports and principals."""
 
 import hashlib
 from typing import Any
@@ -21,7 +21,7 @@ SECRET = "of-ann-and-nobody-else"  # noqa: S105 - of tests
 
 
 def token(name: str, *groups: str) -> dict[str, Any]:
-    """Return the settings of a token, whose text is that of its name and a secret."""
+    """Return the settings of a token, whose text is its name and a secret."""
     return {"hash": f"sha256:{hashlib.sha256(f'{name}-{SECRET}'.encode()).hexdigest()}", "groups": groups}
 
 

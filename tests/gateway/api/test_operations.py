@@ -1,4 +1,4 @@
-"""What the API answers, with a real gateway."""
+"""Operations of the HTTP API, against a real gateway."""
 
 import csv
 import io
@@ -323,7 +323,7 @@ async def test_call_of_a_shaped_tool_waits_as_its_caller_made_it_and_as_it_is_se
     sent: list[Any] = []
 
     def buy(number: int, currency: str) -> None:
-        """Buy what has a number."""
+        """Buy an item by its number."""
         sent.append((number, currency))
 
     async with console(policy=rules, toolsets=toolsets) as (gateway, browser), browser.events() as events:

@@ -33,7 +33,7 @@ ANN = Principal(issuer="tokens", subject="ann", client="editor")
 
 @contextmanager
 def receiver(status: int = 200) -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]]]]:
-    """Serve an address that takes messages; yield it and what has come."""
+    """Serve a webhook receiver; yield its address and the messages received."""
     got: list[tuple[dict[str, str], bytes]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -220,7 +220,7 @@ async def test_the_recipe_passes_calls_on(way: str, root: Path, monkeypatch: pyt
 
 @contextmanager
 def mail_server() -> Iterator[tuple[int, list[str]]]:
-    """Serve what takes mails; yield its port and the mails."""
+    """Serve SMTP; yield the port and the mails received."""
     mails: list[str] = []
 
     class Handler(socketserver.StreamRequestHandler):

@@ -33,7 +33,7 @@ ABOUT = {
     "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-"""What a client of the stateless era says of itself with each request."""
+"""The `_meta` that a client of the stateless era sends with each request."""
 
 
 @asynccontextmanager
@@ -89,7 +89,7 @@ async def opened(client: httpx.AsyncClient, hello: Any = HELLO, path: str = "/mc
 async def streamed(
     client: httpx.AsyncClient, message: Any, path: str = "/mcp"
 ) -> AsyncIterator[AsyncIterator[Any]]:
-    """Yield what a call tells, one after the other; a ping is None."""
+    """Yield the messages of a streamed response in order; a ping is None."""
 
     async def told() -> AsyncIterator[Any]:
         async for line in answer.aiter_lines():

@@ -1,4 +1,4 @@
-"""What clients can make a gateway keep has bounds, and the bounds hold."""
+"""Bounds on the memory that clients can make a gateway use."""
 
 import hashlib
 import json

@@ -35,7 +35,7 @@ async def joined(face: LittleFace, era: Any, **options: Any) -> AsyncIterator[Cl
 
 
 def answering(**said: Any) -> Any:
-    """Return a callback that answers every question so, and notes what was asked."""
+    """Return a callback that answers every elicitation with the same result, and records the messages."""
 
     async def answer(_: Any, params: ElicitRequestParams) -> ElicitResult:
         asked.append(params.message)

@@ -1,4 +1,4 @@
-"""A gateway at which nobody calls."""
+"""A gateway without calls."""
 
 import time
 from http.client import HTTPConnection

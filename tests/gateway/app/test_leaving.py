@@ -90,7 +90,7 @@ def in_flight(gateway: Gateway) -> int:
 
 
 async def echoes(url: str, token: str = "") -> Any:
-    """Return what a well-behaved client gets from the server."""
+    """Return the result of an `echo` call from a well-behaved client."""
     async with client_of(url, token=token) as client:
         arguments = {"tool_id": "tiny:echo", "args": {"x": 1}, "timeout_ms": int(PATIENCE * 1000)}
         found = await ask(client, 1, "tools/call", {"name": "run_tool", "arguments": arguments})
@@ -138,7 +138,7 @@ async def test_lists_that_hang_take_one_slot_for_all_clients_that_ask_for_them(e
 
 
 async def ran(client: httpx.AsyncClient, tool: str, **arguments: Any) -> Any:
-    """Return what a meta-tool gives."""
+    """Return the structured content of a meta-tool's result."""
     answer = await ask(client, 1, "tools/call", {"name": tool, "arguments": arguments})
     return answer["result"]["structuredContent"]
 

@@ -53,7 +53,7 @@ async def in_pieces(client: httpx.AsyncClient, stream: SocketStream, pieces: lis
 
 
 async def asked(client: httpx.AsyncClient, *pieces: bytes) -> bytes:
-    """Return all that is answered to what is sent in pieces."""
+    """Send a request in pieces, and return the whole response."""
     async with await connected(client) as stream:
         await in_pieces(client, stream, list(pieces))
         return await everything(stream)
@@ -208,7 +208,7 @@ async def test_a_target_says_by_which_name_it_calls(target: bytes, status: int) 
 
 
 async def gone(stream: SocketStream) -> None:
-    """Wait until the other end is gone, without taking what it sent."""
+    """Wait until the peer has closed the connection, without reading its data."""
     poll = select.poll()
     poll.register(stream.extra(SocketAttribute.raw_socket), 0)  # noqa: S610 - no database
     await until(lambda: poll.poll(0), "the other end is gone")

@@ -1,4 +1,4 @@
-"""How responses come: in one piece, whole, and with signs of life while there is nothing to say."""
+"""Responses are sent in one piece, complete, and with keep-alive messages while there is no data."""
 
 from typing import Any
 

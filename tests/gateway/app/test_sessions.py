@@ -1,4 +1,4 @@
-"""How calls within sessions of the handshake era are answered, whatever becomes of them."""
+"""Responses to calls within sessions of the handshake era, however the sessions end."""
 
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -33,7 +33,7 @@ async def session(hello: Any, face: LittleFace, **options: Any) -> AsyncIterator
 
 @pytest.fixture(params=[HELLO, ASKING], ids=["asked nothing", "asked"])
 def hello(request: pytest.FixtureRequest) -> Any:
-    """How a client greets that can be asked nothing, and one that can."""
+    """The `initialize` request of a client without capabilities, and of one that supports elicitation."""
     return request.param
 
 

@@ -1,4 +1,4 @@
-"""How calls of the stateless era are answered, each by itself."""
+"""Responses to calls of the stateless era, each independent of the others."""
 
 import asyncio  # noqa: TID251 - as a program would that does not know of anyio
 from collections.abc import Sequence
@@ -93,7 +93,7 @@ async def test_what_is_not_as_it_must_be_is_refused_as_the_protocol_says() -> No
 
 
 class MarkedFace(LittleFace):
-    """A face whose tools want an argument in a header too, and may fail to tell."""
+    """A face whose tools also require an argument in a header, and whose listing may fail."""
 
     broken = False
 

@@ -1,4 +1,4 @@
-"""What becomes of calls when a gateway is told to stop, or its client goes away."""
+"""Calls in progress when a gateway shuts down or its client disconnects."""
 
 import json
 import os
@@ -50,7 +50,7 @@ WAIT = {
 
 @asynccontextmanager
 async def stopped_by_signals(face: LittleFace, **settings: Any) -> AsyncIterator[tuple[str, anyio.Event]]:
-    """Serve until a signal says so, and yield the address, and what is set at the end."""
+    """Serve until a signal arrives; yield the address, and an event that is set at the end."""
     ended, ready = anyio.Event(), anyio.Event()
     urls: list[str] = []
 
@@ -76,7 +76,7 @@ def told(number: int) -> None:
 
 
 async def heard(url: str) -> None:
-    """Wait until a gateway knows that it is to stop: two signals that come at once are one."""
+    """Wait until a gateway has noticed the signal to stop: two signals sent together arrive as one."""
 
     async def stops() -> bool:
         return bool((await other.get(f"{url}/ready")).json()["status"] == "stopping")
@@ -138,7 +138,7 @@ async def test_a_second_signal_ends_everything_at_once() -> None:
 
 
 async def broken_off(client: httpx.AsyncClient, url: str) -> None:
-    """Make a call that does not end, and is told so."""
+    """Make a call that never ends, and expect a 503 at shutdown."""
     answer = await client.post(f"{url}/mcp", json=WAIT)
     assert answer.status_code == 503
     assert answer.json()["id"] == 1
@@ -320,7 +320,7 @@ async def test_a_request_of_deeply_nested_json_can_be_broken_off() -> None:
 
 @pytest.mark.parametrize("count", [1, 5], ids=["one", "a storm"])
 async def test_clients_that_take_nothing_of_their_answers_do_not_hold_it_up(count: int) -> None:
-    """Half of an answer is with the system, and half with us: whoever reads nothing gets no more of it."""
+    """Half a response is in the system's buffer and half in ours; a client that stops reading gets no more."""
     face = LittleFace()
     content = {**WAIT, "params": {**WAIT["params"], "name": "echo", "arguments": {"text": "x" * 3_000_000}}}  # type: ignore[dict-item]
     body = json.dumps(content).encode()

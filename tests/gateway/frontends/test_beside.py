@@ -30,7 +30,7 @@ def order(number: int, key: str, note: str | None = None) -> dict[str, Any]:
 
 @tool(namespace="shop")
 def stock() -> int:
-    """Count what is there."""
+    """Count the items in stock."""
     return 3
 
 
@@ -70,7 +70,7 @@ async def test_task_ends_at_the_frontend_that_its_call_went_to() -> None:
 
     @crib.add(namespace="shop")
     def count() -> int:
-        """Count what is there."""
+        """Count the items in stock."""
         return 3
 
     settings, pinned = GatewaySettings(), ["run_tool", "shop:count"]

@@ -108,7 +108,7 @@ async def test_functions_of_the_program_are_listed_and_called_too(era: str) -> N
 
     @tool
     def reply() -> str:
-        """Say something."""
+        """Return a greeting."""
         return "here"
 
     async with joined(era, {"whole": whole()}, gateway={"tools": [total, order, reply]}) as client:

@@ -1,4 +1,4 @@
-"""Attacks on logins, and on what belongs to a principal: each is refused, by the check that the documentation names."""
+"""Attacks on logins and on data of principals: the check that the documentation names refuses each."""
 
 import json
 import re
@@ -55,7 +55,7 @@ class Target:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The environment of somebody who logs in."""
+        """The environment of the user who logs in."""
         return {"TOOLCRIB_HOME": str(self.folder), "TOOLCRIB_VAULT_KEY": "a key of many characters"}
 
     @asynccontextmanager
@@ -120,11 +120,11 @@ async def target(tmp_path: Path) -> AsyncIterator[Target]:
 
 Attack = Callable[[Target], Awaitable[str]]
 ATTACKS: dict[str, tuple[str, str, Attack]] = {}
-"""The name of the check that refuses each attack, what it answers, and the attack."""
+"""For each attack: the name of the check that refuses it, the expected answer, and the attack."""
 
 
 def attack(name: str, check: str, answer: str) -> Callable[[Attack], Attack]:
-    """Enter an attack, which returns what came of it, into the table."""
+    """Register an attack in the table; it returns its outcome."""
 
     def enter(function: Attack) -> Attack:
         ATTACKS[name] = check, answer, function
@@ -157,7 +157,7 @@ _forged("a token of another issuer", "issuer", "of another issuer", lambda: toke
 
 
 async def _login(target: Target, answer: dict[str, str], **behaviour: Any) -> str:
-    """Return why somebody is not logged in whose authorization server, or whose browser, is led astray."""
+    """Return why a login fails when the authorization server or the browser is manipulated."""
     with authorities(answer=answer, **behaviour) as authority:
 
         def show(address: str, _: str | None) -> None:
@@ -193,7 +193,7 @@ async def inject_code(target: Target) -> str:
 
 
 async def _came_back(target: Target, change: Callable[[str], str]) -> str:
-    """Return what the callback of a login answers to the browser of somebody who was sent there by another."""
+    """Return the response of the login callback to the browser of a user whom another user sent there."""
     answers: list[str] = []
 
     def get(address: str) -> str:
@@ -267,7 +267,7 @@ async def read_result(target: Target) -> str:
 
 
 async def _answer_for(target: Target, tool_id: str, content: dict[str, Any], **args: Any) -> str:
-    """Return what becomes of an answer to the question of somebody else's call."""
+    """Return the outcome of answering the elicitation of another principal's call."""
     call = {"tool_id": tool_id, "args": args}
     async with target.client("ann") as ann:
         asked: Any = await ann.session.call_tool("run_tool", call, allow_input_required=True)
@@ -361,7 +361,7 @@ ELSEWHERE = {
         "gateway/test_resource_rules.py::test_prompt_that_rules_refuse_is_not_got_by_another_spelling"
     ),
 }
-"""Attacks, and the checks that refuse them, that are tests beside what they attack."""
+"""Attacks, and the checks that refuse them, that are tested beside the code that they attack."""
 
 
 @pytest.mark.parametrize("name", ATTACKS)

@@ -1,4 +1,4 @@
-"""Who calls: tokens that are let in, and every way to forge one."""
+"""Identities of callers: accepted tokens, and every way to forge one."""
 
 import base64
 import hashlib
@@ -43,7 +43,7 @@ SHOP = EndpointAddress("shop")
 
 
 class Issuer:
-    """Gives its keys to whoever asks, and counts how often."""
+    """Serves its public keys, and counts the requests."""
 
     def __init__(self, **documents: Any) -> None:
         self.documents: dict[str, Any] = {f"{ISSUER}/keys": KEYS} | documents

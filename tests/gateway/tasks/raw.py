@@ -10,7 +10,7 @@ from waiting import PATIENCE, until
 TASKS = "io.modelcontextprotocol/tasks"
 ERA = "2026-07-28"
 KNOWS: dict[str, Any] = {"extensions": {TASKS: {}}}
-"""The capabilities of a client that knows tasks."""
+"""The capabilities of a client that supports tasks."""
 ENDED = {"completed", "failed", "cancelled"}
 
 
@@ -31,7 +31,7 @@ class RawClient:
     url: str
     capabilities: dict[str, Any] = field(default_factory=lambda: KNOWS)
     who: str = ""
-    """Its token; without one nobody vouches for it."""
+    """Its token; without one it is anonymous."""
     path: str = "/mcp"
     """The endpoint that it uses."""
 
@@ -85,7 +85,7 @@ class RawClient:
         return await self.request("tasks/get", {"taskId": task_id})
 
     async def update(self, task_id: str, **responses: Any) -> dict[str, Any]:
-        """Answer what a task asks."""
+        """Send the input that a task requires."""
         return await self.request("tasks/update", {"taskId": task_id, "inputResponses": responses})
 
     async def cancel(self, task_id: str) -> dict[str, Any]:

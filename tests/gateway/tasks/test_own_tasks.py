@@ -24,7 +24,7 @@ CAN_ASK = KNOWS | {"elicitation": {}}
 
 @dataclass
 class Office:
-    """A tool that waits until it is let go, and what becomes of its calls."""
+    """A tool that waits until it is released, and the outcome of its calls."""
 
     url: str
     gateway: Gateway
@@ -65,7 +65,7 @@ async def office(expose: Any = "meta", **settings: Any) -> AsyncIterator[Office]
 
 
 async def answered(client: RawClient, kind: str, call: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer of a kind to a call; a machine that is too busy to give it in time is asked again."""
+    """Return the response of a kind to a call; repeat the call if a busy machine did not respond in time."""
 
     async def given() -> dict[str, Any] | None:
         answer = await client.request("tools/call", call)
@@ -76,7 +76,7 @@ async def answered(client: RawClient, kind: str, call: dict[str, Any]) -> dict[s
 
 
 class SlowToAsk(LittleFace):
-    """A face whose chain asks for consent after a while."""
+    """A face whose chain requests consent after a while."""
 
     has_own_tasks = True
 

@@ -29,7 +29,7 @@ def tokens(*names: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def gateway_at(expose: Any = "all", **settings: Any) -> AsyncIterator[str]:
-    """Serve a server with tasks, unless the settings say otherwise, and yield the address."""
+    """Serve a server with tasks, unless the settings override that, and yield the address."""
     config = {"servers": {"jobs": conformance()}, **settings}
     async with Gateway(config, expose=expose) as gateway, serving(gateway) as url:
         yield url

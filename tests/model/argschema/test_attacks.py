@@ -52,7 +52,7 @@ def shared(levels: int) -> list[Any]:
 
 
 class _Unreadable(UserDict[str, Any]):
-    """A mapping whose members cannot be had."""
+    """A mapping whose members cannot be read."""
 
     def __getitem__(self, key: str) -> Any:
         raise RuntimeError(key)

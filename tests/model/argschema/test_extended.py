@@ -1,4 +1,4 @@
-"""What goes beyond the date, when it is asked for."""
+"""Keywords beyond the basic ones, enabled by `extended`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The two shapes of a schema, and what is no schema at all."""
+"""The two shapes of a schema, and invalid schemas."""
 
 from collections import ChainMap
 from types import MappingProxyType

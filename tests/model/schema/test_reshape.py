@@ -1,4 +1,4 @@
-"""Schemas for callers that see other parameters: they accept exactly what the original schema accepts."""
+"""Reshaped schemas for callers with other parameters: they accept exactly what the original schema accepts."""
 
 import json
 from typing import Any
@@ -49,7 +49,7 @@ KEYWORDS += ("anyOf", "oneOf", "not", "if", "then", "else", "$ref", "type")
 
 @st.composite
 def _nodes(draw: st.DrawFn, depth: int = 2) -> Any:  # noqa: C901 - a case for each keyword
-    """Draw a subschema that says something about the arguments as a whole."""
+    """Draw a subschema that constrains the arguments as a whole."""
 
     def inner() -> Any:
         return draw(_nodes(depth - 1)) if depth else draw(st.booleans())

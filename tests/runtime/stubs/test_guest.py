@@ -1,4 +1,4 @@
-"""The signatures of the guest's own functions say what these really give."""
+"""The signatures of the guest's own functions match their results."""
 
 from typing import Any
 

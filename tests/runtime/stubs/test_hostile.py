@@ -1,4 +1,4 @@
-"""Whatever a schema or a description holds, the stub is Python, and not long."""
+"""The stub is valid and short Python for every schema and description."""
 
 import ast
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which Python names stand for tools, and in which order their arguments may be given."""
+"""Python names of tools, and the order of their parameters."""
 
 import keyword
 import random

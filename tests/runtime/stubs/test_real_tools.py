@@ -19,13 +19,13 @@ from toolcrib.runtime.typecheck import Checker
 
 BATCH = 40
 LOADED = {"tests": 37, "shared": 1_161}
-"""How many tools load, by the folder that holds them: the two others have a space in the name."""
+"""The number of tools that load, by the folder that holds them: the two others have a space in the name."""
 NAMED = {"tests": 37, "shared": 1_151}
-"""How many different names they have within their servers."""
+"""The number of different names within their servers."""
 OPEN = {"tests": 5, "shared": 334}
-"""How many tools allow any argument."""
+"""The number of tools that accept any argument."""
 COST = {"tests": 0.6, "shared": 0.5}
-"""Which part of the tokens of the schemas the stubs take, at most."""
+"""The size of the stubs as a part of the schemas' tokens, at most."""
 
 
 @pytest.fixture(scope="module")

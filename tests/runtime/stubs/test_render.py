@@ -1,4 +1,4 @@
-"""How schemas read as Python."""
+"""Schemas rendered as Python types."""
 
 import ast
 import gc

@@ -1,4 +1,4 @@
-"""Mistakes as models make them, and what is said of each."""
+"""Mistakes as models make them, and the diagnostic of each."""
 
 MISTAKES: tuple[tuple[str, str], ...] = (
     (

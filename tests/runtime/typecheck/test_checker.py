@@ -31,7 +31,7 @@ HOSTILE = {
 
 
 HARD = "x = (1,)\n" + "x = (*x, *x)\n" * 40
-"""Each line doubles what the type checker has to remember."""
+"""Code whose types double in size with each line."""
 GROWS = "x = (1,)\n" + "x = (*x, *x)\n" * 23
 
 

@@ -1,4 +1,4 @@
-"""Types that can never agree are told from those that a strict checker merely tells apart."""
+"""Types that can never agree are distinguished from types that only a strict checker separates."""
 
 import pytest
 

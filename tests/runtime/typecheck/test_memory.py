@@ -1,4 +1,4 @@
-"""How much memory a process takes is told where the system tells it."""
+"""Memory of a process, on systems that report it."""
 
 import os
 import sys

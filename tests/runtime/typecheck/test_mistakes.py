@@ -1,4 +1,4 @@
-"""What is wrong with code is told before it runs, with where and what to write instead."""
+"""Errors in code are reported before it runs, with the place and the correction."""
 
 from collections.abc import AsyncIterator
 

@@ -200,7 +200,7 @@ async def _result(of: str) -> Any:
 
 
 async def run(code: str, more: Mapping[str, Any] | None = None) -> Any:
-    """Run code on this interpreter, with tools that answer, and return what it left in `__out`."""
+    """Run code on this interpreter, with tools that answer, and return its `__out`."""
     answers = _Answers()
     names: dict[str, Any] = {"__name__": "__main__", "add": _add, "result": _result}
     names |= more or {}

@@ -1,4 +1,4 @@
-"""A server with everything that the official conformance suite asks for, in both eras of the protocol.
+"""A server with everything that the official conformance suite requires, in both eras of the protocol.
 
 `python -m servers.conformance` serves stdio, and `--http PORT` streamable HTTP on 127.0.0.1, where 0 takes a free
 port; the port is the first line on standard output. `--handshake` makes a server that knows only the handshake.
@@ -29,7 +29,7 @@ RETRY_MS = 100
 
 
 class Fixture(Server[Tasks]):
-    """A server that says in the handshake too that its lists may change."""
+    """A server that declares in the handshake too that its lists may change."""
 
     def create_initialization_options(
         self,
@@ -37,13 +37,13 @@ class Fixture(Server[Tasks]):
         experimental_capabilities: dict[str, Json] | None = None,
         extensions: dict[str, Json] | None = None,
     ) -> InitializationOptions:
-        """Return what the handshake says of this server."""
+        """Return the server's part of the handshake."""
         options = notification_options or NotificationOptions(prompts_changed=True, tools_changed=True)
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
 
 class Events(EventStore):
-    """Keeps what was sent, so that a client can reconnect to a stream."""
+    """Stores sent messages, so that a client can reconnect to a stream."""
 
     def __init__(self) -> None:
         self._events: list[tuple[str, Any]] = []
@@ -54,7 +54,7 @@ class Events(EventStore):
         return str(len(self._events))
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        """Send what came after an event on its stream."""
+        """Send the messages that followed an event on its stream."""
         last = int(last_event_id)
         stream = self._events[last - 1][0]
         for number, (each, message) in enumerate(self._events[last:], last + 1):

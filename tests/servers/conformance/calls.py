@@ -1,4 +1,4 @@
-"""One call of the fixture: what the client sent, and how to ask it for more in either era of the protocol."""
+"""One call of the fixture: its parameters, and requests to the client in either era of the protocol."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ NEEDED = {
     "elicitation/create": types.ClientCapabilities(elicitation=types.ElicitationCapability()),
     "roots/list": types.ClientCapabilities(roots=types.RootsCapability()),
 }
-"""The capability that a client must have declared to be asked."""
+"""The capability that a client must have declared to receive the request."""
 RESULTS: dict[str, Any] = {
     "sampling/createMessage": types.CreateMessageResult,
     "elicitation/create": types.ElicitResult,
@@ -44,9 +44,9 @@ class Call:
     ctx: Context
     args: Json
     answers: Mapping[str, Any] = field(default_factory=dict)
-    """What the client answers to the questions of an earlier round."""
+    """The client's answers to the requests of an earlier round."""
     state: str | None = None
-    """What the earlier round gave the client to keep."""
+    """The state that the earlier round gave the client."""
 
     @property
     def modern(self) -> bool:
@@ -55,12 +55,12 @@ class Call:
 
     @property
     def can_have_tasks(self) -> bool:
-        """Whether the client knows tasks."""
+        """Whether the client supports tasks."""
         declared = self.ctx.session.client_capabilities
         return self.modern and declared is not None and TASKS in (declared.extensions or {})
 
     def declares(self, method: str) -> bool:
-        """Return whether the client can be asked by this method."""
+        """Return whether the client accepts requests with this method."""
         return self.ctx.session.check_client_capability(NEEDED[method])
 
     async def ask(self, *, state: str | None = None, **questions: types.InputRequest) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from servers.conformance.calls import TEXT, Call, Context, form
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 NOT_FOUND = -32002
-"""What the handshake era answers where there is no such resource."""
+"""The error code of the handshake era for an unknown resource."""
 WORDS = ("paris", "park", "party", "test")
 
 PLAIN = "text/plain"
@@ -74,7 +74,7 @@ Write = Callable[[Call], Awaitable[list[types.ContentBlock]]]
 
 @dataclass(frozen=True)
 class Entry:
-    """A prompt and what writes it."""
+    """A prompt and the function that renders it."""
 
     prompt: types.Prompt
     write: Write

@@ -57,7 +57,7 @@ async def test_elicitation_sep1330_enums(call: Call) -> Answer:
 
 
 def filled(what: str, reply: types.ElicitResult) -> types.CallToolResult:
-    """Return a result that says what the user answered."""
+    """Return a result with the user's answer."""
     return text(f"{what}: action={reply.action}, content={reply.content}")
 
 

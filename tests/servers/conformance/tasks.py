@@ -48,7 +48,7 @@ class Task:
         self._created = self._updated = now()
 
     async def run(self) -> None:
-        """Do the work, and keep what became of it."""
+        """Do the work, and store the outcome."""
         with self._scope:
             try:
                 result = await self._work(self)
@@ -72,7 +72,7 @@ class Task:
         return self._answers
 
     def answer(self, answers: Mapping[str, Any]) -> None:
-        """Take the client's answers to what is still asked, and go on once there is one to each."""
+        """Store the client's answers to open questions, and go on once each has one."""
         known = {name: answers[name] for name in self._asked.keys() & answers.keys()}
         self._answers.update(known)
         for name in known:
@@ -86,7 +86,7 @@ class Task:
         self._scope.cancel()
 
     def summary(self) -> Json:
-        """Return what a client is told when the task begins."""
+        """Return the task object of the first response."""
         return {
             "taskId": self.id,
             "status": self._status,
@@ -97,7 +97,7 @@ class Task:
         }
 
     def details(self) -> Json:
-        """Return what a client is told when it asks how the task is."""
+        """Return the task object of `tasks/get`."""
         asked = {
             name: question.model_dump(mode="json", by_alias=True, exclude_none=True)
             for name, question in self._asked.items()
@@ -116,7 +116,7 @@ class Tasks:
         self._tasks: dict[str, Task] = {}
 
     def start(self, work: Work) -> Json:
-        """Begin a task, and return the answer that says so."""
+        """Begin a task, and return its response."""
         task = Task(work)
         self._tasks[task.id] = task
         self._group.start_soon(task.run)

@@ -18,12 +18,12 @@ Answer = types.CallToolResult | types.InputRequiredResult | Json
 Handler = Callable[[Call], Awaitable[Answer]]
 
 BUS = InMemorySubscriptionBus()
-"""Carries what has changed to those who listen in the stateless era."""
+"""Sends changes to subscribers in the stateless era."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A tool and what runs it."""
+    """A tool and its function."""
 
     tool: types.Tool
     run: Handler

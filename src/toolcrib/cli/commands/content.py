@@ -1,4 +1,4 @@
-"""The verbs for what servers have beside tools: `resources`, `read`, `prompts` and `prompt`."""
+"""The commands for resources and prompts of servers: `resources`, `read`, `prompts` and `prompt`."""
 
 import base64
 import sys

@@ -1,4 +1,4 @@
-"""The verb that finds what is broken: `doctor`."""
+"""The command that diagnoses the setup: `doctor`."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "ok": ("✓", "green")}
 _LAST_WORDS = 12
-"""How many lines of a server's standard error are shown."""
+"""Lines of a server's standard error that are shown."""
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""The verbs about what is learned from use: `learned list` and `learned forget`."""
+"""The commands for learned questions: `learned list` and `learned forget`."""
 
 import click
 

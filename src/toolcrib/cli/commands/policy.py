@@ -28,7 +28,7 @@ _NO_TOOLS = (
 )
 _GONE = "`toolcrib list` shows the tools, `toolcrib status` the servers that did not answer"
 _NAMED = 8
-"""How many tools that are not there any more are explained."""
+"""Tools that no longer exist and are explained, at most."""
 
 
 @click.group(cls=VerbGroup)

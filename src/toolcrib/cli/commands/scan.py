@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {"poisoned": "red", "suspicious": "yellow"}
 _LISTS = ("tools", "prompts", "resourceTemplates", "resources")
-"""Where a file has definitions, as the answers of MCP have them."""
+"""Keys of the definitions in a file, as in the responses of MCP."""
 _MAX_FILE = 64 * 2**20
 
 
@@ -81,7 +81,7 @@ def _is_file(name: str) -> bool:
 
 
 async def _scan_servers(state: State, ids: tuple[str, ...]) -> tuple[list[_Scanned], dict[str, Any]]:
-    """Scan what the configured servers list, withheld or not, or the tools that are named."""
+    """Scan the definitions of the configured servers, withheld or not, or of the named tools."""
     async with state.crib() as crib:
         view = crib if state.toolset is None else crib.view(state.toolset)
         with waiting("asking the servers"), suppress(ServerUnavailableError):
@@ -96,7 +96,7 @@ async def _scan_servers(state: State, ids: tuple[str, ...]) -> tuple[list[_Scann
 
 
 async def _find(view: "View", named: str, reports: Mapping[str, "ScanReport"]) -> list[str]:
-    """Return what is named by its id, or by its id without a version.
+    """Return the subjects with an id, or with an id without its version.
 
     Raises:
         ToolNotFoundError: there is no such tool, or several tools have that name.

@@ -59,7 +59,7 @@ class _Asked:
 
 
 def own_file(state: State, *, user: bool) -> Path:
-    """Return the configuration file that is to be changed: the user's own only where that is asked for."""
+    """Return the configuration file to change: with `user`, the user's own."""
     from toolcrib.paths import project_config, user_config  # noqa: PLC0415 - only verbs that need it load it
 
     if user:
@@ -104,7 +104,7 @@ def absolute_paths(paths: tuple[str, ...]) -> list[str]:
 
 
 def _parse_network(given: tuple[str, ...]) -> str | list[str] | None:
-    """Return what a server may reach, as a configuration has it."""
+    """Return the hosts that a server may reach, in the form of the configuration."""
     words = {"none", "all"}.intersection(given)
     if words and len(given) > 1:
         raise click.BadParameter(f"--network {words.pop()} stands alone; hosts are given one by one")
@@ -288,7 +288,7 @@ def _add_notes(facts: dict[str, Any], notes: list[str]) -> None:
 def _ask_registry(
     state: State, path: Path, command: tuple[str, ...], asked: _Asked
 ) -> tuple[tuple[str, ...], _Asked, list[str]]:
-    """Return the command and the options, those of a server of a registry by what that says, and notes."""
+    """Return the command and the options, for a server of a registry completed by its entry, and notes."""
     if asked.origin is None:
         if asked.registry or asked.kind or asked.values:
             raise click.UsageError("--registry, --kind and --set are for a server of a registry: add --from")
@@ -354,7 +354,7 @@ def _find_document(command: tuple[str, ...], asked: _Asked) -> "ApiDocument | No
 
 
 def _is_document(url: str) -> bool:
-    """Return whether a URL that is no MCP server's has an OpenAPI document, whatever it is called."""
+    """Return whether a URL serves an OpenAPI document, under any name, and not an MCP server."""
     from toolcrib.errors import ToolcribError  # noqa: PLC0415 - as above
     from toolcrib.setup.openapi import read_api  # noqa: PLC0415
 
@@ -559,7 +559,7 @@ def login(state: State, name: str, device: bool, no_browser: bool) -> None:  # n
 def _log_in(
     name: str, config: "ServerConfig", *, device: bool = False, no_browser: bool = False
 ) -> "StoredLogin":
-    """Log in to a server, and tell the person at the terminal what to do."""
+    """Log in to a server, with instructions for the person at the terminal."""
     import webbrowser  # noqa: PLC0415 - not needed to ask for help
 
     from toolcrib.execution.oauth.flows import log_in  # noqa: PLC0415 - needs the extra

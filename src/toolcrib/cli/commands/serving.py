@@ -35,7 +35,7 @@ For clients that connect: {here} serve --transport http. Ctrl-C stops it."""
 
 _DEMO_WAIT = 10.0
 _NAMED = 5
-"""How many servers are named whose tools are on their way."""
+"""Servers that are named while their tools are still being listed, at most."""
 _FURTHER = "for another name, such as that of a proxy or a container's host, set gateway.allowed_hosts"
 
 

@@ -1,4 +1,4 @@
-"""The verb `shape`, which writes what the callers of a toolset see of a tool."""
+"""The command `shape`, which writes how a toolset presents a tool to its callers."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -164,7 +164,7 @@ def _fit(
     known: "Mapping[str, ToolShape]",
     make: "Callable[[Mapping[str, Collection[str]]], dict[str, Any]]",
 ) -> dict[str, Any]:
-    """Make a shape by the types of the parameters of its tool, and check that it fits.
+    """Convert a shape's values to the types of its tool's parameters, and check that it fits.
 
     A note says that it has no effect yet if the toolset has no such tool.
 

@@ -63,7 +63,7 @@ def status(state: State, timeout: float) -> None:
 
 
 def _gateway_facts(state: State) -> dict[str, Any]:
-    """Return the gateway that runs here, and how many calls wait there.
+    """Return the facts of the gateway that runs here, and the number of calls that wait there.
 
     `used` says whether it runs commands.
     """
@@ -119,7 +119,7 @@ def _login_facts(crib: "Crib") -> dict[str, dict[str, Any]]:
 
 
 def _server_facts(status: "ServerStatus") -> dict[str, Any]:
-    """Return the facts of a server that was asked; its process has ended, unless a gateway runs it."""
+    """Return the facts of a server; its process has ended, unless a gateway runs it."""
     why = {"why": why_failed(status)} if status.last_error else {}
     return {
         **status.to_json(without=_PASSING if REMOTE.get() is None else ()),

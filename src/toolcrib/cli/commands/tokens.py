@@ -151,7 +151,7 @@ def revoke(state: State, name: str) -> None:
 
 
 def _read_gateway(state: State) -> "tuple[Path, GatewaySettings]":
-    """Return the file of the tokens, and what it says of the gateway."""
+    """Return the file of the tokens, and its gateway settings."""
     from toolcrib.crib.config.files import load  # noqa: PLC0415 - not needed to ask for help
 
     path = own_file(state, user=False)

@@ -136,7 +136,7 @@ def verify(state: State) -> None:
 
 
 def _summarize(report: "TrustReport") -> str:
-    """Return the state of what was approved in one line."""
+    """Return a one-line summary of the differences from the lock."""
     count = len(report.drifts)
     differing = f"{count:,} {'differs' if count == 1 else 'differ'} from the lock, at most {report.level}"
     parts = [differing if count else "unchanged" if report.findings else "as approved"]

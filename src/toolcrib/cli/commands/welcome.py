@@ -1,4 +1,4 @@
-"""The first screen: what is set up here, and what to do next, in ten lines."""
+"""The first screen: the state of the setup and the next steps, in ten lines."""
 
 from collections import Counter
 from contextlib import suppress
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from toolcrib.setup.inventory import Inventory
 
 _MAX_CLIENTS = 2
-"""Clients whose servers are offered to be taken over."""
+"""Clients whose servers are offered for import, at most."""
 
 
 def show_welcome(state: State) -> None:
-    """Show what is set up here, and what to do next; no server is started.
+    """Show the state of the setup and the next steps; no server is started.
 
     Raises:
         ToolcribError: the configuration cannot be read.
@@ -100,7 +100,7 @@ def _describe_clients(found: "Inventory") -> str:
 
 
 def _next_steps(settings: "Settings", found: "Inventory") -> list[tuple[str, str]]:
-    """Return commands and what they do, the most useful first."""
+    """Return commands and their purposes, the most useful first."""
     is_empty = not (settings.servers or settings.openapi)
     direct = Counter(each.client for each in found.outside if each.status == "direct")
     at_most = _MAX_CLIENTS if is_empty else 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _OWN = frozenset({"backend", "namespace", "tags", "version"})
 """Fields that toolcrib adds to a tool, which no provider is expected to have."""
 _SHOWN = 20
-"""How many warnings are printed one by one."""
+"""Warnings that are printed one by one, at most."""
 
 
 def _format_names() -> tuple[str, ...]:

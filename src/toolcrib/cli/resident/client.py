@@ -1,4 +1,4 @@
-"""Hands a command to the gateway that runs already: raw JSON lines over its socket, without loading the rest.
+"""Hands a command to a running gateway: raw JSON lines over its socket, without loading the rest.
 
 The gateway begins with a line that shows that it works. The first line to it is the request. Each line of the
 answer has one key: `out` and `err` are text to write, `outBytes` and `errBytes` are bytes as Latin-1 text,
@@ -44,7 +44,7 @@ _VERBS = frozenset(
 _HERE = frozenset({"--debug", "--help", "--no-daemon", "--version", "-h"})
 """Options of commands that do their work in their own process."""
 _SCREEN = ("COLORTERM", "COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "TERM", "TTY_COMPATIBLE")
-"""Variables that say how a terminal is to be written to."""
+"""Environment variables that control output on a terminal."""
 _UNAVAILABLE = 4
 
 
@@ -125,7 +125,7 @@ class _Relay:
         self._is_cancelled = self._is_unread = self._is_reading = False
 
     def run(self, request: dict[str, Any]) -> int | None:
-        """Send a request, write what is answered, and return the exit code; None where it was refused."""
+        """Send a request, write the output, and return the exit code; None if the request was refused."""
         with self._connection.makefile("rb") as lines, self._interruptible():
             try:
                 self._send(request)
@@ -175,7 +175,7 @@ class _Relay:
         return {"content": content.decode("latin-1")}
 
     def _write(self, stream: TextIO, output: str | bytes) -> None:
-        """Write output; when nobody reads it any more, the command is cancelled."""
+        """Write output; once its reader is gone, the command is cancelled."""
         if self._is_unread and stream is sys.stdout:
             return
         try:
@@ -198,7 +198,7 @@ class _Relay:
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Cancel the command at an interrupt, and wait for its end; leave at once at the second."""
+        """Cancel the command at an interrupt, and wait for its end; exit immediately at the second."""
 
         def interrupt(_signal: int, _frame: FrameType | None) -> None:
             if self._is_cancelled or self._is_reading:

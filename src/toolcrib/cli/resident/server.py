@@ -1,4 +1,4 @@
-"""Runs commands inside a gateway, for processes of the same user that ask over its socket.
+"""Runs commands inside a gateway, for processes of the same user that connect to its socket.
 
 A command is parsed, run and printed by the same code as in a process of its own; only its servers are running
 already. Each has a thread, and works in the gateway's event loop. Output goes through a queue, so that a
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LOG = logging.getLogger("toolcrib.gateway")
 _REQUEST_TIMEOUT = 10.0
-"""For how many seconds a process that has connected may take to say what it wants."""
+"""Seconds within which a connected process must send its request."""
 _MAX_UNREAD = 256 * 2**20
 """Limit for the characters of output that wait for a reader; beyond it the command is cancelled."""
 _LAST = 2.0
-"""For how many seconds a command that is cancelled may say so."""
+"""Seconds in which a cancelled command may print its last messages."""
 _BACKLOG = 128
 
 
@@ -54,7 +54,7 @@ class _RefusedError(BaseException):
 
 
 class Resident:
-    """A gateway as commands see it: what it serves, and who is asking."""
+    """A gateway that serves commands: its crib, and its clients."""
 
     def __init__(self, gateway: "Gateway", address: Address, digest: str, by: str) -> None:
         """Take an open gateway.
@@ -301,7 +301,7 @@ class _Call:
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def _send_all(self) -> None:
-        """Send output as it comes, what has gathered in one piece."""
+        """Send output as it comes; waiting messages are joined."""
         try:
             for message in _join_waiting(self._queue):
                 self._transmit(message)

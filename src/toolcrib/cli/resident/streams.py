@@ -1,4 +1,4 @@
-"""Outputs of processes that a gateway runs commands for, and how what a command prints reaches them."""
+"""Output streams of remote processes, and the redirection of a command's output to them."""
 
 import io
 import sys
@@ -17,7 +17,7 @@ class RemoteStream(io.TextIOBase):
     def __init__(
         self, send: Callable[[str], None], known: Mapping[str, Any], send_bytes: Callable[[bytes], None]
     ) -> None:
-        """Take what sends text and bytes there, and what is known of the output."""
+        """Take the functions that send text and bytes, and the known properties of the output."""
         super().__init__()
         self._send = send
         self.buffer = _RemoteBuffer(send_bytes)

@@ -1,4 +1,4 @@
-"""Where tools come from: asking servers and APIs for them, waiting for the answers, keeping what came."""
+"""Listing of tools: requests to servers and APIs, waiting for their answers, storing the results."""
 
 from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.origins import Absence, Origin

@@ -41,7 +41,7 @@ class Apis:
         return {name: _Api(name, api, source, self._environ, limit) for name, api in settings.openapi.items()}
 
     def change(self, settings: Settings) -> tuple[set[str], set[str]]:
-        """Apply other settings; return the names of the APIs that are closed, and of those that are new.
+        """Apply other settings; return the names of the closed APIs, and of the new ones.
 
         Running calls of a closed API may finish. An API whose document has changed since it was read is both.
         """
@@ -121,7 +121,7 @@ class _Api:
     max_bytes: int
     provider: OpenApiProvider | None = None
     read_at: float | None = None
-    """When its document was read, by the clock of the event loop."""
+    """The time at which its document was read, by the clock of the event loop."""
     written: int | None = None
     """Modification time of the document when it was read; None before."""
     in_flight: InFlight = field(default_factory=InFlight)

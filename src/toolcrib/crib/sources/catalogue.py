@@ -48,7 +48,7 @@ class StoredSource:
 
     ids: frozenset[str] = frozenset()
     listed: float | None = None
-    """When it listed them, in seconds since 1970."""
+    """The time of its listing, in seconds since 1970."""
 
 
 def keep_only(
@@ -237,7 +237,7 @@ class CatalogueWriter:
                     store.write_texts(collection, {}, [origin])
 
     def adopt(self, changes: StoreChanges, identities: Mapping[str, str]) -> None:
-        """Take over what other gateways have written about the tools of these origins.
+        """Apply the changes of other gateways to the tools of these origins.
 
         Raises:
             StoreError: the store cannot be read.

@@ -60,7 +60,7 @@ Fetch = Callable[[], Awaitable[tuple[tuple[Any, ...], Freshness]]]
 ScreenContent = Callable[
     [Source, ContentKind, tuple[Any, ...]], tuple[tuple[Any, ...], Mapping[str, "Withheld"]]
 ]
-"""Returns what of a list may be used, and the rest by names or addresses; called in a thread."""
+"""Returns the usable items of a list, and the withheld by names or addresses; runs in a thread."""
 KeptLists = Mapping[tuple[str, ContentKind], tuple[Any, ...]]
 """The lists of an earlier run, by server and kind."""
 
@@ -70,16 +70,16 @@ class _List:
     """One list of one source."""
 
     items: tuple[Any, ...] | None = None
-    """What may be used of it; None until it is fetched or loaded."""
+    """Its usable items; None until it is fetched or loaded."""
     listed: tuple[Any, ...] = ()
     """All of it."""
     withheld: Mapping[str, "Withheld"] = field(default_factory=dict)
-    """What may not be used of it."""
+    """Its withheld items."""
     fetched: float | None = None
     """Time of the last fetch; None for a list of an earlier run."""
     freshness: Freshness = UNKNOWN
     error: ToolcribError | None = None
-    """Why the last fetch failed."""
+    """The error of the last fetch."""
     changes: int = 0
     """Number of changes that the server has announced."""
     seen: int = 0
@@ -91,7 +91,7 @@ class _List:
 
 
 class ContentLists:
-    """Caches what servers list; to be used in the event loop that `run` is called in."""
+    """Caches lists of servers; to be used in the event loop that `run` is called in."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -193,12 +193,12 @@ class ContentLists:
         return known.items
 
     def listed(self, source: Source, kind: ContentKind) -> tuple[Any, ...] | None:
-        """Return a list with what may not be used of it; None if it is not known."""
+        """Return a list, including its withheld items; None if it is not known."""
         known = self._entry_of(source, kind)
         return None if known.items is None else known.listed
 
     def withheld(self, source: Source, kind: ContentKind) -> Mapping[str, "Withheld"]:
-        """Return what may not be used of a list, by names or addresses."""
+        """Return the withheld items of a list, by names or addresses."""
         return self._entry_of(source, kind).withheld
 
     async def screen_again(self) -> None:
@@ -255,7 +255,7 @@ class ContentLists:
         return source in self._late
 
     def note_late(self, source: Source) -> None:
-        """Note that a wait for a list has timed out, so that nobody waits for this source again."""
+        """Note that a wait for a list has timed out, so that later requests do not wait for this source."""
         self._late.add(source)
 
     def fetch(self, source: Source, kind: ContentKind, ask: Fetch, *, pause: float = 0.0) -> anyio.Event:

@@ -46,12 +46,12 @@ _MAX_UNKNOWN_AT_ONCE = 8
 _MAX_REFRESHED_AT_ONCE = 2
 """Limit for origins whose tools are stored by an earlier run."""
 _REFRESH_AFTER_SECONDS = 1.0
-"""Delay before the first refresh, so that what a user asks for at the start is not slowed down."""
+"""Delay before the first refresh, so that it does not slow down the user's first requests."""
 _LONGEST_TURN_SECONDS = 5.0
 """An origin that has not answered after this gives its place to the next."""
 _FIRST_RETRY_SECONDS = 5.0
 _LONGEST_RETRY_SECONDS = 300.0
-"""The pause before a server that failed is asked again doubles up to this."""
+"""Upper limit of the pause before a failed server is tried again, which doubles each time."""
 
 
 class ToolLister:
@@ -151,7 +151,7 @@ class ToolLister:
             Context().run(self._tasks.start_soon, self._ask_until_answered, origin)
 
     def _release_waiters(self) -> None:
-        """Release everybody who waits, as nothing more will be asked."""
+        """Release all waiters, as no more requests will be sent."""
         for origin in self.origins.values():
             origin.asked.set()
             origin.taken.set()

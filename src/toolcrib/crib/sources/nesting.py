@@ -18,7 +18,7 @@ from toolcrib.execution.mcp import ServerConfig
 DEPTH = "TOOLCRIB_DEPTH"
 GATEWAY = "TOOLCRIB_GATEWAY"
 MAX_DEPTH = 5
-"""How many toolcrib processes may be nested in each other."""
+"""The maximum depth of nested toolcrib processes."""
 
 
 def read_depth(environ: Mapping[str, str] | None = None) -> int:
@@ -43,7 +43,7 @@ def choose_gateway_id(settings: Settings, environ: Mapping[str, str] | None = No
 
 
 def nest_servers(settings: Settings, depth: int, gateway: str) -> dict[str, ServerConfig]:
-    """Return the servers of settings, with an environment that tells a toolcrib what it is nested in."""
+    """Return the servers of the settings, with environment variables that declare the nesting."""
     file = os.path.realpath(settings.source) if settings.source else ""
     told = {DEPTH: str(depth + 1), GATEWAY: f"{file} {gateway}"}
     return {

@@ -18,7 +18,7 @@ Tools = tuple[Tool, ...]
 
 @dataclass(slots=True, eq=False)
 class Origin:
-    """Where tools come from: a server, or an API."""
+    """An origin of tools: a server, or an API."""
 
     name: str
     """The namespace of its tools."""
@@ -42,17 +42,17 @@ class Origin:
     begun: bool = False
     """Whether the task that asks it has been started."""
     asked: anyio.Event = field(default_factory=anyio.Event)
-    """Set when it is asked for the first time."""
+    """Set at the first request for its tools."""
     since: float = 0.0
-    """When that was."""
+    """The time of that request."""
     answered: anyio.Event = field(default_factory=anyio.Event)
     """Set when its first answer is in the catalogue, or the first request has failed."""
     known_at: float | None = None
-    """When its first answer came into the catalogue."""
+    """The time at which its first answer entered the catalogue."""
     taken: anyio.Event = field(default_factory=anyio.Event)
     """Set when its latest answer is in the catalogue."""
     error: ToolcribError | None = None
-    """Why the latest request failed; None after one that succeeded."""
+    """The error of the latest request; None after a success."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """Cancels the task that asks it."""
 
@@ -74,7 +74,7 @@ class Absence(Record):
     state: Literal["starting", "failed", "missed"]
     """`starting` has not answered yet; `missed` did not in an earlier run, and has not yet in this one."""
     reason: str | None = None
-    """Why it failed, without its own output, since a model may see this."""
+    """The reason of its failure, without its own output, since a model may see this."""
     kept: bool = False
     """Whether the catalogue has its tools as of its last answer."""
 

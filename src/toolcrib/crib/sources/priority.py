@@ -42,7 +42,7 @@ class PriorityLimiter:
         self._start_next()
 
     def hasten(self, who: Hashable) -> None:
-        """Start one that waits, or will join, at once and over the limit."""
+        """Start one immediately, over the limit, whether it waits or has yet to join."""
         turn = self._queue.pop(who, None)
         if turn is not None:
             turn.set()

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 _FETCH: LiteralString = "FETCH 512 FROM toolcrib"
-_BLOCK_ROWS, _BLOCK_BYTES = 2_000, 8 * 2**20
-"""The size of one statement that writes many rows."""
+_BLOCK_ROWS = 2_000
+"""Rows in one statement, at most."""
+_BLOCK_BYTES = 8 * 2**20
+"""Bytes in one statement, at most."""
 MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
     (
         # Ids are compared by their code points, whatever the locale of the database.

@@ -48,7 +48,7 @@ class Levels(NamedTuple):
     protocol: ProtocolLevel
     """Whether an exchange took place, and was in order."""
     tool: ToolLevel
-    """What the tool itself answered."""
+    """The outcome in the tool itself."""
 
 
 _LEVELS_OF_ERROR: tuple[tuple[type[BaseException], Levels], ...] = (
@@ -78,7 +78,7 @@ def levels_of(outcome: Outcome) -> Levels:
 
 
 def rpc_code(error: BaseException) -> int | None:
-    """Return the code of the JSON-RPC error that a server answered a call with, if it is what failed it."""
+    """Return the code of the JSON-RPC error in a server's response, if it made the call fail."""
     if not isinstance(error, ToolExecutionError) or not (error.backend or "").startswith("mcp:"):
         return None
     code = getattr(error.__cause__, "code", None)

@@ -59,7 +59,7 @@ class AuditRecord(Record):
     """The record of one call, without data: no result, no error message, and arguments only on request."""
 
     time: str
-    """When it began, in UTC: `2026-01-31T23:59:59.999Z`."""
+    """The time at which it began, in UTC: `2026-01-31T23:59:59.999Z`."""
     operation: Operation = Field(default="execute_tool", alias="gen_ai.operation.name")
     """The operation; others than a call are written down where something was found in the answer."""
     issuer: str | None = Field(default=None, alias="toolcrib.issuer")
@@ -103,7 +103,7 @@ class AuditRecord(Record):
     result_bytes: int | None = Field(default=None, alias="toolcrib.result.bytes")
     """Size as JSON; None without a result, or if it is not JSON."""
     findings: tuple[ResultFinding, ...] | None = Field(default=None, alias="toolcrib.result.findings")
-    """What the check of results found, and what was done about it."""
+    """Findings of the result check, with the actions taken."""
     args: Any | None = Field(default=None, alias="gen_ai.tool.call.arguments")
     """Only with `include_args`."""
 

@@ -52,7 +52,7 @@ _HEADERS_WITHOUT_SECRETS = frozenset(
         "user-agent",
     }
 )
-"""Configured headers that are never secrets; every other one is filtered from what is shown."""
+"""Configured headers that are never secrets; every other one is redacted in output."""
 _DEFAULT_HEADERS = (
     (b"User-Agent", b"toolcrib"),
     (b"Accept", b"application/json, */*;q=0.5"),

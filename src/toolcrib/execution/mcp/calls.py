@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 _CLOSE_TIMEOUT = 0.5
 """Seconds to wait for a connection to end after an error says so, which a running server can send too."""
 _EXIT_TIMEOUT = 5.0
-"""Seconds to wait for a server to exit whose connection is gone: how it did is the reason."""
+"""Seconds to wait for a disconnected server to exit: its exit status becomes the reason."""
 
 
 async def send_request(
@@ -63,7 +63,7 @@ async def send_request(
     params: dict[str, Any],
     headers: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the raw result of a request; its updates and the server's questions go to its client meanwhile.
+    """Return the raw result of a request, and relay the server's updates and requests to its client.
 
     Raises:
         MCPError: the server refused the request, or the connection ended.
@@ -136,7 +136,7 @@ async def _ask_client(running: RelayedCall, result: dict[str, Any]) -> dict[str,
 
 
 async def _declare_client(connection: Connection, running: RelayedCall, params: dict[str, Any]) -> None:
-    """Declare to the server the capabilities of the client, and the log messages that it wants."""
+    """Declare the client's capabilities and its log level to the server."""
     level, client = running.log_level, running.client
     if not connection.modern:
         if level is not None and client is not None:
@@ -300,7 +300,7 @@ async def _list_tool_again(upstream: Upstream, tool: Tool) -> Tool:
 
 
 async def _call_failure(upstream: Upstream, connection: Connection, call: Call, error: MCPError) -> ToolError:
-    """Return the error of a call whose request failed, and discard the connection if it is of no more use."""
+    """Return the error of a failed call, and discard the connection if it is unusable."""
     backend = _backend_of(upstream)
     if is_closed(error) and await _has_ended(connection):
         if upstream.cancels_calls:

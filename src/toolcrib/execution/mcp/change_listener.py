@@ -1,4 +1,4 @@
-"""Hears from a server what has changed, and keeps the resources that clients watch, in both eras."""
+"""Listens for changes of a server, and keeps the client's subscriptions, in both eras."""
 
 import logging
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from toolcrib.execution.mcp.connection import Connection
 from toolcrib.redaction import hide_secrets
 
 MAX_WATCHED = 1_000
-"""How many resources of one server are watched at once."""
+"""Resources of one server that are watched at the same time, at most."""
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
 _OPENING = 5.0
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class ChangeListener:
-    """What one server tells of changes, across all its connections.
+    """The changes announced by one server, across all its connections.
 
     A legacy server notifies by itself, and of resources that are subscribed to one by one. A
     modern one notifies over a stream that lists what is wanted: when that changes, another stream is
@@ -47,7 +47,7 @@ class ChangeListener:
         on_content: OnContent | None = None,
         watched: dict[str, int] | None = None,
     ) -> None:
-        """Begin with resources that are watched already, which whoever gave them sees change."""
+        """Start with resources that are watched already, in a dict shared with its owner."""
         self._server = server
         self._tools_changed = tools_changed
         self._on_content = on_content
@@ -63,15 +63,15 @@ class ChangeListener:
 
     @property
     def busy(self) -> bool:
-        """Return whether somebody watches a resource."""
+        """Return whether any resource is watched."""
         return bool(self._watched)
 
     def mute(self) -> None:
-        """Tell nobody of changes any more."""
+        """Stop notifying listeners."""
         self._on_content = None
 
     def changed(self, kind: ChangeKind, uri: str | None) -> None:
-        """Tell of a change; one of a resource that nobody watches is dropped."""
+        """Notify listeners of a change, except for a resource that is not watched."""
         if self._on_content is None or (kind == "updated" and not self._watched):
             return
         try:
@@ -80,7 +80,7 @@ class ChangeListener:
             _log.exception("on_content failed for server %r", self._server)
 
     async def watch(self, connection: Connection, uri: str) -> None:
-        """Have the server tell of a resource; it is told so once, however many watch it.
+        """Subscribe to a resource; the server gets one request, however many watch it.
 
         Raises:
             RequestRefusedError: the server does not, or too many are watched.
@@ -107,7 +107,7 @@ class ChangeListener:
             raise
 
     async def unwatch(self, uri: str) -> None:
-        """Have the server tell of a resource no more, when the last of those who watch it says so."""
+        """End the subscription to a resource with its last watcher."""
         if not self._drop(uri) or self._connection is None:
             return
         if self._connection.modern:
@@ -116,7 +116,7 @@ class ChangeListener:
         await self._unsubscribe(self._connection, uri)
 
     async def synchronize(self, uri: str) -> None:
-        """Subscribe a legacy connection to a resource, or end that, as `watched` now says.
+        """Subscribe a legacy connection to a resource, or unsubscribe it, to match `watched`.
 
         For the listener of a second connection, which shares `watched` with that of the first.
         """
@@ -162,7 +162,7 @@ class ChangeListener:
             await opened.wait()
 
     async def run(self, connection: Connection) -> None:
-        """Hear what changes over a connection, until cancelled."""
+        """Receive changes over a connection, until cancelled."""
         self._connection = connection
         try:
             if connection.modern:
@@ -174,7 +174,7 @@ class ChangeListener:
             self._connection = None
 
     async def _subscribe_again(self, connection: Connection) -> None:
-        """Subscribe on a new connection to what was watched on the one before, which may have changed."""
+        """Subscribe a new connection to the watched resources, which may have changed."""
         for uri in [uri for uri in self._watched if uri not in connection.subscribed]:
             try:
                 await self._subscribe(connection, uri)
@@ -234,7 +234,7 @@ class ChangeListener:
         ready.set()
 
     def _wanted(self, connection: Connection) -> tuple[str, ...]:
-        """Return the lists whose changes the server tells, and somebody wants to hear of."""
+        """Return the lists whose changes the server announces, and a listener needs."""
         declared = connection.session.server_capabilities
         if declared is None:
             return ()
@@ -257,7 +257,7 @@ class ChangeListener:
                 self.changed("updated", uri)
 
     def _notify_all(self, wanted: tuple[str, ...], uris: tuple[str, ...]) -> None:
-        """Tell that anything may have changed while nobody listened."""
+        """Notify listeners that anything may have changed while there was no connection."""
         if "tools" in wanted:
             self._tools_changed()
         if "resources" in wanted:

@@ -53,7 +53,7 @@ _GIVEN_UP_SECONDS = 60.0
 """Seconds in which a server may still send messages about a request that was abandoned."""
 _MAX_GIVEN_UP = 1_000
 _MAX_PAGES = 256
-"""Pages opened by clients whose requests are remembered."""
+"""Pages opened by clients whose requests are stored, at most."""
 _MAX_PAGE_ID_LENGTH = 1_000
 
 
@@ -135,7 +135,7 @@ class RelayedCall:
 
     @property
     def findings(self) -> tuple[ResultFinding, ...]:
-        """What the check of results has found so far."""
+        """Findings of the result check so far."""
         return () if self.call.check is None else self.call.check.findings
 
     async def check_answer(self, answer: dict[str, Any], *, without: str = "") -> dict[str, Any]:
@@ -223,7 +223,7 @@ class RunningCalls:
         running.updates.put(log_update(params))
 
     def _note_page(self, elicitation_id: Any, running: RelayedCall) -> None:
-        """Store which request a page belongs to that a client is asked to open."""
+        """Store the request to which the page of an elicitation belongs."""
         is_id = isinstance(elicitation_id, str) and len(elicitation_id) <= _MAX_PAGE_ID_LENGTH
         notify = running.client.page_notifier() if is_id and running.client is not None else None
         if notify is not None:

@@ -1,4 +1,4 @@
-"""How one MCP server is started or reached, as users write it under `mcpServers`."""
+"""The settings of one MCP server, as users write them under `mcpServers`."""
 
 import json
 import os
@@ -399,7 +399,7 @@ class ServerConfig(Record):
 
 
 def _normal(data: dict[str, Any]) -> dict[str, Any]:
-    """Return what users wrote under the names and spellings of the record."""
+    """Return the settings under the field names of the record."""
     fields = {name: value for name, value in data.items() if name not in {"type", "serverUrl", "httpUrl"}}
     url = next((data[name] for name in _URL_NAMES if data.get(name) is not None), None)
     if url is not None:
@@ -419,7 +419,7 @@ def _declared_transports(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _contradictions(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
-    """Yield what cannot be true together, and a transport that does not exist."""
+    """Yield contradictory settings, and a transport that does not exist."""
     urls = [name for name in _URL_NAMES if data.get(name) is not None]
     if len(urls) > 1:
         yield _detail((urls[1],), "url", f"stands beside {urls[0]!r}, which means the same; keep one of them")
@@ -451,7 +451,7 @@ def _contradictions(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
 
 
 def _misplaced(data: dict[str, Any], *, is_started: bool) -> Iterator[InitErrorDetails]:
-    """Yield what is for servers of the other kind: those that are started, or those that are reached."""
+    """Yield settings for servers of the other kind: those with a command, or those with a URL."""
     if is_started and data.get("auth") is not None:
         yield _detail(("auth",), "auth", "is for a server that is reached at a 'url'")
     for name in ("inherit", "sandbox", *_OF_WALLS):

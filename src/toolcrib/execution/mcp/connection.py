@@ -46,13 +46,13 @@ from toolcrib.model.tool import Tool
 from toolcrib.redaction import KnownSecrets
 
 Streams = AbstractAsyncContextManager[TransportStreams]
-"""What a transport is: entered, it gives the streams."""
+"""A transport: a context manager that yields the streams."""
 _CLIENT = types.Implementation(name=CLIENT_NAME, version=toolcrib.__version__)
 _SAMPLING = types.SamplingCapability(
     context=types.SamplingContextCapability(), tools=types.SamplingToolsCapability()
 )
 _DECLARED_EXTENSIONS: dict[str, dict[str, Any]] = {APPS: {"mimeTypes": ["text/html;profile=mcp-app"]}}
-"""Extensions that clients of a gateway may have; a legacy server is told once for all."""
+"""Extensions that clients of a gateway may have; a legacy server gets them in the handshake."""
 _INPUT_CAPABILITIES: dict[str, Any] = {
     "extensions": _DECLARED_EXTENSIONS,
     "elicitation": {"form": {}, "url": {}},
@@ -93,7 +93,7 @@ def transport_to(  # noqa: PLR0913 - each is another fact of the connection
 
 @dataclass(frozen=True, slots=True)
 class ConnectionListeners:
-    """Callbacks for what happens on a connection besides answers; none of them may wait for anything."""
+    """Callbacks for events on a connection besides responses; none of them may block."""
 
     lost: Callable[[], None]
     """The other side is gone."""
@@ -101,13 +101,13 @@ class ConnectionListeners:
     content_changed: Callable[[ChangeKind, str | None], None]
     """Something about its resources or prompts, in the legacy era."""
     logged: Callable[[dict[str, Any]], None]
-    """The parameters of a log message, which do not say what call it belongs to."""
+    """Receives the parameters of a log message, which do not name its call."""
     elicited: Callable[[str], None]
     """A page that a client was sent to is done with, in the legacy era."""
     dropped: DroppedMessages
     """Counts the messages that are of no use."""
     asked: OnAsked | None = None
-    """Answers requests of the server; None where there is nobody to ask."""
+    """Answers requests of the server; None without a client that can."""
 
 
 class Connection:
@@ -210,11 +210,11 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class _CalledTool:
-    """What every call of a tool says, while its definition stays the same."""
+    """The parts that all calls of a tool share while its definition is unchanged."""
 
     tool: Tool
     name: str
-    """What its server calls it."""
+    """Its name at the server."""
     marked: dict[tuple[str, ...], str]
     """The headers of the arguments that its schema marks, by their paths."""
 

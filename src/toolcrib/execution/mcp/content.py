@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=OpenRecord)
 _MAX_ITEMS = 10_000
-"""How many resources, templates or prompts of one server are listed."""
+"""Resources, templates or prompts of one server that are listed, at most."""
 _MAX_LISTING = 60.0
-"""After how many seconds no further page of a list is asked for."""
+"""Seconds after which no further page of a list is requested."""
 _MAX_PAGES = 1_000
 """After how many pages a list that does not end is taken as it is."""
 _NOBODY = CallContext()
@@ -63,7 +63,7 @@ class Resource(OpenRecord):
     mime_type: Text | None = None
     """The kind of content, such as `text/markdown`."""
     size: int | None = None
-    """How many bytes, where the server knows."""
+    """The number of bytes, if the server gives it."""
 
 
 class ResourceTemplate(OpenRecord):
@@ -84,7 +84,7 @@ class ResourceTemplate(OpenRecord):
 
 
 class ResourceContents(OpenRecord):
-    """One part of what was read: text, or bytes in base64."""
+    """One part of a resource's contents: text, or bytes in base64."""
 
     uri: Text
     """The address that was read."""
@@ -125,7 +125,7 @@ class Prompt(OpenRecord):
 
     @property
     def id(self) -> str:
-        """The server and the name: what `Crib.prompt` takes."""
+        """The server and the name, as `Crib.prompt` takes them."""
         return f"{self.server}:{self.name}"
 
 
@@ -144,7 +144,7 @@ class Completion(Record):
     values: tuple[str, ...] = ()
     """The values, the likeliest first."""
     total: int | None = None
-    """How many there are, where the server knows."""
+    """The total number, if the server gives it."""
     has_more: bool | None = None
     """Whether there are more than these."""
 
@@ -154,7 +154,7 @@ _LISTS: dict[ContentKind, tuple[str, str, type[OpenRecord]]] = {
     "templates": ("resources/templates/list", "resourceTemplates", ResourceTemplate),
     "prompts": ("prompts/list", "prompts", Prompt),
 }
-"""How each kind is asked for, where it stands in the answer, and what it is made of."""
+"""The request for each kind, the key of its list in the response, and the record."""
 RECORDS: dict[ContentKind, type[OpenRecord]] = {kind: record for kind, (_, _, record) in _LISTS.items()}
 """The records that the list of each kind is made of."""
 
@@ -167,15 +167,15 @@ class ServerContent:
         self._context = context
 
     def person_key(self, server: str, principal: Principal | None = None) -> Hashable | None:
-        """Return whose a server's lists and contents are; None where they are everybody's."""
+        """Return the key of the owner of a server's content; None if it is shared by all."""
         return self._servers.person_key(server, principal or self._context.principal)
 
     def declared_gateways(self) -> dict[str, dict[str, Any]]:
-        """Return what a gateway of these servers declares of itself and of those behind it."""
+        """Return the ids that a gateway of these servers declares: its own, and those behind it."""
         return self._servers.declared_gateways()
 
     async def resources(self, server: str) -> tuple[Resource, ...]:
-        """Return what a server lets be read; nothing where it has no resources."""
+        """Return the resources of a server; none if it has no such capability."""
         return (await self.listed(server, "resources"))[0]
 
     async def templates(self, server: str) -> tuple[ResourceTemplate, ...]:
@@ -235,7 +235,7 @@ class ServerContent:
     async def request(
         self, server: str, method: str, params: Mapping[str, Any], subject: str
     ) -> dict[str, Any]:
-        """Return what a server answers to a request about something, as it came.
+        """Return the raw response of a server to a request about a subject.
 
         Raises:
             RequestRefusedError: it answers with an error.
@@ -253,27 +253,27 @@ class ServerContent:
         return read_answer(call, ServerReply(result, was_asked=True), self._servers.max_result_bytes)
 
     def capabilities(self, server: str) -> dict[str, Any] | None:
-        """Return what a server has declared, as MCP has it; None where it has not been started yet."""
+        """Return the declared capabilities of a server, as in MCP; None before its first start."""
         return self._servers.capabilities(server, self._context.principal)
 
     def instructions(self, server: str) -> str:
-        """Return what a server says to everybody of how to use it, as far as that is known."""
+        """Return the instructions that a server gives to all clients, as far as they are known."""
         return self._servers.instructions(server) if self.person_key(server) is None else ""
 
     def on_change(self, callback: OnContent) -> Callable[[], None]:
-        """Call back with each change that a server tells; returns what stops that."""
+        """Add a listener for changes of servers; return a function that removes it."""
         return self._servers.on_content(callback)
 
     async def watch(self, server: str, uri: str) -> Callable[[], Awaitable[None]]:
-        """Have a server tell of a resource; returns what stops that. See `McpServers.watch`."""
+        """Subscribe to a resource; return a function that ends it. See `McpServers.watch`."""
         return await self._servers.watch(server, uri, self._context)
 
     def tools_freshness(self, server: str) -> Freshness:
-        """Return for how long the tools that a server has listed are still so, as far as it says."""
+        """Return the freshness of a server's tool list."""
         return self._servers.tools_freshness(server)
 
     def tells_changes(self, server: str, kind: str) -> bool:
-        """Return whether a server says when one of its lists changes."""
+        """Return whether a server announces changes of a list."""
         part = (self.capabilities(server) or {}).get("resources" if kind == "templates" else kind)
         return isinstance(part, dict) and part.get("listChanged") is True
 
@@ -290,7 +290,7 @@ class ServerContent:
         await self._servers.tools(server)
 
     async def listed(self, server: str, kind: ContentKind) -> tuple[tuple[Any, ...], Freshness]:
-        """Return what a server has of a kind, and for how long it says that this is so."""
+        """Return the items of a kind that a server lists, and their freshness."""
         method, key, record = _LISTS[kind]
         needs, declared = method.partition("/")[0], self.capabilities(server)
         if self.person_key(server) is not None and declared is not None and needs not in declared:
@@ -314,7 +314,7 @@ class ServerContent:
             params = {"cursor": cursor}
 
     def findings_in(self, server: str, answer: Mapping[str, Any]) -> Any:
-        """Return what the check of results has found in an answer, as JSON; None for nothing."""
+        """Return the findings of the result check in a response, as JSON; None for nothing."""
         if self._servers.checks.get(f"mcp:{server}") is None:  # only what a check has written counts
             return None
         return answer["_meta"].get(FINDINGS_KEY) if isinstance(answer.get("_meta"), Mapping) else None
@@ -351,7 +351,7 @@ def _withheld(server: str, method: str, findings: tuple[ResultFinding, ...]) -> 
 
 
 def _add_findings(answer: dict[str, Any], findings: tuple[ResultFinding, ...]) -> dict[str, Any]:
-    """Return an answer whose `_meta` has these findings, and none that the server wrote."""
+    """Return a response with these findings in its `_meta`, and none that the server wrote."""
     meta = answer.get("_meta")
     meta = {key: value for key, value in meta.items() if key != FINDINGS_KEY} if meta else {}
     if findings:
@@ -374,7 +374,7 @@ async def _check_refusal(guard: MessageGuard, error: RequestRefusedError | Serve
 
 
 def _with_findings(value: Any, found: Any) -> Any:
-    """Return an object with what was found in its `_meta`."""
+    """Return an object with findings in its `_meta`."""
     if not isinstance(value, dict):
         return value
     meta = value.get("_meta")
@@ -391,7 +391,7 @@ async def _answer(  # noqa: PLR0913 - one request
     *,
     check: MessageCheck | None = None,
 ) -> dict[str, Any]:
-    """Return what a server answers; once more where it no longer knows the session.
+    """Return a server's response; the request is repeated once if the session was unknown to it.
 
     Lists, which need a capability, are the same for all clients, and asked for over one connection.
     """
@@ -432,7 +432,7 @@ async def _answer(  # noqa: PLR0913 - one request
 
 @cache
 def _call(server: str, method: str) -> Call:
-    """Return a call in the name of a request that is not one, for whoever asks the client for input."""
+    """Return a placeholder call for a request that is not one, to ask the client for input."""
     tool = Tool(name=method.replace("/", "_"), input_schema={"type": "object"})
     return Call(tool=tool, args={}, backend=McpBackend(server_name=server))
 
@@ -443,7 +443,7 @@ def _lacks(connection: "Connection", capability: str) -> bool:
 
 
 def _headers(connection: "Connection", subject: str) -> dict[str, str] | None:
-    """Return what a modern request says in headers too: what it is about."""
+    """Return the headers of a modern request, which name its subject."""
     from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value  # noqa: PLC0415 - needs the extra
 
     if not subject or not connection.modern or connection.transport == "stdio":

@@ -1,4 +1,4 @@
-"""Errors that answer a call, as ours: whether the tool failed, or its server could not be reached.
+"""Converts errors of calls: whether the tool failed, or its server could not be reached.
 
 What comes over the wire is always the tool's own no, whatever it says. Only the errors that are made on this
 side tell of the connection: those of the transports, which are marked, and the SDK's.
@@ -31,7 +31,7 @@ _MAX_REASON = 2_000
 _DID_NOT_RUN = frozenset({400, 401, 403, 404, 405, 406, 413, 415, 429})
 """Statuses of a request that was refused before anything was done about it."""
 _BROKEN_OFF = ("SSE stream ended", "SSE stream failed")
-"""How the SDK begins to say that the answer to a request was lost."""
+"""The beginnings of the SDK's messages about a lost response."""
 _ADVICE = {
     401: "; set an Authorization header",
     403: "; set an Authorization header that gives access",
@@ -42,7 +42,7 @@ _ADVICE = {
 _UNAUTHORIZED = 401
 _DENIED = frozenset({_UNAUTHORIZED, 403})
 _METADATA = re.compile(r"\bresource_metadata\s*=", re.IGNORECASE)
-"""How a server that wants OAuth says where to begin."""
+"""The parameter with which a server that requires OAuth names its metadata."""
 _INSUFFICIENT = re.compile(r'\berror\s*=\s*"?insufficient_scope\b', re.IGNORECASE)
 _SCOPE = re.compile(r'\bscope\s*=\s*"([^"]{1,500})"', re.IGNORECASE)
 _SAID = {
@@ -50,7 +50,7 @@ _SAID = {
     "Failed to parse": "it gave an answer that is not JSON-RPC",
     "SSE stream ended": "it ended the event stream without an answer",
 }
-"""What the SDK says, by its beginning, and what it means."""
+"""The SDK's messages, by their beginning, and their meanings."""
 _MAX_LENGTH = 500
 _MARK = "toolcrib"
 _TOKEN = secrets.token_hex(16)
@@ -77,7 +77,7 @@ def is_lost_session(error: MCPError) -> bool:
 
 
 def is_unreachable(error: MCPError) -> bool:
-    """Return whether a request never left, because there was nobody to take it."""
+    """Return whether a request was never sent, because there was no connection."""
     return error.code == CONNECTION_CLOSED and (transport_facts(error.data) or {}).get("sent") is False
 
 
@@ -87,7 +87,7 @@ def is_exhausted(error: MCPError) -> bool:
 
 
 def is_closed(error: MCPError) -> bool:
-    """Return whether an error is what the SDK says of a connection that ended; servers can say it too."""
+    """Return whether an error is the SDK's for a closed connection; servers can send it too."""
     return error.code == CONNECTION_CLOSED and error.message == "Connection closed" and error.data is None
 
 
@@ -138,7 +138,7 @@ def _may_have_run(error: MCPError) -> bool | None:
 
 
 def marked(**facts: Any) -> dict[str, Any]:
-    """Return the data of an error that is made here: what is known of the request that it answers.
+    """Return the data of an error that is made on this side: facts about the failed request.
 
     `sent` is whether the request may have reached the server, `status` the HTTP status that refused it,
     `lost` that the server does not know the session, and `exhausted` that no connection was free.
@@ -147,7 +147,7 @@ def marked(**facts: Any) -> dict[str, Any]:
 
 
 def failure_facts(error: httpx2.HTTPError) -> dict[str, Any]:
-    """Return what is known of a request that failed like this, marked as ours."""
+    """Return the facts about a failed request, marked as ours."""
     more = {"exhausted": True} if isinstance(error, httpx2.PoolTimeout) else {}
     more |= {"login": True} if isinstance(error, NotAuthorizedError) else {}
     return marked(sent=not never_sent(error), **more)
@@ -163,12 +163,12 @@ def needs_login(error: BaseException | None) -> bool:
 
 
 def refusal_facts(response: httpx2.Response) -> dict[str, Any]:
-    """Return what is known of a request that was refused with a status, marked as ours."""
+    """Return the facts about a request that was refused with a status, marked as ours."""
     return marked(status=response.status_code, **({"login": True} if _offers_login(response) else {}))
 
 
 def _offers_login(response: httpx2.Response) -> bool:
-    """Return whether a server that refused a request wants OAuth, and we can log in to it."""
+    """Return whether a refusing server supports OAuth, and we can log in to it."""
     if LOGIN not in response.request.extensions:
         return False
     if response.status_code != _UNAUTHORIZED:
@@ -178,7 +178,7 @@ def _offers_login(response: httpx2.Response) -> bool:
 
 
 def transport_facts(data: Any) -> dict[str, Any] | None:
-    """Return what is known of a request from the data of its error; None if a server sent the error.
+    """Return the facts about a request from the data of its error; None if a server sent it.
 
     >>> transport_facts(marked(sent=False))
     {'sent': False}
@@ -218,7 +218,7 @@ def never_sent(error: BaseException) -> bool:
 
 
 def place(url: httpx2.URL | str) -> str:
-    """Return an address without what may be secret in it.
+    """Return an address without its possibly secret parts.
 
     >>> place("https://me:pw@example.com/mcp?key=1")
     'https://example.com/mcp'
@@ -227,7 +227,7 @@ def place(url: httpx2.URL | str) -> str:
 
 
 def reason_of_status(response: httpx2.Response) -> str:
-    """Return what the HTTP status of an answer means for a server.
+    """Return a description of a response's HTTP status, with advice.
 
     >>> reason_of_status(httpx2.Response(401, request=httpx2.Request("POST", "http://localhost/mcp")))
     'http://localhost/mcp answered 401 Unauthorized; set an Authorization header'
@@ -245,7 +245,7 @@ def reason_of_status(response: httpx2.Response) -> str:
 
 
 def missing_scopes(response: httpx2.Response) -> list[str] | None:
-    """Return what a login would have to allow for a request that was refused; None where it is not that."""
+    """Return the scopes missing for a refused request; None if that is not the reason."""
     challenge = response.headers.get("www-authenticate", "")
     if response.status_code not in _DENIED or not _INSUFFICIENT.search(challenge):
         return None
@@ -254,7 +254,7 @@ def missing_scopes(response: httpx2.Response) -> list[str] | None:
 
 
 def _login_advice(response: httpx2.Response, command: str) -> str:
-    """Return what to do about a refusal of a server that may be logged in to."""
+    """Return the advice for a refusal by a server that supports logins."""
     if response.status_code != _UNAUTHORIZED:
         scopes = missing_scopes(response)
         if "authorization" not in response.request.headers:

@@ -5,21 +5,21 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeGuard
 
 _LONGEST = 365 * 24 * 3600.0
-"""How many seconds a list may be kept at most, whatever its server says."""
+"""Seconds that a list may be kept at most, whatever its server declares."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """What a server says of one of its lists."""
+    """The declared freshness of one list of a server."""
 
     ttl: float | None = None
-    """For how many seconds it is fresh; None where the server does not say."""
+    """Seconds for which it is fresh; None if not declared."""
     is_public: bool = False
-    """Whether it is the same for everybody."""
+    """Whether it is the same for all users."""
 
     @classmethod
     def of(cls, pages: Sequence[Mapping[str, Any]]) -> Self:
-        """Return what all pages of a list say together: the shortest time, and public where each is.
+        """Return the freshness of all pages of a list together: the shortest time, public if each is.
 
         >>> Freshness.of([{"ttlMs": 5000, "cacheScope": "public"}, {"ttlMs": 1500, "cacheScope": "public"}])
         Freshness(ttl=1.5, is_public=True)
@@ -33,12 +33,12 @@ class Freshness:
         return cls(min(_LONGEST, *(time / 1000 for time in known)), is_public)
 
     def after(self, age: float) -> "Freshness":
-        """Return what is left of it after so many seconds."""
+        """Return the freshness that remains after so many seconds."""
         return self if self.ttl is None else replace(self, ttl=max(0.0, self.ttl - age))
 
 
 UNKNOWN = Freshness()
-"""What a server says that does not say anything."""
+"""The freshness of a server that declares none."""
 
 
 def _is_time(value: Any) -> TypeGuard[float]:
@@ -46,7 +46,7 @@ def _is_time(value: Any) -> TypeGuard[float]:
 
 
 def together(parts: Sequence[Freshness], default: float) -> dict[str, Any]:
-    """Return what a list of several servers says, as MCP writes it; `default` is for those that do not say.
+    """Return the joint freshness of several lists, as in MCP; `default` is for those without one.
 
     >>> together([Freshness(1.5, is_public=True), Freshness()], 60.0)
     {'ttlMs': 1500, 'cacheScope': 'private'}

@@ -50,5 +50,5 @@ def declared_gateways(holder: Any, own: str) -> frozenset[str]:
 
 
 def declaration(own: str, behind: frozenset[str]) -> dict[str, dict[str, Any]]:
-    """Return what a gateway declares."""
+    """Return the declaration of a gateway."""
     return {DECLARED: {_IDS: [own, *sorted(behind)]}}

@@ -59,7 +59,7 @@ async def negotiate(
 
 
 async def _discover(session: ClientSession, version: str, patience: float, *, again: bool = True) -> bool:
-    """Ask a server what it is, and return whether the revision was agreed on.
+    """Send `server/discover`, and return whether the revision was agreed on.
 
     One that refuses the revision and names another that we know is asked once more, in that.
     """

@@ -7,13 +7,13 @@ from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import MAX_NAME_LENGTH, name_fault
 
 OWN_NAME = "toolcrib.name"
-"""The key of `_meta` under which a tool of a mended name keeps what its server calls it."""
+"""The key of `_meta` under which a renamed tool keeps its name at the server."""
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")
 _DIGEST = 8
 
 
 def own_name(tool: Tool) -> str:
-    """Return what the server of a tool calls it."""
+    """Return the name of a tool at its server."""
     name = (tool.shared("meta") or {}).get(OWN_NAME)
     return name if isinstance(name, str) and mend_name(name) == tool.name else tool.name
 

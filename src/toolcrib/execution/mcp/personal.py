@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from toolcrib.execution.mcp.upstream import Upstream
 
 _MOST = 256
-"""How many persons have connections at once."""
+"""Persons with connections at the same time, at most."""
 
 
 class PersonalUpstreams:
@@ -113,7 +113,7 @@ class PersonalUpstreams:
         return made
 
     def _forget(self, key: tuple[str, Hashable]) -> "Upstream":
-        """Forget an upstream, but not what is watched: the next of the same person tells of it again."""
+        """Forget an upstream, but not its watched resources, which the person's next upstream restores."""
         person, upstream = self._known.pop(key)
         self._forgotten = {each: before for each, before in self._forgotten.items() if before.watched}
         self._forgotten[key] = person
@@ -126,13 +126,13 @@ class PersonalUpstreams:
 
 
 async def connect(upstream: "Upstream") -> None:
-    """Start a server, if that can be, so that it tells of what is watched."""
+    """Start a server, if possible, so that it announces changes of watched resources."""
     with suppress(ServerUnavailableError):
         await upstream.connect()
 
 
 def person_key(config: ServerConfig, principal: Principal | None) -> Hashable:
-    """Return whose a principal's connection to a server is, and all that comes over it.
+    """Return the key of the owner of a principal's connection to a server, and of its results.
 
     What a token was exchanged for may do what its client and scopes may, so it is for no others.
     """

@@ -57,7 +57,7 @@ _NOBODY = CallContext()
 _UNWATCH_SECONDS = 5.0
 """Seconds that it may take to tell a server that a resource is watched no more."""
 OnFindings = Callable[[str, str, tuple[ResultFinding, ...], Principal | None], None]
-"""Takes what was asked for, as `server:address`, the method of MCP, what was found, and who asked."""
+"""Takes the subject, as `server:address`, the method of MCP, the findings, and the principal."""
 DRAIN_TIME = 30.0
 """For how many seconds the calls of a server that is replaced or removed may go on."""
 
@@ -161,7 +161,7 @@ class McpServers:
                 each.adjust(wanted)
 
     def retire(self, name: str, *, within: float = DRAIN_TIME) -> None:
-        """Forget a server at once; it is stopped when its calls have ended, or after some seconds.
+        """Remove a server; it is stopped when its calls have ended, or after some seconds.
 
         Raises:
             ServerUnavailableError: there is none of this name.
@@ -196,7 +196,7 @@ class McpServers:
         await self.tools(name)
 
     def _drain(self, name: str, reason: str, within: float) -> None:
-        """Stop a server when it is no longer used, and let nobody find it meanwhile."""
+        """Remove a server's upstreams from use, and stop each once it is no longer used."""
         upstream = self._upstreams.pop(name, None)
         for each in (*self._persons.take(name), *(() if upstream is None else (upstream,))):
             self._retire(each, reason, within)
@@ -204,7 +204,7 @@ class McpServers:
     def _retire(
         self, upstream: "Upstream", reason: str = "it is not used", within: float = DRAIN_TIME
     ) -> None:
-        """Stop an upstream that nobody finds any more, when its calls have ended."""
+        """Stop a removed upstream when its calls have ended."""
         if self._tasks is None:
             return
 
@@ -219,7 +219,7 @@ class McpServers:
         Context().run(self._tasks.start_soon, drain, upstream)
 
     def status(self) -> dict[str, ServerStatus]:
-        """Return how each server is doing, by its name; nothing is asked of any of them."""
+        """Return the status of each server, by its name, without any requests."""
         return {name: self._status(name, config) for name, config in self._configs.items()}
 
     def _status(self, name: str, config: ServerConfig) -> ServerStatus:
@@ -260,7 +260,7 @@ class McpServers:
         return self._get_or_start(name)
 
     async def upstream_of(self, name: str, context: CallContext) -> "Upstream":
-        """Return the upstream that somebody's requests to a server go to.
+        """Return the upstream for a caller's requests to a server.
 
         Raises:
             LoginRequiredError: each person has their own, and it is not known who this is.
@@ -271,7 +271,7 @@ class McpServers:
         return self._persons.find(name, config, context) if config.is_personal else upstream
 
     def person_key(self, name: str, principal: Principal | None) -> Hashable | None:
-        """Return whose the content is that a principal gets of a server; None where it is everybody's."""
+        """Return the key of the owner of a server's content for a principal; None if it is shared by all."""
         config = self._configs.get(name)
         return person_key(config, principal) if config is not None and config.is_personal else None
 
@@ -281,37 +281,37 @@ class McpServers:
         return self._upstreams.get(name) if key is None else self._persons.known(name, key)
 
     def capabilities(self, name: str, principal: Principal | None = None) -> dict[str, Any] | None:
-        """Return what a server declared to a principal, or else to whoever lists its tools; None before."""
+        """Return the capabilities declared to a principal, or else to the lister of tools; None before."""
         known = self._known_upstream(name, principal), self._upstreams.get(name)
         return next((each.capabilities for each in known if each and each.capabilities is not None), None)
 
     def tools_freshness(self, name: str) -> Freshness:
-        """Return for how long the tools that a server has listed are still so, as far as it says."""
+        """Return the freshness of a server's tool list."""
         upstream = self._upstreams.get(name)
         return UNKNOWN if upstream is None else upstream.watcher.freshness
 
     def is_listed(self, name: str) -> bool:
-        """Return whether a server runs, and its tools are known as they are now, as far as it says."""
+        """Return whether a server runs, and its listed tools are current."""
         upstream = self._upstreams.get(name)
         return upstream is not None and upstream.is_listed
 
     def instructions(self, name: str) -> str:
-        """Return what a server said of how to use it when it was last started."""
+        """Return the instructions that a server sent at its last start."""
         upstream = self._upstreams.get(name)
         return "" if upstream is None else upstream.instructions
 
     def server_info(self, name: str) -> dict[str, Any]:
-        """Return what a server said of itself when it was last started: its name, its version, and so on."""
+        """Return the `serverInfo` that a server sent at its last start."""
         upstream = self._upstreams.get(name)
         return {} if upstream is None else upstream.server_info
 
     def declared_gateways(self) -> dict[str, dict[str, Any]]:
-        """Return what a gateway of these servers declares: its own id, and those of gateways behind it."""
+        """Return the declaration of a gateway of these servers: its own id, and those behind it."""
         behind = frozenset[str]().union(*(each.watcher.gateways for each in self._upstreams.values()))
         return declaration(self._gateway, behind)
 
     def on_content(self, callback: OnContent) -> Callable[[], None]:
-        """Call back, in the event loop, with each change of resources and prompts; returns what stops that.
+        """Add a listener for changes of resources and prompts; return a function that removes it.
 
         Servers are not started for it: those that run tell, and of one resource when it is watched.
         """
@@ -322,7 +322,7 @@ class McpServers:
     async def watch(
         self, name: str, uri: str, context: CallContext = _NOBODY
     ) -> Callable[[], Awaitable[None]]:
-        """Have a server tell of a resource, after starting it if need be; returns what stops that.
+        """Subscribe to a resource, after starting the server if needed; return a function that ends it.
 
         However many watch it, the server is asked once, and again on each of its connections.
 
@@ -367,7 +367,7 @@ class McpServers:
         return f"the server {name!r} is disabled in the configuration" if config.disabled else None
 
     async def call(self, call: Call) -> Answer:
-        """Run a tool on its server and return what it gave.
+        """Run a tool on its server and return its answer.
 
         Raises:
             InputValidationError: the arguments are not plain JSON; nothing was sent.
@@ -425,13 +425,13 @@ class McpServers:
         return self._get_or_start(name)
 
     def _get_or_start(self, name: str) -> "Upstream":
-        """Return the upstream of a server, whose task is started with it."""
+        """Return the upstream of a server, after starting its task if needed."""
         if name not in self._upstreams:
             self._upstreams[name] = self._make_upstream(name)
         return self._upstreams[name]
 
     def _make_upstream(self, name: str, person: Person | None = None) -> "Upstream":
-        """Return another upstream; what a person sees of tools and content is for no others."""
+        """Return a new upstream; the tools and content of a person are for that person alone."""
         made, follow = _load_sdk()
         config, owner, watched = self._configs[name], None, self._watched.setdefault(name, {})
         if person is not None:
@@ -468,7 +468,7 @@ class McpServers:
 
 
 def _load_sdk() -> "tuple[type[Upstream], type[ToolListWatcher]]":
-    """Return what needs the extra."""
+    """Return the classes that need the extra."""
     try:
         from toolcrib import mcp_internals  # noqa: F401, PLC0415 - it checks the SDK's version
         from toolcrib.execution.mcp.tool_watcher import ToolListWatcher  # noqa: PLC0415 - needs the extra

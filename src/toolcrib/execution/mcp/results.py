@@ -12,13 +12,13 @@ from toolcrib.model.plain import parse_json, walk
 TASK = "task"
 """The type of a result that is the handle of a task."""
 _MAX_TTL_MS = 24 * 60 * 60 * 1000
-"""For how many milliseconds a task can be asked about, whatever its server says."""
+"""Milliseconds for which a task can be queried, whatever its server declares."""
 _MAX_REASON = 2_000
-"""How many characters of a tool's complaint go into the error; the raw result has the rest."""
+"""Characters of a tool's error message that go into the error; the raw result has the rest."""
 
 
 def result_value(result: dict[str, Any]) -> Any:
-    """Return the value that a tool's result stands for.
+    """Return the value of a tool's result.
 
     That is its structured content, if it has any, as it came: servers that wrap what is no object as
     `{"result": ...}` declare just that in the output schema, so it is not unwrapped. Without it the value of
@@ -103,7 +103,7 @@ def task_ttl_ms(handle: dict[str, Any]) -> int:
 
 
 def describe_failure(result: dict[str, Any]) -> str:
-    """Return what a result that is an error says went wrong.
+    """Return the message of an error result.
 
     >>> describe_failure({"isError": True, "content": [{"type": "text", "text": "no such file"}]})
     'no such file'

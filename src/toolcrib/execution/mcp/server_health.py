@@ -14,30 +14,30 @@ from toolcrib.model.display import one_line, table
 from toolcrib.model.record import Record
 
 _LONGEST_REST = 2.0
-"""Seconds that a server is left alone at most which starts, but dies of what it is asked."""
+"""Seconds for which a server that starts, but dies of its requests, is left alone at most."""
 ServerState = Literal["stopped", "starting", "ready", "failed", "closed", "disabled"]
 """`stopped` starts at the next call; so does `failed`, though it may have to wait; the last two never do."""
 
 
 class ServerStatus(Record):
-    """How one server is doing."""
+    """The state of one server."""
 
     name: str
     """Its name in the configuration."""
     state: ServerState
     """The state that it is in."""
     transport: str
-    """How it is reached: `stdio`, `http` or `sse`; `openapi` for an API."""
+    """Its transport: `stdio`, `http` or `sse`; `openapi` for an API."""
     address: str | None = None
     """The host that it is reached at; absent where it is started here."""
     protocol_version: str | None = None
-    """What was agreed on; absent while it is not ready."""
+    """The negotiated protocol revision; absent while it is not ready."""
     server_info: dict[str, Any] | None = None
-    """What it says of itself: its name, its version."""
+    """Its `serverInfo`: its name, its version."""
     tools: int | None = None
-    """How many tools its last complete listing had; absent before the first."""
+    """The number of tools in its last complete listing; absent before the first."""
     listed_ago: float | None = None
-    """How many seconds ago that was."""
+    """Seconds since that listing."""
     kept: bool | None = None
     """True where these are the tools of an earlier run, and it has not been listed since."""
     refused: dict[str, str] = Field(default={})
@@ -45,7 +45,7 @@ class ServerStatus(Record):
     pid: int | None = None
     """Its process, where it is started here and runs."""
     last_error: str | None = None
-    """Why it last failed or went away; absent once it answers again."""
+    """The reason of its last failure or disconnection; absent once it answers again."""
     needs_login: bool | None = None
     """True where that is for want of a login, which `toolcrib login` gives."""
     paused: bool | None = None
@@ -55,9 +55,9 @@ class ServerStatus(Record):
     in_flight: int = 0
     """Calls that wait for their answer."""
     starts: int = 0
-    """How often it was started or connected to."""
+    """The number of starts or connections."""
     next_try_in: float | None = None
-    """Seconds until a call may try to start it again; absent where one may at once."""
+    """Seconds until a call may try to start it again; absent if one may now."""
 
     def __repr__(self) -> str:
         return one_line(f"<ServerStatus {', '.join(filter(None, self.columns()))}") + ">"
@@ -65,13 +65,13 @@ class ServerStatus(Record):
     __str__ = __repr__
 
     def columns(self) -> tuple[str, ...]:
-        """Return what is shown of a server: name, state, how it is reached, tools, and why it last failed."""
+        """Return the columns of a server's row: name, state, transport, tools, and the last error."""
         tools = "" if self.tools is None else count_noun(self.tools, "tool")
         return self.name, self.state, self.transport, tools, self.last_error or ""
 
 
 class ServerTable(dict[str, ServerStatus]):
-    """How servers are doing, by name; in a notebook, a table."""
+    """The states of servers by name; in a notebook, a table."""
 
     def __repr__(self) -> str:
         rows = [f"  {status!r}" for status in self.values()]
@@ -117,7 +117,7 @@ class Breaker:
 
     @property
     def pause(self) -> float:
-        """Return the seconds that are left until the next try; 0 if it may be made at once."""
+        """Return the seconds until the next attempt; 0 if it is allowed now."""
         return max(0.0, self._until - self._clock()) if self.failures else 0.0
 
     @property
@@ -131,7 +131,7 @@ class Breaker:
         self._until = self._clock() + self._backoff.next()
 
     def succeeded(self) -> None:
-        """Note a success: what was before it no longer counts."""
+        """Record a success, which resets the failures."""
         self.failures = 0
         self._backoff.reset()
 
@@ -149,7 +149,7 @@ class ServerHealth:
     breaker: Breaker
     """Counts the starts that failed."""
     deaths: Breaker = field(default_factory=lambda: Breaker(cap=_LONGEST_REST))
-    """Counts the connections that ended before any call was answered; nobody is turned away for them."""
+    """Counts connections that ended before any call was answered; it refuses no caller."""
     state: ServerState = "stopped"
     starts: int = 0
     last_error: str | None = None
@@ -162,7 +162,7 @@ class ServerHealth:
 
     @property
     def objection(self) -> str | None:
-        """Return why nobody may even wait for a start."""
+        """Return why even waiting for a start is refused."""
         if not self.breaker.open:
             return None
         failed = f"it failed {self.breaker.failures} times in a row"
@@ -174,7 +174,7 @@ class ServerHealth:
         self.breaker.failed()
 
     def died(self, reason: str) -> None:
-        """Note that it has started, and died of what it was asked, which may have been one tool."""
+        """Record that it started, and died of a request, perhaps of one tool's."""
         self.last_error, self.state = reason, "failed"
         self.breaker.succeeded()
         self.deaths.failed()

@@ -27,7 +27,7 @@ from toolcrib.version import Version
 _MAX_PAGES = 1_000
 _MAX_TOOLS = 100_000
 _MAX_SIZE = 256 * 2**20
-"""How many characters the definitions of one listing may have."""
+"""Characters of the definitions in one listing, at most."""
 _SLICE = 0.01
 """Seconds that definitions are looked at before others have their turn in the loop."""
 
@@ -40,19 +40,19 @@ _SHARE = 4
 """A server that always changes is listed for a fifth of the time at most."""
 _LONGEST_GATHER = 0.5
 _FIRST_RETRY = 0.1
-"""Seconds to leave a server alone whose listing failed, though it says that its tools have changed again."""
+"""Seconds before a failed listing is repeated, after another change was announced."""
 _LONGEST_PAUSE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class ToolListing:
-    """What one complete listing of a server gave."""
+    """The result of one complete listing of a server."""
 
     tools: tuple[Tool, ...]
     refused: dict[str, str]
     """The definitions that are no tools, by name, and why."""
     freshness: Freshness = UNKNOWN
-    """For how long the server says that this is so."""
+    """The freshness that the server declares."""
 
 
 async def all_definitions(page: Page) -> list[Any]:
@@ -199,13 +199,13 @@ class ToolListWatcher:
 
     @property
     def freshness(self) -> Freshness:
-        """Return for how long the last complete listing is still so, as far as a server that runs says."""
+        """Return the remaining freshness of the last complete listing of a running server."""
         if self.catalogue is None or self._connection is None or self._connection.gone:
             return UNKNOWN
         return self.catalogue.freshness.after(self.age or 0.0)
 
     def mute(self) -> None:
-        """Tell nobody of the tools any more."""
+        """Stop notifying the listener."""
         self._on_tools = None
 
     @property
@@ -214,17 +214,17 @@ class ToolListWatcher:
         return self._covered == self._announced and self.catalogue is not None
 
     def changed(self) -> None:
-        """Note that the server says its tools have changed."""
+        """Record that the server announced a change of its tools."""
         self._announced += 1
         self._wanted.set()
 
     @property
     def busy(self) -> bool:
-        """Return whether somebody waits for a listing."""
+        """Return whether a caller waits for a listing."""
         return self._asked.is_set()
 
     async def fresh(self) -> ToolListing:
-        """Return what a listing gives that is under way, or else is begun; it needs somebody who follows.
+        """Return the result of the listing in progress, or of a new one; `follow` must be running.
 
         Raises:
             ServerUnavailableError: it cannot be listed.
@@ -245,7 +245,7 @@ class ToolListWatcher:
             self._settle(None, failure)
 
     async def follow(self, connection: Connection, *, within: float) -> None:
-        """List a server when somebody asks for it, and when its tools have changed, until cancelled.
+        """List a server on request, and after changes of its tools, until cancelled.
 
         A listing may take `within` seconds. With somebody to tell, the first is made at once. Those that a
         server brings about by its changes come after a pause, which grows while its listings fail.

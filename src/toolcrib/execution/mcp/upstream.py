@@ -77,7 +77,7 @@ _FIRST_RETRY_SECONDS = 10.0
 _LONGEST_RETRY_SECONDS = 600.0
 """The pause before a second connection is tried again doubles up to this."""
 _HANDSHAKE_WORDS = ("initializ", "handshake")
-"""What a server says that hung up because it was not greeted as it expected."""
+"""Words in the message of a server that closed the connection for lack of a handshake."""
 _LOGIN_OR_QUERY = re.compile(r"(?<=://)[^/@]*@|[?#].*", re.DOTALL)
 _log = logging.getLogger(__name__)
 
@@ -280,7 +280,7 @@ class Upstream:
             await self._legacy_twin.changes.synchronize(uri)
 
     def adjust(self, config: ServerConfig) -> None:
-        """Take up settings that need no other connection: how long, and how many at once."""
+        """Apply settings that need no new connection: timeouts and concurrency."""
         if config.max_concurrency != self.config.max_concurrency:  # those under way leave the slots they took
             self._slots = FairSlots(config.max_concurrency)
         self.config = config
@@ -289,19 +289,19 @@ class Upstream:
             self._legacy_twin.adjust(config)
 
     def _abandon_start(self, start: Start) -> None:
-        """Note that a start is late, though it may take long until what was begun before has ended."""
+        """Record that a start is late, though it may take long to end."""
         if self._start is start:  # the first of those who waited for it says so
             self._start = None
             self._health.failed(self._late_reason())
 
     @property
     def is_listed(self) -> bool:
-        """Whether the tools of the present connection are known as they are now, as far as it says."""
+        """Whether the listed tools of the present connection are current."""
         connection = self._connection
         return connection is not None and not connection.gone and self.watcher.is_current
 
     async def list_tools(self) -> ToolListing:
-        """Return what a listing gives that is made, or under way, now.
+        """Return the result of a listing in progress, or of a new one.
 
         Raises:
             ServerUnavailableError: it cannot be started or listed.
@@ -481,7 +481,7 @@ class Upstream:
         return self.config.transport == "stdio" and expected and failure is not None and hung_up(failure)
 
     async def _run_connection(self, *, probe: bool) -> tuple[Connection | None, Exception | None]:
-        """Have one connection, from start to end; return it, if it came to be, and what went wrong."""
+        """Run one connection, from start to end; return it, if it was opened, and the failure."""
         self._health.starts += 1
         self._secrets = self._collect_secrets()
         self._stderr = StderrTail(self._secrets)
@@ -595,7 +595,7 @@ class Upstream:
         return max(last_used + limit, self._needed) - anyio.current_time()
 
     def keep_for(self, seconds: float) -> None:
-        """Keep the server for some time, whether it is called or not: a task of it may be asked about."""
+        """Keep the server running for some time, without calls too: a task of it may be queried."""
         self._needed = max(self._needed, anyio.current_time() + seconds)
 
     def _on_disconnected(self, connection: Connection, failure: Exception | None) -> None:

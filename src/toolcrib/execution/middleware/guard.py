@@ -33,7 +33,7 @@ from toolcrib.model.findings import (
 from toolcrib.model.plain import count_size, is_large
 
 WITHHELD = "[withheld]"
-"""What stands in place of a message that is withheld."""
+"""The text in place of a withheld message."""
 _MAX_HELD = 16 * 2**20
 """Characters of a stream that are held back."""
 _MAX_SEEN = 256 * 1024
@@ -47,7 +47,7 @@ _RESULT = "/result"
 
 
 class ResultGuard:
-    """Checks what comes back from backends, by the check of each."""
+    """Checks results of backends, with the check of each."""
 
     def __init__(self, checks: Mapping[str, ResultCheck | None], default: ResultCheck | None = None) -> None:
         """Check backends by their labels, such as `mcp:github`; all others by `default`. None: no check."""
@@ -72,7 +72,7 @@ class ResultGuard:
 
 
 class MessageGuard:
-    """Checks what a server sends for one request, and collects what was found; a `MessageCheck`."""
+    """Checks the messages of a server for one request, and collects findings; a `MessageCheck`."""
 
     def __init__(
         self, check: ResultCheck, blocked: Callable[[tuple[ResultFinding, ...]], ToolcribError]
@@ -84,7 +84,7 @@ class MessageGuard:
 
     @property
     def findings(self) -> tuple[ResultFinding, ...]:
-        """What was found so far."""
+        """The findings so far."""
         return tuple(self._findings)
 
     def note(self, findings: Iterable[ResultFinding]) -> None:

@@ -20,7 +20,7 @@ from toolcrib.redaction import KnownSecrets
 _UNAUTHORIZED = 401
 _OWN_ACCOUNT = "log in with an account of your own"
 _LOGIN_CHECK_SECONDS = 1.0
-"""How often requests without a token check the vault for a new login, which reads a file."""
+"""Seconds between checks of the vault for a new login, which read a file."""
 
 
 class _Tokens(Protocol):

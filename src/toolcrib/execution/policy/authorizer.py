@@ -40,7 +40,7 @@ class Authorizer:
         self._rules, self._policy = rules, policy
 
     def check_tool(self, request: Request) -> None:
-        """Check that the call may run with some arguments, without those that handles stand for.
+        """Check that the call may run with some arguments, before handles are replaced by values.
 
         Raises:
             PolicyDeniedError: it is denied whatever its arguments are.
@@ -132,7 +132,7 @@ async def _deny_on_failure(
     rule: str | None = None,
     answer: Unconfirmed | None = None,
 ) -> Any:
-    """Return what a function says about a call, sync or async.
+    """Return a function's verdict on a call, sync or async.
 
     Raises:
         PolicyDeniedError: it denies the call, or fails: it is code of the program, or needs a client or a

@@ -15,7 +15,7 @@ from pydantic_core import Url
 ROUTE = "toolcrib://servers/"
 """The address of a resource behind a gateway begins so; its server and the address there follow."""
 _DECODINGS = 3
-"""How many times over an address may be percent-encoded."""
+"""Rounds of percent-encoding that an address may have."""
 _ENCODED_GLOB = re.compile(r"%(?:25)*(2a|3f|5b)", re.IGNORECASE)
 """A character that means something in a pattern, and is encoded to mean itself."""
 _AFTER_PATH = re.compile(r"[?#\0]")
@@ -24,7 +24,7 @@ _PORT = re.compile(r":\d*$")
 _WEB = frozenset({"http", "https", "ws", "wss", "ftp"})
 """Schemes whose addresses have a host, whose port tells one service from another."""
 _SLASHES = 3
-"""How many slashes follow a scheme at most."""
+"""Slashes after a scheme, at most."""
 _SLASHES_BEFORE_QUERY = re.compile(r"/+\?")
 _PATH_PARAMETER = re.compile(r";[^/]*")
 _CONTROLS = frozenset({"Cc", "Cf"})
@@ -184,7 +184,7 @@ def _careless_readings(server: str, address: str) -> Iterator[str]:
 
 
 def _places(scheme: str, path: str) -> list[str]:
-    """Return what follows the scheme of an address, and what may be taken for it."""
+    """Return the part after the scheme of an address, and other readings of it."""
     places = [path]
     if path.startswith("//"):
         host, slash, local = path[2:].partition("/")

@@ -1,4 +1,4 @@
-"""One rule of a policy: whom it is about, which tools, and what it does."""
+"""One rule of a policy: its principals, its tools, and its effect."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence

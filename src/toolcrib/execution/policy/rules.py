@@ -110,7 +110,7 @@ class Rules:
 
     @property
     def has_approver(self) -> bool:
-        """Whether the program has said who is asked."""
+        """Whether the program has an approver."""
         return self._approve is not None
 
     async def approve(self, request: Request, rule: Rule) -> None:

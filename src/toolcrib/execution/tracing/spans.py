@@ -26,7 +26,7 @@ from toolcrib.model.toolid import MAX_NAME_LENGTH
 
 _OPERATION = "execute_tool"
 _UNKNOWN = "_OTHER"
-"""What a measurement calls a tool that nobody knows, whose name could be anything."""
+"""The name in measurements for an unknown tool, whose name could be anything."""
 _MAX_DESCRIPTION = 1000
 _TOOL_BOUNDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 _MCP_BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]

@@ -31,7 +31,7 @@ _MAX_DEPTH: Final = 32
 
 
 class ReshapeError(Exception):
-    """A schema that cannot be rewritten; the problem says where and why."""
+    """A schema that cannot be rewritten; the problem gives the place and the reason."""
 
     def __init__(self, path: str, keyword: str, message: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class ReshapeError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """What callers see of the parameters of a tool; every key is a name in the original schema."""
+    """The changes to a tool's parameters; every key is a name in the original schema."""
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     """The new names."""
@@ -353,7 +353,7 @@ def _can_be_met(made: dict[str, Any]) -> bool:
 
 
 def _is_always_met(made: Any) -> bool:
-    """Return whether a rewritten subschema says nothing about any arguments."""
+    """Return whether a rewritten subschema accepts all arguments."""
     if not isinstance(made, dict):
         return made is True
     said = {word for word, value in made.items() if word not in _ANNOTATIONS and value not in ({}, [])}

@@ -1,4 +1,4 @@
-"""Find what is broken about a configuration, and say how to mend it."""
+"""Find the problems of a configuration, and the advice for each."""
 
 from toolcrib.setup.doctor.diagnose import diagnose
 from toolcrib.setup.doctor.findings import Diagnosis, Finding

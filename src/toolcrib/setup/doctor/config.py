@@ -59,7 +59,7 @@ def check_servers(settings: Settings) -> Iterator[Finding]:
 
 
 def _propose_walls(settings: Settings) -> Iterator[Finding]:
-    """Yield the servers that have all rights of the user, and what would keep them in."""
+    """Yield the servers with all rights of the user, and the walls that would confine them."""
     bare = sorted(
         name
         for name, server in settings.servers.items()
@@ -121,7 +121,7 @@ def check_server(
 
 
 def _check_wall(name: str, server: ServerConfig) -> Iterator[Finding]:
-    """Yield why the wall of a server cannot be put up, and what in its settings the server cannot see."""
+    """Yield why the wall of a server cannot be set up, and the paths that the server cannot read."""
     subject = f"server {name!r}"
     try:
         hidden = check_wall(name, server)

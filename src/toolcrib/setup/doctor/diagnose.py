@@ -1,4 +1,4 @@
-"""Find what is broken, and say why and what to do."""
+"""Find problems, with their causes and advice."""
 
 import os
 import platform
@@ -48,7 +48,7 @@ _ADDRESS = re.compile(r"https?://\S+")
 _ROOM = 2**20
 """Free bytes that an audit needs."""
 _AT_ONCE = 8
-"""Limit for servers that are started at once."""
+"""Limit for servers that are started concurrently."""
 _SHOWN = 5
 _OnServer = Callable[[str], None]
 _TELL = "tell whoever makes the server; the other tools work"
@@ -164,7 +164,7 @@ async def _probe_all(
     limit: float | None,
     on_server: _OnServer | None,
 ) -> list[Probe]:
-    """Probe the servers, a few at once."""
+    """Probe the servers, a few concurrently."""
     probes: dict[str, Probe] = {}
     free = anyio.CapacityLimiter(_AT_ONCE)
 
@@ -364,7 +364,7 @@ def _corrupt(path: Path, why: str) -> Finding:
 
 
 def check_audit(settings: Settings) -> Iterator[Finding]:
-    """Yield whether calls can be written down where the configuration wants them to be."""
+    """Yield a problem if the configured audit file cannot be written."""
     if settings.audit is None:
         return
     path = Path(settings.audit.path)

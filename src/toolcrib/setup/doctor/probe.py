@@ -27,7 +27,7 @@ class Probe:
     refused: dict[str, str] = field(default_factory=dict)
     """Definitions that are no tools, by name, and why."""
     error: ToolcribError | None = None
-    """Why it has none; None where it answered."""
+    """The reason if it has none; None if it answered."""
     stderr: str = ""
     """The last lines that it wrote to its standard error, without secrets."""
     seconds: float = 0.0

@@ -41,7 +41,7 @@ class Edit:
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to write."""
+        """Whether there is a change to write."""
         return self.before != self.after
 
     @property

@@ -15,7 +15,7 @@ _MAX_CHARACTERS = 2**17
 _MAX_WORK = 20_000
 """Limit for the sum of the squared depths of all keys, to which the time of tomlkit is proportional."""
 _MARK = "\0\n"
-"""The place of what was taken out; no TOML text has it."""
+"""The place of a removed part; no TOML text has it."""
 
 _Body = list[tuple[Key | None, Item]]
 
@@ -111,7 +111,7 @@ def _find_places(body: _Body, path: tuple[str, ...], headers: int = 0) -> Iterat
 
 
 def _comments_after(item: Item) -> str:
-    """Return the blank lines and comments that a table ends with: they belong to what follows."""
+    """Return the blank lines and comments at the end of a table: they belong to the next item."""
     if isinstance(item, AoT):
         item = item.body[-1]
     if not isinstance(item, Table):

@@ -33,9 +33,9 @@ _KEPT = ("timeout", "start_timeout", "idle_timeout", "max_concurrency")
 _SILENT = frozenset(
     {"enabled", "description", "name", "icon", "gallery", "version", "source", "dev", "title"}
 )
-"""Keys that say nothing which is lost: what they mean is read, or is for people."""
+"""Keys whose loss changes nothing: they are read elsewhere, or are for people."""
 _CONSENT = frozenset({"alwaysAllow", "autoApprove", "trust"})
-"""Keys about what a client asks its user for; the server is the same without them."""
+"""Keys about a client's consent dialogs; the server is the same without them."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Found:
         self.unread += reasons
 
     def update(self, other: "Found") -> None:
-        """Add what another file says; what is known already stays."""
+        """Add the servers of another file; known ones stay."""
         known = set(self.servers)
         self.files += other.files
         self.notes += other.notes
@@ -87,7 +87,7 @@ class Merge:
     same: tuple[str, ...] = ()
     """Those that were there already."""
     conflicts: tuple[str, ...] = ()
-    """Those whose names stand for something else in our configuration, which stays as it is."""
+    """Names that stand for other servers in our configuration, which stays as it is."""
     servers: Mapping[str, ServerConfig] = field(default_factory=dict)
     """Those that are taken over."""
 
@@ -302,7 +302,7 @@ def add_wall(server: ServerConfig, sandbox: Sandbox) -> ServerConfig:
 
 
 def wall_notes(servers: Mapping[str, ServerConfig]) -> Iterator[str]:
-    """Yield the notes about servers that have no wall, or cannot see behind it what their settings name."""
+    """Yield notes about servers without a wall, or with settings for paths hidden by it."""
     for name, server in servers.items():
         if server.command is not None and server.sandbox is None:
             yield f"{name!r} has no wall: it starts a container, which is one"

@@ -60,7 +60,7 @@ class Installation:
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to write."""
+        """Whether there is a change to write."""
         return self.edit.changes or (self.taken is not None and self.taken.edit.changes)
 
     def write(self) -> tuple[Path, ...]:

@@ -119,7 +119,7 @@ def _finding(tool: Tool, severity: Severity, rule: str, message: str, path: str 
 
 
 def _scan(tool: Tool, known: KnownTools) -> Iterator[LintFinding]:
-    """Yield what the scan finds in a tool."""
+    """Yield the findings of the scan in a tool."""
     for each in scan(tool, others=known).findings:
         if each.rule == "clone":  # here it is a near duplicate, which has a rule of its own
             continue

@@ -56,7 +56,7 @@ def found(searcher: Bm25Searcher, query: str, limit: int = 5) -> list[str]:
 
 
 def asked(text: str) -> dict[str, float]:
-    """Return what a question that is spelt right asks for."""
+    """Return the weighted terms of a correctly spelt question."""
     terms: dict[str, float] = {}
     for word in words(text):
         for term, weight in question_terms(word):
@@ -76,7 +76,7 @@ def score(documents: list[Analysis], document: Analysis, terms: dict[str, float]
 
 
 def textbook(catalogue: list[Entry], question: str) -> dict[str, float]:
-    """Return what each tool scores: half by the whole question, half by its best part, where it has several."""
+    """Return the score of each tool: half by the whole question, half by its best clause, if it has several."""
     documents = [analyse(entry.tool, entry.examples) for entry in catalogue]
     parts = [asked(part) for part in clauses(question)]
     whole = {term: max(part.get(term, 0) for part in parts) for part in parts for term in part}

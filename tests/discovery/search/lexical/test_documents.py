@@ -31,7 +31,7 @@ tools = st.builds(
 
 
 def documents_of(batch: DocumentBatch) -> list[Analysis]:
-    """Return what each tool of a batch is filed under."""
+    """Return the terms of each tool of a batch."""
     ends = accumulate(batch.sizes.tolist(), initial=0)
     terms = [batch.vocabulary[number] for number in batch.terms]
     return [

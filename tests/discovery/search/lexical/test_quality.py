@@ -1,4 +1,4 @@
-"""How well words find tools, and how fast, on tools and questions such as people have."""
+"""Quality and speed of lexical search, on tools and questions such as people have."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ FLOORS = {
 }
 """The least nDCG of each set, by the folder that holds it."""
 THOUSANDS = 4_000
-"""Tools among which a question is asked, at least."""
+"""The least number of tools in the catalogue that is searched."""
 
 
 def common(words: list[str], size: int = 600) -> str:

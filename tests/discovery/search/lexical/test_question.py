@@ -1,4 +1,4 @@
-"""What a question asks for."""
+"""Parsing of a question into weighted terms."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ sentences = st.lists(
 
 
 class Speller:
-    """Knows what some words were meant to be, and notes what it is asked."""
+    """Corrects some words, and records the lookups."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

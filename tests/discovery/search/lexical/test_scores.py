@@ -1,4 +1,4 @@
-"""What the words of a question say about the tools."""
+"""Lexical scores of tools."""
 
 import pytest
 from discovery.support import make

@@ -129,7 +129,7 @@ def test_a_snapshot_cut_short_is_replaced(cut: int) -> None:
 
 
 class SearcherModel(RuleBasedStateMachine):
-    """Whatever is added, replaced and removed, and wherever it is opened again, it equals one built anew."""
+    """After any updates, removals and reopenings the searcher equals one built anew."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What lies between two words, and the word that was meant."""
+"""Edit distance between words, and spelling correction."""
 
 from string import ascii_lowercase
 

@@ -1,4 +1,4 @@
-"""An embedding server on this machine, which can be told to fail."""
+"""An embedding server on this machine, which can simulate failures."""
 
 import json
 import threading
@@ -46,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @dataclass
 class Book:
-    """What the server was asked, and what it is to do next; after that it answers as it should."""
+    """Requests that the server received, and scripted responses; after these it responds normally."""
 
     url: str = ""
     script: deque[Answer] = field(default_factory=deque)
@@ -93,7 +93,7 @@ def says(status: int, body: bytes | str = "", **headers: str) -> Answer:
 
 
 def gives(*embeddings: Any, **more: Any) -> Answer:
-    """Answer with these vectors, whatever was asked."""
+    """Respond with these vectors to any request."""
     data = [{"index": index, "embedding": embedding, **more} for index, embedding in enumerate(embeddings)]
     return says(200, json.dumps({"data": data}))
 

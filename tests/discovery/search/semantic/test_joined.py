@@ -1,4 +1,4 @@
-"""Two models as one: what their vectors say together, and what is refused."""
+"""Two models as one: their joint vectors, and refused combinations."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Embedding models by name: what is built in, what is installed, and what is neither."""
+"""Embedding models by name: built in, installed, and unknown."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ Offer = Callable[..., None]
 
 @pytest.fixture
 def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Offer:
-    """Return what installs a distribution that offers embedders."""
+    """Return a function that installs a distribution that offers embedders."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "some_models", raising=False)
     (tmp_path / "some_models.py").write_text(MODULE)

@@ -42,7 +42,7 @@ def filled(embedder: Embedder, tools: Sequence[Entry] = TOOLS, **options: Any) -
 
 
 class Broken:
-    """An embedder that gives whatever it is told to."""
+    """An embedder with scripted output."""
 
     def __init__(self, output: Any) -> None:
         self.output = output
@@ -68,7 +68,7 @@ class Failing(WordEmbedder):
 
 
 class Stuck(RemoteEmbedder):
-    """Embeds a query at once, and never comes back with documents unless it is freed before."""
+    """Embeds a query without delay, and never finishes documents unless it is released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Stuck(RemoteEmbedder):
 
 
 class Slow(WordEmbedder):
-    """Embeds a query at once, and documents when it may go on."""
+    """Embeds a query without delay, and documents once it is released."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The table of token vectors: what it keeps, what it refuses, and what it costs."""
+"""The table of token vectors: its contents, refused files, and its cost."""
 
 import subprocess
 import sys

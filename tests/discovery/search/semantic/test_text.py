@@ -1,4 +1,4 @@
-"""What an embedder is told about a tool."""
+"""The text of a tool that an embedder receives."""
 
 import pytest
 from discovery.support import make

@@ -1,4 +1,4 @@
-"""A table of vectors: what it keeps, and cosines that are the same wherever a vector stands."""
+"""A table of vectors: its contents, and cosines that are the same wherever a vector stands."""
 
 import numpy as np
 import pytest
@@ -208,7 +208,7 @@ def test_zeros_and_equal_rows_among_several_stay_within_bounds() -> None:
 
 
 def leading_vectors(count: int, seed: int = 0) -> NDArray[np.float32]:
-    """Return vectors whose first quarter tells most of them."""
+    """Return vectors that differ mostly in their first quarter."""
     return random_vectors(count, 64, seed) * np.repeat([8, 1], [16, 48]).astype(np.float32)
 
 

@@ -60,7 +60,7 @@ def real(minilm: Path) -> Pair:
 
 
 def settled(character: str) -> bool:
-    """Tell whether every edition of Unicode says the same of a character; theirs is an old one."""
+    """Return whether all editions of Unicode agree on a character; the reference uses an old one."""
     return unicodedata.ucd_3_2_0.category(character) == unicodedata.category(character) != "Cn"
 
 

@@ -16,7 +16,7 @@ from toolcrib.model import Tool
 
 
 class Analysis(NamedTuple):
-    """What a tool is filed under."""
+    """The index terms of a tool."""
 
     terms: dict[str, float]
     length: float

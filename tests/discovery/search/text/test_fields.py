@@ -1,4 +1,4 @@
-"""What can be searched of a tool."""
+"""Searchable texts of a tool."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ def obj(**properties: Any) -> dict[str, Any]:
 
 
 def texts(schema: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what a schema says, without the tool around it."""
+    """Return the texts of a schema, without the tool around it."""
     return list(searched(tool(input_schema=schema)))[1:]
 
 

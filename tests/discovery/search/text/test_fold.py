@@ -1,4 +1,4 @@
-"""What is written in several ways is made one."""
+"""Normalisation of different spellings of one text."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""English stems: what has one, which forms of a word share it, and that threads may ask at once."""
+"""English stems: words that have one, forms that share it, and calls from several threads."""
 
 from concurrent.futures import ThreadPoolExecutor
 

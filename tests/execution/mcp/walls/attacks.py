@@ -1,4 +1,5 @@
-"""What a hostile server may try behind its wall, and how each attempt must end: on both kinds the same.
+"""Attacks that a hostile server may try behind its wall, and the outcome that each must have: on both kinds
+the same.
 
 `$WORDS` in the code stand for places of the host: see `test_attacks.places`.
 """
@@ -11,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Attack:
-    """Code of a server that means harm. It is stopped where it raises, or where what it got does no harm."""
+    """Code of a hostile server. It is stopped if it raises, or if its result does no harm."""
 
     group: str
     name: str
@@ -28,7 +29,7 @@ def _reads(name: str, path: str) -> Attack:
 
 
 def _calls(name: str, *numbers: int, arguments: str = "0, 0, 0, 0, 0") -> Attack:
-    """Return an attack by a system call, whose number is one of each architecture: x86-64, then arm64."""
+    """Return an attack by a system call, with its number on each architecture: x86-64, then arm64."""
     code = f"""
     import ctypes, os, platform
     libc = ctypes.CDLL(None, use_errno=True)

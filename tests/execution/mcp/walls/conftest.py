@@ -1,4 +1,4 @@
-"""What the tests of walls may ask for."""
+"""Fixtures of the tests of walls."""
 
 from collections.abc import Iterator
 

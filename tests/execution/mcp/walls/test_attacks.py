@@ -1,4 +1,4 @@
-"""Every attack of a server on the host from behind its wall: it is stopped, and the host hears nothing of it."""
+"""Every attack on the host by a server behind its wall is stopped, without effect on the host."""
 
 import json
 import os
@@ -22,14 +22,14 @@ CANARY = "canary-3f6c2b90"
 
 @dataclass
 class Target:
-    """A server behind a wall, and what it must not reach."""
+    """A server behind a wall, and the secrets that it must not reach."""
 
     crib: SyncCrib
     ears: Ears
     places: dict[str, Any]
 
     def attempt(self, code: str) -> dict[str, Any]:
-        """Have the server run code, and return what it got, or what stopped it."""
+        """Have the server run code; return its result, or the error that stopped it."""
         written = Template(code).safe_substitute(self.places)
         found: dict[str, Any] = self.crib.run("it:attempt", {"code": written}).structured
         return found

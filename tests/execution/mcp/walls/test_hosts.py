@@ -1,4 +1,4 @@
-"""The hosts of `network`: what names one, and what each covers."""
+"""Entries of `network`: their syntax, and the hosts that each covers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How launchers fetch packages: what they are told, which registries they reach, and when."""
+"""Launchers that fetch packages: their options, the registries they reach, and when."""
 
 import time
 from pathlib import Path

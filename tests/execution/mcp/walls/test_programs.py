@@ -1,4 +1,4 @@
-"""Which files of a program a server sees: its installation, its packages, its script, and never a home."""
+"""Files of a program that a server can read: its installation, its packages, its script, and never a home."""
 
 import os
 from pathlib import Path

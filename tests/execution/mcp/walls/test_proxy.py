@@ -34,7 +34,7 @@ async def look_up(host: str, port: int) -> Sequence[str]:
 
 
 class Upstream:
-    """A server that answers with what it was sent, after the head of the request or 5 bytes."""
+    """A server that echoes its input, after the head of the request or 5 bytes."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -69,7 +69,7 @@ async def proxied(*hosts: str, trusts_names: bool = False) -> AsyncIterator[tupl
 
 
 async def ask(port: int, request: bytes) -> bytes:
-    """Return what comes back until the connection is closed."""
+    """Return the response until the connection is closed."""
     with anyio.fail_after(PATIENCE):
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
             await stream.send(request)

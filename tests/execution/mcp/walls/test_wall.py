@@ -1,4 +1,4 @@
-"""Putting up a wall: what it needs, what is told where that is missing, and what it lets through."""
+"""Setting up a wall: requirements, errors if one is missing, and permitted access."""
 
 import os
 import shutil
@@ -221,7 +221,7 @@ esac
 
 @pytest.fixture
 def npx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return what makes the program `npx`, with what it does when it fetches."""
+    """Return a function that creates the program `npx`, with the script that it runs to fetch."""
     folder = tmp_path / "npx"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")

@@ -15,6 +15,6 @@ def intruder(kind: str, **settings: Any) -> dict[str, Any]:
 
 
 def attempt(crib: SyncCrib, code: str) -> dict[str, Any]:
-    """Have the server `it` run code, and return what it got, or what stopped it."""
+    """Have the server `it` run code; return its result, or the error that stopped it."""
     found: dict[str, Any] = crib.run("it:attempt", {"code": code}).structured
     return found

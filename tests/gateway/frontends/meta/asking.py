@@ -1,4 +1,4 @@
-"""A client that answers questions as it is told, and a crib with tools of every kind."""
+"""A client with scripted answers to elicitations, and a crib with tools of every kind."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -47,7 +47,7 @@ class Asking:
 
 
 def crib_of_tools(config: Any = None, **options: Any) -> Crib:
-    """Return a crib whose tools read, destroy, fail and say nothing of themselves."""
+    """Return a crib with tools that are read-only, destructive, failing, or without annotations."""
     crib = Crib(config, **options)
 
     @crib.add(namespace="shop")
@@ -87,7 +87,7 @@ def crib_of_tools(config: Any = None, **options: Any) -> Crib:
 async def called(
     face: MetaTools, name: str, args: Any = None, client: Asking | None = None
 ) -> CallToolResult:
-    """Return what a meta-tool gives, which fits what is published of it."""
+    """Call a meta-tool, validate its result against the published output schema, and return it."""
     result = await face.call(name, args, Asking(can_ask=False) if client is None else client)
     schema = DEFINITIONS[name].tool.output_schema
     VALIDATOR.validate(schema, result.structured_content)
@@ -96,7 +96,7 @@ async def called(
 
 
 async def given(face: MetaTools, name: str, args: Any = None, client: Asking | None = None) -> dict[str, Any]:
-    """Return what a meta-tool gives when it succeeds."""
+    """Return the structured content of a successful meta-tool call."""
     result = await called(face, name, args, client)
     assert not result.is_error, result.structured_content
     said: dict[str, Any] = result.structured_content

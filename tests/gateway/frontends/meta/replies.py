@@ -1,4 +1,4 @@
-"""An MCP server on stdio in the standard library alone, whose tool answers with the result it is given."""
+"""An MCP server on stdio in the standard library alone, whose tool returns its argument as the result."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Destructive tools, and who is asked about them."""
+"""Confirmation of destructive tools, and the client that is asked for it."""
 
 from typing import Any
 
@@ -304,7 +304,7 @@ _TRIES: dict[str, tuple[str, Any]] = {
         {"code": f"x = '{LONG}'; " + "y = 1; " * 200 + f"await erase(path='{TARGET}'); z = '{LONG}'"},
     ),
 }
-"""Requests that keep from a person what is destroyed."""
+"""Requests that hide from a person the arguments of a destructive call."""
 
 
 def crib_that_erases() -> Crib:
@@ -314,7 +314,7 @@ def crib_that_erases() -> Crib:
     @crib.add
     @tool(annotations={"destructiveHint": True})
     def erase(**where: Any) -> None:
-        """Erase what stands there."""
+        """Erase a file."""
 
     @crib.add
     @tool(annotations={"readOnlyHint": True})

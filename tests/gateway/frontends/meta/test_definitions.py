@@ -1,4 +1,4 @@
-"""What the meta-tools say of themselves."""
+"""Definitions of the meta-tools."""
 
 import gc
 import json
@@ -97,7 +97,7 @@ ARGUMENTS = {
     "run_chain": "steps timeout_ms?",
     "execute_code": "code language? timeout_ms? max_tool_calls?",
 }
-"""What each tool takes; a question mark stands behind what may be left out."""
+"""Arguments of each tool; a question mark marks an optional one."""
 
 
 @pytest.mark.requirement("meta.arguments")

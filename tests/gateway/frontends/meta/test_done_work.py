@@ -1,4 +1,4 @@
-"""What has been done is never answered with `try again`."""
+"""An error after the work was done never invites a retry."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ REPLIES = {"command": sys.executable, "args": [str(Path(__file__).with_name("rep
 
 
 def working_crib(done: list[str], **options: Any) -> Crib:
-    """Return a crib whose tools do something, and give what is hard to answer with."""
+    """Return a crib whose tools do their work and then give results that cannot be sent."""
 
     async def losing(call: Any, go_on: Any) -> Any:
         answer = await go_on(call)
@@ -43,7 +43,7 @@ def working_crib(done: list[str], **options: Any) -> Crib:
 
     @tool
     def lies() -> str:
-        """Give something else than it says."""
+        """Return a value that contradicts the output schema."""
         done.append("lies")
         return "paid 5 EUR"
 

@@ -1,4 +1,4 @@
-"""What clients are told when something fails."""
+"""Errors as clients see them."""
 
 import logging
 import sys
@@ -33,7 +33,7 @@ NOBODY = Tool(
 
 
 def failing_crib() -> Crib:
-    """Return a crib whose tools fail in all ways."""
+    """Return a crib whose tools fail in every way."""
     crib = crib_of_tools()
     crib.add(NOBODY)
 
@@ -49,7 +49,7 @@ def failing_crib() -> Crib:
 
     @tool
     def lies() -> str:
-        """Give something else than it says."""
+        """Return a value that contradicts the output schema."""
         return "x"
 
     lies.tool = lies.tool.replace(output_schema={"type": "object", "required": ["n"]})
@@ -58,7 +58,7 @@ def failing_crib() -> Crib:
 
 
 def raising(error: Callable[[str], Exception]) -> Crib:
-    """Return a crib in whose middle something fails."""
+    """Return a crib with a middleware that raises an error."""
 
     async def broken(call: Any, following: Any) -> Any:  # noqa: ARG001 - as middleware is called
         raise error(call.tool_id)

@@ -1,4 +1,4 @@
-"""What the tools cost in tokens."""
+"""Token costs of the tools."""
 
 import json
 from pathlib import Path

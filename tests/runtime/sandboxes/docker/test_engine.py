@@ -1,4 +1,4 @@
-"""How a container is asked for, which engine is found, and what goes into the image; most of it without an engine."""
+"""Containers: options, choice of the engine, contents of the image; most of it without an engine."""
 
 import json
 import sys
@@ -66,7 +66,7 @@ def test_container_without_disk_has_no_writable_folder() -> None:
 @pytest.mark.parametrize("late", [0, 3])
 def test_exit_reports_out_of_memory_that_the_engine_reports_late(late: int) -> None:
     class Client:
-        """Knows that a container was killed before it knows why."""
+        """A client that learns of a container's kill before the reason."""
 
         asked = 0
 

@@ -1,4 +1,4 @@
-"""A sandbox with plain tools behind it, and what can be seen of its workers from outside."""
+"""A sandbox with plain tools behind it, and its worker processes as seen by the system."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -74,7 +74,7 @@ class Guests:
         profile: str = "standard",
         **limits: Any,
     ) -> Any:
-        """Run code, whose time counts from the start, or from when `since` holds."""
+        """Run code; the timeout counts from the start, or from when `since` holds."""
         bounds = Limits(**SMALL | limits)
         self.output = Output(limit=1000)
         async with deadline(timeout, since) as scope:

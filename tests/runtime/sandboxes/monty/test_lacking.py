@@ -1,4 +1,4 @@
-"""What the engine lacks, told from its messages."""
+"""Missing features of the engine, recognised by its messages."""
 
 import sys
 

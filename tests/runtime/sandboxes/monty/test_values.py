@@ -1,4 +1,4 @@
-"""What leaves the guest."""
+"""Values that leave the guest."""
 
 import ast
 
@@ -121,7 +121,7 @@ async def test_code_that_redefines_our_names_gets_no_other_value(bare: Guests, c
 
 
 def told(*parts: object) -> tuple[object, ...]:
-    """Return what a guest would tell that has found out what our own code tells first."""
+    """Return the values that a guest would report if it imitated our own code."""
     last = ast.parse(with_value("")).body[-1]
     assert isinstance(last, ast.Expr)
     assert isinstance(last.value, ast.Tuple)
@@ -222,7 +222,7 @@ def test_keys_that_are_not_text_are_left_to_the_bridge() -> None:
 
 
 class Proxy:
-    """What the engine gives for an instance of a dataclass."""
+    """The engine's representation of a dataclass instance."""
 
     is_dataclass = True
 

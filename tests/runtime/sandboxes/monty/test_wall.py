@@ -103,7 +103,7 @@ with worker_script(()) as script:
 
 
 def killed(folder: Path) -> Path:
-    """Return what a process left in a folder that was killed."""
+    """Return the folder that a killed process leaves behind."""
     given = {**os.environ, "TMPDIR": str(folder)}
     done = subprocess.run(
         [sys.executable, "-c", KILLED], env=given, capture_output=True, text=True, check=False
@@ -166,7 +166,7 @@ def test_worker_script_removes_its_folder() -> None:
 
 
 def told_with(path: Path, code: str) -> str:
-    """Return what a process prints that finds only the programs of one folder."""
+    """Return the output of a process whose PATH is a single folder."""
     code = f"from toolcrib.runtime.sandboxes.monty import wall\n{code}"
     environment = {**os.environ, "PATH": str(path)}
     done = subprocess.run(

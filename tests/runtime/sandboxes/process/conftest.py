@@ -1,4 +1,4 @@
-"""A process sandbox for the tests of a file, and what can be seen of it from outside."""
+"""A process sandbox for the tests of a file, and its processes as seen by the system."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""What the host makes of the messages of a guest: the guest here is the test, on the other end of a socket."""
+"""The host's handling of guest messages: the guest here is the test, on the other end of a socket."""
 
 import json
 import socket
@@ -27,7 +27,7 @@ SIZE = 1 << 26
 
 
 class Gateway:
-    """Tools that do as their names say."""
+    """Tools with the behaviour that their names describe."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -112,7 +112,7 @@ class Talk:
 
 @asynccontextmanager
 async def talk(**limits: Any) -> AsyncIterator[Talk]:
-    """Hold a conversation; what it came to is known when the block is left."""
+    """Hold a conversation; its result is available after the block."""
     ours, theirs = socket.socketpair()
     bounds, gateway = Limits(**limits), Gateway()
     channel, guest = Channel(ours, limit=1 << 10), Guest(theirs)

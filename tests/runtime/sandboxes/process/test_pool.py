@@ -12,7 +12,7 @@ from toolcrib.runtime.sandboxes.process.pool import GuestPool
 
 
 class Starter:
-    """Starts guests, or says that it cannot."""
+    """Starts guests, or fails to."""
 
     def __init__(self) -> None:
         self.disks: list[int] = []

@@ -39,7 +39,7 @@ def in_use(group: Path) -> bool:
 
 
 def interpreters() -> list[dict[str, str]]:
-    """Return what the kernel says of the guests, by the names of its own lines."""
+    """Return the status of the guest processes, by the names of the kernel's fields."""
     found = []
     for pid, name in descendants().items():
         if not name.startswith("python"):

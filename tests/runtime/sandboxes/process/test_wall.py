@@ -1,4 +1,4 @@
-"""The command line of the wall, also as somebody who is not root, and the filter of system calls."""
+"""The command line of the wall, also for users other than root, and the filter of system calls."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A module in WebAssembly that ends as CPython does, and is compiled at once."""
+"""A module in WebAssembly that ends as CPython does, and compiles fast."""
 
 import pytest
 
@@ -21,8 +21,7 @@ _TEXT = """
     (call $compile (local.get 0) (local.get 1) (i32.const 0) (i32.const 0) (i32.const 0)))
   (func (export "_start") (drop (call $run (i32.const 70) (i32.const 0)))))
 """
-"""Adds what it is asked to run, 70 at first, to what it finds in its memory, prints 70, and ends in the
-middle of that."""
+"""Adds its argument, 70 at first, to a number in its memory, prints 70, and exits inside the call."""
 
 
 def like_cpython() -> bytes:

@@ -1,4 +1,4 @@
-"""What the sandbox in WebAssembly needs, what it begins with, and how its prints are told from its frames."""
+"""The sandbox in WebAssembly: requirements, initial state, and the separation of prints from frames."""
 
 import os
 import platform
@@ -21,7 +21,7 @@ MARK = b"0123456789abcdef"
 
 
 def split(*writes: bytes) -> tuple[bytes, bytes]:
-    """Return what a guest that writes this has printed, and what it has sent."""
+    """Return the printed and the sent bytes of a guest that writes this."""
     printed, prints = os.pipe()
     sent, sends = os.pipe()
     splitter = guest_host._Splitter(MARK, sends, prints)

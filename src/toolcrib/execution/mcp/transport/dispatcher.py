@@ -1,4 +1,4 @@
-"""JSON-RPC over one connection: requests, responses and what a server asks."""
+"""JSON-RPC over one connection: requests, responses and requests of the server."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -32,7 +32,7 @@ from toolcrib.model.plain import is_large
 from toolcrib.redaction import KnownSecrets
 
 TransportStreams = tuple[Any, Any]
-"""What a transport gives: a stream to read messages from, and one to write them to."""
+"""The streams of a transport: one to read messages from, and one to write them to."""
 
 OnAsked = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
 """Answers a request of a server: takes the method and its parameters, and returns the result."""

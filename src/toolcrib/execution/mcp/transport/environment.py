@@ -42,7 +42,7 @@ _CERTIFICATES = (
     ),
 )
 _INHERITED = (*_SYSTEM, *_LOCALE, "XDG_*", *_PROXIES, *_CERTIFICATES)
-"""What every server gets, as patterns of names."""
+"""Variables that every server inherits, as patterns of names."""
 _NPM = ("npm_config_*", "NPM_CONFIG_*", "NPM_TOKEN")
 _NODE = ("NODE_*",)
 _UV = ("UV_*",)
@@ -63,7 +63,7 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     "gitlab": ("GITLAB_*",),
     "terraform": ("TF_*",),
 }
-"""Which variables a program reads, by a word of the command that starts it."""
+"""Variables that a program reads, by a word of the command that starts it."""
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 _SHORTEST = 3
 """Names that are shorter are too likely to be ordinary words."""
@@ -77,7 +77,7 @@ def server_environment(
     *,
     is_posix: bool = _IS_POSIX,
 ) -> dict[str, str]:
-    """Return what a server sees of an environment: what says how it runs, what it inherits, and its own.
+    """Return the environment of a server: basic variables, inherited ones, and its own.
 
     >>> server_environment({"PATH": "/bin", "LC_ALL": "C", "AWS_PROFILE": "a"}, {"TOKEN": "t"})
     {'PATH': '/bin', 'LC_ALL': 'C', 'TOKEN': 't'}
@@ -105,7 +105,7 @@ def walled_environment(
     home: str,
     network: bool,
 ) -> dict[str, str]:
-    """Return what a server behind a wall sees of an environment: less, with a home and a `/tmp` of its own.
+    """Return the environment of a server behind a wall: less, with a home and a `/tmp` of its own.
 
     Folders of the user are not there, and proxies only where it shares the `network` of this machine.
 

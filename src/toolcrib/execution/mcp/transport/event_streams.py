@@ -1,4 +1,4 @@
-"""Event streams over HTTP: how soon one that has ended is opened again, and what is left out of a listing."""
+"""Event streams over HTTP: pauses before they are reopened, and filtering of their lists."""
 
 import re
 from collections.abc import AsyncIterable, AsyncIterator
@@ -17,13 +17,13 @@ from toolcrib.execution.mcp.transport.lines import (
 )
 
 _DATA = re.compile(rb"data: ?[^\r\n]")
-"""A line of an event that has something to say."""
+"""A line of an event with data."""
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
 _MAX_VAIN_RESUMES = 3
-"""How often a call's stream is resumed in a row without anything that was not there before."""
+"""Consecutive resumptions of a call's stream without a new event, at most."""
 _MAX_RESUMES = 30
-"""How often it is resumed in all: each resumption waits inside the one before."""
+"""Resumptions in all: each waits inside the one before."""
 
 
 class Pace:
@@ -52,7 +52,7 @@ class Pace:
 
 
 class Resumes:
-    """How often the stream that answers one call was resumed."""
+    """Counts resumptions of the stream that answers one call."""
 
     def __init__(self) -> None:
         self._pace = Pace()

@@ -208,7 +208,7 @@ async def _events(source: httpx2.EventSource) -> AsyncGenerator[httpx2.ServerSen
 async def _receive_endpoint(
     events: AsyncIterator[httpx2.ServerSentEvent], request: httpx2.Request
 ) -> httpx2.URL:
-    """Return where to post: an address of the same server, since the headers are meant for nobody else."""
+    """Return the address for posts: one of the same server, since the headers are for no other."""
     async for event in events:
         if event.event == "endpoint":
             endpoint = request.url.join(event.data)
@@ -233,7 +233,7 @@ async def _listen(
     answered: Callable[[RequestId | None], None],
     dropped: DroppedMessages,
 ) -> None:
-    """Pass on what the server says, until it says no more."""
+    """Relay messages from the server, until its stream ends."""
     try:
         async for event in events:
             messages = read_line(event.data.encode()) if event.event == "message" else ()
@@ -278,7 +278,7 @@ class _Poster:
             scope.deadline = anyio.current_time() + NOTIFICATION_SECONDS
 
     async def run(self, outgoing: _Outgoing) -> None:
-        """Post all that the session says."""
+        """Post all messages of the session."""
         try:
             async for message in outgoing:
                 content = message.message

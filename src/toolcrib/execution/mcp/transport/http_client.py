@@ -40,14 +40,14 @@ except ImportError:  # httptools comes with the gateway
     PostClient = None  # type: ignore[assignment,misc] # looked at before it is used
 
 MAX_MESSAGE_BYTES = 64 * 2**20
-"""How long a message of a server may be."""
+"""Bytes of a message of a server, at most."""
 _TIMEOUT = httpx2.Timeout(connect=10.0, read=None, write=30.0, pool=5.0)
 """Calls have deadlines of their own, and a stream of events may be silent for hours. There are more
 connections than calls can run at once: if none becomes free in time, something holds them for good."""
 _SPARE_CONNECTIONS = 8
 """For streams of notifications, listings, and messages without an answer."""
 MAX_NOTIFICATIONS = 4
-"""The most notifications that are posted at once."""
+"""Notifications that are posted concurrently, at most."""
 _KEEP_ALIVE = 4.0
 """Seconds that a connection stays open unused. Many servers close theirs after 5, and a request that is sent
 at that moment is lost."""
@@ -74,7 +74,7 @@ _REPEATED = frozenset({*range(300, 400), 401, 403, 407})
 
 
 class _Aside(Enum):
-    """How to send a message that gets no answer."""
+    """Options for sending a message that gets no response."""
 
     BACKGROUND = "background"
     IN_ORDER = "in order"
@@ -85,7 +85,7 @@ class _Aside(Enum):
 
 @cache
 def _no_tls_context() -> ssl.SSLContext:
-    """Return a context that trusts nobody, for servers that are reached without TLS: it costs nothing."""
+    """Return a context without certificates, for servers without TLS: loading them would take time."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
@@ -95,7 +95,7 @@ def address_of(config: ServerConfig) -> str:
 
 
 async def client_settings(config: ServerConfig, auth: httpx2.Auth | None = None) -> dict[str, Any]:
-    """Return what every client of a server is made with; an address with a user needs no `auth`."""
+    """Return the parameters of every client of a server; an address with a user needs no `auth`."""
     url = httpx2.URL(config.url or "")
     # A server at the usual port may send us to its secure one.
     secure = url.scheme == "https" or url.port is None
@@ -161,7 +161,7 @@ class AnsweringClient(QuietClient):
         return self._posts is not None
 
     async def close_posts(self) -> None:
-        """Close what `open_posts` opened, and replies that the SDK did not read."""
+        """Close the posts that `open_posts` opened, and replies that the SDK did not read."""
         posts, self._posts = self._posts, None
         if posts is not None:
             await posts.aclose()

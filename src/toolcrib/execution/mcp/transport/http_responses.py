@@ -1,4 +1,4 @@
-"""What the response to a message means: the answer to it, a failure of the server, or one on the way."""
+"""Responses to messages: an answer, a failure of the server, or one on the way."""
 
 import json
 import re
@@ -35,12 +35,12 @@ _UNKNOWN_SESSION = re.compile(
     r"|\b(no valid|invalid|unknown|missing|expired) session\b|mcp-session-id",
     re.IGNORECASE,
 )
-"""What servers say of a session that they do not know, where they do not say it with the status."""
+"""Texts by which servers report an unknown session other than by the status."""
 _TRANSFER_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
 async def normalize_response(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
-    """Return a response that the SDK can make something of, with what JSON there is already read."""
+    """Return a response that the SDK accepts, with JSON content already read."""
     status, kind = response.status_code, response.headers.get("content-type", "").lower()
     if status == ACCEPTED or _REDIRECTS <= status < _BAD_REQUEST:
         return response
@@ -86,7 +86,7 @@ def _select_answer(response: httpx2.Response, body: bytes, number: int | str) ->
 
 
 def _with_content(response: httpx2.Response, status: int, content: bytes) -> httpx2.Response:
-    """Return a response with a status and a content: the very one, where it says so itself."""
+    """Return a response with a status and a content: the same object, if both are unchanged."""
     if status == response.status_code and _content_if_read(response) is content:
         return response
     headers = [
@@ -117,7 +117,7 @@ async def _read_body(response: httpx2.Response, max_bytes: int) -> bytes:
 
 
 def _parse_error(body: bytes) -> dict[str, Any] | None:
-    """Return the JSON-RPC error that a body is, which says more than the status."""
+    """Return the JSON-RPC error in a body, which is more precise than the status."""
     try:
         payload = json.loads(body)
     except (ValueError, RecursionError):
@@ -127,7 +127,7 @@ def _parse_error(body: bytes) -> dict[str, Any] | None:
 
 
 def _is_lost(status: int, payload: dict[str, Any] | None) -> bool:
-    """Return whether a refusal means that the server does not know the session; it has then run nothing.
+    """Return whether a refusal means that the server lost the session; it has then run nothing.
 
     That is what 404 says. Many servers say it with 400 and in words; what answers no request in particular
     cannot be the answer of a tool.

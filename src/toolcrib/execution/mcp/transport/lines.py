@@ -22,11 +22,11 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 MAX_LEVELS = 180
-"""How deep a definition may be: messages of more than 200 levels are not read by the SDK."""
+"""Levels of a definition, at most: the SDK does not read messages of more than 200 levels."""
 TOO_DEEP = "toolcrib.too_deep"
-"""The key of what takes the place of a definition that is deeper, beside its name."""
+"""The key of the placeholder for a definition that is deeper, beside its name."""
 _USELESS_BURST = 100
-"""So many useless messages are read at once; a server that sends more is read more slowly."""
+"""Useless messages that are read without a pause; a server that sends more is read more slowly."""
 _USELESS_BURST_SECONDS = 0.1
 _UNIT = 1024
 """A useless message counts once more for each so many bytes that it has."""
@@ -34,12 +34,12 @@ _USUAL = 8
 """So many lines that carry nothing may stand between two messages: blank ones, comments, names of events."""
 _MAX_BATCH_MESSAGES = 1_000
 _MAX_BATCH_BYTES = 128 * 2**10
-"""A longer batch is not read: it would be parsed at once."""
+"""Bytes of a batch that is read: it is parsed in one step."""
 _DETAIL = 80
 _log = logging.getLogger(__name__)
 _SHOWN = 200
 _PLAIN = {"jsonrpc", "id", "result"}
-"""What an answer has, and nothing else does."""
+"""The members of a response, which no other message has."""
 _VERSION = r'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
 _ID = r'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,200}")'
 _ANSWER = r'"(?:result|error)"\s*:'
@@ -47,19 +47,19 @@ _ID_FIRST = re.compile(rf"\s*\{{\s*{_VERSION}{_ID}\s*,\s*{_VERSION}{_ANSWER}")
 _ID_LAST = re.compile(rf'{_ID}\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}}\s*$')
 _ANSWER_FIRST = re.compile(rf"\s*\{{\s*{_VERSION}{_ANSWER}")
 _MARGIN = 500
-"""How many characters at either end of an answer may say whose it is."""
+"""Characters at either end of a response that are searched for its id."""
 LONG_LINE = 2**20
 """From how many bytes on a line is read in slices."""
 _SLICE = 128 * 2**10
-"""How many characters are read before others have their turn."""
+"""Characters that are parsed before other tasks get a turn."""
 _OUTER_LEVELS = 3
-"""The message, its result, and the list in it, each member of which is read at once."""
+"""Levels that are parsed in slices: the message, its result, and the list in it."""
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r]*")
 _LONE_SURROGATE = re.compile(
     r"\\u[dD](?:(?<=\\\\u[dD])|[89abAB]..(?!\\u[dD][c-fC-F])|[c-fC-F](?<!\\u[dD][89abAB]..\\u[dD][c-fC-F]))"
 )
-"""What may be a lone surrogate; a backslash before it leaves that open."""
+"""Candidates for lone surrogates; a backslash before one leaves that open."""
 
 
 class LineTooLongError(ValueError):
@@ -183,7 +183,7 @@ def with_shallow_tools(line: bytes) -> bytes:
 
 
 def answered_id(text: str) -> int | str | None:
-    """Return whose answer a text begins with, without reading it.
+    """Return the id of the response with which a text begins, without parsing it.
 
     >>> answered_id('{"jsonrpc": "2.0", "id": 7, "result": {"content": [')
     7
@@ -193,7 +193,7 @@ def answered_id(text: str) -> int | str | None:
 
 
 def _mended(line: bytes) -> Iterator[JSONRPCMessage]:
-    """Yield what can be saved of a line that is not simply a message."""
+    """Yield the messages that can be recovered from an invalid line."""
     text = line.decode("utf-8-sig", errors="replace").strip()
     if not text.startswith(("{", "[")):
         return
@@ -244,7 +244,7 @@ def _messages(value: Any, line: str) -> Iterator[JSONRPCMessage]:
 
 
 def _failed(number: Any, text: str) -> Iterator[JSONRPCMessage]:
-    """Yield the error for whoever waits for an answer, if it is known who that is."""
+    """Yield the error for the pending request, if its id is known."""
     if isinstance(number, float) and number.is_integer():
         number = int(number)
     if isinstance(number, int | str) and not isinstance(number, bool):
@@ -288,7 +288,7 @@ class _SlicedAnswer:
         return value, at
 
     def _member(self, at: int) -> tuple[Any, int]:
-        """Return what is read at once, and where it ends."""
+        """Return the value parsed in one step, and its end."""
         value, end = _DECODER.raw_decode(self._text, at)
         brackets = self._text.count("{", at, end) + self._text.count("[", at, end)
         if brackets >= MAX_LEVELS and _is_deep({"": value}):
@@ -335,7 +335,7 @@ class _SlicedAnswer:
 
 
 class DroppedMessages:
-    """Counts what was dropped of one server, by kind, across all its connections.
+    """Counts the dropped messages of one server, by kind, across all its connections.
 
     The first of a kind is logged, and then the tenth, the hundredth and so on, since a server can send
     thousands a second. Kinds are ours, so that a server cannot make up new ones.

@@ -23,17 +23,17 @@ from mcp_types import (
 from toolcrib.execution.mcp.errors import marked
 
 MAX_ANSWERS = 2**20
-"""How many bytes of answers to a server's own requests wait for it to read them; more are dropped."""
+"""Bytes of responses to a server's own requests that wait to be read; more are dropped."""
 _MAX_BYTES = 64 * 2**20
 _SMALL = 4 * 2**10
-"""How many bytes a pipe takes whole, or not at all."""
+"""Bytes that a pipe writes atomically."""
 
 OnAnswer = Callable[[JSONRPCResponse | JSONRPCError], bool]
-"""Sees an answer before anybody else; returns whether nobody else needs it."""
+"""Receives a response first; returns whether it is complete, so that the SDK need not get it."""
 
 
 class _Answer:
-    """What an answer to a server's own request waits by."""
+    """The queue entry of a response to a request of the server."""
 
 
 class Outbox:
@@ -127,7 +127,7 @@ class Outbox:
         self._wake.set()
 
     def _cancels_nothing(self, message: JSONRPCMessage) -> bool:
-        """Return whether a message cancels what the server has not heard of, or has answered."""
+        """Return whether a message cancels a request that is unsent, or already answered."""
         if not isinstance(message, JSONRPCNotification) or message.method != "notifications/cancelled":
             return False
         number = cancelled_request_id_from_params(message.params)
@@ -200,7 +200,7 @@ class Outbox:
 
 
 def _serialize(message: JSONRPCMessage) -> bytes | None:
-    """Return a message as a line; None if it cannot be written, and nobody waits for an answer."""
+    """Return a message as a line; None if it cannot be written, and has no pending response."""
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
     except ValueError as error:  # arguments that are no JSON: the fault of one call alone

@@ -185,7 +185,7 @@ class _Connection:
             raise httpx2.WriteError(str(error), request=self.request) from error
 
     async def receive(self) -> bytes:
-        """Return what comes next; nothing at the end."""
+        """Return the next bytes; nothing at the end."""
         try:
             return await self._stream.receive(_RECEIVE_BYTES)
         except anyio.EndOfStream:
@@ -267,7 +267,7 @@ class PostReply:
         return len(data)
 
     def on_status(self, status: bytes) -> None:  # noqa: ARG002 - httptools calls it so
-        """Note a second reply, which nobody asked for: whoever sends one is not asked again here."""
+        """Discard a connection with a second, unsolicited reply."""
         if self._is_complete:
             self._is_reusable = False
 
@@ -277,7 +277,7 @@ class PostReply:
             self.headers.append((name.lower(), value.strip()))
 
     def on_headers_complete(self) -> None:
-        """See what kind of reply it is."""
+        """Read the head of the reply."""
         if self._has_head:
             return
         self.status = self._parser.get_status_code()

@@ -31,7 +31,7 @@ from toolcrib.model.suggest import did_you_mean
 from toolcrib.redaction import KnownSecrets
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
-"""What terminals act upon: colours, cursor movements, titles."""
+"""Escape sequences of terminals: colours, cursor movements, titles."""
 _CONTROLS = re.compile(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]")
 _POSIX = os.name == "posix"
 _TERM_GRACE = 0.5
@@ -41,11 +41,11 @@ _KILL_GRACE = 2.0
 _POLL = 0.01
 _SIGNALLED = 128
 _LONGEST_STRAY = 4096
-"""How many bytes of a line that is no message are searched for secrets; what is kept of it is less."""
+"""Bytes of a stray line that are searched for secrets; fewer are kept."""
 
 
 class StderrTail:
-    r"""Keeps the end of what a server writes, within a limit of lines and of bytes.
+    r"""Keeps the end of a server's standard error, within a limit of lines and of bytes.
 
     >>> tail = StderrTail(max_lines=2)
     >>> tail.feed(b"starting\n\x1b[31mno tok")
@@ -72,7 +72,7 @@ class StderrTail:
         return self._stray
 
     def feed(self, chunk: bytes) -> None:
-        """Keep what it wrote to standard error."""
+        """Store a chunk of its standard error."""
         self._kept += chunk
         del self._kept[: -self._max_bytes]
 
@@ -85,7 +85,7 @@ class StderrTail:
         self.feed(f"[stdout] {shown}\n".encode())
 
     def text(self) -> str:
-        """Return what was kept as text that is safe to print: no control characters, whole lines."""
+        """Return the stored output as text that is safe to print: no control characters, whole lines."""
         text = _ESCAPES.sub("", self._kept.decode(errors="replace")).replace("\r\n", "\n").replace("\r", "\n")
         lines = self._secrets.hide(_CONTROLS.sub("", text)).split("\n")
         if len(self._kept) == self._max_bytes:  # the first line was cut, maybe within a secret
@@ -95,16 +95,16 @@ class StderrTail:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How the process of a server is started: its command, or one that runs it behind a wall."""
+    """The command of a server's process, or of one that runs it behind a wall."""
 
     command: tuple[str, ...]
     """The program and its arguments."""
     environment: Mapping[str, str] = field(repr=False)
     """All of its variables."""
     folder: str | None = None
-    """Where it starts; None for the folder of this process."""
+    """Its working directory; None for that of this process."""
     descriptors: tuple[int, ...] = ()
-    """What else it inherits."""
+    """Further file descriptors that it inherits."""
     is_walled: bool = False
     """Whether the status of another program is that of the server: 128 and the number of a signal."""
 
@@ -265,11 +265,11 @@ INSTALLS = {
     "python": "write python3, or the full path of a Python",
     "python3": "install Python 3, or write its full path",
 }
-"""The programs that most servers are started with, and what to do where one is not there."""
+"""Programs that most servers are started with, and the advice if one is missing."""
 
 
 def why_not_started(error: OSError, command: str, cwd: str | None, written: ServerConfig) -> str:
-    """Return what is wrong with a command, and what to do about it; paths as the settings write them."""
+    """Return why a command failed to start, with advice; paths are as in the settings."""
     shown = _shown_path(command, written.command or "")
     if cwd is not None and not Path(cwd).is_dir():
         folder = _shown_path(cwd, written.cwd or "")

@@ -1,4 +1,4 @@
-"""httpx2 client for servers and their authorization servers, without secrets in what is logged of it."""
+"""httpx2 client for servers and their authorization servers that logs no secrets."""
 
 import logging
 import re
@@ -19,7 +19,7 @@ _BAD_EVENTS = {
     "Error parsing SSE message": "an event that is not JSON-RPC",
     "Unknown SSE event": "an event of an unknown type",
 }
-"""What the SDK logs of every such event, and what it is."""
+"""The SDK's log message for each kind of bad event, and its meaning."""
 _STREAM_CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 """The first is also what it logs of an event that comes while the connection is closed."""
 _ADDRESS = re.compile(r"\bhttps?://[^\s'\"]+")
@@ -33,7 +33,7 @@ class HttpExchange:
     dropped: DroppedMessages
     """Counts the messages of its server that are of no use."""
     resumes: Resumes | None = None
-    """How often the stream that answers a call was resumed; None for a session's own stream."""
+    """Counts resumptions of the stream that answers a call; None for a session's own stream."""
 
 
 EXCHANGE: ContextVar[HttpExchange | None] = ContextVar("toolcrib_http_exchange", default=None)
@@ -73,7 +73,7 @@ def _shorten_addresses(record: logging.LogRecord) -> bool:
 
 
 def _hide_session(record: logging.LogRecord) -> bool:
-    """Cut sessions and addresses out of a record of the SDK, and count what it says of each bad event."""
+    """Remove sessions and addresses from a log record of the SDK, and count its bad events."""
     if isinstance(record.msg, str) and not record.args:
         exchange = EXCHANGE.get()
         if exchange is not None and (kind := _BAD_EVENTS.get(record.msg.partition(":")[0])):

@@ -29,21 +29,21 @@ from toolcrib.execution.mcp.walls.wall import open_wall
 from toolcrib.redaction import hide_secrets
 
 MAX_MESSAGE_BYTES = 64 * 2**20
-"""How long a message of a server may be."""
+"""Bytes of a message of a server, at most."""
 
 _WRITE_BYTES = 64 * 2**10
-"""How many bytes are written at once, so that a server which reads slowly is seen to read."""
+"""Bytes written in one step, so that a server which reads slowly is seen to read."""
 _READ_CHECKS = 3
-"""How often, within `patience`, the connection checks whether the server reads."""
+"""Checks within `patience` whether the server reads."""
 _DRAIN_SECONDS = 0.3
 """Seconds to read on after the death of a server, for answers that it gave before."""
 _FLUSH_SECONDS = 0.5
-"""Seconds to write what is waiting before the server is stopped."""
+"""Seconds to write waiting messages before the server is stopped."""
 _GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 _MAX_EQUAL_LINES = 20
-"""How many equal lines in a row are not the log of a start."""
+"""Equal lines in a row that show that the program is no server."""
 _MAX_STRAY_LINES = 100
-"""How many lines of any kind are not."""
+"""Lines of any kind that do."""
 _MAX_READ_BYTES = 200
 _MAX_SHOWN = 60
 
@@ -266,11 +266,11 @@ class NonProtocolOutput:
         self._spoke = False
 
     def spoke(self) -> None:
-        """Note that it has sent a message, after which it may print what it likes."""
+        """Record that it has sent a message; from then on it may print anything."""
         self._spoke = True
 
     def verdict(self, line: bytes) -> str | None:
-        """Return what is wrong with the program after one more such line; None while it may be a server."""
+        """Return why the program is no server, after one more such line; None while it may be one."""
         if self._spoke:
             return None
         self._same = self._same + 1 if line == self._last else 1

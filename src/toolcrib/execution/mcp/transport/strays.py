@@ -21,7 +21,7 @@ _TERM_GRACE_SECONDS = 0.5
 """Between SIGTERM and SIGKILL."""
 _POLL_SECONDS = 0.05
 _ROUNDS = 10
-"""How often they are looked for and killed: one may start another meanwhile."""
+"""Rounds of finding and killing them: one may start another meanwhile."""
 
 
 def new_mark() -> str:
@@ -30,7 +30,7 @@ def new_mark() -> str:
 
 
 def all_marks() -> str:
-    """Return what the marks of all servers of this process begin with, and those of its forks do not."""
+    """Return the common prefix of the marks of this process's servers, which its forks do not share."""
     return f"{_TOKEN}-{os.getpid()}-"
 
 

@@ -1,1 +1,1 @@
-"""Walls around servers that are started: what each may read, write and reach."""
+"""Walls around local servers: the files, hosts and resources that each may use."""

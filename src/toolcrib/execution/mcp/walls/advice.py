@@ -1,4 +1,4 @@
-"""What a user should know of the wall of a server: whether it stands, and what the server may have missed."""
+"""Notes for users about the wall of a server: its state, and access the server may lack."""
 
 import re
 from collections.abc import Iterable, Iterator

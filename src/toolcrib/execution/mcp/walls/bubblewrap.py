@@ -31,11 +31,11 @@ _REMOVAL_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class BubblewrapWall:
-    """What bubblewrap can do on this machine."""
+    """The abilities of bubblewrap on this machine."""
 
     program: str
     filter: bytes = field(repr=False)
-    """Which system calls pass, as the kernel takes it."""
+    """The filter of system calls, in the kernel's format."""
     cgroups: Cgroups
     stays = False
     """Whether the launcher stays beside the server."""
@@ -136,7 +136,7 @@ def _kernel() -> tuple[int, ...]:
 
 
 def find_bubblewrap() -> BubblewrapWall:
-    """Return what bubblewrap can do here; it is tried until it works.
+    """Return the abilities of bubblewrap here; detection is repeated until it succeeds.
 
     Raises:
         RuntimeUnavailableError: nothing, and what to install or to allow.

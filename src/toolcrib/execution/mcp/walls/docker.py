@@ -50,7 +50,7 @@ _NUMBERS = count(1)
 
 @dataclass(frozen=True, slots=True)
 class DockerWall:
-    """What Docker can do on this machine."""
+    """The abilities of Docker on this machine."""
 
     program: str
     image: str
@@ -157,7 +157,7 @@ def _join(*fields: str) -> str:
 
 
 def _ask(command: Sequence[str], *, check: bool = True, data: bytes | None = None) -> str:
-    """Return what Docker's client answers.
+    """Return the output of Docker's client.
 
     Raises:
         RuntimeUnavailableError: it has no answer.
@@ -173,7 +173,7 @@ def _ask(command: Sequence[str], *, check: bool = True, data: bytes | None = Non
 
 
 def find_docker() -> DockerWall:
-    """Return what Docker can do here; it is asked until it answers.
+    """Return the abilities of Docker here; detection is repeated until it succeeds.
 
     Raises:
         RuntimeUnavailableError: nothing, and what to install or to start.

@@ -10,9 +10,9 @@ from toolcrib.execution.http.addresses import is_unusual_number
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _MAX_PORT = 65535
 PORT = 3128
-"""Where a server finds the proxy, on the loopback of its own network."""
+"""The port of the proxy, on the loopback of the server's own network."""
 _MAX_FORWARDS = 200
-"""So many sockets can be sent at once, and some more."""
+"""Forwards, at most: one message can carry somewhat more sockets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ _UVX_FLAGS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """How the packages of a server are fetched."""
+    """The way in which a server's packages are fetched."""
 
     args: tuple[str, ...]
     """The arguments with which its launcher fetches them, and starts nothing."""
@@ -60,7 +60,7 @@ class Fetch:
     """Variables of the server with which the launcher asks no registry."""
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return what of an environment the launcher reads."""
+        """Return the variables of an environment that the launcher reads."""
         return {
             name: value
             for name, value in environment.items()
@@ -125,7 +125,7 @@ def _plan_uv(before: Sequence[str], args: Sequence[str], environment: Mapping[st
 
 
 def _requirement(package: str) -> str:
-    """Return the requirement for what `uvx` is told to run, as `name@1.2`."""
+    """Return the requirement for an argument of `uvx`, such as `name@1.2`."""
     name, sign, version = package.partition("@")
     return package if not sign or "/" in version else name if version == "latest" else f"{name}=={version}"
 

@@ -20,12 +20,12 @@ _COMPANIONS = {
     "uv": ("python3",),
     "pipx": ("python3",),
 }
-"""What else a program starts."""
+"""Further programs that a program starts."""
 _INTERPRETER = re.compile(r"(node|nodejs|bun|deno|tsx|ts-node|python|pypy|ruby|php|perl|bash|sh)[\d.]*")
 _MANAGERS = (".pyenv", ".nodenv", ".asdf", ".volta", ".bun", ".deno")
 """Folders of version managers, whose programs find each other below them."""
 _PROJECTS = ("--directory", "--project")
-"""Options of `uv` that name the folder of what it runs."""
+"""Options of `uv` that name the project folder."""
 _SHEBANG_BYTES = 512
 _ABSOLUTE = re.compile(r"(?<![\w.])/[^\s'\"]+")
 _LINKS = 40
@@ -75,7 +75,7 @@ def is_below(path: Path, folders: Sequence[Path | str]) -> bool:
 
 
 def _files_of(program: Path, path: str) -> Iterator[Path]:
-    """Yield what a program needs: itself, what it is a link to, and its interpreter."""
+    """Yield the files of a program: itself, the targets of its links, and its interpreter."""
     for place in _follow_links(program):
         yield from _installation_of(place)
     for interpreter in _interpreters_of(program, path):

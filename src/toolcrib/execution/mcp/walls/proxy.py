@@ -93,7 +93,7 @@ class HostProxy:
         self._slots = anyio.Semaphore(_MAX_CONNECTIONS)
 
     async def serve(self, listener: SocketListener, forward: Forward | None = None) -> None:
-        """Pass on what comes in, until cancelled: requests to a proxy, or all that is for one host."""
+        """Serve connections until cancelled: requests to a proxy, or all traffic for one host."""
 
         async def handle(client: SocketStream) -> None:
             async with self._slots, client:

@@ -18,7 +18,7 @@ from toolcrib.paths import data_folder
 MEMORY = 4 << 30
 """Bytes that a server and all that it starts may use together or, without a control group, each process."""
 TASKS = 1024
-"""How many processes and threads it may have."""
+"""Processes and threads that it may have."""
 SCRATCH = 1 << 30
 """Bytes of its own `/tmp`."""
 _ETC = (
@@ -27,11 +27,11 @@ _ETC = (
     *("pki/ca-trust/extracted", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf", "protocols"),
     *("services", "ssl/certs", "ssl/openssl.cnf", "timezone"),
 )
-"""What programs read of /etc, and says nothing of users."""
+"""Files of /etc that programs read, without data of users."""
 _NETWORK_ETC = ("gai.conf", "host.conf", "hosts", "resolv.conf")
-"""How to find hosts, where the network of the machine is shared."""
+"""Files for name resolution, if the network of the machine is shared."""
 Reach = Literal["none", "hosts", "all"]
-"""What a server reaches: nothing, named hosts alone, or all."""
+"""The hosts that a server can reach: none, named hosts alone, or all."""
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]+")
 _LOOPBACK = "127.0.0.1 localhost\n::1 localhost\n"
 
@@ -41,9 +41,9 @@ class Mount:
     """A file or folder of this machine, as a server sees it."""
 
     path: Path
-    """Where the server finds it."""
+    """The path inside the wall."""
     source: Path
-    """What it is on this machine."""
+    """The path on this machine."""
     is_writable: bool = False
 
 
@@ -52,17 +52,17 @@ class ServerView:
     """All that a server sees."""
 
     mounts: tuple[Mount, ...]
-    """What is visible, a folder before what lies in it."""
+    """The visible paths, a folder before its contents."""
     links: Mapping[Path, str]
     """Links of the root, such as `/bin` to `usr/bin`."""
     texts: Mapping[Path, str]
-    """Small files that are made for it, with what they say."""
+    """Small files that are made for it, with their contents."""
     hosts: Mapping[str, str]
-    """The addresses of names that it knows."""
+    """The addresses of host names that it can resolve."""
     home: Path
     """Its own home, which stays from one start to the next."""
     folder: Path
-    """Where it starts."""
+    """Its working directory."""
     environment: Mapping[str, str] = field(repr=False)
     """All of its variables."""
 
@@ -76,15 +76,15 @@ class WalledStart:
     """A server that is to be started behind a wall."""
 
     name: str
-    """What it is called."""
+    """The name of the server."""
     config: ServerConfig
     """Its settings, with variables filled in."""
     program: Path
-    """Where its program is."""
+    """The path of its program."""
     path: str
     """The variable `PATH` that it gets."""
     folder: Path
-    """Where it would start without a wall."""
+    """Its working directory without a wall."""
 
     @property
     def variables(self) -> dict[str, str]:
@@ -148,7 +148,7 @@ def make_home(name: str, home: Path) -> None:
 
 
 def _system_files(*, shares: bool) -> Iterator[Path]:
-    """Yield the folders of the system that are no links, and what is harmless of /etc."""
+    """Yield the folders of the system that are no links, and harmless files of /etc."""
     yield from (place for place in map(Path, SYSTEM) if place.is_dir() and not place.is_symlink())
     for each in (*_ETC, *(_NETWORK_ETC if shares else ())):
         if os.access(place := Path("/etc", each), os.R_OK):
@@ -156,7 +156,7 @@ def _system_files(*, shares: bool) -> Iterator[Path]:
 
 
 def _own_texts(home: Path, hosts: Mapping[str, str] | None) -> dict[Path, str]:
-    """Return the files that say who the user is and, in a network of its own, which hosts there are."""
+    """Return the files that define the user and, in a network of its own, the known hosts."""
     user, group = os.getuid(), os.getgid()
     texts = {
         Path("/etc/passwd"): f"server:x:{user}:{group}::{home}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",

@@ -47,7 +47,7 @@ from toolcrib.paths import lock_path
 
 _FLAGS = ("-I", "-S", "-B")
 _LINE = "/run/toolcrib"
-"""Where the launcher finds the folder of its socket."""
+"""The folder of the launcher's socket, inside the wall."""
 _SOCKET = "line"
 _LOOKUP_SECONDS = 3.0
 _FETCHING_SECONDS = 600.0
@@ -56,12 +56,12 @@ _log = logging.getLogger(__name__)
 
 
 Kind = BubblewrapWall | DockerWall
-"""What a wall is made of."""
+"""The kinds of walls."""
 
 
 @dataclass(frozen=True, slots=True)
 class _HostAccess:
-    """How a server reaches named hosts: by a proxy, and by addresses that are forwarded."""
+    """The access of a server to named hosts: a proxy, and forwarded addresses."""
 
     proxy: HostProxy
     forwards: Sequence[Forward]
@@ -93,7 +93,7 @@ class ServerWall:
         self._line: socket.socket | None = None
 
     async def serve(self) -> None:
-        """Wait for the launcher, and pass on what the server asks of named hosts, until cancelled."""
+        """Wait for the launcher, and serve connections to named hosts, until cancelled."""
         await anyio.wait_readable(self._listener)
         self._line, _ = self._listener.accept()
         self._listener.close()  # there is nobody else to listen for
@@ -153,7 +153,7 @@ def look_ahead(name: str, config: ServerConfig) -> ServerView:
 
 
 def _prepare(config: ServerConfig, name: str, written: ServerConfig) -> tuple[WalledStart, Kind]:
-    """Find the program of a server, and what this machine offers for its wall.
+    """Find the program of a server, and the kind of wall that this machine supports.
 
     Raises:
         ServerUnavailableError: one of them is missing.
