@@ -71,6 +71,14 @@ _FORMS = [
         "url",
         *((scheme, rf"{scheme}s?://[^\s\"'<>)`\]]{{1,300}}") for scheme in ("http", "ftp", "hxxp", "ws")),
     ),
+    *_forms(
+        "slot",
+        (
+            "`",
+            r"\b(?:in|into|as|under|through|via|with|to|within|of|als|unter|im\sfeld|in\sdas\sfeld|dans|sous|champ|en|como"
+            r"|campo|em|nel|su|в|w|field|fields|argument|parameter)\s(?=`[\w.-]{1,60}`)",
+        ),
+    ),
     *_forms("email", ("@", r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,32}){1,4}")),
     *_forms(
         "url",

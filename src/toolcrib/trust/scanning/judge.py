@@ -234,7 +234,7 @@ def _keep(cached: dict[K, T], mask: K, value: T) -> None:
     cached[mask] = value
 
 
-_FORMS = ("marker", "url", "email", "shell", "ip", "path", "secret_path", "name", "param", "denied")
+_FORMS = ("marker", "url", "email", "shell", "ip", "path", "secret_path", "name", "param", "denied", "slot")
 """Concepts that no words have."""
 
 
