@@ -47,8 +47,8 @@ ROUNDS = 3
 STEPS = 300
 PULL = 0.02
 SHARES = ({"527": 0.004, "1161": 0.004, "listed": 0.012}, {"527": 0.003, "1161": 0.003, "listed": 0.008})
-"""Of the real tools of each set, how many may be suspicious, and how many poisoned. Nobody has looked at those that
-are only listed, and some of them do want to be called before all others; nothing is fitted on them."""
+"""How many of the real tools of each set may be suspicious, and how many poisoned. Nobody has looked at those
+that are only listed, and some of them do want to be called before all others; nothing is fitted on them."""
 LEAST = 0.005
 """Concepts that weigh less are not written."""
 FARTHEST = 1.0

@@ -44,6 +44,11 @@ def _forms(concept: str, *patterns: tuple[str, str]) -> list[_Form]:
 
 _ROLES = "important|system|secret|instructions?|hidden|admin|critical|assistant|information|sys|user|prompt"
 _SPEAKERS = "SYSTEM|ASSISTANT|ADMIN|DEVELOPER"
+_INTO = (
+    "in|into|as|under|through|via|with|to|within|of|field|fields|argument|parameter|als|unter|dans|sous|champ|en"
+    "|como|campo|em|nel|su|в|w"
+)
+"""Words before the name of an argument that gets something."""
 _CAPITALS = _forms(
     "marker",
     *(
@@ -71,14 +76,7 @@ _FORMS = [
         "url",
         *((scheme, rf"{scheme}s?://[^\s\"'<>)`\]]{{1,300}}") for scheme in ("http", "ftp", "hxxp", "ws")),
     ),
-    *_forms(
-        "slot",
-        (
-            "`",
-            r"\b(?:in|into|as|under|through|via|with|to|within|of|als|unter|im\sfeld|in\sdas\sfeld|dans|sous|champ|en|como"
-            r"|campo|em|nel|su|в|w|field|fields|argument|parameter)\s(?=`[\w.-]{1,60}`)",
-        ),
-    ),
+    *_forms("slot", ("`", rf"\b(?:{_INTO})\s(?=`[\w.-]{{1,60}}`)")),
     *_forms("email", ("@", r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,32}){1,4}")),
     *_forms(
         "url",
