@@ -1,16 +1,18 @@
 """Measures what verifying a large catalogue against its lock costs, and scanning it, on copies of real tools.
 
 Three cases of verifying: nothing has changed, one description in a hundred has, and one schema in a hundred
-has. The lock is read from its file once, when a process starts. The scan compares each tool with all others.
-Then calls of a tool of a server, with a lock and without. CPU time of this process; how slow the machine is
-stands beside it.
+has. The lock is read from its file once, when a process starts. The scan compares each tool with all others:
+10,000 tools of which no two are alike, and then as many copies. Then calls of a tool of a server, with a lock
+and without. CPU time of this process; how slow the machine is stands beside it.
 """
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +27,7 @@ from toolcrib.trust import KnownTools, Lock, scan
 
 ROOT = Path(__file__).parents[1]
 TOOLS = ROOT.parent / "shared" / "data" / "real-tools" / "mcp_tools.jsonl"
+LISTED = ROOT.parent / "shared" / "data" / "retrieval"
 COUNT = 500 if QUICK else 10_000
 PROMISED = 2.0
 """CPU seconds within which 10,000 tools are verified."""
@@ -63,6 +66,39 @@ def real_tools() -> Iterator[Tool]:
             except InvalidToolError:
                 continue
         turn += 1
+
+
+def different_tools() -> Iterator[Tool]:
+    """Yield tools of which no two are alike: listed ones, and copies of real ones with other words."""
+    seen: set[tuple[str, str]] = set()
+    for place, path in enumerate(sorted(LISTED.glob("scale_*/tools.jsonl"))):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            words = row["name"], row.get("description") or ""
+            server = re.sub(r"\W+", "-", row["namespace"]).strip("-")
+            if words in seen:
+                continue
+            seen.add(words)
+            try:
+                yield Tool(
+                    name=words[0], namespace=f"{server}-{place}", description=words[1], input_schema={}
+                )
+            except InvalidToolError:
+                continue
+    for place, tool in enumerate(real_tools()):
+        schema = reworded(tool.input_schema, place)
+        yield tool.replace(description=reworded(tool.description, place), input_schema=schema)
+
+
+def reworded(value: Any, number: int) -> Any:
+    """Return JSON with another word before each stop of its sentences."""
+    if isinstance(value, str):
+        return re.sub(r"(\w)([.,])", rf"\1 q{number}\2", value) if " " in value else value
+    if isinstance(value, dict):
+        return {key: reworded(member, number) for key, member in value.items()}
+    if isinstance(value, list):
+        return [reworded(member, number) for member in value]
+    return value
 
 
 def changed(tools: list[Tool], change: Callable[[Tool], Tool]) -> list[Tool]:
@@ -140,6 +176,10 @@ def main() -> None:
     ):
         seconds, drifts = spent(lambda current=current: lock.compare(current))
         print(f"  {name:42} {seconds:6.2f}   {len(drifts):4} found (promised: {PROMISED * COUNT / 10_000:g})")
+    different = list(islice(different_tools(), COUNT))
+    known = KnownTools(different)
+    seconds, _ = spent(lambda: [scan(tool, others=known) for tool in different])
+    print(f"  {'scan, no two alike':42} {seconds:6.2f}   (promised: {SCANNED * COUNT / 10_000:g})")
     # Copies of one tool are of one server here, or all would be clones of each other.
     tools = [tool.replace(namespace=f"server-{(tool.namespace or '').rpartition('-')[2]}") for tool in tools]
     seconds, known = spent(lambda: KnownTools(tools))

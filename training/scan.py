@@ -18,7 +18,7 @@ import argparse
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,8 +46,9 @@ FOLDS = 5
 ROUNDS = 3
 STEPS = 300
 PULL = 0.02
-SHARES = (0.004, 0.003)
-"""Of the real tools of each set, how many may be suspicious, and how many poisoned."""
+SHARES = ({"527": 0.004, "1161": 0.004, "listed": 0.012}, {"527": 0.003, "1161": 0.003, "listed": 0.008})
+"""How many of the real tools of each set may be suspicious, and how many poisoned. Nobody has looked at those
+that are only listed, and some of them do want to be called before all others; nothing is fitted on them."""
 LEAST = 0.005
 """Concepts that weigh less are not written."""
 FARTHEST = 1.0
@@ -81,6 +82,11 @@ def rows() -> Iterator[Row]:
     for name, is_poisoned in (("attacks", True), ("harmless", False)):
         for place, text in enumerate(_own(name)):
             yield row("own", text, f"{name}/{place}", is_poisoned=is_poisoned)
+    yield from _styles()
+    for name in ("scale_docker", "scale_toolsdk"):
+        for line in _lines(DATA / "retrieval" / name / "tools.jsonl"):
+            tool = {"name": line["name"], "description": line.get("description") or ""}
+            yield row(f"real {line['namespace']}", tool, f"listed/{line['namespace']}/{line['name']}")
 
 
 def row(group: str, definition: dict[str, Any], name: str, *, is_poisoned: bool = False) -> Row:
@@ -102,13 +108,32 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _own(name: str) -> Iterator[dict[str, Any]]:
-    for line in (ROOT / "training" / "scan" / f"{name}.txt").read_text(encoding="utf-8").splitlines():
-        if line.startswith("@"):
-            parameter, _, text = line[1:].partition(": ")
-            schema = {"type": "object", "properties": {parameter: {"type": "string", "description": text}}}
-            yield {"name": "tool", "description": "", "inputSchema": schema}
-        elif line and not line.startswith("#"):
-            yield {"name": "tool", "description": line, "inputSchema": {"type": "object"}}
+    for line in _read_own(name):
+        if line and not line.startswith("#"):
+            yield _definition(line)
+
+
+def _styles() -> Iterator[Row]:
+    """Yield our definitions by style."""
+    style = ""
+    for place, line in enumerate(_read_own("styles"), 1):
+        if line.startswith("## "):
+            style = line[3:]
+        elif line[:2] in {"! ", "= "}:
+            yield row(f"style {style}", _definition(line[2:]), f"styles/{place}", is_poisoned=line[0] == "!")
+
+
+def _read_own(name: str) -> list[str]:
+    return (ROOT / "training" / "scan" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+
+
+def _definition(line: str) -> dict[str, Any]:
+    """Return a tool with a description or, after @name:, with that of a parameter."""
+    if not line.startswith("@"):
+        return {"name": "tool", "description": line, "inputSchema": {"type": "object"}}
+    parameter, _, text = line[1:].partition(": ")
+    schema = {"type": "object", "properties": {parameter: {"type": "string", "description": text}}}
+    return {"name": "tool", "description": "", "inputSchema": schema}
 
 
 class Fit:
@@ -150,6 +175,7 @@ class Fit:
 
     def fit(self, data: Sequence[Row]) -> tuple[np.ndarray, float]:
         """Return the weights and the bias."""
+        data = [each for each in data if not each.name.startswith("listed/")]
         poisoned = [each for each in data if each.is_poisoned]
         matrices = [np.array([self.features(pair) for pair in each.pairs]) for each in poisoned]
         sizes = Counter(_family(each) for each in poisoned)
@@ -223,15 +249,12 @@ def out_of_fold(fit: Fit, data: Sequence[Row]) -> np.ndarray:
     return scores
 
 
-def threshold(data: Sequence[Row], scores: np.ndarray, share: float) -> float:
+def threshold(data: Sequence[Row], scores: np.ndarray, shares: Mapping[str, float]) -> float:
     """Return the score that at most a share of the real tools of each set reaches."""
     highest = []
-    for start in ("527/", "1161/"):
-        real = sorted(
-            (score for each, score in zip(data, scores, strict=True) if each.name.startswith(start)),
-            reverse=True,
-        )
-        highest.append(real[int(len(real) * share)])
+    for name, share in shares.items():
+        real = [score for each, score in zip(data, scores, strict=True) if each.name.startswith(f"{name}/")]
+        highest.append(sorted(real, reverse=True)[int(len(real) * share)])
     return max(highest) + 0.005
 
 
@@ -240,6 +263,7 @@ def report(data: Sequence[Row], scores: np.ndarray, limit: float) -> str:
     found: dict[str, list[int]] = {}
     for each, score in zip(data, scores, strict=True):
         group = each.name.partition("/")[0] if each.group.startswith("real ") else each.group
+        group = "our styles" if group.startswith("style ") else group
         key = f"{group} {'poisoned' if each.is_poisoned else 'harmless'}"
         counts = found.setdefault(key, [0, 0])
         counts[0] += int(score >= limit)

@@ -3,6 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from toolcrib.model import Tool
@@ -20,6 +21,7 @@ _ALIKE = 0.8
 """Share of the words that the descriptions of clones have in common."""
 _NAMES_ALIKE = 0.5
 _LEAST_NAME = 6
+_MAYBE_NAME = re.compile(rf"\w{{{_LEAST_NAME},}}")
 _ORDERS = frozenset({"invoke", "alter", "prefer", "disparage", "override"})
 _MAX_EXCERPT = 200
 _MAX_CHARS = 500_000
@@ -45,14 +47,16 @@ class KnownTools:
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools = [*map(_read, tools)]
         self._by_id = {id(known.tool): known for known in self._tools}
-        counts = Counter(word for each in self._tools for word in each.words)
+        counts = Counter(chain.from_iterable(each.words for each in self._tools))
+        in_order = sorted(counts, key=lambda word: (counts[word], word))
+        self._ranks = {word: place for place, word in enumerate(in_order)}
+        """The words of the descriptions, the rarest first."""
         self._by_words: dict[str, dict[str, list[_Known]]] = defaultdict(dict)
         """The tools by the rarest words of their descriptions, and by the parts of their names."""
         self._spaces: dict[str, set[str | None]] = defaultdict(set)
         """The namespaces that have a tool of a name that no plain word could be."""
         for known in self._tools:
-            rarest = sorted(known.words, key=lambda each: (counts[each], each))[:_RAREST]
-            for word in rarest:
+            for word in sorted(known.words, key=self._ranks.__getitem__)[:_RAREST]:
                 for part in known.name:
                     self._by_words[word].setdefault(part, []).append(known)
             name = known.tool.name
@@ -86,26 +90,30 @@ class KnownTools:
         name, words = own.name, own.words
         if len(words) < _LEAST_WORDS:
             return None
+        least, most = _ALIKE * len(words), len(words) / _ALIKE
+        # A clone lacks at most a quarter of these words, so one of its rarest is among the first of them.
+        first = sorted(words & self._by_words.keys(), key=self._ranks.__getitem__)
         alike = {
             id(known): known
-            for by_part in filter(None, map(self._by_words.get, words))
-            for part in name.intersection(by_part)
-            for known in by_part[part][:_MAX_BUCKET]
+            for word in first[: _RAREST + len(words) // 4]
+            for part in name & self._by_words[word].keys()
+            for known in self._by_words[word][part][:_MAX_BUCKET]
+            if least <= len(known.words) <= most
         }
+        clones: list[tuple[float, str, Tool]] = []
         for known in alike.values():
+            common = len(words & known.words)
+            union = len(words) + len(known.words) - common
+            if common < _ALIKE * union:
+                continue
             if known.tool.namespace == tool.namespace:
                 # A server may have a tool and its second version, and then says what sets them apart.
                 is_clone = tool.name != known.tool.name and name == known.name and words == known.words
             else:
-                # The cheapest question first: it is asked of many tools.
-                is_clone = (
-                    _ALIKE * len(words) <= len(known.words) <= len(words) / _ALIKE
-                    and _share(name, known.name) >= _NAMES_ALIKE
-                    and _share(words, known.words) >= _ALIKE
-                )
+                is_clone = len(name & known.name) >= _NAMES_ALIKE * len(name | known.name)
             if is_clone:
-                return known.tool
-        return None
+                clones.append((-common / union, str(known.tool.id), known.tool))
+        return min(clones, key=lambda each: each[:2])[2] if clones else None
 
     def _orders(self, tool: Tool, texts: Iterable[Text]) -> Iterator[ScanFinding]:
         own: frozenset[str] | None = None
@@ -136,7 +144,7 @@ def _read(tool: Tool) -> _Known:
 
 def mentions(text: str) -> str:
     """Return the words of a text that may be the name of a tool, in lower case, each once."""
-    return " ".join({word for word in _WORD.findall(text.lower()) if len(word) >= _LEAST_NAME})
+    return " ".join(set(_MAYBE_NAME.findall(text.lower())))
 
 
 def _words(text: str | None) -> frozenset[str]:
@@ -146,7 +154,3 @@ def _words(text: str | None) -> frozenset[str]:
 def _name_parts(name: str) -> frozenset[str]:
     parts = [part.lower() for part in _NAME_PART.findall(name)]
     return frozenset(part for part in parts if not _VERSION.fullmatch(part)) or frozenset(parts)
-
-
-def _share(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / (len(one | other) or 1)

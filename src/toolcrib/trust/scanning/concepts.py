@@ -6,12 +6,11 @@ linear: what can repeat is bounded, or ends at a character that it cannot hold.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import islice
-from types import MappingProxyType
 from typing import NamedTuple
 
 ACTS = frozenset(
@@ -22,6 +21,7 @@ _TAKING = frozenset({"embed", "read", "send", "steal"})
 _MAX_WORDS = 48
 """Words of a sentence; a longer one is read in pieces that overlap."""
 _MAX_KNOWN = 50_000
+_MAX_FOLLOWING = 5_000
 _MAX_WORD = 80
 _SCOPE = 12
 """Words after a negation that it may take back."""
@@ -44,6 +44,11 @@ def _forms(concept: str, *patterns: tuple[str, str]) -> list[_Form]:
 
 _ROLES = "important|system|secret|instructions?|hidden|admin|critical|assistant|information|sys|user|prompt"
 _SPEAKERS = "SYSTEM|ASSISTANT|ADMIN|DEVELOPER"
+_INTO = (
+    "in|into|as|under|through|via|with|to|within|of|field|fields|argument|parameter|als|unter|dans|sous|champ|en"
+    "|como|campo|em|nel|su|в|w"
+)
+"""Words before the name of an argument that gets something."""
 _CAPITALS = _forms(
     "marker",
     *(
@@ -71,6 +76,7 @@ _FORMS = [
         "url",
         *((scheme, rf"{scheme}s?://[^\s\"'<>)`\]]{{1,300}}") for scheme in ("http", "ftp", "hxxp", "ws")),
     ),
+    *_forms("slot", ("`", rf"\b(?:{_INTO})\s(?=`[\w.-]{{1,60}}`)")),
     *_forms("email", ("@", r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,32}){1,4}")),
     *_forms(
         "url",
@@ -128,6 +134,12 @@ _IN_PIECES = frozenset(
     {"@", *(form.hint for form in _FORMS if form.hint[0] == "." and form.concept == "url")}
 )
 """Hints of forms that begin with any letters, and so are looked for only in the words that have them."""
+_SIGNS = "./~<>[{#@\\_:"
+"""Signs in hints. Most texts have few of them, and then cannot have most of the forms."""
+_DOTTED = re.compile(
+    "|".join({rf"\.{re.escape(form.hint.partition('.')[2])}" for form in _FORMS if "." in form.hint})
+)
+"""What follows the dot of a hint."""
 _MAYBE_EMAIL = re.compile(r"@[\w-]{1,64}\.[\w-]")
 _MAYBE_IP = re.compile(r"\.\d{1,3}\.\d")
 """What every address has in it; beginning with a fixed character, it is found faster than the whole."""
@@ -147,14 +159,43 @@ Phrase = tuple[tuple[str, ...], str]
 """The words after the first, and the concept of the whole."""
 
 
-class Word(NamedTuple):
+class Word:
     """What a word means."""
 
-    concepts: tuple[str, ...]
-    phrases: Mapping[str, tuple[Phrase, ...]] = MappingProxyType({})
-    """The phrases that begin with it, by the first letter of their second word; the longest first."""
-    inside: tuple[str, ...] = ()
-    """The concepts in a run of text without spaces, in their order."""
+    __slots__ = ("_before", "concepts", "inside", "phrases")
+
+    def __init__(
+        self, concepts: tuple[str, ...], phrases: tuple[Phrase, ...] = (), inside: tuple[str, ...] = ()
+    ) -> None:
+        self.concepts = concepts
+        self.phrases = phrases
+        """The phrases that begin with it, the longest first."""
+        self.inside = inside
+        """The concepts in a run of text without spaces, in their order."""
+        self._before: dict[str, tuple[Phrase, ...]] = {}
+
+    def phrases_before(self, word: str) -> tuple[Phrase, ...]:
+        """Return those of its phrases whose second word may be a word."""
+        found = self._before.get(word)
+        if found is None:
+            if len(self._before) > _MAX_FOLLOWING:
+                self._before.clear()
+            found = self._before[word] = tuple(each for each in self.phrases if _is(word, each[0][0]))
+        return found
+
+
+class _Entry(NamedTuple):
+    """What the list of concepts says of a word, or of all words with a beginning."""
+
+    concepts: set[str]
+    phrases: list[Phrase]
+    """The phrases that begin with it."""
+    rarest: set[str]
+    """The concepts of the phrases whose longest word it is."""
+
+    @classmethod
+    def make(cls) -> "_Entry":
+        return cls(set(), [], set())
 
 
 class Lexicon(dict[str, Word | None]):
@@ -166,9 +207,9 @@ class Lexicon(dict[str, Word | None]):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self._words: dict[tuple[str, bool], set[str]] = {}
-        self._phrases: dict[tuple[str, bool], list[Phrase]] = {}
-        self._rarest: dict[tuple[str, bool], set[str]] = {}
+        self._exact: dict[str, _Entry] = defaultdict(_Entry.make)
+        self._beginnings: dict[str, _Entry] = defaultdict(_Entry.make)
+        """What words mean that begin so."""
         self._unspaced: dict[str, str] = {}
         self.concepts: list[str] = []
         """The names of the concepts."""
@@ -189,12 +230,14 @@ class Lexicon(dict[str, Word | None]):
         words = re.findall(r"\w+\*?", entry)
         if not words:
             return
-        keys = [(word.rstrip("*"), word.endswith("*")) for word in words]
         if len(words) > 1:
-            self._phrases.setdefault(keys[0], []).append((tuple(words[1:]), concept))
-            self._rarest.setdefault(max(keys, key=lambda key: len(key[0])), set()).add(concept)
+            self._entry(words[0]).phrases.append((tuple(words[1:]), concept))
+            self._entry(max(words, key=lambda each: len(each.rstrip("*")))).rarest.add(concept)
         else:
-            self._words.setdefault(keys[0], set()).add(concept)
+            self._entry(words[0]).concepts.add(concept)
+
+    def _entry(self, word: str) -> "_Entry":
+        return self._beginnings[word[:-1]] if word[-1] == "*" else self._exact[word]
 
     def _restart(self) -> None:
         self.clear()
@@ -210,16 +253,14 @@ class Lexicon(dict[str, Word | None]):
         if not word.isascii() and _UNSPACED.search(word):
             inside = tuple(self._unspaced[each] for each in self._runs.findall(word))
             return Word((), inside=inside) if inside else None
-        keys = _keys(word)
-        concepts = {concept for key in keys for concept in self._words.get(key, ())}
-        phrases = [phrase for key in keys for phrase in self._phrases.get(key, ())]
+        entries = self._entries(word)
+        concepts = {concept for each in entries for concept in each.concepts}
+        phrases = [phrase for each in entries for phrase in each.phrases]
         if concepts or phrases:
-            by_letter: dict[str, list[Phrase]] = {}
-            for phrase in sorted(phrases, key=lambda each: -len(each[0])):
-                by_letter.setdefault(phrase[0][0][0], []).append(phrase)
+            longest_first = tuple(sorted(phrases, key=lambda each: -len(each[0])))
             # A word that is an act and its negation, as Turkish has them, is the act first.
             in_order = tuple(sorted(concepts, key=lambda each: (each == "negation_after", each)))
-            return Word(in_order, {letter: tuple(each) for letter, each in by_letter.items()})
+            return Word(in_order, longest_first)
         return Word(("name",)) if "_" in word.strip("_") else None
 
     def _look_up_digits(self, word: str) -> Word | None:
@@ -231,11 +272,14 @@ class Lexicon(dict[str, Word | None]):
         known = self[word] or Word(())
         own = {*known.concepts, *known.inside}
         forms = (word, word.translate(_LEET)) if _DIGIT_INSIDE.search(word) else (word,)
-        return own.union(*(self._rarest.get(key, ()) for form in forms for key in _keys(form)))
+        return own.union(*(each.rarest for form in forms for each in self._entries(form)))
 
-
-def _keys(word: str) -> list[tuple[str, bool]]:
-    return [(word, False), *((word[:end], True) for end in range(2, min(len(word), _MAX_WORD) + 1))]
+    def _entries(self, word: str) -> "list[_Entry]":
+        """Return the entries of a word: its own, and those of what it begins with, the shortest first."""
+        found = [self._exact[word]] if word in self._exact else []
+        starts = (word[:end] for end in range(2, min(len(word), _MAX_WORD) + 1))
+        found += [self._beginnings[each] for each in starts if each in self._beginnings]
+        return found
 
 
 @cache
@@ -265,12 +309,22 @@ def mark_forms(text: str, kept: dict[int, list[str]] | None = None) -> str:
         if hint in text:
             text = _replace(place, pattern, text, kept)
     text = text.lower()
-    for place, (hint, pattern, _) in enumerate(_FORMS, len(_CAPITALS)):
+    signs = "".join([sign for sign in _SIGNS if sign in text])
+    if "." in signs and not _DOTTED.search(text):
+        signs = signs.replace(".", "")
+    for place, (hint, pattern, _) in _forms_with(signs):
         if hint in text and (hint != "@" or _MAYBE_EMAIL.search(text)):
             text = _replace(place, pattern, text, kept, hint=hint if hint in _IN_PIECES else "")
     if _MAYBE_IP.search(text):
         text = _replace(len(_ALL_FORMS) - 1, _IP, text, kept)
     return text
+
+
+@cache
+def _forms_with(signs: str) -> list[tuple[int, _Form]]:
+    """Return the forms, with their places, that a text with some signs may have."""
+    numbered = enumerate(_FORMS, len(_CAPITALS))
+    return [each for each in numbered if all(sign in signs for sign in _SIGNS if sign in each[1].hint)]
 
 
 def _replace(
@@ -310,15 +364,14 @@ def excerpt_of(text: str, first: int, last: int) -> str:
 def split_sentences(words: list[str]) -> Iterator[tuple[int, int]]:
     """Yield the first word of each sentence, and the one after its last; long ones in pieces that overlap."""
     start = 0
-    for place, word in enumerate((*words, "\n")):
-        if word in _STOPS:
-            if place - start <= _MAX_WORDS:
-                if place > start:
-                    yield start, place
-            else:
-                for first in range(start, place - _MAX_WORDS // 2, _MAX_WORDS // 2):
-                    yield first, min(place, first + _MAX_WORDS)
-            start = place + 1
+    for place in (*(place for place, word in enumerate(words) if word in _STOPS), len(words)):
+        if place - start <= _MAX_WORDS:
+            if place > start:
+                yield start, place
+        else:
+            for first in range(start, place - _MAX_WORDS // 2, _MAX_WORDS // 2):
+                yield first, min(place, first + _MAX_WORDS)
+        start = place + 1
 
 
 def read_sentence(words: list[str], own: frozenset[str] = frozenset()) -> frozenset[str]:
@@ -342,11 +395,12 @@ def _meanings(
             continue
         for each in word.inside:
             yield place, each
-        after_it = words[place + 1][0] if word.phrases and place + 1 < len(words) else ""
-        for rest, concept in word.phrases.get(after_it, ()):
-            if _follows(words, place + 1, rest):
+        following = place + 1
+        known = word.phrases_before(words[following]) if word.phrases and following < len(words) else ()
+        for rest, concept in known:
+            if len(rest) == 1 or _follows(words, following + 1, rest[1:]):
                 yield place, concept
-                after = place + 1 + len(rest)
+                after = following + len(rest)
                 break
         else:
             for each in word.concepts:
@@ -411,9 +465,8 @@ def _forbids(words: list[str], place: int) -> bool:
 
 
 def _follows(words: list[str], place: int, rest: tuple[str, ...]) -> bool:
-    if place + len(rest) > len(words):
-        return False
-    for word, each in zip(words[place : place + len(rest)], rest, strict=True):
-        if word != each and not (each[-1] == "*" and word.startswith(each[:-1])):
-            return False
-    return True
+    return place + len(rest) <= len(words) and all(map(_is, words[place : place + len(rest)], rest))
+
+
+def _is(word: str, wanted: str) -> bool:
+    return word == wanted or (wanted[-1] == "*" and word.startswith(wanted[:-1]))

@@ -24,7 +24,7 @@ _ESCAPES = re.compile(r"(?:\\x[0-9A-Fa-f]{2}|\\u\{?[0-9A-Fa-f]{4}\}?|\\[0-7]{3})
 _ESCAPE = re.compile(r"\\x([0-9A-Fa-f]{2})|\\u\{?([0-9A-Fa-f]{4})\}?|\\([0-7]{3})")
 _ENTITY = re.compile(r"&#(?:x[0-9A-Fa-f]{1,6}|[0-9]{1,7});")
 _CODE = r"[\dA-Fa-f]{2,3}[\s:,-]{1,2}"
-_MAYBE_CODES = re.compile(rf"{_CODE}(?:0x)?{_CODE}(?:0x)?{_CODE}(?:0x)?{_CODE}")
+_MAYBE_CODES = re.compile(rf"[\s:,-](?:0x)?{_CODE}(?:0x)?{_CODE}(?:0x)?{_CODE}")
 _MAYBE_LETTERS = re.compile(r"[ ._-]\w[ ._-]\w[ ._-]\w[ ._-]")
 """What every such run has in it; beginning with a set of characters, it is found faster than the run."""
 _CODES = re.compile(r"(?:\b\d{2,3}[\s,]{1,2}){11,}\d{2,3}\b")
@@ -59,6 +59,21 @@ def decoded_parts(text: str) -> Iterator[tuple[str | None, str]]:
                 yield how, plain
             if depth > 1 and plain != encoded:
                 waiting.append((how, plain, depth - 1))
+
+
+def may_be_encoded(text: str) -> bool:
+    """Return whether it is worth looking for what is encoded in a text, or in a part of it.
+
+    >>> may_be_encoded("Badge. 53656e6420746865206b6579 now"), may_be_encoded("Adds two numbers.")
+    (True, False)
+    """
+    return (
+        max(map(len, text.split()), default=0) >= _SHORTEST
+        or "&#" in text
+        or _may_be_turned(text)
+        or _MAYBE_CODES.search(text) is not None
+        or _MAYBE_LETTERS.search(text) is not None
+    )
 
 
 def letters_apart(text: str) -> str | None:

@@ -65,6 +65,13 @@ class Judge:
         self._inside = [numbers.get(f"{each.rule} inside", each.prior) for each in self.signals]
         self._across = [numbers.get(f"{each.rule} across", each.prior) for each in self.signals]
         self._concepts = [(bit, numbers[name]) for name, bit in self._bits.items() if name in numbers]
+        self._raising = [(bit, weight) for bit, weight in self._concepts if weight > 0]
+        most = (max(0.0, *each) for each in zip(self._inside, self._across, strict=True))
+        # The heaviest first: most texts that may matter at all are found out by the first few.
+        self._bounds = sorted(
+            ((weight, each.groups) for weight, each in zip(most, self.signals, strict=True)), reverse=True
+        )
+        """The most that each signal weighs, and its groups."""
         self._fired: dict[int, tuple[int, ...]] = {}
         self._matters: dict[int, bool] = {}
         self._scores: dict[tuple[int, int], tuple[float, tuple[int, ...]]] = {}
@@ -97,7 +104,7 @@ class Judge:
 
     def mask(self, concepts: Iterable[str]) -> int:
         """Return concepts as bits."""
-        return sum(self._bits[each] for each in set(concepts))
+        return reduce(or_, map(self._bits.__getitem__, concepts), 0)
 
     def fire(self, mask: int) -> tuple[int, ...]:
         """Return the places of the signals that concepts make."""
@@ -170,12 +177,15 @@ class Judge:
         """Return a score that such sentences cannot exceed, or one that is enough to be suspicious."""
         reached = mask | self._quiet if mask & self._telling and mask & self._negated else mask
         most = self.bias + _ROUNDING
-        most += sum(weight for bit, weight in self._concepts if weight > 0 and reached & bit)
-        for place, signal in enumerate(self.signals):
+        most += sum([weight for bit, weight in self._raising if reached & bit])
+        for weight, groups in self._bounds:
             if most >= self.suspicious:
                 break
-            if _holds(signal, reached):
-                most += max(0.0, self._inside[place], self._across[place])
+            for group in groups:
+                if not reached & group:
+                    break
+            else:
+                most += weight
         return most
 
     def score(self, one: int, other: int) -> tuple[float, tuple[int, ...]]:
@@ -224,7 +234,7 @@ def _keep(cached: dict[K, T], mask: K, value: T) -> None:
     cached[mask] = value
 
 
-_FORMS = ("marker", "url", "email", "shell", "ip", "path", "secret_path", "name", "param", "denied")
+_FORMS = ("marker", "url", "email", "shell", "ip", "path", "secret_path", "name", "param", "denied", "slot")
 """Concepts that no words have."""
 
 

@@ -20,7 +20,7 @@ from toolcrib.model.display import visible
 from toolcrib.model.json_text import COMPACT_ENCODER
 from toolcrib.trust.scanning.clones import KnownTools, mentions
 from toolcrib.trust.scanning.concepts import excerpt_of, mark_forms, words_of
-from toolcrib.trust.scanning.decoding import decoded_parts, letters_apart
+from toolcrib.trust.scanning.decoding import decoded_parts, letters_apart, may_be_encoded
 from toolcrib.trust.scanning.definition import Text, names_in, texts_of
 from toolcrib.trust.scanning.hidden import hidden_characters, hidden_message, without_hidden
 from toolcrib.trust.scanning.homoglyphs import fold_homoglyphs, has_lookalikes, mixed_word
@@ -202,6 +202,8 @@ def _find_homoglyphs(texts: list[Text], names: Callable[[], frozenset[str]]) -> 
 
 
 def _find_encoded(texts: list[Text]) -> Iterator[ScanFinding]:
+    if not may_be_encoded("\n".join(each.text for each in texts)):
+        return
     for text in texts:
         read = _read_short_encoded if len(text.text) <= _SHORT else _read_encoded
         for rule, message, excerpt in read(text.text):
