@@ -35,14 +35,14 @@ class ConsoleParser(CodeBlockParser):
     def evaluate(self, example: Example) -> str | None:
         """Run the commands of a block, and return the difference from the output on the page."""
         block: Document = example.parsed
-        for command, expected in _commands(str(block)):
+        for command, expected in read_commands(str(block)):
             printed = _run(command, Path(example.namespace[_FOLDER].name), example.namespace[_PORT])
             if not doctest.OutputChecker().check_output(expected, printed, _OPTIONS):
                 return f"$ {command}\nthe page shows:\n{expected}\nand it prints:\n{printed}"
         return None
 
 
-def _commands(block: str) -> list[tuple[str, str]]:
+def read_commands(block: str) -> list[tuple[str, str]]:
     """Return the commands of a block, each with the output below it."""
     found: list[tuple[str, list[str]]] = []
     for line in block.splitlines():
