@@ -47,5 +47,5 @@ def test_the_gateway_is_measured(root: Path) -> None:
     ids=lambda words: words[0],
 )
 @pytest.mark.usefixtures("public_data")
-def test_what_reads_the_public_data_is_measured(root: Path, command: list[str]) -> None:
+def test_benchmarks_on_public_data_run(root: Path, command: list[str]) -> None:
     assert "toolcrib" in run(root, *command)

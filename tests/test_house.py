@@ -190,7 +190,7 @@ def test_the_insides_of_the_sdk_are_found(line: str, found: set[str]) -> None:
     assert sdk_insides("toolcrib", ast.parse(line)) == found
 
 
-def test_what_is_overridden_of_the_sdk_is_found() -> None:
+def test_overridden_private_names_of_the_sdk_are_found() -> None:
     from toolcrib.mcp_internals import SessionTransport  # noqa: PLC0415 - it needs an extra
 
     assert "_handle_post_request" in inherited_insides(SessionTransport)
@@ -199,7 +199,7 @@ def test_what_is_overridden_of_the_sdk_is_found() -> None:
     assert used_in(ast.parse(text)) == {"_handle_post_request", "_validate_session"}
 
 
-def test_both_extras_ask_for_the_sdk_whose_insides_are_known(root: Path) -> None:
+def test_both_extras_require_the_sdk_version_with_known_internals(root: Path) -> None:
     from toolcrib.mcp_internals import SUPPORTED  # noqa: PLC0415 - it needs an extra
 
     extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]

@@ -171,7 +171,7 @@ async def test_handle_post_request_is_what_answers_a_post() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_goes_into_read_stream_writer_comes_to_the_server() -> None:
+async def test_message_to_read_stream_writer_reaches_the_server() -> None:
     session = StreamableHTTPServerTransport("one")
     assert session._read_stream_writer is None
     call = SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=7, method="tools/call"))
@@ -182,7 +182,7 @@ async def test_what_goes_into_read_stream_writer_comes_to_the_server() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_the_server_answers_goes_into_the_request_streams_of_the_request() -> None:
+async def test_response_goes_into_the_request_stream_of_its_request() -> None:
     session = StreamableHTTPServerTransport("one")
     answer = JSONRPCResponse(jsonrpc="2.0", id=7, result={})
     with anyio.fail_after(20):

@@ -66,7 +66,7 @@ def test_paths_are_left_out(text: str, shown: str) -> None:
         "",
     ],
 )
-def test_what_is_no_path_stays(text: str) -> None:
+def test_text_that_is_no_path_is_unchanged(text: str) -> None:
     assert scrub(text) == text
 
 

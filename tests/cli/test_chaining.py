@@ -52,7 +52,7 @@ def test_a_chain_may_be_written_in_other_ways(toolcrib: Any, steps: Any, name: s
     assert toolcrib("chain", steps(text, name), "--demo").stdout == "2.0\n"
 
 
-def test_what_reads_yaml_comes_with_the_command(root: Path) -> None:
+def test_yaml_reader_comes_with_the_command(root: Path) -> None:
     extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert any(each.startswith("pyyaml") for each in extras["cli"])
 

@@ -87,7 +87,7 @@ def test_import_warns_of_a_token_in_clear_text_in_a_git_repository(toolcrib: Any
     assert "clear text (C_KEY)" in toolcrib("add", "c", "--no-check", "-e", "C_KEY=sesame", "--", "x").stderr
 
 
-def test_what_is_taken_over_and_will_not_work_is_told(
+def test_import_warns_about_servers_that_will_not_work(
     toolcrib: Any, user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_SUCH_TOKEN", raising=False)
@@ -277,7 +277,7 @@ def test_install_counts_servers_that_are_enabled_and_apis(toolcrib: Any, tmp_pat
     assert "add` adds a server to it" in made.stderr
 
 
-def test_what_an_installation_could_not_do_is_told(toolcrib: Any, config: Any, user: Path) -> None:
+def test_install_reports_incomplete_steps(toolcrib: Any, config: Any, user: Path) -> None:
     file = config(a={"command": "x"})
     put(user / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "y"}}})
     made = toolcrib("install", "cursor", "--config", file, "--replace")

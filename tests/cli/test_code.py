@@ -25,7 +25,7 @@ def test_exec_is_another_name_of_code(toolcrib: Any) -> None:
     assert "exec" not in helped
 
 
-def test_what_code_prints_comes_before_its_value(toolcrib: Any) -> None:
+def test_output_of_code_precedes_its_value(toolcrib: Any) -> None:
     Path("job.py").write_text(CODE)
     ran = toolcrib("code", "job.py", "--demo")
     assert ran.exit_code == 0
@@ -60,7 +60,7 @@ def test_code_without_a_value_prints_none(toolcrib: Any) -> None:
     assert ran.stderr.startswith("note: the code left nothing in `__out`")
 
 
-def test_what_code_says_on_standard_error_comes_out_there(toolcrib: Any) -> None:
+def test_stderr_of_code_goes_to_stderr(toolcrib: Any) -> None:
     ran = toolcrib("code", "-", "--demo", stdin='import sys\nprint("oh \\x1b", file=sys.stderr)\n__out = 1')
     assert [ran.stdout, ran.stderr] == ["1\n", "oh \ufffd\n"]
 
@@ -189,7 +189,7 @@ def test_a_call_that_may_have_run_is_asked_about_in_options_and_its_answer_is_ch
     assert "it is done and takes no answers; resume it without any to get its result" in again.stderr
 
 
-def test_what_cannot_be_resumed_says_why(toolcrib: Any) -> None:
+def test_resume_of_an_unfit_run_gives_the_reason(toolcrib: Any) -> None:
     place = str(runs_file(None))
     assert toolcrib("runs", "--demo").stderr.startswith(f"note: there are no durable runs in {place}; ")
     missing = toolcrib("resume", "0123", "--demo")

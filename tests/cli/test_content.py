@@ -63,7 +63,7 @@ def test_mistakes_have_their_exit_codes(ask: Any) -> None:
     assert ask("read", "library://main/catalogue", "--server", "nosuch").exit_code == 4
 
 
-def test_what_a_rule_denies_is_neither_listed_nor_read(toolcrib: Any, tmp_path: Path) -> None:
+def test_denied_resources_are_neither_listed_nor_read(toolcrib: Any, tmp_path: Path) -> None:
     config = tmp_path / "toolcrib.toml"
     main = "".join(f"{key} = {json.dumps(value)}\n" for key, value in library("main").items())
     covers = '{name = "no covers", tools = ["main:library://main/cover"], effect = "deny"}'

@@ -72,7 +72,7 @@ def test_a_tool_of_a_server_that_is_down_is_unavailable(toolcrib: Any, config: A
     [["describe", "h:hostile"], ["list", "--all"], ["describe", "h:hostile", "--json"], ["search", "danger"]],
     ids=["describe", "list", "json", "search"],
 )
-def test_what_a_server_says_cannot_steer_the_terminal(
+def test_text_of_a_server_cannot_control_the_terminal(
     toolcrib: Any, config: Any, talker: Any, args: list[str]
 ) -> None:
     told = toolcrib(*args, "--config", config(h=talker))
@@ -98,7 +98,7 @@ def test_schemas_are_shown_in_a_word_or_two(toolcrib: Any, config: Any, talker: 
     assert "no tool named 'h:bare'" in bare.stderr
 
 
-def test_what_is_inside_an_object_is_shown_under_it(toolcrib: Any, config: Any, talker: Any) -> None:
+def test_nested_properties_are_indented_under_their_object(toolcrib: Any, config: Any, talker: Any) -> None:
     told = toolcrib("describe", "h:order", "--config", config(h=talker)).stdout
     rows = [line.rstrip() for line in told.partition("DESCRIPTION\n")[2].splitlines()]
     assert [" ".join(row.split()) for row in rows[:8]] == [

@@ -103,7 +103,7 @@ def test_a_file_that_cannot_be_used_is_named(capsys: Any) -> None:
     assert capsys.readouterr().err == told
 
 
-def test_what_is_not_installed_is_named(capsys: Any) -> None:
+def test_error_names_the_missing_package(capsys: Any) -> None:
     assert report(ModuleNotFoundError("no", name="rich.table"), as_json=False) == 2
     told = "error: output on a terminal needs the 'cli' extra: pip install 'toolcrib[cli]'\n"
     assert capsys.readouterr().err == told

@@ -172,7 +172,7 @@ def test_an_empty_list_says_so(toolcrib: Any) -> None:
     ],
     ids=["close", "far", "tag", "backend"],
 )
-def test_what_is_named_and_not_there_is_told(toolcrib: Any, args: list[str], hint: str) -> None:
+def test_unknown_names_are_reported(toolcrib: Any, args: list[str], hint: str) -> None:
     assert toolcrib("list", "--demo", *args).stdout == f"no tools; {hint}\n"
     assert json.loads(toolcrib("list", "--demo", "--json", *args).stdout)["note"].endswith(hint)
     if "--backend" not in args:

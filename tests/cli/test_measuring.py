@@ -49,7 +49,7 @@ def test_a_set_brings_its_own_tools(toolcrib: Any) -> None:
         ('searcher = "bm25"', ["bm25"]),
     ],
 )
-def test_what_is_measured_is_what_the_configuration_says(
+def test_measured_searcher_is_the_configured_one(
     toolcrib: Any, questions: str, search: str, searchers: list[str]
 ) -> None:
     Path("toolcrib.toml").write_text(f"[search]\n{search}\n")

@@ -12,7 +12,7 @@ from servers.launch import python
 from toolcrib.gateway import Gateway
 
 
-def test_what_survives_a_long_collection_is_not_looked_through_again() -> None:
+def test_survivors_of_a_long_collection_are_frozen() -> None:
     survivor = """
 import gc
 from toolcrib.cli.memory import freezing_survivors
@@ -25,7 +25,7 @@ for limit in (float("inf"), 0.0):
     assert printed(survivor) == ["False True", "True False"]
 
 
-def test_what_lives_for_a_moment_is_collected_however_long_collections_take() -> None:
+def test_short_lived_objects_are_collected_however_long_collections_take() -> None:
     moment = """
 import gc
 from weakref import ref

@@ -46,7 +46,7 @@ def test_a_refusal_names_its_rule_and_has_an_exit_code_of_its_own(toolcrib: Any,
     assert json.loads(made.stdout)["error"]["details"]["rule"] == "no sums"
 
 
-def test_what_asks_runs_with_yes_alone(toolcrib: Any, ruled: Any) -> None:
+def test_tool_that_needs_consent_runs_with_yes_alone(toolcrib: Any, ruled: Any) -> None:
     call = ("run", "math:describe_numbers", "--args", '{"numbers": [1, 2]}', *ruled)
     made = toolcrib(*call)
     assert (made.exit_code, "--yes" in made.stderr) == (5, True)

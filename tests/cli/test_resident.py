@@ -429,7 +429,7 @@ def test_a_gateway_that_is_stuck_blocks_nobody(desk: Desk) -> None:
     assert desk.run("down").returncode == 0
 
 
-def test_what_answers_in_the_place_of_a_gateway_is_not_believed(desk: Desk) -> None:
+def test_impostor_of_a_gateway_is_not_trusted(desk: Desk) -> None:
     answers = [b"", b"nonsense\n", b"{}\n", b"{}\n[]\n", b"{}\n" + b"[" * 9_000 + b"\n"]
     desk.up()
     (file,) = (desk.home / "run").glob("*.sock")

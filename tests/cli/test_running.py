@@ -257,6 +257,6 @@ def test_a_stream_that_fails_exits_like_a_run(toolcrib: Any) -> None:
     ],
     ids=["null", "list", "empty", "texts", "image", "link", "resource", "object"],
 )
-def test_what_a_tool_gives_is_shown_for_people(capsys: Any, value: Any, shown: str) -> None:
+def test_result_of_a_tool_is_formatted_for_people(capsys: Any, value: Any, shown: str) -> None:
     show_value(value)
     assert capsys.readouterr().out == shown

@@ -40,7 +40,7 @@ def test_saved_tools_are_listed_and_deleted_for_good(toolcrib: Any, made: tuple[
     assert toolcrib("run", "my:greet", *made).stdout == "Hello ann\n"
 
 
-def test_what_is_not_saved_is_not_deleted(toolcrib: Any, made: tuple[str, str]) -> None:
+def test_deleting_an_unsaved_tool_fails(toolcrib: Any, made: tuple[str, str]) -> None:
     missing = toolcrib("saved", "delete", "my:gret", *made)
     assert (missing.exit_code, "did you mean 'my:greet" in missing.stderr) == (3, True)
     other = toolcrib("saved", "delete", "math:evaluate", "--demo")

@@ -60,13 +60,13 @@ def test_a_table_in_a_pipe_has_a_row_to_a_line(capsys: Any) -> None:
     assert capsys.readouterr().out == "ID   WHAT\na b  one two\nc\n"
 
 
-def test_what_is_printed_for_a_terminal_is_harmless() -> None:
+def test_output_for_a_terminal_has_no_control_characters() -> None:
     with terminal() as seen:
         screen.show_text("\x1b[2Jgone")
     assert seen.getvalue() == "\ufffd[2Jgone\n"
 
 
-def test_what_is_printed_into_a_pipe_is_as_it_came(capsys: Any) -> None:
+def test_output_into_a_pipe_is_unchanged(capsys: Any) -> None:
     screen.show_text("\x1b[2Jkept\n")
     assert capsys.readouterr().out == "\x1b[2Jkept\n"
 

@@ -31,7 +31,7 @@ def test_a_server_is_added_and_asked_for_its_tools(toolcrib: Any, little: Any) -
     assert load(path).servers["little"].env == {"A": "${HOME}", "B": "x=y"}
 
 
-def test_what_a_server_said_when_it_was_added_is_kept(toolcrib: Any, little: Any, tmp_path: Path) -> None:
+def test_tools_listed_when_a_server_is_added_are_stored(toolcrib: Any, little: Any, tmp_path: Path) -> None:
     switch = tmp_path / "switch"
     switch.touch()
     toolcrib("add", "some", *command(little, "unless", str(switch)))
@@ -39,9 +39,7 @@ def test_what_a_server_said_when_it_was_added_is_kept(toolcrib: Any, little: Any
     assert "some:shout" in toolcrib("search", "capital letters").stdout
 
 
-def test_what_is_kept_of_a_server_does_not_say_that_it_works(
-    toolcrib: Any, little: Any, tmp_path: Path
-) -> None:
+def test_stored_tools_do_not_prove_that_a_server_works(toolcrib: Any, little: Any, tmp_path: Path) -> None:
     switch = tmp_path / "switch"
     switch.touch()
     server = command(little, "unless", str(switch))
@@ -107,7 +105,7 @@ def test_a_server_that_is_reached_has_headers(toolcrib: Any, tmp_path: Path) -> 
         (["a", "--user", "--config", "x.toml", "--", "x"], "--user and --config name two files"),
     ],
 )
-def test_what_makes_no_server_is_refused(toolcrib: Any, args: list[str], said: str) -> None:
+def test_invalid_server_is_refused(toolcrib: Any, args: list[str], said: str) -> None:
     made = toolcrib("add", "--no-check", *args)
     assert made.exit_code == 2
     assert said in made.stderr

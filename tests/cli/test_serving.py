@@ -18,7 +18,7 @@ import pytest
     ],
     ids=["host", "port", "toolset", "none", "wide", "sse", "no-toolset"],
 )
-def test_what_cannot_be_served_exits_with_2(toolcrib: Any, args: list[str], message: str) -> None:
+def test_usage_error_of_serve_exits_with_2(toolcrib: Any, args: list[str], message: str) -> None:
     told = toolcrib("serve", "--demo", *args)
     assert told.exit_code == 2
     assert message in told.output

@@ -73,7 +73,7 @@ def test_parameters_are_shaped_by_their_own_names(toolcrib: Any, file: Path) -> 
         (("team", "talk:count", "--name", "hostile"), 2, "would both be called 'talk:hostile'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_and_nothing_is_written(
+def test_invalid_shape_is_refused_and_nothing_is_written(
     toolcrib: Any, file: Path, args: tuple[str, ...], code: int, text: str
 ) -> None:
     before = file.read_text()

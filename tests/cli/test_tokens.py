@@ -23,7 +23,7 @@ def test_a_token_is_shown_once_and_kept_as_a_digest(toolcrib: Any) -> None:
     assert (listed["name"], listed["groups"], "hash" in listed) == ("ann", ["staff"], False)
 
 
-def test_what_else_stands_in_the_file_stays(toolcrib: Any) -> None:
+def test_other_settings_in_the_file_are_unchanged(toolcrib: Any) -> None:
     Path("toolcrib.toml").write_text("# mine\ntimeout = 5\n\n[gateway]\nport = 9000  # high\n")
     assert toolcrib("token", "add", "ann").exit_code == 0
     text = Path("toolcrib.toml").read_text()

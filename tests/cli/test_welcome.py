@@ -33,7 +33,7 @@ def cursor(user: Path) -> Path:
     return file
 
 
-def test_somebody_new_is_told_how_to_begin_in_ten_lines(toolcrib: Any) -> None:
+def test_first_screen_for_a_new_user_has_ten_lines(toolcrib: Any) -> None:
     told = toolcrib()
     assert (told.exit_code, told.stderr) == (0, "")
     lines = told.stdout.splitlines()
@@ -58,7 +58,7 @@ def test_servers_of_a_client_are_offered_first(toolcrib: Any, cursor: Path) -> N
     assert commands(toolcrib)[0] == "toolcrib status"
 
 
-def test_what_is_configured_is_counted_and_a_client_is_proposed(toolcrib: Any) -> None:
+def test_first_screen_counts_servers_and_proposes_a_client(toolcrib: Any) -> None:
     text = '[servers.a]\nurl = "http://127.0.0.1:1/mcp"\n[toolsets.b]\n[toolsets.c]\n'
     Path("toolcrib.toml").write_text(text, encoding="utf-8")
     told = toolcrib().stdout

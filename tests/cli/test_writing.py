@@ -32,7 +32,7 @@ def test_all_tools_are_written_where_none_is_named(toolcrib: Any) -> None:
     assert "more; --json has them all" in written.stderr
 
 
-def test_what_is_lost_is_part_of_the_json(toolcrib: Any) -> None:
+def test_losses_are_part_of_the_json(toolcrib: Any) -> None:
     written = json.loads(toolcrib("convert", "--to", "gemini", "math:evaluate", "--demo", "--json").stdout)
     (tool,) = written["tools"]
     assert tool["id"] == "math:evaluate"
@@ -56,7 +56,9 @@ def test_a_format_takes_its_own_options(toolcrib: Any) -> None:
     ],
     ids=["format", "option", "pair", "tool", "missing"],
 )
-def test_what_cannot_be_written_is_told(toolcrib: Any, args: list[str], code: int, message: str) -> None:
+def test_tool_that_cannot_be_converted_is_reported(
+    toolcrib: Any, args: list[str], code: int, message: str
+) -> None:
     written = toolcrib("convert", *args, "--demo")
     assert written.exit_code == code
     assert message in written.stderr

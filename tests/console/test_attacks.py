@@ -133,7 +133,7 @@ async def test_nothing_in_a_tool_runs(chromium: Chromium) -> None:
             assert EVIL not in screen.page.url
 
 
-async def test_what_hides_in_text_is_shown(chromium: Chromium) -> None:
+async def test_hidden_characters_in_text_are_shown(chromium: Chromium) -> None:
     tool = hostile_tool(0, "safe\u202egnp.exe")
     async with console(tools=[]) as gateway:
         add(gateway, [tool])

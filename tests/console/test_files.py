@@ -19,7 +19,7 @@ def folder(root: Path) -> Path:
     return root / PAGES
 
 
-def test_what_is_vendored_is_what_the_table_says(folder: Path) -> None:
+def test_vendored_files_match_the_table(folder: Path) -> None:
     rows = json.loads((folder / "vendor" / "versions.json").read_text(encoding="utf-8"))
     assert {row["file"] for row in rows} == {
         each.name for each in (folder / "vendor").iterdir() if each.suffix in {".js", ".css"}

@@ -167,7 +167,7 @@ async def test_a_tool_is_found_and_run(chromium: Chromium) -> None:
         )
 
 
-async def test_what_a_form_sends_is_what_the_schema_wants(chromium: Chromium) -> None:
+async def test_form_sends_arguments_of_the_schema(chromium: Chromium) -> None:
     got: list[Any] = []
 
     def order(
@@ -625,7 +625,7 @@ async def test_everything_can_be_done_with_the_keyboard(chromium: Chromium) -> N
         await expect(panel).to_have_count(0)
 
 
-async def test_others_than_operators_have_fewer_pages(chromium: Chromium) -> None:
+async def test_users_without_operator_rights_have_fewer_pages(chromium: Chromium) -> None:
     tokens = {"ben": {"hash": f"sha256:{hashlib.sha256(b'of-ben').hexdigest()}"}}
     async with console(gateway={"tokens": tokens}) as gateway:
         ann = Principal(issuer="tokens", subject="ann", client="ann")

@@ -53,7 +53,7 @@ class AdapterContract:
         assert given == self.definition
         assert read.to_json() == kept
 
-    def test_what_it_read_is_its_own(self) -> None:
+    def test_parsed_definition_shares_nothing_with_its_input(self) -> None:
         given = copy.deepcopy(self.definition)
         read = self.adapter.to_canonical(given)
         kept = read.to_json()
@@ -67,7 +67,7 @@ class AdapterContract:
         assert all(one == written[0] for one in written)
 
     @pytest.mark.parametrize("garbage", GARBAGE, ids=named)
-    def test_what_is_no_definition_is_refused_with_a_reason(self, garbage: Any) -> None:
+    def test_invalid_definition_is_refused_with_a_reason(self, garbage: Any) -> None:
         with pytest.raises(ConversionError) as caught:
             self.adapter.to_canonical(garbage)
         assert (caught.value.adapter, caught.value.direction) == (self.adapter.name, "to_canonical")

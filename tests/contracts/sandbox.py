@@ -174,7 +174,7 @@ class SandboxContract(Made):
             assert caught.value.limit == "output_bytes"
 
     @pytest.mark.anyio
-    async def test_what_it_prints_is_kept_in_order(self, bench: Bench) -> None:
+    async def test_output_of_a_run_is_kept_in_order(self, bench: Bench) -> None:
         ran = await bench.run("print('a', 1)\nprint('é', end='')\nprint()\nprint('b', 'c', sep='-')")
         assert (ran.stdout, ran.stderr) == ("a 1\né\nb-c\n", "")
 
@@ -184,7 +184,7 @@ class SandboxContract(Made):
         assert (ran.stdout, ran.stderr) == ("out\n", "err\n")
 
     @pytest.mark.anyio
-    async def test_what_it_printed_before_it_failed_is_kept(self, bench: Bench) -> None:
+    async def test_output_before_a_failure_is_kept(self, bench: Bench) -> None:
         with pytest.raises(CodeError) as failed:
             await bench.run("print('before')\n1 / 0")
         assert failed.value.result.stdout == "before\n"
@@ -197,7 +197,7 @@ class SandboxContract(Made):
         assert stopped.value.result.stdout == "before\n"
 
     @pytest.mark.anyio
-    async def test_what_is_printed_is_seen_while_it_runs(self, bench: Bench) -> None:
+    async def test_output_is_available_while_code_runs(self, bench: Bench) -> None:
         with pytest.raises(LimitExceededError) as caught:
             await bench.run(
                 "print('seen')\nwhile True:\n    pass",

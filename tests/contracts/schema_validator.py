@@ -43,7 +43,7 @@ class SchemaValidatorContract:
             validator.validate(False, None)
 
     @pytest.mark.parametrize("schema", [None, [], 5, b"", "{", "[1]", '"text"', {"type": "strng"}])
-    def test_what_is_no_schema_is_refused(self, validator: SchemaValidator, schema: Any) -> None:
+    def test_invalid_schema_is_refused(self, validator: SchemaValidator, schema: Any) -> None:
         with pytest.raises(InvalidSchemaError):
             validator.validate(schema, {})
 

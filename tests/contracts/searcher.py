@@ -190,7 +190,7 @@ class SearcherContract:
 
     @searching
     @given(catalogue=catalogues, query=queries, data=st.data())
-    def test_what_is_removed_leaves_nothing_behind(
+    def test_removed_tool_leaves_nothing_behind(
         self, catalogue: list[Entry], query: str, data: st.DataObject
     ) -> None:
         gone = data.draw(st.sets(st.sampled_from([*(entry.id for entry in catalogue), "unknown"])))
@@ -202,7 +202,7 @@ class SearcherContract:
 
     @searching
     @given(catalogue=catalogues, query=queries)
-    def test_what_is_removed_and_added_at_once_is_there(self, catalogue: list[Entry], query: str) -> None:
+    def test_tool_removed_and_added_in_one_update_is_found(self, catalogue: list[Entry], query: str) -> None:
         searcher = self.fill(catalogue)
         expected = searcher.search(query, limit=20)
         searcher.update(catalogue, [entry.id for entry in catalogue])

@@ -72,7 +72,7 @@ class StoreContract:
         store.write(delete=["a", "c", "x", "a"])
         assert [tool.id for tool in store.tools()] == ["b"]
 
-    def test_what_is_deleted_and_put_is_put_and_the_last_one_counts(self, store: Store) -> None:
+    def test_row_deleted_and_put_in_one_write_exists_and_the_last_one_counts(self, store: Store) -> None:
         store.write([stored("a")])
         store.write([stored("a", "2"), stored("a", "3")], delete=["a"])
         assert list(store.tools()) == [stored("a", "3")]
@@ -95,7 +95,7 @@ class StoreContract:
         assert list(store.texts("docs")) == [("a", "2"), ("c", "4")]
         assert list(store.texts("providers")) == [("a", "3")]
 
-    def test_what_belongs_to_a_tool_stays_when_the_tool_goes(self, store: Store) -> None:
+    def test_texts_of_a_tool_outlive_the_tool(self, store: Store) -> None:
         store.write([stored("a")])
         store.write_texts("docs", {"a": "{}"})
         store.save_derived("words", {"hash of a": b"1"})
@@ -141,7 +141,7 @@ class StoreContract:
         store.count_usage({"b": 2**31 - 1})
         assert store.usage() == {"a": 1, "b": 2**32, "c": 0}
 
-    def test_what_is_handed_out_is_the_callers_own(self, store: Store) -> None:
+    def test_returned_rows_are_copies(self, store: Store) -> None:
         store.save_derived("words", {"1": b"1"})
         store.count_usage({"a": 1})
         store.usage()["a"] = 9

@@ -90,7 +90,7 @@ except PermissionError as error:
         await crib.run("shop:refund", {"number": 1}, principal=Principal(client="code"))
 
 
-async def test_what_a_tool_was_seen_to_give_is_told_and_may_be_gone_beyond() -> None:
+async def test_stubs_show_observed_results_as_open_types() -> None:
     crib = Crib()
 
     @crib.add(namespace="shop")

@@ -300,7 +300,7 @@ async def test_an_answer_that_breaks_what_keeps_it_takes_no_other_along(
     assert "the tools of 'bad' cannot be kept" in caplog.text
 
 
-async def test_of_several_answers_the_last_counts() -> None:
+async def test_last_of_several_listings_counts() -> None:
     taken: list[int] = []
     listing = ToolLister([origin()], lambda _, tools: taken.append(len(tools)))
     listing.note("text", ())

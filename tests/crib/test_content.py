@@ -71,7 +71,7 @@ def test_a_resource_is_read_on_the_server_that_has_it(crib: SyncCrib) -> None:
     assert named.text == "emma\nivanhoe\nwalden"
 
 
-def test_what_a_server_does_not_give_is_refused_with_its_reason(crib: SyncCrib) -> None:
+def test_resource_refused_by_its_server_is_an_error_with_the_reason(crib: SyncCrib) -> None:
     with pytest.raises(RequestRefusedError, match="server 'main' refused resources/read: ") as caught:
         crib.read("library://nowhere", server="main")
     assert caught.value.method == "resources/read"
@@ -272,7 +272,7 @@ async def test_list_of_one_person_is_given_to_no_other() -> None:
 
 
 @pytest.mark.anyio
-async def test_of_lists_that_hold_too_much_together_the_oldest_are_dropped() -> None:
+async def test_oldest_lists_are_dropped_beyond_the_total_size() -> None:
     large, persons = ("any",) * 10_000, [("one", number) for number in range(11)]
 
     async def ask() -> tuple[tuple[Any, ...], Freshness]:

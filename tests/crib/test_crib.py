@@ -175,7 +175,7 @@ async def test_a_function_added_again_replaces_the_one_before(crib: Crib) -> Non
     assert (await crib.describe("greet", "summary")).summary == "Greet otherwise."
 
 
-async def test_what_goes_wrong_is_a_typed_error(crib: Crib) -> None:
+async def test_failures_are_typed_errors(crib: Crib) -> None:
     @crib.add
     def fail() -> None:
         raise KeyError("no such part")
@@ -403,7 +403,7 @@ async def test_a_crib_that_was_never_entered_is_closed_at_once(crib: Crib) -> No
 
 
 @pytest.mark.parametrize("what", [5, "text", object()])
-async def test_what_is_no_function_is_no_tool(crib: Crib, what: Any) -> None:
+async def test_only_functions_become_tools(crib: Crib, what: Any) -> None:
     with pytest.raises(InvalidToolError):
         crib.add(what)
 

@@ -340,7 +340,7 @@ async def test_a_run_that_goes_on_is_not_taken_up_a_second_time() -> None:
 
 
 @pytest.mark.parametrize("part", ["head", "state", "intent", "outcome"])
-async def test_what_was_changed_in_the_store_is_refused(home: Path, part: str) -> None:
+async def test_tampered_run_in_the_store_is_refused(home: Path, part: str) -> None:
     desk = Desk()
     code = LOOKING.replace("a =", "import time\na =")
     run_id = await desk.suspended(code)

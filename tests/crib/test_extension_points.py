@@ -157,7 +157,7 @@ def test_a_searcher_and_an_embedder_exclude_each_other(make: Cribs) -> None:
         make(searcher=Bm25Searcher(), embedder=Colours())
 
 
-def test_what_is_no_searcher_and_no_store_is_refused(make: Cribs) -> None:
+def test_invalid_searcher_and_store_are_refused(make: Cribs) -> None:
     with pytest.raises(ValidationError, match="must be a Searcher, not object"):
         make(searcher=object())
     with pytest.raises(ValidationError, match="SqliteStore opens a file"):

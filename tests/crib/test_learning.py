@@ -268,7 +268,7 @@ async def test_explained_search_tells_learned_questions_but_not_what_a_shape_hid
     assert told == [[question], [""]]
 
 
-async def test_what_was_learned_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_learned_questions_survive_a_restart(tmp_path: Path) -> None:
     config = {"store": str(tmp_path / "catalogue.db")}
     async with Crib(config) as crib:
         crib.add(forecast)

@@ -73,7 +73,7 @@ async def test_a_server_that_the_rules_hide_is_not_asked_for_its_resources() -> 
                 await crib.seen_by(BOB).read("file:///x")
 
 
-async def test_what_a_principal_may_not_run_it_does_not_find() -> None:
+async def test_tool_a_principal_may_not_run_is_not_found() -> None:
     crib = crib_of(
         {"name": "no deleting", "who": ["bob"], "tools": ["*:delete*"], "effect": "deny"},
         {"name": "all", "effect": "allow"},

@@ -60,7 +60,7 @@ async def held(crib: Crib, file: Path, tool: str = "text:hold") -> AsyncIterator
             file.write_text("go on")
 
 
-async def test_what_stays_as_it_is_keeps_its_process_and_its_tools(little: Any) -> None:
+async def test_unchanged_server_keeps_its_process_and_its_tools(little: Any) -> None:
     async with Crib({"mcpServers": {"text": little()}}) as crib:
         before = await pid(crib)
         told = await crib.reload({"mcpServers": {"text": little(), "more": little("odd")}})
@@ -149,7 +149,7 @@ async def test_a_crib_without_servers_can_get_some_and_lose_them(little: Any) ->
         assert await ids(crib) == set()
 
 
-async def test_what_came_of_a_server_before_it_changed_is_not_served_again(little: Any) -> None:
+async def test_results_cached_before_a_server_changed_are_dropped(little: Any) -> None:
     cached = {"cache": {"ttl": 60}}
     async with Crib(cached | {"mcpServers": {"text": little()}}) as crib:
         old = await pid(crib)
@@ -172,7 +172,7 @@ async def test_limits_of_calls_hold_from_the_next_call_on(little: Any) -> None:
         assert crib.settings is before
 
 
-async def test_what_is_taken_up_later_is_said_until_it_is_as_it_was(tmp_path: Path) -> None:
+async def test_settings_that_need_a_restart_are_reported_until_reverted(tmp_path: Path) -> None:
     async with Crib() as crib:
         other = {"store": str(tmp_path / "other.db"), "search": {"searcher": "bm25", "min_confidence": 0.5}}
         assert (await crib.reload(other)).later == ("store", "search.searcher")
@@ -355,7 +355,7 @@ async def test_nothing_is_kept_of_a_server_that_went(little: Any, tmp_path: Path
         assert "text:shout" in await ids(crib)
 
 
-async def test_what_was_kept_is_told_until_the_server_has_answered(little: Any, tmp_path: Path) -> None:
+async def test_stored_tools_are_described_until_the_server_has_answered(little: Any, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()
     servers = {"text": little("gate", str(gate), start_timeout=PATIENCE)}

@@ -60,7 +60,7 @@ async def test_a_run_becomes_a_tool_that_is_found_described_and_run_with_other_v
     assert used.value == 4
 
 
-async def test_what_it_calls_is_called_by_whoever_calls_it_under_the_policy_of_then() -> None:
+async def test_saved_tool_runs_as_its_caller_under_the_present_policy() -> None:
     asked: list[tuple[str, Principal | None]] = []
     bob = Principal(issuer="local", subject="bob")
 
@@ -125,7 +125,7 @@ async def test_values_of_a_chains_parameters_are_values_and_no_references() -> N
         await crib.run("send", {"who": {"$ref": "steps.1"}})
 
 
-async def test_what_cannot_be_saved_is_refused_with_the_reason() -> None:
+async def test_unsuitable_run_is_not_saved_and_the_error_gives_the_reason() -> None:
     crib = shop()
     result = await crib.execute(CODE)
     with pytest.raises(InvalidToolError, match=r"'total' is not the name of a constant.*'customer', 'rate'"):

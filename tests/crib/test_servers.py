@@ -125,7 +125,7 @@ async def test_a_server_that_is_slow_or_broken_does_not_fail_a_search(little: An
 SPILT = "token=sk-SECRET at /home/anna/.config/key.json"
 
 
-async def test_what_a_server_writes_is_kept_from_models_and_for_people(little: Any) -> None:
+async def test_stderr_of_a_server_is_hidden_from_models_and_shown_to_people(little: Any) -> None:
     servers = {"broken": little("fail", SPILT), "text": little()}
     chain = [{"toolId": "broken:x"}]
     async with Crib({"mcpServers": servers}) as crib:

@@ -249,7 +249,7 @@ async def test_calls_take_the_way_of_every_other() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_no_model_can_mend_is_raised() -> None:
+async def test_errors_that_no_model_can_correct_are_raised() -> None:
     crib = Crib()
     crib.add(order_total)
     with pytest.raises(ConversionError, match="sessions are for openai, anthropic, gemini"):
@@ -499,7 +499,7 @@ def test_calls_of_whole_responses_that_ran_out_of_tokens_are_not_run() -> None:
     ("target", "options"), [("openai", {}), ("openai", RESPONSES), ("anthropic", {}), ("gemini", {})]
 )
 @pytest.mark.parametrize("response", [None, {"foo": 1}, {"error": {"message": "quota exceeded"}}, "text", 5])
-def test_what_is_no_response_is_refused(target: Any, options: Any, response: Any) -> None:
+def test_invalid_response_is_refused(target: Any, options: Any, response: Any) -> None:
     session, _ = wiper(target, **options)
     with pytest.raises(ConversionError, match="no response with") as caught:
         session.run(response)

@@ -161,7 +161,7 @@ async def test_a_changed_tool_is_withheld_from_every_way_of_calling_it(project: 
     assert Lock.load(project.lock).tools["s:echo"].approval.by == "ben"  # type: ignore[union-attr]
 
 
-async def test_what_an_earlier_run_has_kept_is_not_called_before_the_server_has_listed(
+async def test_stored_tool_is_not_called_before_its_server_has_listed(
     project: Project,
 ) -> None:
     await project.approve_all()
@@ -343,7 +343,7 @@ async def test_resource_whose_words_are_poisoned_is_not_listed(project: Project)
 
 
 @pytest.mark.parametrize("force", [False, True])
-async def test_what_is_poisoned_is_approved_only_by_its_name(project: Project, force: bool) -> None:
+async def test_poisoned_tool_is_approved_only_by_its_name(project: Project, force: bool) -> None:
     prompts = [{"name": "p"}, {"name": "q", "description": POISONED["description"]}]
     project.serve(ECHO, POISONED, prompts=prompts, instructions=POISONED["description"])
     async with Crib(project.config) as crib:
@@ -617,7 +617,7 @@ async def test_a_lock_that_is_gone_while_it_is_used_withholds_everything(project
             await crib.run("s:echo", {"text": "a"})
 
 
-async def test_what_was_seen_that_cannot_be_read_fails_closed_for_what_is_not_approved(
+async def test_unreadable_record_of_first_definitions_withholds_unapproved_tools(
     project: Project,
 ) -> None:
     project.configure("s", "t")

@@ -107,7 +107,7 @@ async def test_a_view_finds_and_lists_what_its_scope_admits(shop: View) -> None:
 
 
 @pytest.mark.parametrize("ref", ["vault:open_vault", "vault:open_vaul", "open_vault", "vault:open_vault:^1"])
-async def test_what_is_outside_is_neither_described_nor_run_nor_suggested(shop: View, ref: str) -> None:
+async def test_tool_outside_a_view_is_neither_described_nor_run_nor_suggested(shop: View, ref: str) -> None:
     for level in ("summary", "schema", "full"):
         with pytest.raises(ToolNotFoundError) as caught:
             await shop.describe(ref, level)
@@ -126,7 +126,7 @@ async def test_what_is_outside_is_neither_described_nor_run_nor_suggested(shop: 
     unknown(caught.value)
 
 
-async def test_what_is_inside_is_described_and_run(shop: View) -> None:
+async def test_tool_inside_a_view_is_described_and_run(shop: View) -> None:
     assert (await shop.describe("shop:order", "full")).notes == "Orders are kept for a year."
     assert [example.title for example in await shop.examples("shop:order")] == ["One"]
     assert (await shop.run("shop:order", {"number": 7})).structured == {"number": 7, "total": 5.0}
@@ -189,7 +189,7 @@ __out = [found, said, (await shop.order(number=3))["number"]]
 """
 
 
-async def test_what_the_configuration_says_of_code_holds_in_views_at_once() -> None:
+async def test_code_settings_apply_to_views_immediately() -> None:
     code = "__out = 1"
     crib = crib_of_tools({"code": {"allow_unsafe": True, "backend": "unsafe", "profile": "dev"}})
     async with crib:
@@ -445,7 +445,7 @@ def test_a_conversion_is_of_what_is_left_where_a_tool_goes_in_between() -> None:
     assert [made.tool_id for made in convert(default_registry(), index, "openai", None, index.get)] == ["c"]
 
 
-async def test_what_a_view_tells_of_results_was_learnt_from_its_own_calls() -> None:
+async def test_result_shapes_in_a_view_are_learnt_from_its_own_calls() -> None:
     crib = Crib({"toolsets": {"one": {"ids": ["look"]}, "other": {"ids": ["look"]}}})
 
     @crib.add

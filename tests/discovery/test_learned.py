@@ -316,7 +316,7 @@ class TestPoison:
         questions = learned(*(asked(f"a:bad{number}", owner="eve") for number in range(50)))
         assert len(questions.lifts(RAIN, None)) == 10
 
-    def test_others_take_the_place_back(self) -> None:
+    def test_evidence_for_other_tools_restores_their_rank(self) -> None:
         question, index = "will it rain tomorrow", catalogue(*TOOLS)
         questions = self.stream("sponsor:offers", ["eve"])
         questions.learn(asked("weather:get_forecast", question, owner) for owner in ("ann", "bob"))

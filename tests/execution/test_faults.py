@@ -173,7 +173,7 @@ async def test_a_server_that_cannot_start_says_why(spoilt: str) -> None:
                 assert "does not want to start" in caught.value.stderr
 
 
-async def test_what_is_no_message_is_passed_over(patient_that_babbles: Config) -> None:
+async def test_invalid_message_is_skipped(patient_that_babbles: Config) -> None:
     async with ward(patient_that_babbles) as shop:
         steps: list[str | None] = []
         await shop.run("faulty:babble", lines=1000)
@@ -222,7 +222,7 @@ async def test_an_error_of_the_protocol_is_an_error_of_that_call_alone(shop: Sho
 
 
 @pytest.mark.parametrize("flag", ERAS)
-async def test_what_a_server_complains_of_is_kept_to_be_looked_at(flag: str) -> None:
+async def test_stderr_of_a_server_is_kept(flag: str) -> None:
     async with opened(faulty=faulty("--stderr", "5", *flag.split())) as shop:
         await shop.list("faulty")
         await shop.run("faulty:complain", text="the belt slips")

@@ -111,7 +111,7 @@ async def test_arguments_that_hold_themselves_are_refused() -> None:
         await bare(count.function).run("echo", endless)
 
 
-async def test_what_was_checked_of_large_arguments_is_what_runs() -> None:
+async def test_large_arguments_run_as_they_were_validated() -> None:
     given: dict[str, Any] = {"items": [[1]] * 3, "rest": list(range(MANY))}
     seen: list[dict[str, Any]] = []
 
@@ -134,7 +134,7 @@ async def test_what_was_checked_of_large_arguments_is_what_runs() -> None:
     ],
     ids=["a number", "a text", "a text inside", "many values", "some values"],
 )
-def test_what_is_large(value: Any, *, large: bool) -> None:
+def test_sizes_that_count_as_large(value: Any, *, large: bool) -> None:
     assert is_large(value) is large
     assert copy_unless_large({"value": value}) == (None if large else {"value": value})
 

@@ -70,7 +70,7 @@ async def test_arguments_become_the_types_that_the_function_declares() -> None:
     assert result.structured == {"items": [{"name": "x", "unitPrice": 2.0}], "on": "2026-01-02"}
 
 
-async def test_what_a_schema_cannot_say_is_still_refused_as_a_problem_of_the_input() -> None:
+async def test_constraint_outside_the_schema_is_still_an_input_error() -> None:
     @tool
     def when(at: datetime) -> str:
         return at.isoformat()
@@ -135,7 +135,7 @@ async def test_a_function_in_a_thread_tells_its_progress_too() -> None:
     assert told == [{"progress": 0.5}, {"message": "done soon", "level": "info"}, "ok"]
 
 
-async def test_what_is_told_when_nobody_listens_goes_nowhere() -> None:
+async def test_update_without_a_listener_is_dropped() -> None:
     async def work(ctx: Context) -> str:
         await ctx.progress(1)
         return "ok"
@@ -143,7 +143,7 @@ async def test_what_is_told_when_nobody_listens_goes_nowhere() -> None:
     assert (await bare(work).run("echo")).structured == "ok"
 
 
-async def test_what_is_told_after_the_end_goes_nowhere() -> None:
+async def test_update_after_the_end_is_dropped() -> None:
     kept: list[Context] = []
 
     async def work(ctx: Context) -> None:
@@ -190,7 +190,7 @@ class RudeError(Exception):
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
 @pytest.mark.parametrize("asynchronous", [True, False])
-async def test_what_a_handler_raises_is_the_tool_saying_no(
+async def test_exception_of_a_handler_is_an_error_of_the_tool(
     error: BaseException, said: str, asynchronous: bool
 ) -> None:
     def fail() -> None:
@@ -329,7 +329,7 @@ def test_handlers_are_found_by_name_and_tools_by_their_id() -> None:
     assert "mine" not in handlers
 
 
-def test_what_cannot_be_called_is_no_handler() -> None:
+def test_handler_must_be_callable() -> None:
     with pytest.raises(InvalidBackendError, match="must be a function, not int"):
         LocalHandlers({"x": 3})  # type: ignore[dict-item]  # that is the point
 
@@ -486,7 +486,7 @@ async def test_an_error_of_another_call_is_not_taken_for_the_state_of_this_one()
     assert told.value.tool_id == "echo"
 
 
-async def test_what_a_handler_says_itself_is_scrubbed_and_keeps_its_cause() -> None:
+async def test_message_of_a_handlers_own_error_is_redacted_and_keeps_its_cause() -> None:
     async def refuse() -> None:
         raise ToolExecutionError(tool_id="other", reason="no /home/anna/key", result=[1]) from KeyError("x")
 
@@ -506,7 +506,7 @@ def wrapped(function: Any) -> Any:
     return call
 
 
-async def test_what_a_wrapper_hands_on_is_treated_as_what_it_is() -> None:
+async def test_wrapped_function_is_treated_by_its_result() -> None:
     @wrapped
     def letters(word: str) -> Iterator[str]:
         yield from word
@@ -659,7 +659,7 @@ async def test_an_annotation_that_raises_does_not_matter() -> None:
     assert (await bare(work).run("echo", {"x": 1})).structured == 1
 
 
-async def test_what_is_told_in_the_wrong_order_is_refused_in_words() -> None:
+async def test_progress_with_swapped_arguments_is_refused_with_a_message() -> None:
     async def swapped(ctx: Context) -> None:
         await ctx.log("info", "starting")  # type: ignore[arg-type]  # that is the point
 

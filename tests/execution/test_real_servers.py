@@ -174,7 +174,7 @@ class TestFilesystem:
         async with stocked(files=npm("filesystem", str(folder))) as shop:
             yield shop
 
-    async def test_what_is_written_is_in_the_file_and_read_back(self, shop: Shop, folder: Path) -> None:
+    async def test_written_file_is_read_back(self, shop: Shop, folder: Path) -> None:
         path = folder / "note.txt"
         await shop.run("files:write_file", path=str(path), content="é\n中文\n")
         assert path.read_text(encoding="utf-8") == "é\n中文\n"
@@ -213,7 +213,7 @@ class TestMemory:
     def config(self, tmp_path: Path) -> Config:
         return npm("memory", env={"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")})
 
-    async def test_what_it_is_told_is_in_the_graph_and_outlives_the_process(self, config: Config) -> None:
+    async def test_entities_are_in_the_graph_and_outlive_the_process(self, config: Config) -> None:
         entity = {"name": "press", "entityType": "machine", "observations": ["is out of order"]}
         async with stocked(memory=config) as shop:
             made = await shop.run("memory:create_entities", entities=[entity])
@@ -245,7 +245,7 @@ class TestTime:
         assert result.structured["time_difference"] == "+9.0h"
         assert result.structured["target"]["datetime"].endswith("T21:00:00+09:00")
 
-    async def test_it_speaks_the_stateless_protocol(self, shop: Shop) -> None:
+    async def test_real_server_speaks_the_stateless_protocol(self, shop: Shop) -> None:
         await shop.run("time:get_current_time", timezone="UTC")
         assert shop.servers.status()["time"].protocol_version == "2026-07-28"
 

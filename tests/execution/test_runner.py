@@ -537,7 +537,7 @@ async def test_a_deadline_may_be_far_away(seconds: float) -> None:
     assert (await runner_of(add).run("add", {"a": 1}, timeout=seconds)).structured == 2
 
 
-async def test_what_was_checked_is_what_runs_whatever_the_caller_does_meanwhile() -> None:
+async def test_validated_arguments_run_whatever_the_caller_changes_meanwhile() -> None:
     args: dict[str, Any] = {"a": 1}
 
     async def meanwhile(call: Call, go_on: Any) -> Any:

@@ -105,7 +105,7 @@ def test_a_selector_that_fails_is_told() -> None:
         select_backends(TOOL, (NEAR,), {"local": LocalHandlers({"add": add})}, select)
 
 
-def test_what_a_selector_refuses_with_one_of_our_errors_stays() -> None:
+def test_toolcrib_error_of_a_selector_is_raised_unchanged() -> None:
     def select(_tool: Tool, _backends: Any) -> Any:
         raise NoBackendError(tool_id="add", reason="not at night")
 

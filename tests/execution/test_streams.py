@@ -96,7 +96,7 @@ async def slowly(word: str) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("speller", [letters, slowly])
-async def test_what_a_generator_yields_are_chunks_and_the_value_is_all_of_them(speller: Any) -> None:
+async def test_generator_yields_chunks_and_the_value_is_their_list(speller: Any) -> None:
     runner = runner_of(speller)
     told = await events(runner, speller.tool.name, {"word": "abc"})
     assert [(event.kind, event.data) for event in told] == [

@@ -43,7 +43,7 @@ def test_a_text_is_filled_in(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "text", ["${", "${A", "${}", "${1A}", "${A-d}", "${A:=d}", "${input:token}", "${A:-${B}}", "${a b}"]
 )
-def test_what_is_no_variable_is_refused_and_not_guessed(text: str) -> None:
+def test_malformed_variable_is_refused(text: str) -> None:
     fill = Expansion(ENVIRON)
     fill.text(text, path="/args/0")
     assert fill.problems[0].path == "/args/0"

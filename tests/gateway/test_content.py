@@ -19,7 +19,7 @@ OWN = [RESOURCES[0], RESOURCES[1] | {"uri": "whole://whole/own"}]
 
 
 @FACES
-async def test_what_the_only_server_lists_is_listed_as_it_is(era: str, expose: str) -> None:
+async def test_content_of_a_single_server_is_listed_unchanged(era: str, expose: str) -> None:
     async with joined(era, {"whole": whole()}, expose=expose) as client:
         assert await listed(client, "resources/list", "resources") == OWN
         kept, *templates = await listed(client, "resources/templates/list", "resourceTemplates")
@@ -29,7 +29,7 @@ async def test_what_the_only_server_lists_is_listed_as_it_is(era: str, expose: s
 
 
 @FACES
-async def test_what_is_read_filled_in_and_completed_comes_as_it_is(era: str, expose: str) -> None:
+async def test_resources_prompts_and_completions_are_passed_on_unchanged(era: str, expose: str) -> None:
     async with joined(era, {"whole": whole()}, expose=expose) as client:
         read = await asked(client, "resources/read", uri="whole://whole/own")
         other = await client.read_resource("whole://pages/7")
@@ -94,7 +94,7 @@ async def test_prompts_of_several_servers_are_named_as_tools_are(era: str, expos
     assert values.values == ["one ask w"]
 
 
-async def test_what_nobody_has_and_what_a_server_refuses_is_refused(era: str) -> None:
+async def test_unknown_and_refused_content_is_an_error(era: str) -> None:
     async with joined(era, TWO) as client:
         for unknown in ("nobody://a", "toolcrib://servers/three/whole://shared", "toolcrib://results/a"):
             with pytest.raises(MCPError) as missing:

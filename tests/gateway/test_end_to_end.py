@@ -169,7 +169,7 @@ __out = found["entities"][0]["observations"]
     assert len(done["toolCalls"]) == 4
 
 
-async def test_what_a_server_says_no_to_is_told_in_its_words(client: Client) -> None:
+async def test_refusal_of_a_server_is_reported_in_its_words(client: Client) -> None:
     error = await failed(client, "run_tool", tool_id="files:read_text_file", args={"path": "/etc/hostname"})
     assert error["code"] == "execution_failed"
     assert "Access denied" in error["message"]

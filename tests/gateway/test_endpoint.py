@@ -72,7 +72,7 @@ async def test_a_person_who_does_not_answer_has_not_agreed() -> None:
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
-async def test_what_a_server_asks_is_answered_by_the_client(era: str) -> None:
+async def test_request_of_a_server_is_answered_by_the_client(era: str) -> None:
     said = await relayed(era, {"a": FORM, "b": SAMPLE}, elicitation_callback=pick, sampling_callback=think)
     assert said["a"] == {"action": "accept", "content": {"which": "this"}}
     assert said["b"]["content"] == {"type": "text", "text": "well"}
@@ -90,7 +90,7 @@ async def test_what_a_server_asks_is_answered_by_the_client(era: str) -> None:
     ],
     ids=["no forms", "no sampling", "stateless", "no roots", "unknown", "nothing"],
 )
-async def test_what_cannot_be_asked_fails_the_call_and_says_why(
+async def test_request_that_the_client_cannot_answer_fails_the_call_with_the_reason(
     era: str, asked: Any, options: Any, why: str
 ) -> None:
     said = await relayed(era, asked, **options)
@@ -210,7 +210,7 @@ async def test_a_change_that_cannot_be_told_does_not_keep_the_next_from_it(
     assert "no words" in caplog.text
 
 
-async def test_what_a_client_says_of_itself_cannot_forge_lines_of_a_log(
+async def test_client_info_cannot_forge_log_lines(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def fail(*_: Any) -> Any:

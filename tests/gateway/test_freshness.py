@@ -81,7 +81,7 @@ async def test_lists_of_several_servers_are_as_fresh_as_the_one_that_is_stale_fi
     assert scope == "private"
 
 
-async def test_what_rules_show_to_one_principal_is_kept_for_no_other() -> None:
+async def test_list_limited_by_rules_is_private() -> None:
     rules = {"policy": [{"name": "all", "effect": "allow"}]}
     async with joined("stateless", {"one": fresh(HOUR, "public")}, config=rules) as client:
         scopes = [(await said(client, method))[1] for method in LISTS]

@@ -148,7 +148,7 @@ async def test_a_server_that_hangs_meets_the_deadline_and_others_are_answered_me
     await until_seen(client, "cancelled", key)
 
 
-async def test_what_a_server_babbles_on_its_output_harms_no_call(client: Client) -> None:
+async def test_stray_output_of_a_server_harms_no_call(client: Client) -> None:
     assert (await ran(client, "noisy:echo", text="é"))["text"] == "é"
     await ran(client, "noisy:babble", lines=100)
     assert (await ran(client, "noisy:echo", text="still"))["text"] == "still"

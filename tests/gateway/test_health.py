@@ -126,7 +126,7 @@ async def test_methods_that_nobody_knows_are_counted_together() -> None:
     assert told["toolcrib_requests_total", "other", "refused"] == 3
 
 
-async def test_it_is_ready_when_what_is_required_is_well() -> None:
+async def test_gateway_is_ready_when_required_servers_are_well() -> None:
     well = little(required=True)
     lost = {"command": "/no/such/program", "env": {"TOKEN": "secret"}}
     servers = {"well": well, "lost": lost, "off": {**lost, "disabled": True}}

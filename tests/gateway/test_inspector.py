@@ -39,11 +39,11 @@ def inspector(
         yield Inspector.of_command(folder, {"command": program, "args": args, "env": place.environ})
 
 
-def test_it_lists_the_tools_of_a_gateway(inspector: Inspector) -> None:
+def test_inspector_lists_the_tools_of_a_gateway(inspector: Inspector) -> None:
     assert {tool["name"] for tool in inspector.ask("tools/list")["tools"]} == EIGHT
 
 
-def test_it_searches_and_runs_tools_through_a_gateway(inspector: Inspector) -> None:
+def test_inspector_searches_and_runs_tools_through_a_gateway(inspector: Inspector) -> None:
     found = inspector.call("search_tools", query="echo")
     assert found["tools"][0]["id"] == "tiny:echo"
     given = inspector.call("run_tool", tool_id="tiny:echo", args='{"text": "hello"}')

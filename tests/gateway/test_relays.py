@@ -132,7 +132,7 @@ async def test_a_client_is_told_that_the_page_which_it_was_sent_to_is_done_with(
 @pytest.mark.parametrize("server", ERAS)
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("relay", RELAYS, ids=lambda relay: relay.tool)
-async def test_it_crosses_the_gateway(place: Place, relay: Relay, era: str, server: str) -> None:
+async def test_message_crosses_the_gateway(place: Place, relay: Relay, era: str, server: str) -> None:
     person = Person()
     async with place.client(era, person, log_level="debug") as client:
         if relay.tool == "wait":
@@ -302,7 +302,7 @@ async def test_an_answer_to_a_call_that_is_over_or_another_is_refused(place: Pla
 
 
 @pytest.mark.parametrize("server", ERAS)
-async def test_what_was_not_answered_is_asked_again(place: Place, server: str) -> None:
+async def test_unanswered_request_is_sent_again(place: Place, server: str) -> None:
     async with place.client(NEW, Person()) as client:
         question = await asked(client, server, "form")
         again = await asked(client, server, "form", input_responses={}, request_state=question.request_state)

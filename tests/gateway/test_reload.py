@@ -155,7 +155,7 @@ async def test_the_file_is_watched(tmp_path: Path, caplog: pytest.LogCaptureFixt
         assert gateway.toolsets == ("a",)
 
 
-async def test_it_is_logged_that_nobody_can_call_after_the_last_token_is_gone(
+async def test_log_warns_that_no_client_can_call_without_tokens(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = tmp_path / "toolcrib.toml"
@@ -184,7 +184,7 @@ async def test_a_gateway_that_asks_for_other_tokens_is_not_said_to_ask_for_none(
     assert "no token any more" not in caplog.text
 
 
-async def test_it_is_logged_what_is_different_and_what_waits(
+async def test_reload_logs_changes_and_settings_that_need_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "toolcrib.gateway")
@@ -280,7 +280,7 @@ async def test_an_endpoint_that_cannot_follow_is_logged_as_such(
     assert "stays as it was" not in caplog.text
 
 
-async def test_what_is_no_file_changes_nothing_and_blocks_nobody(
+async def test_configuration_that_is_no_file_changes_and_blocks_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = tmp_path / "toolcrib.toml"

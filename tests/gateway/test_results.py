@@ -169,7 +169,7 @@ async def test_instruction_is_removed_and_the_rest_stays() -> None:
     assert "instructions" not in torn["content"][1]["text"]
 
 
-async def test_what_stands_beside_a_result_is_redacted() -> None:
+async def test_texts_beside_a_result_are_redacted() -> None:
     heard: list[Any] = []
 
     async def log(params: Any) -> None:

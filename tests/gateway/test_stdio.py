@@ -81,7 +81,7 @@ async def test_a_client_lists_calls_and_is_asked(era: Any) -> None:
     assert len(told) == 3
 
 
-def test_it_ends_when_the_client_closes_its_end() -> None:
+def test_stdio_server_ends_when_the_client_closes_its_end() -> None:
     with started() as child:
         said, errors = child.communicate(b"", timeout=PATIENCE)
     assert (child.returncode, said) == (0, b"")

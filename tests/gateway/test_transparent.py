@@ -60,7 +60,7 @@ async def everything_of(client: Client) -> dict[str, list[dict[str, Any]]]:
 @pytest.mark.parametrize(
     "name", ["everything", *(pytest.param(name, marks=pytest.mark.proof) for name in ("files", "memory"))]
 )
-async def test_what_one_server_lists_is_the_same_through_a_gateway(
+async def test_lists_of_a_single_server_are_the_same_through_a_gateway(
     era: str, name: str, tmp_path: Path
 ) -> None:
     server = servers(tmp_path)[name]

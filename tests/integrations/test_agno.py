@@ -103,7 +103,7 @@ async def test_a_failed_call_is_shown_to_the_model(crib: Crib, call: Any, text: 
     assert (result.tool_call_error, text in result.result) == (True, True)
 
 
-async def test_what_a_search_found_is_run_by_run_tool(crib: Crib) -> None:
+async def test_found_tool_is_run_by_run_tool(crib: Crib) -> None:
     used = agent(
         crib,
         ("search_tools", {"query": "send an email message", "limit": 1}),

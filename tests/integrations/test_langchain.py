@@ -222,7 +222,7 @@ def greet(name: str) -> dict[str, str]:
     return {"text": f"Hello, {name}!"}
 
 
-async def test_its_tools_are_tools_of_a_crib() -> None:
+async def test_framework_tools_become_tools_of_a_crib() -> None:
     def shout(text: str, times: int = 1) -> str:
         """Say it loudly."""
         return text.upper() * times

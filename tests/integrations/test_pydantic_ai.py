@@ -251,7 +251,7 @@ def greet(name: str) -> str:
     return f"Hello, {name}!"
 
 
-async def test_its_tools_are_tools_of_a_crib() -> None:
+async def test_framework_tools_become_tools_of_a_crib() -> None:
     def whose(ctx: RunContext[str], shout: bool) -> ToolReturn[str]:
         """Say whose agent it is."""
         return ToolReturn(return_value=ctx.deps.upper() if shout else ctx.deps)
@@ -266,7 +266,7 @@ async def test_its_tools_are_tools_of_a_crib() -> None:
         await crib.run("agent:greet", {"name": ""})
 
 
-def test_its_tools_are_tools_of_a_sync_crib() -> None:
+def test_framework_tools_become_tools_of_a_sync_crib() -> None:
     crib = SyncCrib()
     register(crib, [greet])
     assert crib.run("greet", {"name": "Ada"}).structured == "Hello, Ada!"

@@ -88,7 +88,7 @@ def test_a_failed_call_is_shown_to_the_model(sync_crib: SyncCrib, call: Any, tex
     assert text in str(steps(run)[0].error)
 
 
-def test_what_a_search_found_is_run_by_run_tool(sync_crib: SyncCrib) -> None:
+def test_found_tool_is_run_by_run_tool(sync_crib: SyncCrib) -> None:
     run = agent(
         sync_crib,
         ("search_tools", {"query": "send an email message", "limit": 1}),
@@ -127,7 +127,7 @@ def greet(name: str, loud: bool | None = None) -> dict:
 
 
 @pytest.mark.anyio
-async def test_its_tools_are_tools_of_a_crib() -> None:
+async def test_framework_tools_become_tools_of_a_crib() -> None:
     crib = Crib()
     (added,) = register(crib, [greet], namespace="smol")
     assert added.tool.input_schema["required"] == ["name"]

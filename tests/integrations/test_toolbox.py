@@ -41,7 +41,7 @@ def test_a_view_has_its_own_tools_alone(crib: Crib) -> None:
     assert named(Toolbox(view)) == ["mail__send"]
 
 
-def test_of_several_versions_the_highest_is_listed() -> None:
+def test_highest_of_several_versions_is_listed() -> None:
     crib = Crib()
     for version in ("1.0.0", "2.0.0"):
         crib.add(lambda: 1, name="ask", namespace="a", version=version)
@@ -89,7 +89,7 @@ async def test_a_search_tells_when_nothing_fits(crib: Crib) -> None:
     assert failed.value.is_correctable
 
 
-def test_of_what_was_found_the_last_stay() -> None:
+def test_last_found_tools_stay_listed() -> None:
     crib = Crib()
     for number in range(MAX_FOUND + 2):
         crib.add(lambda: 1, name=f"tool_{number}")

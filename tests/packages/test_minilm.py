@@ -63,7 +63,7 @@ def contents(wheel: Path) -> dict[str, int]:
         return {info.filename: info.file_size for info in archive.infolist()}
 
 
-def test_it_is_found_by_its_entry_point() -> None:
+def test_minilm_is_found_by_its_entry_point() -> None:
     (point,) = entry_points(group="toolcrib.embedders", name="minilm")
     assert point.value == "toolcrib_minilm:embedder"
     named = load_embedder("minilm")
@@ -71,18 +71,18 @@ def test_it_is_found_by_its_entry_point() -> None:
     assert named.key == toolcrib_minilm.embedder().key
 
 
-def test_its_vectors_are_640_numbers_of_unit_length(embedder: JoinedEmbedder) -> None:
+def test_minilm_vectors_are_640_numbers_of_unit_length(embedder: JoinedEmbedder) -> None:
     assert embedder.dimensions == 640
     rows = embedder.encode([QUESTION, "x", "weather " * 1000])
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
 
 
-def test_it_brings_a_judge_that_fits_its_vectors(embedder: JoinedEmbedder) -> None:
+def test_minilm_has_a_judge_for_its_vectors(embedder: JoinedEmbedder) -> None:
     assert embedder.judge is not None
     assert len(embedder.judge.weights) == 3 + 2 * embedder.dimensions
 
 
-def test_it_finds_by_meaning_where_words_fail(embedder: JoinedEmbedder) -> None:
+def test_minilm_finds_tools_by_meaning_without_common_words(embedder: JoinedEmbedder) -> None:
     found = {}
     for searcher in (EmbeddingSearcher(embedder), Bm25Searcher()):
         index = Index(searcher)
@@ -95,7 +95,7 @@ def test_it_finds_by_meaning_where_words_fail(embedder: JoinedEmbedder) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_it_finds_tools_for_questions_in_other_languages(embedder: JoinedEmbedder, root: Path) -> None:
+def test_minilm_finds_tools_for_questions_in_other_languages(embedder: JoinedEmbedder, root: Path) -> None:
     questions, tools = (
         [
             json.loads(line)
@@ -122,7 +122,7 @@ async def test_a_crib_searches_with_it_where_the_settings_name_it() -> None:
 
 
 @pytest.mark.proof
-def test_its_wheel_holds_the_model_and_stays_small(wheels: dict[str, Path]) -> None:
+def test_minilm_wheel_holds_the_model_and_stays_small(wheels: dict[str, Path]) -> None:
     wheel = wheels["toolcrib_minilm"]
     inside = contents(wheel)
     for name, size in (("model.onnx", 20 * MB), ("tokenizer.json", MB // 10)):
@@ -144,7 +144,7 @@ def test_the_wheel_of_toolcrib_holds_the_table_and_stays_small(wheels: dict[str,
     assert wheel.stat().st_size <= 10 * MB
 
 
-def test_it_says_what_toolcrib_says_of_its_version_its_python_and_its_licence(root: Path) -> None:
+def test_minilm_metadata_matches_toolcrib(root: Path) -> None:
     folder = root / "packages" / "toolcrib-minilm"
     own, ours = (tomllib.loads((each / "pyproject.toml").read_text()) for each in (folder, root))
     for key in ("version", "requires-python", "license", "license-files"):

@@ -107,7 +107,7 @@ def test_a_variable_that_names_no_folder_is_told(tmp_path: Path) -> None:
         (0o644, 0o757, "everybody may write to the folder that it is in"),
     ],
 )
-def test_what_others_could_have_written_is_not_used_unasked(
+def test_configuration_writable_by_others_is_not_used_by_default(
     tmp_path: Path, mode: int, folder: int, said: str
 ) -> None:
     here = tmp_path / "here"

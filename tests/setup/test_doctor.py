@@ -107,7 +107,7 @@ async def test_without_a_configuration_it_says_how_to_begin() -> None:
         ({"command": "toolcrib", "args": ["serve"]}, "it is toolcrib itself"),
     ],
 )
-async def test_what_keeps_a_server_from_starting_shows_beforehand(server: dict[str, Any], what: str) -> None:
+async def test_obstacles_to_a_start_are_reported_beforehand(server: dict[str, Any], what: str) -> None:
     found = await diagnose({"mcpServers": {"a": server}}, environ=HERE)
     (finding,) = found.errors
     assert finding.what == what
@@ -209,7 +209,7 @@ async def test_a_tool_whose_schema_is_nested_too_deep_is_told_and_the_others_are
     assert finding.remedy == "tell whoever makes the server; the other tools work"
 
 
-async def test_what_is_no_tool_at_all_is_told(tmp_path: Path) -> None:
+async def test_invalid_tool_is_reported(tmp_path: Path) -> None:
     names = [f"bad_{number}" for number in range(7)]
     found = await diagnose({"mcpServers": {"a": odd_server(tmp_path, *names, "good")}}, environ=HERE)
     assert said(found, "server 'a'", "warning") == ["some of its tools cannot be used"]
@@ -316,7 +316,9 @@ async def test_a_pipe_is_no_document_of_an_api(tmp_path: Path) -> None:
         ({"token": "${EMPTY}", "host": "0.0.0.0"}, "token: must be printable ASCII", "error"),  # noqa: S104
     ],
 )
-async def test_what_is_unsafe_in_serving_is_told(gateway: dict[str, Any], what: str, severity: str) -> None:
+async def test_unsafe_gateway_settings_are_reported(
+    gateway: dict[str, Any], what: str, severity: str
+) -> None:
     found = await offline({"mcpServers": {"a": {"command": "sh"}}, "gateway": gateway}, EMPTY="")
     (told,) = said(found, "gateway", severity)
     assert told.startswith(what)
@@ -419,7 +421,7 @@ async def test_a_catalogue_that_is_corrupt_or_locked_is_told(tmp_path: Path, hom
         assert said(await offline(path, **environ), "catalogue", "warning") == [f"{file} is locked"]
 
 
-async def test_what_stands_where_a_folder_should_be_is_told(tmp_path: Path, home: Path) -> None:
+async def test_file_in_place_of_a_folder_is_reported(tmp_path: Path, home: Path) -> None:
     path = put(tmp_path / "mcp.json", {"a": {"command": "sh"}})
     put(home)
     found = await offline(path, TOOLCRIB_HOME=str(home))
@@ -470,7 +472,7 @@ async def test_a_store_or_an_audit_that_is_a_folder_is_told(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(os.name != "posix", reason="files have no such rights there")
-def test_what_may_not_be_written_is_told(tmp_path: Path, unprivileged: list[str]) -> None:
+def test_unwritable_path_is_reported(tmp_path: Path, unprivileged: list[str]) -> None:
     log, store = tmp_path / "log", tmp_path / "store.db"
     for file in (log, store):
         file.touch(mode=0o400)
@@ -546,7 +548,7 @@ async def test_a_wall_that_cannot_stand_is_an_error(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
-async def test_what_a_server_cannot_see_behind_its_wall_is_told(tmp_path: Path) -> None:
+async def test_paths_hidden_by_a_wall_are_reported(tmp_path: Path) -> None:
     data = tmp_path / "notes.db"
     data.touch()
     server = {"command": "/bin/true", "args": ["--db", str(data), "-v", "words"], "sandbox": "bubblewrap"}

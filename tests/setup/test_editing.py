@@ -197,7 +197,7 @@ def test_every_style_of_toml_is_edited_or_left_alone(tmp_path: Path, text: str) 
         ("mcp.json", '{"mcpServers": {,}}', "edited without harm"),
     ],
 )
-def test_what_cannot_be_edited_safely_is_refused(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_unsafe_edit_is_refused(tmp_path: Path, name: str, text: str, said: str) -> None:
     path = written(tmp_path / name, text)
     with pytest.raises(ConfigError, match=said):
         add_server(path, "t", UVX)
@@ -264,7 +264,7 @@ def test_a_table_is_cut_out_and_replaced_in_its_place(text: str, without: str, r
     assert set_toml(text, ("servers", "a"), {"command": "uvx"}) == replaced
 
 
-def test_what_looks_like_a_table_in_an_array_is_none(tmp_path: Path) -> None:
+def test_text_like_a_table_in_an_array_is_not_a_table(tmp_path: Path) -> None:
     text = "[servers.a]\ncommand = \"x\"\nenv = { A = '''\n[not a table\n''' }\n"
     assert remove_server(written(tmp_path / "toolcrib.toml", text), "a").after == ""
 
@@ -354,7 +354,7 @@ def test_many_inline_tables_are_edited_in_no_time(tmp_path: Path) -> None:
     assert len(load(path).servers) == 299
 
 
-def test_what_a_file_was_is_kept_once_a_day_and_before_the_last_change(tmp_path: Path, home: Path) -> None:
+def test_backups_are_kept_once_a_day_and_before_the_last_change(tmp_path: Path, home: Path) -> None:
     path = tmp_path / "toolcrib.toml"
     assert add_server(path, "a", UVX).write() is None
     first = path.read_text()
@@ -470,7 +470,7 @@ def test_a_lock_that_is_never_given_back_is_told(tmp_path: Path, monkeypatch: py
     assert [*load(edit.path).servers] == ["a"]
 
 
-def test_what_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
+def test_unreadable_or_unwritable_file_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "mcp.json"
     folder.mkdir()
     with pytest.raises(ConfigError, match="it cannot be read"):
@@ -576,7 +576,7 @@ add_server(Path(sys.argv[1]), "time", {"command": "x"}).write()
 
 
 @pytest.mark.proof
-def test_what_a_killed_edit_left_behind_is_gone_after_the_next_one(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_edit_are_removed_by_the_next_one(tmp_path: Path) -> None:
     path = written(tmp_path / "mcp.json", JSONC)
     others = written(tmp_path / ".mcp.json.k3_x81qz", "of somebody else")
     for _ in range(2):

@@ -147,7 +147,7 @@ async def test_definition_is_asked_about_once_until_it_changes(server: Book) -> 
         Enricher(again).pending(["mail:sent"])
 
 
-async def test_what_was_written_is_described_and_deleted(server: Book) -> None:
+async def test_enrichment_is_described_and_deleted(server: Book) -> None:
     async with Crib() as crib:
         for space, name, described in TOOLS:
             tool = Tool(name=name, namespace=space, description=described, input_schema={})

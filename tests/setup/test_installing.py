@@ -167,7 +167,7 @@ def test_a_variable_with_a_default_is_told_where_it_is_not_understood() -> None:
     assert notes == ("Cursor does not fill in variables: write the value of A there",)
 
 
-def test_what_is_exported_can_be_taken_over_again(project: Path) -> None:
+def test_exported_servers_can_be_imported_again(project: Path) -> None:
     settings = load(put(project / "toolcrib.toml", OURS))
     for client in ("claude", "vscode", "gemini", "codex", "cline", "zed", "cursor", "windsurf"):
         suffix = "config.toml" if client == "codex" else "mcp.json"
@@ -225,7 +225,7 @@ def test_claude_code_keeps_servers_in_three_places(project: Path, user: Path) ->
     assert own.servers.keys() == {"everywhere", "x"}
 
 
-def test_what_an_editor_asks_for_becomes_a_variable(project: Path) -> None:
+def test_input_prompt_of_an_editor_becomes_a_variable(project: Path) -> None:
     servers = {"gh": {"command": "x", "env": {"T": "${input:github token}"}, "args": ["${input:1st}"]}}
     found = read_servers(put(project / ".vscode" / "mcp.json", {"servers": servers}))
     assert found.servers["gh"].env == {"T": "${GITHUB_TOKEN}"}
@@ -426,7 +426,7 @@ def test_a_gateway_is_never_made_to_serve_itself(project: Path) -> None:
             install(CLIENTS["cursor"], config, replace=replace)
 
 
-def test_what_is_a_users_stays_out_of_the_project(project: Path, user: Path) -> None:
+def test_user_servers_stay_out_of_the_project(project: Path, user: Path) -> None:
     secret = {"a": {"command": "x", "env": {"KEY": "s3cret"}}}
     put(user / ".cursor" / "mcp.json", {"mcpServers": secret})
     shared = put(project / ".mcp.json", {"mcpServers": {"b": {"command": "y"}}})
@@ -440,7 +440,7 @@ def test_what_is_a_users_stays_out_of_the_project(project: Path, user: Path) -> 
     assert install(CLIENTS["zed"]).config == shared  # nothing moves into it
 
 
-def test_what_a_project_shares_says_nothing_of_this_machine(
+def test_shared_project_file_has_no_paths_of_this_machine(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOOLCRIB_HOME", str(project.parent / "home"))

@@ -135,7 +135,7 @@ def test_a_private_registry_is_a_file_in_the_same_format(tmp_path: Path, content
         (json.dumps(described()), "io.github.acme/wether", "did you mean"),
     ],
 )
-def test_what_is_not_there_is_told(tmp_path: Path, content: str, name: str, reason: str) -> None:
+def test_unknown_server_is_reported(tmp_path: Path, content: str, name: str, reason: str) -> None:
     path = tmp_path / "registry.json"
     path.write_text(content)
     with pytest.raises(ConfigError) as caught:
@@ -417,7 +417,7 @@ def test_harmless_options_for_what_starts_a_package_are_taken() -> None:
         ({}, {"values": {"WETHER_KEY": "x"}}, "it has no 'WETHER_KEY'; did you mean 'WEATHER_KEY'?"),
     ],
 )
-def test_what_cannot_be_started_is_refused_with_the_reason(
+def test_server_that_cannot_be_started_is_refused_with_the_reason(
     parts: dict[str, Any], options: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -486,7 +486,7 @@ def test_required_flag_without_a_value_is_given() -> None:
         plan_server(entry(packages=[package("npm", "x", packageArguments=[asked])]))
 
 
-def test_what_a_registry_warns_of_is_noted() -> None:
+def test_warnings_of_a_registry_are_noted() -> None:
     packages = [package("npm", "x", registryBaseUrl="https://packages.example")]
     plan = plan_server(RegistryEntry("r", described(packages=packages), "deprecated"))
     assert plan.notes[0] == "the registry calls it deprecated"

@@ -149,7 +149,7 @@ def test_a_command_in_pieces_is_put_together(read: Any, text: str) -> None:
     assert not server.disabled
 
 
-def test_what_opencode_says_otherwise_is_understood(read: Any) -> None:
+def test_opencode_spellings_are_read(read: Any) -> None:
     servers = read(OPENCODE).servers
     assert (servers["docs"].timeout, servers["docs"].start_timeout) == (None, 5)
     assert (servers["web"].transport, servers["web"].headers, servers["web"].disabled) == (
@@ -188,7 +188,7 @@ def test_a_key_that_stands_twice_is_refused(read: Any) -> None:
         read('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}')
 
 
-def test_what_is_nested_without_end_is_refused(read: Any) -> None:
+def test_endlessly_nested_file_is_refused(read: Any) -> None:
     deep: Any = []
     for _ in range(600):
         deep = [deep]
@@ -445,7 +445,7 @@ def test_every_problem_of_our_own_file_is_told_with_its_place(read: Any) -> None
         ('[audit]\npaht = "x"', "toolcrib.toml", "/audit/paht", "is not a setting; did you mean 'path'?"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_refused_with_the_reason(
+def test_unreadable_file_is_refused_with_the_reason(
     read: Any, text: str, name: str, path: str, said: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
@@ -560,7 +560,7 @@ url = "https://example.com/mcp"
 """
 
 
-def test_what_all_servers_inherit_stands_beside_them_in_a_file_of_ours(tmp_path: Path) -> None:
+def test_inherit_is_read_beside_the_servers_of_a_toolcrib_file(tmp_path: Path) -> None:
     (tmp_path / "toolcrib.toml").write_text(OWN)
     settings = load(tmp_path / "toolcrib.toml")
     assert (settings.inherit, list(settings.servers)) == (("AWS_*",), ["a", "far"])
@@ -582,13 +582,13 @@ def test_a_server_may_be_called_inherit(tmp_path: Path) -> None:
         {"servers": {"a": {"command": "x"}, "inherit": ["AWS_*"]}},
     ],
 )
-def test_what_all_servers_inherit_is_read_from_a_mapping(document: dict[str, Any]) -> None:
+def test_inherit_is_read_from_a_mapping(document: dict[str, Any]) -> None:
     settings = load(document)
     assert settings.started_servers["a"].inherit == ("AWS_*",)
     assert list(settings.servers) == ["a"]
 
 
-def test_what_all_servers_inherit_is_read_from_the_file_of_a_client(tmp_path: Path) -> None:
+def test_inherit_is_read_from_the_file_of_a_client(tmp_path: Path) -> None:
     document = {"mcpServers": {"a": {"command": "x"}}, "toolcrib": {"inherit": ["AWS_*"]}}
     (tmp_path / "mcp.json").write_text(json.dumps(document))
     assert load(tmp_path / "mcp.json").started_servers["a"].inherit == ("AWS_*",)
@@ -608,9 +608,7 @@ def test_what_all_servers_inherit_is_read_from_the_file_of_a_client(tmp_path: Pa
         ('[servers]\ninherit = ["A"]\n[mcpServers]\ninherit = ["B"]', "/mcpServers/inherit: stands twice"),
     ],
 )
-def test_what_servers_cannot_inherit_is_refused_with_its_place(
-    tmp_path: Path, text: str, problem: str
-) -> None:
+def test_invalid_inherit_is_refused_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_text(tmp_path / "toolcrib.toml", text)
     assert problem in str(caught.value)

@@ -34,7 +34,7 @@ def test_comments_and_trailing_commas_are_read_over(text: str, value: Any) -> No
 
 
 @pytest.mark.parametrize("text", ["{,}{", "[1,,]", "/* open", '{"a: 1}', "", "{'a': 1}", "NaN"])
-def test_what_is_not_json_either_way_is_refused(text: str) -> None:
+def test_text_that_is_neither_json_nor_jsonc_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_jsonc(text)
 

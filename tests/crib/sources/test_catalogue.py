@@ -58,7 +58,7 @@ def change(config: Path, **fields: Any) -> None:
     config.write_text(json.dumps(document))
 
 
-async def test_what_was_kept_is_served_although_the_server_cannot_start(kept: Path) -> None:
+async def test_stored_tools_are_listed_although_the_server_cannot_start(kept: Path) -> None:
     stop_server(kept)
     async with Crib(kept) as crib:
         with anyio.fail_after(PATIENCE):
@@ -73,7 +73,7 @@ async def test_what_was_kept_is_served_although_the_server_cannot_start(kept: Pa
             assert (await crib.search("capital letters")).items[0].summary.id == "text:shout"
 
 
-async def test_what_was_kept_is_served_before_any_server_has_answered(tmp_path: Path, little: Any) -> None:
+async def test_stored_tools_are_listed_before_any_server_has_answered(tmp_path: Path, little: Any) -> None:
     path, gate = tmp_path / "mcp.json", tmp_path / "gate"
     gate.touch()
     path.write_text(json.dumps({"mcpServers": {"text": little("gate", str(gate))}}))
@@ -97,7 +97,7 @@ async def test_a_tool_that_was_not_kept_is_waited_for(kept: Path) -> None:
             assert (await crib.run("text:shout", {"text": "a"})).structured == {"result": "A"}
 
 
-async def test_what_is_gone_from_the_server_goes_from_the_catalogue(kept: Path) -> None:
+async def test_tool_removed_by_the_server_leaves_the_catalogue(kept: Path) -> None:
     with SqliteStore(catalogue_file(kept)) as store:
         (row, *_) = [row for row in store.tools() if row.id == "text:shout"]
         definition = json.loads(row.definition) | {"name": "whistle"}
@@ -346,7 +346,7 @@ async def test_who_is_missing_is_told_with_the_reason(halting: Path) -> None:
         assert "did not start within 0.2 s" in (absence.reason or "")
 
 
-async def test_of_one_that_has_failed_what_was_kept_is_told(kept: Path) -> None:
+async def test_stored_tools_of_a_failed_server_are_described(kept: Path) -> None:
     stop_server(kept)
     crib = Crib(kept)
     assert crib.absent() == ()
@@ -360,7 +360,7 @@ async def test_of_one_that_has_failed_what_was_kept_is_told(kept: Path) -> None:
         assert (absence.name, absence.state, absence.kept) == ("text", "failed", True)
 
 
-async def test_what_is_kept_and_outside_a_view_is_not_found_whatever_its_server_does(kept: Path) -> None:
+async def test_stored_tools_outside_a_view_are_hidden_whatever_their_server_does(kept: Path) -> None:
     scopes = [
         Scope(namespaces=["text"], exclude=["text:shout"]),
         Scope(namespaces=["text"], ids=["text:learn"]),

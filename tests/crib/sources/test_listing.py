@@ -166,7 +166,7 @@ async def test_nobody_waits_for_one_that_is_gone() -> None:
         assert listing.swap([], []).is_set()
 
 
-async def test_what_an_origin_had_goes_unless_the_same_comes_in_its_place() -> None:
+async def test_tools_of_a_removed_origin_leave_unless_the_same_joins() -> None:
     asked, dropped = Asked(), list[str]()
     asked.may_answer.set()
     listing = ToolLister(

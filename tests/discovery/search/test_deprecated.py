@@ -126,13 +126,13 @@ def test_words_find_the_replacement_of_a_deprecated_tool(kind: str, question: st
 @pytest.mark.parametrize(
     "question", ["read_file", "READ_FILE", "readFile", "read-file", "`read_file`", "how do I use read_file?"]
 )
-def test_its_name_finds_a_deprecated_tool_first(kind: str, question: str) -> None:
+def test_deprecated_tool_is_found_first_by_its_name(kind: str, question: str) -> None:
     [first, *_] = index_of(kind, *FILES).search(question)
     assert (first.id, first.confidence) == ("read_file", 1.0)
 
 
 @KINDS
-def test_of_two_tools_with_a_name_the_deprecated_one_comes_second(kind: str) -> None:
+def test_deprecated_tool_comes_after_one_of_the_same_name(kind: str) -> None:
     index = index_of(
         kind,
         tool("fetch", "Fetch a page. Deprecated: use the other server.", namespace="a"),

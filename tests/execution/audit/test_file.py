@@ -167,7 +167,7 @@ def test_a_reader_that_is_slow_loses_nothing(pipe: tuple[Path, int]) -> None:
 
 
 @pytest.mark.proof
-def test_what_waits_when_a_process_ends_is_written(tmp_path: Path) -> None:
+def test_queued_lines_are_written_when_the_process_ends(tmp_path: Path) -> None:
     program = """
 import sys
 from toolcrib.execution.audit import AuditFile, AuditRecord

@@ -55,7 +55,7 @@ def written(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_was_written_is_intact_and_signed(written: Path) -> None:
+def test_written_audit_is_intact_and_signed(written: Path) -> None:
     check = make_verifier(public_key(written.parent / "key"))
     report = read_chain(lines_of(written), check)
     assert (report.lines, report.problems, report.checkpoints, report.unsigned) == (11, (), 1, 0)
@@ -126,7 +126,7 @@ def moved_away(folder: Path) -> tuple[ChainedLines, Path, Path]:
     return lines, path, moved
 
 
-def test_it_goes_on_after_somebody_moved_the_file_away(tmp_path: Path) -> None:
+def test_chain_continues_after_the_file_was_moved_away(tmp_path: Path) -> None:
     _, path, moved = moved_away(tmp_path)
     assert read_chain([*lines_of(moved), *lines_of(path)]).problems == ()
 
@@ -150,7 +150,7 @@ def test_several_processes_write_one_chain(max_bytes: int | None, tmp_path: Path
     assert (len(parts) > 1) is (max_bytes is not None)
 
 
-def test_it_goes_on_where_others_rotate_the_file_while_it_is_looked_at(
+def test_chain_continues_when_another_process_rotates_the_file_during_a_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "audit.jsonl"
@@ -180,7 +180,7 @@ def test_it_goes_on_where_others_rotate_the_file_while_it_is_looked_at(
     assert (len(parts), report.problems) == (2, ())
 
 
-def test_it_goes_on_after_another_that_wrote_as_much_to_a_new_file(tmp_path: Path) -> None:
+def test_chain_continues_after_another_process_wrote_as_much_to_a_new_file(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     one, other = ChainedLines(path), ChainedLines(path)
     one.write(record(1))
@@ -259,7 +259,7 @@ def test_a_whole_copy_in_the_place_of_a_file_is_gone_on_with(
     assert (read_chain(lines_of(path)).problems, caplog.text) == ((), "")
 
 
-def test_it_goes_on_after_another_that_rotated_the_file_more_than_once(
+def test_chain_continues_after_another_process_rotated_the_file_twice(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "audit.jsonl"
@@ -273,7 +273,7 @@ def test_it_goes_on_after_another_that_rotated_the_file_more_than_once(
 
 
 @pytest.mark.parametrize("max_bytes", [1, None])
-def test_it_goes_on_where_a_rotated_file_is_moved_away_while_it_is_looked_for(
+def test_chain_continues_when_a_rotated_file_disappears_during_the_search(
     max_bytes: int | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "audit.jsonl"
@@ -297,7 +297,7 @@ def test_rotated_files_of_an_audit_whose_name_begins_alike_are_not_gone_on_with(
     assert read_chain([*lines_of(rotated), *lines_of(path)]).problems == ()
 
 
-def test_what_broke_off_in_another_process_costs_no_further_record(tmp_path: Path) -> None:
+def test_partial_line_of_another_process_costs_no_further_record(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     ChainedLines(path).write(record(1))
     with path.open("a") as file:

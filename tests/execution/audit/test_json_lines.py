@@ -95,7 +95,7 @@ def test_a_full_disk_is_counted() -> None:
     assert sink.lost == 1
 
 
-def test_what_cannot_be_written_as_text_is_counted(tmp_path: Path) -> None:
+def test_record_that_is_no_text_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     sink = JsonLines(path)
     sink(record(args={"a": object()}))

@@ -83,16 +83,16 @@ def test_a_raw_result_is_measured_where_there_is_no_value(outcome: Callable[...,
     assert recorded(outcome(answer=Answer())).result_bytes is None
 
 
-def test_what_comes_from_the_cache_is_marked(outcome: Callable[..., Outcome]) -> None:
+def test_cached_answer_is_marked(outcome: Callable[..., Outcome]) -> None:
     assert recorded(outcome(answer=Answer(notes=(FROM_CACHE,)))).cached is True
 
 
 @pytest.mark.parametrize("args", [{"a": object()}, {"a": "\ud800"}, [[]] * 0 + [(lambda: 0)]])
-def test_what_is_not_json_has_no_size(outcome: Callable[..., Outcome], args: Any) -> None:
+def test_value_that_is_not_json_has_no_size(outcome: Callable[..., Outcome], args: Any) -> None:
     assert recorded(outcome(args=args)).args_bytes is None
 
 
-def test_what_holds_itself_has_no_size(outcome: Callable[..., Outcome]) -> None:
+def test_cyclic_value_has_no_size(outcome: Callable[..., Outcome]) -> None:
     args: dict[str, Any] = {}
     args["self"] = args
     assert recorded(outcome(args=args)).args_bytes is None
@@ -111,7 +111,7 @@ def test_arguments_are_recorded_only_when_asked_for_and_as_a_copy(outcome: Calla
     assert record.args is not ended.raw_args
 
 
-def test_what_is_recorded_of_arguments_can_be_redacted(outcome: Callable[..., Outcome]) -> None:
+def test_recorded_arguments_can_be_redacted(outcome: Callable[..., Outcome]) -> None:
     ended = outcome()
 
     def redact(tool_id: str, args: Any) -> Any:

@@ -104,7 +104,7 @@ async def test_nothing_runs_once_the_results_are_too_much_whatever_a_step_does_o
     assert len(error.results) == 1
 
 
-async def test_what_stands_for_failed_results_counts_too() -> None:
+async def test_placeholders_of_failed_results_count_towards_the_budget() -> None:
     def fails(args: dict[str, Any]) -> Any:
         raise ValueError(args)
 
@@ -165,7 +165,7 @@ async def test_a_condition_compares_so_many_values_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("written", ["objects", "records", "text", "chain"])
-async def test_others_run_while_a_large_chain_is_read_and_checked(written: str) -> None:
+async def test_other_tasks_run_while_a_large_chain_is_parsed_and_checked(written: str) -> None:
     step: dict[str, Any] = {
         "toolId": "echo",
         "args": {"all": [{"$ref": "item"}, *range(20_000)]},

@@ -139,7 +139,7 @@ def test_tools_in_groups_are_looked_for_too() -> None:
     ],
     ids=lambda value: str(value)[:60],
 )  # fmt: skip
-def test_what_can_never_fit_is_told(gives: Any, takes: Any, said: str) -> None:
+def test_mismatch_of_schemas_is_reported(gives: Any, takes: Any, said: str) -> None:
     assert told(gives, takes) == [f"/1/args/x: 'previous' {said}"]
 
 
@@ -168,7 +168,7 @@ def test_what_can_never_fit_is_told(gives: Any, takes: Any, said: str) -> None:
     ],
     ids=lambda value: str(value)[:60],
 )  # fmt: skip
-def test_what_may_fit_is_let_be(gives: Any, takes: Any) -> None:
+def test_possible_match_of_schemas_is_accepted(gives: Any, takes: Any) -> None:
     if isinstance(gives, bool):
         gives = {"allOf": [gives]}
     assert told(gives, takes) == []
@@ -216,7 +216,7 @@ def test_a_reference_to_what_a_tool_may_give_is_let_be(gives: Any, reference: st
     assert told(gives, {}, reference) == []
 
 
-def test_what_a_step_falls_back_to_may_be_of_any_kind() -> None:
+def test_fallback_of_a_step_may_have_any_type() -> None:
     assert told(TEXT, {"type": "integer"}, onError="continue") == []
     assert told(TEXT, {"type": "integer"}, onError={"fallback": 1}) == []
 
@@ -387,7 +387,7 @@ def test_a_tool_whose_schema_cannot_be_used_is_told_of() -> None:
     assert [problem.path for problem in caught.value.problems] == ["/0/toolId"]
 
 
-def test_what_a_step_gives_for_each_item_is_a_list_of_it() -> None:
+def test_step_for_each_item_gives_a_list() -> None:
     tools = (tool_of("make", gives=CLOSED_ALL), tool_of("use", {"x": TEXT}))
     each = {"toolId": "make", "forEach": [1, 2]}
 
@@ -408,7 +408,7 @@ def test_what_a_step_gives_for_each_item_is_a_list_of_it() -> None:
     assert faults([asked, use("previous/0/id")], *tools) == []
 
 
-def test_what_a_group_gives_is_the_list_of_what_is_in_it() -> None:
+def test_group_gives_the_list_of_its_results() -> None:
     tools = (tool_of("make", gives=CLOSED_ALL), tool_of("use", {"x": TEXT}))
     group = {"parallel": [{"toolId": "make", "id": "m"}, {"toolId": "make", "when": True}]}
 

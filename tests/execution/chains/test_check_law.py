@@ -171,7 +171,7 @@ PLACES: dict[str, tuple[Any, Any]] = {
     "place",
     ["the value itself", *(pytest.param(place, marks=pytest.mark.proof) for place in [*PLACES][1:])],
 )
-def test_of_any_two_simple_schemas_no_result_that_both_admit_is_refused(place: str) -> None:
+def test_result_admitted_by_two_simple_schemas_is_never_refused(place: str) -> None:
     put, put_value = PLACES[place]
     for output in SIMPLE:
         for member in SIMPLE:
@@ -186,7 +186,7 @@ def test_of_any_two_simple_schemas_no_result_that_both_admit_is_refused(place: s
 
 
 @pytest.mark.parametrize("reference", ["previous/0", "item"])
-def test_of_any_two_simple_schemas_no_item_that_both_admit_is_refused(reference: str) -> None:
+def test_item_admitted_by_two_simple_schemas_is_never_refused(reference: str) -> None:
     for output in SIMPLE:
         for member in SIMPLE:
             listed = {"type": "array", "items": output}

@@ -118,7 +118,7 @@ async def test_a_condition_about_something_else_is_asked_once_and_before_the_ite
     ],
     ids=lambda value: str(value)[:40],
 )  # fmt: skip
-def test_what_is_no_condition_is_told_of(condition: Any, said: str) -> None:
+def test_invalid_condition_is_reported(condition: Any, said: str) -> None:
     assert faults([{"toolId": "a"}, {"toolId": "a", "when": condition}]) == [said]
 
 

@@ -58,7 +58,7 @@ def test_a_literal_that_a_chain_would_read_otherwise_is_marked_and_run_tool_is_a
         ("if True:\n    pass", 1, "`if`"),
     ],
 )
-def test_what_a_chain_cannot_express_is_named_with_its_line(code: str, line: int, reason: str) -> None:
+def test_code_that_no_chain_can_express_is_reported_with_its_line(code: str, line: int, reason: str) -> None:
     with pytest.raises(NotStraightLineError) as caught:
         read_steps(code, made(FOUND, FOUND))
     assert (caught.value.line, reason in caught.value.reason) == (line, True)

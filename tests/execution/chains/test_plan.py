@@ -60,7 +60,7 @@ def test_a_plan_needs_its_tools() -> None:
         plan_chain(Chain.parse([{"toolId": "nothing"}]), SHELF)
 
 
-def test_what_is_done_to_a_plan_does_not_change_the_chain() -> None:
+def test_changes_to_a_plan_do_not_affect_the_chain() -> None:
     chain = Chain.parse([{"toolId": "look", "onError": {"fallback": []}}])
     index = shelf(tool_of("look"))
     plan_chain(chain, index).steps[0].on_error["fallback"].append("spoilt")  # type: ignore[index]

@@ -56,7 +56,7 @@ def test_a_reference_that_cannot_lead_anywhere_is_told_of_before_anything_runs(
 @pytest.mark.parametrize(
     "text", [None, 5, ["steps.0"], "steps.\u0000", "previous\n", "steps.0\n", "x" * 100_000], ids=repr
 )
-def test_what_is_no_text_or_no_name_is_no_reference(text: Any) -> None:
+def test_reference_must_be_a_text_with_a_name(text: Any) -> None:
     assert len(faults([{"toolId": "a"}, {"toolId": "a", "args": {"x": {"$ref": text}}}])) == 1
 
 
@@ -194,7 +194,7 @@ async def test_a_step_that_was_skipped_gave_nothing() -> None:
         await bench.run(*steps)
 
 
-async def test_what_a_tool_does_to_its_arguments_changes_nothing_else() -> None:
+async def test_tool_that_mutates_its_arguments_changes_nothing_else() -> None:
     def spoil(args: dict[str, Any]) -> Any:
         args["list"].append("spoilt")
         return args["list"]

@@ -371,7 +371,7 @@ async def test_cancelling_the_chain_cancels_what_runs_and_is_no_error_of_it() ->
     assert sorted(gate.cancelled) == [1, 2]
 
 
-async def test_what_is_not_a_list_cannot_be_gone_through() -> None:
+async def test_for_each_needs_a_list() -> None:
     bench = Bench(echo=echo)
     step = {"toolId": "echo", "forEach": {"$ref": "steps.0/x"}}
     with pytest.raises(ChainError, match="step /1 failed: echo: forEach must be an array, not 5"):
@@ -433,7 +433,7 @@ async def test_a_chain_can_be_run_again() -> None:
         assert (await run_chain(chain, bench.run_tool)).final == {"x": 1}
 
 
-async def test_what_a_tool_does_to_its_arguments_changes_neither_the_chain_nor_another_result() -> None:
+async def test_tool_that_mutates_its_arguments_changes_neither_the_chain_nor_another_result() -> None:
     def spoil(args: dict[str, Any]) -> Any:
         for value in args.values():
             value.append("spoilt")
@@ -455,7 +455,7 @@ async def test_what_a_tool_does_to_its_arguments_changes_neither_the_chain_nor_a
         assert [part.args for part in result.results[2].parts] == [{"item": ["a"]}, {"item": ["b"]}]
 
 
-async def test_what_is_done_to_the_json_of_results_does_not_change_them() -> None:
+async def test_changes_to_the_json_of_results_do_not_affect_them() -> None:
     result = await Bench(echo=echo).run({"toolId": "echo", "args": {"x": ["fresh"]}})
     written = result.to_json()
     for value in (written["final"], written["results"][0]["structured"], written["results"][0]["args"]):

@@ -84,7 +84,7 @@ def test_no_arguments_may_be_written_in_many_ways(empty: Any) -> None:
     ],
     ids=lambda value: str(value)[:50],
 )  # fmt: skip
-def test_what_is_wrong_with_a_step_is_told_with_its_place(step: Any, said: list[str]) -> None:
+def test_problem_of_a_step_is_reported_with_its_place(step: Any, said: list[str]) -> None:
     assert faults([step]) == said
 
 

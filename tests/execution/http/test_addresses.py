@@ -83,7 +83,7 @@ async def test_another_spelling_of_a_private_address_is_refused(spelling: str) -
         await Addresses().resolve(spelling, 80)
 
 
-async def test_of_several_addresses_only_the_public_ones_are_left() -> None:
+async def test_only_public_ones_of_several_addresses_are_used() -> None:
     names = Names(mixed_example=["10.0.0.1", "8.8.8.8", "::1"])
     assert await Addresses(lookup=names).resolve("mixed.example", 80) == ["8.8.8.8"]
 

@@ -65,7 +65,7 @@ def test_whatever_the_arguments_are_a_request_goes_where_it_should_or_nowhere(
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, {1, 2}, "\ud800", [math.nan]])
-def test_what_is_not_json_is_refused(value: Any) -> None:
+def test_value_that_is_not_json_is_refused(value: Any) -> None:
     query = Parameter(argument="p", name="p", place="query", style="form", explode=True)
     body = Body(kind="json", media_type="application/json", argument="body")
     plan = RequestPlan(method="POST", base="https://api.example", path="/", parameters=(query,), body=body)

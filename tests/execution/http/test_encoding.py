@@ -142,7 +142,7 @@ def test_json_in_a_header_is_ascii() -> None:
 
 
 @pytest.mark.parametrize("value", ["a\r\nHost: evil", "a\n", "\x00", " a", "a ", "日本", ["a,b"], "a\x7f"])
-def test_what_a_header_cannot_carry_is_refused(value: Any) -> None:
+def test_invalid_header_value_is_refused(value: Any) -> None:
     with pytest.raises(EncodingError):
         encode_header(parameter("header", "simple"), value)
 

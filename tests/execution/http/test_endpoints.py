@@ -68,7 +68,7 @@ async def test_arguments_go_where_their_names_stand(opened: Any) -> None:
 
 
 @pytest.mark.anyio
-async def test_what_stands_nowhere_is_the_body(opened: Any) -> None:
+async def test_argument_without_a_place_goes_into_the_body(opened: Any) -> None:
     api = opened("/echo/{a}", method="POST", query={"q": "{q}"})
     seen = await run(api, "op", a="x", q="y", more={"deep": [1]})
     assert json.loads(base64.b64decode(seen["body"])) == {"more": {"deep": [1]}}

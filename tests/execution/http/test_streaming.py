@@ -79,7 +79,7 @@ async def test_a_call_that_is_given_up_is_given_up_on_the_server(api: OpenApiPro
 
 
 @pytest.mark.anyio
-async def test_what_the_listener_raises_ends_the_call_and_harms_no_other(api: OpenApiProvider) -> None:
+async def test_error_of_the_listener_ends_its_call_alone(api: OpenApiProvider) -> None:
     async def emit(_: Update) -> None:
         raise RuntimeError("full")
 

@@ -72,7 +72,7 @@ async def test_a_server_is_asked_once_however_many_watch(told: Told) -> None:
         assert told.asking.subscribed == []
 
 
-async def test_whoever_stops_listening_is_told_no_more(told: Told) -> None:
+async def test_removed_listener_is_not_notified(told: Told) -> None:
     heard: list[ContentChange] = []
     stop = told.servers.on_content(heard.append)
     stop()
@@ -108,7 +108,7 @@ async def test_a_server_that_does_not_know_a_resource_says_so(told: Told) -> Non
     await told.change(LISTS)
 
 
-async def test_what_is_watched_is_watched_on_the_next_connection(told: Told) -> None:
+async def test_watched_resources_are_subscribed_again_on_the_next_connection(told: Told) -> None:
     await told.servers.watch("one", NOTE)
     told.servers.replace("one", {"url": f"{told.servers._configs['one'].url}?again"})
     told.changes.clear()

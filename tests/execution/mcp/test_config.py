@@ -55,7 +55,7 @@ def test_keys_that_are_not_known_are_kept() -> None:
     assert ServerConfig.from_json(written).to_json().items() >= written.items()
 
 
-def test_what_is_written_out_is_read_again() -> None:
+def test_settings_survive_a_round_trip_through_json() -> None:
     config = ServerConfig(
         command="x",
         args=["a"],
@@ -130,7 +130,7 @@ def test_secrets_are_shown_neither_in_refusals_nor_in_the_repr() -> None:
     assert "s3cret" not in repr(config)
 
 
-def test_what_is_no_object_is_refused() -> None:
+def test_settings_that_are_no_object_are_refused() -> None:
     with pytest.raises(ConfigError, match="must be a JSON object"):
         ServerConfig.from_json("[]")
 
@@ -165,7 +165,7 @@ def test_every_missing_variable_is_named_with_its_place() -> None:
     assert "the variable 'THREE' is not set; set it, or write ${THREE:-default}" in str(caught.value)
 
 
-def test_what_came_out_of_variables_is_checked() -> None:
+def test_settings_are_checked_after_variables_are_filled_in() -> None:
     with pytest.raises(ConfigError, match="/url: must begin with"):
         ServerConfig(url="${BASE}").expanded({"BASE": "file:///etc/passwd"})
     with pytest.raises(ConfigError, match="/command: must not be empty"):

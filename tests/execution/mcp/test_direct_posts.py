@@ -135,7 +135,7 @@ async def test_call_over_tls_is_posted_directly_too(
     ],
     ids=["429", "500", "503", "a web page", "half", "a list", "another's", "an error", "an error and 400"],
 )
-async def test_what_is_no_result_fails_the_call_and_is_asked_for_once(
+async def test_invalid_result_fails_the_call_without_a_retry(
     era: str, answer: Answer, sent: bool | None
 ) -> None:
     async with warm(era, answer) as (servers, server):
@@ -172,7 +172,7 @@ async def test_events_are_read_by_the_sdk_as_they_come(era: str) -> None:
         assert len(server.called) == 2
 
 
-async def test_what_a_server_wants_kept_is_sent_with_the_next_call(era: str) -> None:
+async def test_state_from_the_server_is_sent_with_the_next_call(era: str) -> None:
     def answer(number: dict[str, Any]) -> Response:
         response = JSONResponse(number | says("here"))
         response.set_cookie("server", "b")

@@ -107,7 +107,7 @@ async def test_an_error_is_raised_as_it_came() -> None:
         assert asked.error.error.model_dump() == error
 
 
-async def test_whoever_waits_is_told_that_the_other_side_is_gone_and_whoever_comes_later() -> None:
+async def test_pending_and_later_requests_fail_when_the_connection_is_lost() -> None:
     async with stretched() as (dispatcher, far):
         asked, late = Asked(), Asked()
         async with anyio.create_task_group() as tasks:
@@ -136,7 +136,7 @@ async def test_the_other_side_is_told_of_an_answer_that_nobody_waits_for_any_mor
         assert asked.result == {"sum": 1}
 
 
-async def test_what_is_cancelled_before_it_is_sent_is_not_sent() -> None:
+async def test_request_cancelled_before_it_is_sent_is_not_sent() -> None:
     async with stretched() as (dispatcher, far):
         with anyio.CancelScope() as scope:
             scope.cancel()

@@ -69,11 +69,11 @@ def test_an_exception_becomes_one_line(error: Exception, reason: str) -> None:
     assert "pw" not in reason
 
 
-def test_of_a_group_the_first_that_says_something_counts() -> None:
+def test_reason_of_a_group_is_its_first_error_with_a_message() -> None:
     assert reason_of(ExceptionGroup("g", [ValueError(), KeyError("k"), ValueError("v")])) == "'k'"
 
 
-def test_what_certainly_never_arrived_is_known() -> None:
+def test_request_that_certainly_never_arrived_is_recognized() -> None:
     assert never_sent(connect())
     assert never_sent(httpx2.ConnectTimeout("", request=REQUEST))
     assert never_sent(MCPError(-32000, "nothing listens", marked(sent=False)))
@@ -90,7 +90,7 @@ def test_a_place_has_no_secrets() -> None:
     assert place("http://h:1/a#b") == "http://h:1/a"
 
 
-def test_what_a_status_and_a_type_mean() -> None:
+def test_errors_by_status_and_content_type() -> None:
     often, denied = (httpx2.Response(status, request=REQUEST) for status in (429, 401))
     assert reason_of_status(often) == f"{PLACE} answered 429 Too Many Requests; it is asked too often"
     assert reason_of_status(denied).endswith("; its Authorization header was not accepted")

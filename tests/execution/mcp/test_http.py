@@ -84,9 +84,7 @@ async def failure(config: ServerConfig, transport: Transport) -> str:
 @pytest.mark.parametrize(
     ("negotiate", "version"), [(negotiate_auto, "2026-07-28"), (ClientSession.initialize, "2025-11-25")]
 )
-async def test_both_eras_are_spoken_and_large_results_arrive(
-    kind: str, negotiate: Negotiate, version: str
-) -> None:
+async def test_large_results_arrive_in_both_eras(kind: str, negotiate: Negotiate, version: str) -> None:
     with serving(app(kind)) as address, anyio.fail_after(PATIENCE):
         async with transport_of(kind)(at(address, kind)) as streams, session(streams) as found:
             await negotiate(found)
@@ -194,7 +192,7 @@ async def test_a_header_that_was_not_accepted_is_not_asked_for_again(
         ),
     ],
 )
-async def test_what_only_streamable_http_can_meet(page: Page, reason: str) -> None:
+async def test_failures_of_streamable_http(page: Page, reason: str) -> None:
     with serving(page) as address:
         assert await failure(at(address), http_transport) == reason.replace("{address}", address)
 
@@ -216,7 +214,7 @@ async def test_what_only_streamable_http_can_meet(page: Page, reason: str) -> No
         ),
     ],
 )
-async def test_what_only_an_event_stream_can_meet(page: Page, reason: str) -> None:
+async def test_failures_of_event_streams(page: Page, reason: str) -> None:
     with serving(page) as address:
         assert await failure(at(address), sse_transport) == reason.replace("{address}", address)
 
@@ -517,7 +515,7 @@ async def test_the_client_leaves_other_requests_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["http", "sse"])
-async def test_what_is_secret_in_an_address_is_not_logged_and_reaches_the_server(
+async def test_secrets_in_an_address_reach_the_server_and_are_not_logged(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     inner, seen = app(kind), []

@@ -88,7 +88,7 @@ def test_a_line_is_one_message(line: bytes, kind: type) -> None:
         b'{"id": 5, "method": "x", "params": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
 )
-def test_what_is_no_message_is_nothing(line: bytes) -> None:
+def test_invalid_line_gives_no_message(line: bytes) -> None:
     assert read_line(line) == ()
 
 

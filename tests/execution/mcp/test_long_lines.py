@@ -47,7 +47,7 @@ async def turns_while(line: bytes) -> int:
     return turns - before
 
 
-async def test_others_have_their_turns_while_a_long_answer_is_read() -> None:
+async def test_other_tasks_run_while_a_long_response_is_parsed() -> None:
     tools = [{"name": f"tool_{number}", "inputSchema": {"type": "object"}} for number in range(30_000)]
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}).encode()
     assert len(line) > LONG_LINE

@@ -34,7 +34,7 @@ def nobody() -> Iterator[int]:
         yield port
 
 
-def test_it_is_an_executor() -> None:
+def test_mcp_servers_are_an_executor() -> None:
     assert isinstance(McpServers({}), Executor)
 
 
@@ -219,7 +219,7 @@ async def test_arguments_that_are_no_json_are_not_sent(args: dict[Any, Any], pat
         assert servers.status()["one"].starts == 0
 
 
-async def test_whoever_waits_for_a_start_can_give_up_at_once() -> None:
+async def test_waiting_for_a_start_can_be_cancelled_immediately() -> None:
     config = {"command": "sleep", "args": ["600"], "start_timeout": 600, "max_concurrency": 1}
     async with McpServers({"one": config}) as servers:
         for _ in range(2):  # the slot of the first is free for the second

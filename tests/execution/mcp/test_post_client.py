@@ -143,7 +143,7 @@ async def test_a_body_without_a_length_ends_with_its_connection() -> None:
     assert (bodies, server.connections) == ([b"[1]"] * 2, 2)
 
 
-async def test_what_is_not_json_is_handed_over_as_it_comes_in() -> None:
+async def test_response_that_is_not_json_is_streamed() -> None:
     async with posting(EVENTS) as (plain, server):
         reply = await plain.post(b"{}", {})
         response = reply.to_httpx(httpx2.Request("POST", plain.url))
@@ -156,7 +156,7 @@ async def test_what_is_not_json_is_handed_over_as_it_comes_in() -> None:
 
 
 @pytest.mark.parametrize("header", [b"set-cookie: a=b", b"content-encoding: gzip"])
-async def test_what_has_to_be_looked_at_first_is_handed_over(header: bytes) -> None:
+async def test_response_that_needs_inspection_is_passed_to_httpx(header: bytes) -> None:
     async with posting(OK.replace(b"\r\n\r\n", b"\r\n" + header + b"\r\n\r\n")) as (plain, _):
         reply = await plain.post(b"{}", {})
     assert not reply.is_json

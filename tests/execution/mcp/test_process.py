@@ -62,7 +62,7 @@ async def test_a_server_that_heeds_nothing_is_killed() -> None:
 
 
 @pytest.mark.parametrize("then", ["sys.exit(0)", "sys.stdin.read()", "import time; time.sleep(600)"])
-async def test_what_a_server_started_is_stopped_with_it(then: str) -> None:
+async def test_processes_started_by_a_server_are_stopped_with_it(then: str) -> None:
     process = await start(python(STARTS_ANOTHER.format(other=DEAF, then=then)))
     other = int(await first_line(process))
     with anyio.fail_after(PATIENCE):
@@ -181,7 +181,7 @@ def test_a_known_program_that_is_missing_is_told_how_to_install() -> None:
         ({"command": "~no-such-user/x"}, "there is no program '~no-such-user/x'; install it"),
     ],
 )
-async def test_what_cannot_be_started_says_why(settings: dict[str, str], reason: str, tmp_path: Path) -> None:
+async def test_failed_start_gives_the_reason(settings: dict[str, str], reason: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     for name, content in [("lost", "#!/no/such/interpreter\n"), ("odd", "\x7fELFodd")]:
         (tmp_path / name).write_text(content)

@@ -37,7 +37,7 @@ def test_a_thousand_failures_are_no_more_than_the_cap(clock: Clock) -> None:
     assert pauses(clock, 1000)[-1] == 8.0
 
 
-def test_it_opens_at_the_threshold_and_lets_one_try_when_the_pause_is_over(clock: Clock) -> None:
+def test_breaker_opens_at_the_threshold_and_admits_one_attempt_after_the_pause(clock: Clock) -> None:
     breaker = Breaker(threshold=2, base=1.0, clock=clock, chance=lambda: 0.0)
     breaker.failed()
     assert (breaker.open, breaker.pause) == (False, 1.0)

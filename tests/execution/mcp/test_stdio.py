@@ -37,7 +37,7 @@ TEN_MEGABYTES = 10_000_000
     ],
     ids=["modern", "typed-handshake", "probed", "handshake"],
 )
-async def test_both_eras_are_spoken_and_large_results_arrive(
+async def test_large_results_arrive_in_both_eras(
     config: ServerConfig, negotiate: Callable[[ClientSession], Awaitable[Any]], version: str
 ) -> None:
     tail = StderrTail()
@@ -67,7 +67,7 @@ async def test_many_calls_at_once_each_get_their_answer() -> None:
         assert answers == {number: str(number) for number in range(64)}
 
 
-async def test_what_a_server_prints_beside_messages_is_skipped_and_kept() -> None:
+async def test_stray_output_of_a_server_is_skipped_and_kept() -> None:
     tail = StderrTail()
     async with connected(plain("--banner"), tail) as found:
         assert await call(found, "echo", text="fine") == "fine"

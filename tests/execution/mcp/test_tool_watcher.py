@@ -65,7 +65,7 @@ def test_an_argument_that_no_header_can_carry_leaves_a_tool_out_where_arguments_
     assert [tool.name for tool in read(definitions, "one").tools] == ["good", "bad"]
 
 
-def test_of_two_with_the_same_name_the_first_is_taken() -> None:
+def test_first_of_two_tools_with_the_same_name_is_kept() -> None:
     catalogue = read([defined("a", title="first"), defined("a", title="second")], "one")
     assert [tool.title for tool in catalogue.tools] == ["first"]
     assert "the first was taken" in catalogue.refused["a"]
@@ -193,7 +193,7 @@ async def test_there_is_a_limit_to_the_size_of_a_listing() -> None:
 
 
 @pytest.mark.anyio
-async def test_others_have_their_turn_while_a_long_listing_is_read() -> None:
+async def test_other_tasks_run_while_a_long_listing_is_parsed() -> None:
     turns: list[int] = []
 
     async def take_turns() -> None:

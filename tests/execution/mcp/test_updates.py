@@ -57,7 +57,7 @@ async def test_a_slow_listener_never_holds_up_the_work_and_gets_the_newest() -> 
 
 
 @pytest.mark.anyio
-async def test_what_the_work_raises_comes_out_as_it_is_after_the_updates() -> None:
+async def test_error_of_the_work_is_raised_unchanged_after_the_updates() -> None:
     heard: list[Update] = []
 
     async def emit(update: Update) -> None:

@@ -34,7 +34,7 @@ ECHO = {"result": {"structuredContent": "$params"}}
         ({"result": {"resultType": "task"}}, "the server answered with 'task', which is not a result"),
     ],
 )
-async def test_what_a_server_refuses_is_an_error_of_the_tool(step: Any, reason: str) -> None:
+async def test_request_refused_by_the_server_is_an_error_of_the_tool(step: Any, reason: str) -> None:
     async with McpServers({"one": scripted(discover="modern", calls={"say": [step]})}) as servers:
         with pytest.raises(ToolExecutionError) as caught:
             await call(servers, "say")
@@ -58,7 +58,7 @@ async def test_a_result_that_says_it_is_no_error_is_none(flag: Any) -> None:
         assert (await call(servers, "say")).structured == "good"
 
 
-async def test_what_is_done_to_an_answer_does_not_reach_the_next() -> None:
+async def test_changes_to_an_answer_do_not_affect_the_next() -> None:
     config = scripted(calls={"say": [{"result": {"structuredContent": {"a": [1]}}}]})
     async with McpServers({"one": config}) as servers:
         answer = await call(servers, "say")

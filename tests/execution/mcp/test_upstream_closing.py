@@ -63,14 +63,14 @@ async def fail_inside() -> None:
         raise LookupError("mine")
 
 
-async def test_what_the_block_raises_comes_out_as_it_is() -> None:
+async def test_error_of_the_block_is_raised_unchanged() -> None:
     before = started()
     with pytest.raises(LookupError, match="mine"):
         await fail_inside()
     await until(lambda: started() <= before)
 
 
-async def test_it_can_be_left_by_cancellation() -> None:
+async def test_pool_can_be_left_by_cancellation() -> None:
     before = started()
     with anyio.move_on_after(PATIENCE) as scope:
         async with McpServers({"one": tiny(), "two": tiny("--stubborn")}) as servers:

@@ -199,7 +199,7 @@ def answering(response: Response) -> Starlette:
     ],
     ids=["unauthorised", "unavailable", "web page", "refusal"],
 )
-async def test_what_is_no_mcp_server_says_why(response: Response, reason: str) -> None:
+async def test_address_without_an_mcp_server_gives_the_reason(response: Response, reason: str) -> None:
     with serving(answering(response)) as address:
         async with McpServers({"one": {"url": f"{address}/mcp"}}) as servers:
             with pytest.raises(ServerUnavailableError, match=reason):

@@ -71,7 +71,7 @@ async def test_a_listing_that_is_none_is_told_and_calls_go_on(way: str, reason: 
         assert await pid_of(servers)
 
 
-async def test_whoever_waits_for_a_listing_is_told_when_the_server_dies() -> None:
+async def test_waiting_for_a_listing_fails_when_the_server_dies() -> None:
     async with McpServers({"one": scripted(list="exit")}) as servers:
         with anyio.fail_after(PATIENCE), pytest.raises(ServerUnavailableError, match="cannot be listed"):
             await servers.tools("one")

@@ -249,7 +249,7 @@ async def test_a_call_that_tells_updates_is_kept_and_a_hit_tells_none(make_call:
 
 @pytest.mark.parametrize("tool_id", [None, "shop:look", ToolId("shop", "look", None)])
 @pytest.mark.anyio
-async def test_what_is_cleared_is_asked_for_again(make_call: MakeCall, tool_id: Any) -> None:
+async def test_cleared_entry_is_requested_again(make_call: MakeCall, tool_id: Any) -> None:
     cache, backend = Cache(), Counter()
     await cache(make_call(), backend)
     await cache(make_call("other"), backend)
@@ -273,7 +273,7 @@ async def test_a_tool_that_may_change_something_clears_what_is_known_of_its_back
 
 
 @pytest.mark.anyio
-async def test_it_does_so_also_when_it_fails(make_call: MakeCall) -> None:
+async def test_failed_call_invalidates_the_cache_too(make_call: MakeCall) -> None:
     cache, backend = Cache(), Counter()
     await cache(make_call(), backend)
 
@@ -289,7 +289,7 @@ async def test_it_does_so_also_when_it_fails(make_call: MakeCall) -> None:
 @pytest.mark.parametrize("emits", [False, True], ids=["nobody listens", "somebody listens"])
 @pytest.mark.parametrize("order", ["read first", "write first"])
 @pytest.mark.anyio
-async def test_what_is_read_beside_a_change_is_not_kept(make_call: MakeCall, order: str, emits: bool) -> None:
+async def test_read_during_a_change_is_not_cached(make_call: MakeCall, order: str, emits: bool) -> None:
     async def emit(_update: Update) -> None: ...
 
     cache, reading, writing = Cache(), Slow(), Slow()
@@ -449,7 +449,7 @@ async def test_nobody_waits_for_a_call_that_tells_updates_to_a_slow_reader(make_
 
 @pytest.mark.parametrize("tool_id", [None, "shop:look"])
 @pytest.mark.anyio
-async def test_what_was_under_way_when_it_was_cleared_is_neither_kept_nor_joined(
+async def test_call_in_progress_during_a_clear_is_neither_cached_nor_joined(
     make_call: MakeCall, tool_id: str | None
 ) -> None:
     backend = Slow()

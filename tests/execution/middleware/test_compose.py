@@ -57,7 +57,7 @@ async def test_without_layers_the_way_is_the_backend_itself() -> None:
     ],
     ids=lambda value: str(value)[:40],
 )  # fmt: skip
-def test_what_is_no_layer_is_refused_with_what_to_do(layers: Any, said: str) -> None:
+def test_invalid_layer_is_refused_with_advice(layers: Any, said: str) -> None:
     async def go(_call: Call) -> Answer:
         return Answer()
 

@@ -128,7 +128,7 @@ async def test_a_call_that_fails_gives_its_place_back(make_call: MakeCall) -> No
 
 @law(20)
 @given(limit=st.integers(1, 4), fates=st.lists(st.sampled_from(["run", "give up"]), max_size=12))
-def test_whoever_gives_up_the_rest_run_within_the_limit_and_in_order(
+def test_cancelled_calls_leave_the_others_in_order_within_the_limit(
     make_call: MakeCall, limit: int, fates: list[str]
 ) -> None:
     async def main() -> None:

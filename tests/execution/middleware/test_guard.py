@@ -31,7 +31,7 @@ class _Failing:
         raise error from OSError(self._cause)
 
 
-async def test_what_blocks_outside_of_the_result_of_an_error_counts(make_call: Callable[..., Call]) -> None:
+async def test_blocking_finding_outside_the_result_of_an_error_counts(make_call: Callable[..., Call]) -> None:
     guard = ResultGuard({}, ResultScan(personal="log", secrets="block"))
     failing = _Failing("it failed", {"text": "ask anna@acme.io"}, cause=f"the key is {KEY}")
     with pytest.raises(ResultBlockedError) as caught:
@@ -42,7 +42,7 @@ async def test_what_blocks_outside_of_the_result_of_an_error_counts(make_call: C
     ]
 
 
-async def test_what_a_reason_repeats_of_the_result_is_one_thing(make_call: Callable[..., Call]) -> None:
+async def test_finding_repeated_in_the_reason_is_counted_once(make_call: Callable[..., Call]) -> None:
     guard = ResultGuard({}, ResultScan(personal="redact"))
     said = "ask anna@acme.io"
     with pytest.raises(ToolExecutionError) as caught:

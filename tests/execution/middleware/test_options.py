@@ -22,7 +22,7 @@ def refused(make: Callable[..., object], **options: Any) -> None:
 
 
 @pytest.mark.parametrize("value", NOT_WHOLE, ids=str)
-def test_what_is_counted_is_a_whole_number(value: Any) -> None:
+def test_counts_must_be_whole_numbers(value: Any) -> None:
     refused(Retry, attempts=value)
     refused(ConcurrencyLimit, limit=value)
     refused(Cache, max_entries=value)
@@ -35,7 +35,7 @@ def test_what_is_counted_is_a_whole_number(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", NOT_FINITE, ids=str)
-def test_what_is_measured_is_a_finite_number(value: Any) -> None:
+def test_durations_must_be_finite_numbers(value: Any) -> None:
     for name in ("first_delay", "factor", "max_delay", "jitter"):
         refused(Retry, **{name: value})
     with pytest.raises(ConfigError, match="/per: "):

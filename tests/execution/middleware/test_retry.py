@@ -89,7 +89,7 @@ async def test_only_what_does_no_harm_is_repeated(
 
 
 @pytest.mark.anyio
-async def test_what_the_tool_itself_refuses_is_not_repeated(make_call: MakeCall) -> None:
+async def test_error_of_the_tool_itself_is_not_retried(make_call: MakeCall) -> None:
     script = Script(ToolExecutionError(tool_id="shop:look", reason="no"))
     with pytest.raises(ToolExecutionError):
         await Retry(sleep=Pauses())(make_call(), script)

@@ -49,7 +49,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize(("target", "status"), ATTACKS.values(), ids=ATTACKS)
-async def test_what_is_not_the_login_that_was_begun_is_refused_and_the_right_one_still_comes_through(
+async def test_callback_of_another_login_is_refused_and_the_right_one_still_succeeds(
     target: str, status: str
 ) -> None:
     async with listen_for_callback(None) as callback:

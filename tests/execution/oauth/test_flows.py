@@ -246,7 +246,7 @@ UNBELIEVED = {
 
 
 @pytest.mark.parametrize(("behaviour", "reason"), UNBELIEVED.values(), ids=UNBELIEVED)
-async def test_what_cannot_be_believed_ends_the_login_and_nothing_is_kept(
+async def test_implausible_response_ends_the_login_and_nothing_is_stored(
     environ: dict[str, str], behaviour: dict[str, Any], reason: str
 ) -> None:
     with authorities(**behaviour) as authority:

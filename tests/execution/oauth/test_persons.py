@@ -124,7 +124,7 @@ async def test_a_person_without_a_login_is_asked_for_one_and_gets_nobody_elses(
 
 
 @pytest.mark.parametrize("who", [None, Principal(), Principal(client="mcp:editor"), Principal(subject="ann")])
-async def test_whoever_is_not_known_has_no_access_at_all(
+async def test_unknown_person_has_no_access(
     authority: Accounts, environ: dict[str, str], who: Principal | None
 ) -> None:
     keep(authority, environ, None, "operator")
@@ -213,7 +213,7 @@ async def test_the_person_who_called_longest_ago_makes_room_for_another(environ:
     assert set(persons.take("one")) == {made["a"], made["d"]}
 
 
-async def test_what_a_person_watches_outlives_their_connection_which_makes_room_last(
+async def test_resources_watched_by_a_person_outlive_their_connection_which_is_evicted_last(
     environ: dict[str, str],
 ) -> None:
     persons, find, retired = crowd(environ, most=2)

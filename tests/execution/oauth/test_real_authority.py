@@ -54,7 +54,7 @@ async def echoed(server: RealAuthority, environ: dict[str, str], **auth: Any) ->
 
 
 @pytest.mark.parametrize("device", [False, True], ids=["browser", "device"])
-async def test_somebody_logs_in_is_refreshed_with_another_token_and_logs_out(
+async def test_login_with_rotated_refresh_token_and_logout(
     server: RealAuthority, environ: dict[str, str], device: bool
 ) -> None:
     login = await logged_in(server, environ, device=device)

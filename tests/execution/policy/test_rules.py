@@ -420,7 +420,9 @@ def test_a_rule_about_some_addresses_says_nothing_of_others_that_begin_alike() -
         ("notes:https://example.com/x", "HTTPS://EXAMPLE.com/x/"),
     ],
 )
-def test_what_a_careless_server_may_take_for_a_refused_address_is_refused(denied: str, address: str) -> None:
+def test_address_that_a_careless_server_may_read_as_a_denied_one_is_refused(
+    denied: str, address: str
+) -> None:
     rules = Rules([allowing(denied, effect="deny"), allowing("notes")])
     assert not rules.grants(ANN).admits(f"notes:{address}")
     assert rules.grants(ANN).admits("notes:file:///public/secret")

@@ -143,7 +143,7 @@ def test_the_duration_of_a_call_is_measured_in_seconds(
     }
 
 
-def test_what_begins_within_a_call_is_its_child_and_what_follows_is_not(
+def test_span_begun_within_a_call_is_its_child_and_a_later_one_is_not(
     telemetry: Telemetry, outcome: Callable[..., Outcome]
 ) -> None:
     tracer = telemetry.tracers.get_tracer("test")
@@ -331,7 +331,7 @@ async def test_as_a_layer_it_measures_requests_to_servers(
 
 @pytest.mark.parametrize("backend", [LocalBackend(name="star"), McpBackend(server_name="github")])
 @pytest.mark.anyio
-async def test_what_was_never_sent_to_a_server_is_not_measured(telemetry: Telemetry, backend: Any) -> None:
+async def test_unsent_request_is_not_measured(telemetry: Telemetry, backend: Any) -> None:
     async def go(_call: Call) -> Answer:
         raise BackendUnavailableError(tool_id="github:star", sent=False)
 

@@ -389,7 +389,7 @@ async def test_the_configuration_is_shown_without_secrets() -> None:
     assert {"servers.one", "gateway", "console"} <= {section["name"] for section in shown["sections"]}
 
 
-async def test_what_happens_is_told_to_those_who_listen() -> None:
+async def test_events_are_sent_to_listeners() -> None:
     async with console() as (gateway, browser), browser.events() as events:
         await next_event(events, "hello")
         await gateway.crib.run("notes:show", {}, principal=ANN)

@@ -144,7 +144,7 @@ async def test_a_run_is_its_owners_alone() -> None:
     assert neither.status_code == 400
 
 
-async def test_what_a_run_destroys_waits_for_an_operator() -> None:
+async def test_destructive_call_of_a_run_waits_for_an_operator() -> None:
     async with console(runs=MEMORY) as (gateway, browser), anyio.create_task_group() as tasks:
         ends: list[tuple[str, Any]] = []
 

@@ -56,7 +56,7 @@ async def refusals(client: httpx.AsyncClient, who: dict[str, str] | None = None)
     ],
     ids=["name", "version", "capabilities", "anything"],
 )
-async def test_what_a_client_says_of_itself_is_kept_up_to_a_size(about: dict[str, Any]) -> None:
+async def test_client_info_is_kept_up_to_a_size(about: dict[str, Any]) -> None:
     async with site() as client:
         answer = await client.post("/mcp", json=hello(**about))
         await opened(client, hello(clientInfo={"name": "n" * 1000, "version": "1"}))

@@ -222,7 +222,7 @@ async def test_a_session_is_told_that_the_tools_changed(face: LittleFace, apart:
     assert [tool.name for tool in listed.tools] == face.names
 
 
-async def test_whoever_listens_is_told_that_the_tools_changed(face: LittleFace) -> None:
+async def test_listener_is_notified_of_changed_tools(face: LittleFace) -> None:
     async with joined(face, "auto") as client, client.listen(tools_list_changed=True) as news:
         face.change()
         face.change()

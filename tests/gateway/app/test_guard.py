@@ -125,7 +125,7 @@ async def test_a_token_that_cannot_be_made_out_is_told_at_once() -> None:
             await gateway.__aenter__()
 
 
-async def test_others_are_not_let_in_without_a_token() -> None:
+async def test_remote_clients_need_a_token() -> None:
     async with Gateway(frontends=lambda *_: LittleFace()) as gateway:
         for host in ("0.0.0.0", "::", "192.0.2.1", "crib.test"):  # noqa: S104 - it has a token, or is refused
             with pytest.raises(ConfigError, match=r"needs a token: set gateway\.token"):
@@ -180,7 +180,7 @@ async def test_large_bodies_are_refused_before_they_are_read() -> None:
     assert not streamed or streamed.startswith(b"HTTP/1.1 413")
 
 
-async def test_what_is_no_message_is_answered_and_harms_nothing() -> None:
+async def test_invalid_message_gets_an_error_and_harms_nothing() -> None:
     async with site() as client:
         modern = {"mcp-protocol-version": "2026-07-28"}
         for content in (

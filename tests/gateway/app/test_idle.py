@@ -32,7 +32,7 @@ def date(port: int) -> str | None:
         connection.close()
 
 
-def test_it_sleeps_and_its_answers_have_the_date_nevertheless(tmp_path: Path) -> None:
+def test_idle_gateway_sleeps_and_responses_have_the_date(tmp_path: Path) -> None:
     with Served(Place(tmp_path, {})) as gateway:
         first = date(gateway.port)
         wait_until(lambda: wakes(gateway.pid) < WAKES, "it is woken less than five times a second")

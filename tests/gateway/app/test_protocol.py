@@ -163,7 +163,7 @@ async def test_trailers_that_do_not_end_are_cut_off(piece: bytes) -> None:
         assert statuses(await everything(stream)) in ([413], [])
 
 
-async def test_what_is_refused_before_it_is_here_is_not_waited_for() -> None:
+async def test_refused_request_is_answered_without_waiting_for_its_body() -> None:
     post = b"POST /mcp HTTP/1.1\r\nHost: %b\r\nContent-Length: 1000000\r\n\r\n"
     async with site(token="t") as client:  # noqa: S106 - a test's
         for name, status in ((b"localhost", 401), (b"evil", 421)):

@@ -72,7 +72,7 @@ def test_a_client_that_leaves_ends_its_call_on_a_loop_that_anyio_did_not_start()
     asyncio.run(leave())
 
 
-async def test_what_is_not_as_it_must_be_is_refused_as_the_protocol_says() -> None:
+async def test_malformed_request_is_refused_with_the_error_of_the_protocol() -> None:
     async with site(face=LittleFace()) as client:
         message = stateless(client, "echo")
         cases: dict[int, list[dict[str, str]]] = {

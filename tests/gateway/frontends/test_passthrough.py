@@ -87,7 +87,7 @@ async def test_a_large_block_becomes_a_link_to_what_it_holds(era: str) -> None:
     assert (link["type"], link["size"], getattr(read, "text", None)) == ("resource_link", 3000, LONG)
 
 
-async def test_what_an_output_schema_promises_is_sent_however_large_the_text_beside_it(era: str) -> None:
+async def test_structured_content_of_an_output_schema_is_sent_however_large_its_text(era: str) -> None:
     config = {"gateway": {"result_bytes": 1024}}
     async with joined(era, {"whole": whole()}, config=config) as client:
         found = await client.call_tool("repeat", {"word": LONG})
@@ -124,7 +124,7 @@ async def test_functions_of_the_program_are_listed_and_called_too(era: str) -> N
     assert len(set(names)) == len(names)
 
 
-async def test_of_several_versions_the_highest_is_listed(era: str) -> None:
+async def test_highest_of_several_versions_is_listed(era: str) -> None:
     def version(number: str) -> Any:
         @tool(name="read", namespace="files", version=number)
         def read() -> str:
@@ -188,7 +188,7 @@ async def test_a_long_list_comes_in_pages_and_a_cursor_of_another_list_is_refuse
     assert "nextCursor" not in second
 
 
-async def test_what_servers_say_of_how_to_use_them_is_in_the_instructions(era: str) -> None:
+async def test_instructions_include_those_of_the_servers(era: str) -> None:
     async with joined(era, {"whole": whole()}) as client:
         assert client.instructions == "Use whole with care."
     async with joined(era, {"one": whole("first"), "two": whole("second")}) as client:

@@ -21,7 +21,7 @@ def test_the_package_exports_what_it_documents() -> None:
     assert argschema.__all__ == [*expected, "validate_args"]
 
 
-def test_both_shapes_mean_the_same() -> None:
+def test_both_shapes_of_a_schema_are_equivalent() -> None:
     direct = parse_arg_schema({"q": FIELDS["q"] | {"required": True}, "limit": FIELDS["limit"]})
     nested = parse_arg_schema({"type": "object", "properties": FIELDS, "required": ["q"]})
     assert direct == nested

@@ -120,7 +120,7 @@ def test_a_question_of_three_errands_has_as_many_parts(question: str, expected: 
     assert split_errands(question) == expected
 
 
-def test_of_very_many_errands_the_first_are_told() -> None:
+def test_only_the_first_of_very_many_errands_are_embedded() -> None:
     question = ", ".join(f"send mail number {number}" for number in range(100))
     assert split_errands(question) == [f"send mail number {number}" for number in range(12)]
 

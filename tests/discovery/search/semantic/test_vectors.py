@@ -168,7 +168,7 @@ def test_a_table_keeps_what_was_put_in_it(steps: list[tuple[str, int]]) -> None:
 
 
 @BOTH
-def test_of_several_rows_the_mean_of_the_whole_and_the_best_part_counts(precision: Precision) -> None:
+def test_similarity_is_the_mean_of_the_whole_and_the_best_part(precision: Precision) -> None:
     vectors = random_vectors(500, 64)
     query = random_vectors(4, 64, seed=7)
     table = filled(vectors, precision)

@@ -69,7 +69,7 @@ def test_aliases_are_expanded_into_copies() -> None:
     assert read["a"] is not read["b"]
 
 
-def test_what_was_given_is_not_shared() -> None:
+def test_provider_does_not_share_the_given_document() -> None:
     given: dict[str, Any] = {"a": {"b": [1]}, "c": (1, 2)}
     read = read_document(given)
     read["a"]["b"].append(2)

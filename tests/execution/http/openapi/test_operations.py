@@ -57,7 +57,7 @@ def test_a_name_is_the_id_of_the_operation_or_its_method_and_path_and_unique() -
     assert names == ["list_things", "list_things_2", "get_a_id_b", "get", "put", "x" * 128, "x" * 126 + "_2"]
 
 
-def test_what_is_said_of_an_operation_is_kept() -> None:
+def test_texts_of_an_operation_are_kept() -> None:
     operation = {
         "summary": " Do it ",
         "deprecated": True,

@@ -83,7 +83,7 @@ def test_a_schema_of_3_1_is_one_already(schema: Any, plain: Any) -> None:
 
 
 @pytest.mark.parametrize("version", ["3.0.0", "3.1.1"])
-def test_what_is_shared_becomes_definitions_and_recursion_stays(version: str) -> None:
+def test_shared_schemas_become_definitions_and_recursion_is_kept(version: str) -> None:
     node = {
         "type": "object",
         "required": ["value"],

@@ -127,5 +127,5 @@ def test_an_attack_of_a_server_is_stopped(target: Target, attack: Attack) -> Non
         ("import pwd, os\ngot = pwd.getpwuid(os.getuid()).pw_name", "server"),
     ],
 )  # fmt: skip
-def test_what_a_server_may_do_works(target: Target, code: str, expected: Any) -> None:
+def test_permitted_access_works_behind_the_wall(target: Target, code: str, expected: Any) -> None:
     assert target.attempt(code) == {"got": expected}

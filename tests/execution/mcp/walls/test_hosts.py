@@ -50,7 +50,7 @@ def test_a_host_is_read(text: str, name: str, port: int | None, is_address: bool
         ("2130706433", "odd spelling"),
     ],
 )
-def test_what_is_no_host_is_refused_with_what_would_be_one(text: str, reason: str) -> None:
+def test_invalid_host_is_refused_with_a_valid_form(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse_host(text)
 

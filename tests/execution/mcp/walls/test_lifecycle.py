@@ -151,16 +151,14 @@ def test_a_server_starts_in_its_folder_where_it_may_see_it_and_else_at_home(
         assert folder == (str(tmp_path) if read else home)
 
 
-def test_what_a_server_writes_belongs_to_the_user(kind: str, marker: str, tmp_path: Path) -> None:
+def test_files_written_by_a_server_belong_to_the_user(kind: str, marker: str, tmp_path: Path) -> None:
     file = tmp_path / "made.txt"
     with SyncCrib(start(kind, marker, write=[str(tmp_path)])) as crib:
         attempt(crib, f"open({str(file)!r}, 'w').write('x')")
     assert (file.read_text(), file.stat().st_uid) == ("x", os.getuid())
 
 
-def test_what_may_be_read_within_what_may_be_written_stays_as_it_is(
-    kind: str, marker: str, tmp_path: Path
-) -> None:
+def test_readable_path_inside_a_writable_one_stays_read_only(kind: str, marker: str, tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     settings = {"write": [str(tmp_path)], "read": [str(tmp_path / ".git")]}
     with SyncCrib(start(kind, marker, **settings)) as crib:

@@ -44,7 +44,7 @@ def test_a_program_by_itself_is_seen_alone(user: Path) -> None:
     assert files(put(user / "bin" / "server")) == {user / "bin" / "server"}
 
 
-def test_what_lies_in_the_folder_of_user_programs_is_seen_with_its_packages(user: Path) -> None:
+def test_program_in_the_users_folder_is_visible_with_its_packages(user: Path) -> None:
     program = put(user / ".local" / "bin" / "server")
     assert files(program) == {program}
     (user / ".local" / "lib").mkdir()

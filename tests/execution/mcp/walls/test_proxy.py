@@ -147,7 +147,7 @@ async def test_a_name_with_a_private_address_that_is_named_too_passes() -> None:
         ("nonsense", 400, "name the host"),
     ],
 )
-async def test_what_may_not_pass_is_answered(target: str, status: int, reason: str) -> None:
+async def test_refused_request_gets_a_response(target: str, status: int, reason: str) -> None:
     hosts = ("named.example:443", "inner.example", "mapped.example", "metadata.example", "gone.example")
     async with proxied(*hosts) as (port, upstream):
         answer = (await ask(port, f"{target} HTTP/1.1\r\nHost: named.example\r\n\r\n".encode())).decode()

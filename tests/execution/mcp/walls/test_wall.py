@@ -69,7 +69,7 @@ def test_a_docker_that_does_not_answer_is_told(tools: Path, monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
-def test_what_is_missing_is_told_at_the_start(tmp_path: Path) -> None:
+def test_missing_requirement_is_reported_at_the_start(tmp_path: Path) -> None:
     gone = str(tmp_path / "gone")
     for key in ("read", "write"):
         told = reason(intruder("bubblewrap", **{key: [gone]}))

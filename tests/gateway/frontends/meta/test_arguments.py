@@ -72,13 +72,15 @@ def read(name: str, args: Any) -> tuple[dict[str, Any], list[str]]:
     ],
     ids=lambda case: str(case)[:60],
 )
-def test_what_is_clear_is_repaired_and_said(name: str, args: Any, meant: Any, notes: list[str]) -> None:
+def test_unambiguous_argument_is_repaired_with_a_note(
+    name: str, args: Any, meant: Any, notes: list[str]
+) -> None:
     found, told = read(name, args)
     assert found == meant
     assert [note.partition(" came ")[0] for note in told] == notes
 
 
-def test_of_very_many_unknown_arguments_the_first_are_told() -> None:
+def test_error_names_the_first_of_very_many_unknown_arguments() -> None:
     with pytest.raises(ValidationError) as raised:
         read("search_tools", {"query": "x", **{f"querz{number}": 1 for number in range(50_000)}})
     assert len(raised.value.problems) == 32
@@ -131,7 +133,7 @@ def test_of_very_many_unknown_arguments_the_first_are_told() -> None:
     ],
     ids=lambda case: str(case)[:60],
 )
-def test_what_is_wrong_is_said_with_what_would_be_right(name: str, args: Any, said: str) -> None:
+def test_error_of_an_argument_says_what_is_valid(name: str, args: Any, said: str) -> None:
     with pytest.raises(ValidationError) as caught:
         read(name, args)
     assert said in str(caught.value)

@@ -226,7 +226,7 @@ async def test_a_chain_is_asked_about_once_with_all_its_tools() -> None:
     assert len(client.questions) == 1
 
 
-async def test_what_the_endpoint_raises_to_ask_leaves_the_face_as_it_is() -> None:
+async def test_exception_of_the_endpoint_for_input_passes_through_the_face() -> None:
     ran: list[int] = []
     crib = crib_of_tools()
 
@@ -425,7 +425,7 @@ async def test_code_reaches_only_the_destructive_tools_that_it_names(backend: st
         assert len(client.questions) == 1
 
 
-async def test_what_one_request_may_do_another_may_not() -> None:
+async def test_consent_to_one_request_does_not_cover_another() -> None:
     entered, others = anyio.Event(), anyio.Event()
     crib = crib_of_tools()
 

@@ -195,7 +195,7 @@ async def test_code_that_fails_after_its_calls_says_which_there_were(end: str) -
     assert error["details"]["calls"] == [{"toolId": "many", "args": {"count": 3}}]
 
 
-async def test_what_is_too_large_to_keep_is_not_asked_for_again() -> None:
+async def test_result_too_large_to_keep_does_not_invite_a_retry() -> None:
     crib = crib_of_tools()
 
     @crib.add

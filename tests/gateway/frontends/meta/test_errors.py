@@ -130,7 +130,7 @@ async def test_a_server_that_is_not_ready_in_time_is_unavailable() -> None:
     assert error["retryable"]
 
 
-async def test_what_to_do_next_is_said() -> None:
+async def test_errors_say_what_to_do_next() -> None:
     face = face_of(failing_crib())
     missing = await refused(face, "run_tool", {"tool_id": "shop:ordr"})
     assert missing["message"] == (

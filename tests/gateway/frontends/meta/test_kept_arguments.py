@@ -181,7 +181,7 @@ async def test_the_value_is_checked_against_the_schema_of_the_tool() -> None:
     assert got == []
 
 
-async def test_what_is_gone_and_what_is_anothers_look_the_same() -> None:
+async def test_expired_result_and_anothers_result_give_the_same_error() -> None:
     crib, got = crib_of_files()
     face = face_over(crib)
     uri = await keep(face, Ann())

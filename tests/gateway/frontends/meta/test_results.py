@@ -137,7 +137,7 @@ async def test_chains_and_code_are_cut_too() -> None:
     assert code["truncated"]["bytes"] > 5000
 
 
-async def test_what_cannot_be_kept_is_still_told() -> None:
+async def test_result_that_cannot_be_kept_is_still_summarized() -> None:
     crib = crib_of_tools()
 
     @crib.add
@@ -170,7 +170,7 @@ async def test_one_small_chain_does_not_take_all_memory(kind: str) -> None:
     assert told["reply"]["results"][0]["toolId"] == "echo"
 
 
-async def test_what_ran_of_a_step_that_failed_is_told_as_far_as_it_fits() -> None:
+async def test_results_of_a_failed_step_are_reported_within_the_limit() -> None:
     crib = crib_of_tools()
 
     @crib.add

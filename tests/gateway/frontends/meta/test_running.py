@@ -191,7 +191,7 @@ async def test_a_value_that_is_null_stays_so_beside_content(crib: Crib) -> None:
     assert [block.type for block in result.content] == ["text", "image"]
 
 
-async def test_what_a_server_refuses_is_told_in_its_own_words(crib: Crib) -> None:
+async def test_refusal_of_a_server_is_reported_in_its_own_words(crib: Crib) -> None:
     face = face_of(crib, code=False)
     failed = await replied(face, {"content": [said("no such file: /data/x")], "isError": True})
     assert failed.structured_content["error"]["code"] == "execution_failed"
