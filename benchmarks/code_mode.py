@@ -343,8 +343,8 @@ async def race(crib: Crib) -> list[str]:
             await warm(contest, "A run that calls nothing, warm", PLAIN),
             await warm(contest, "A run that calls one tool, warm", ONE),
             await calls(contest),
-            await gathered(contest),
-            await sustained(contest),
+            await measure_gathered(contest),
+            await measure_sustained(contest),
             await started(contest),
         ]
     parts.append(await durable_calls())
@@ -377,7 +377,7 @@ async def durable_calls() -> str:
     return Table("A durable call of a tool", said, rows, bars={DURABLE: "ratio at most 1.5"}).text()
 
 
-async def gathered(contest: Contest) -> str:
+async def measure_gathered(contest: Contest) -> str:
     """Compare concurrent calls."""
     progress("gathered")
     rows = await contest.rounds(one_run(GATHERED), SLOW_ROUNDS)
@@ -385,7 +385,7 @@ async def gathered(contest: Contest) -> str:
     return Table(f"{AT_ONCE} calls at once", said, rows, bars=dict.fromkeys(OURS, "at most 250 ms")).text()
 
 
-async def sustained(contest: Contest) -> str:
+async def measure_sustained(contest: Contest) -> str:
     """Compare how many runs there are in a second."""
     progress("sustained")
     rows = await contest.rounds(per_second, SLOW_ROUNDS)

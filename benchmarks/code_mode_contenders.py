@@ -164,7 +164,7 @@ def ours(crib: Crib, backend: str, **options: Any) -> Callable[[], Opened]:
     return opened
 
 
-def written_down(first: str, *, durable: bool) -> Callable[[], Opened]:
+def recorded_contender(first: str, *, durable: bool) -> Callable[[], Opened]:
     """Return a contender that runs code through a crib, durably or not, with a line before it."""
 
     @asynccontextmanager
@@ -315,9 +315,9 @@ DUMPED = "durable, dumped at each call"
 def durable_contenders() -> list[Contender]:
     """Return ways to run the same code so that it survives its process, first the one that does not."""
     return [
-        Contender("not durable", written_down("", durable=False), NAMED, last=""),
-        Contender(DURABLE, written_down("", durable=True), NAMED, last=""),
-        Contender(DUMPED, written_down("import time\n", durable=True), NAMED, last=""),
+        Contender("not durable", recorded_contender("", durable=False), NAMED, last=""),
+        Contender(DURABLE, recorded_contender("", durable=True), NAMED, last=""),
+        Contender(DUMPED, recorded_contender("import time\n", durable=True), NAMED, last=""),
     ]
 
 

@@ -81,7 +81,7 @@ def summary(quality: Quality, cost: Cost) -> str:
         cells = [engine, *(per_cent(report["ndcg"]) for report in reports)]
         cells += [" / ".join(per_cent(report[key]) for report in reports) for key in ("recallAt5", "hit1")]
         cells += [cell(costs, size, latency) for size in sizes]
-        cells += [" / ".join(cell(costs, size, show) for size in sizes) for show in (built, memory)]
+        cells += [" / ".join(cell(costs, size, show) for size in sizes) for show in (build_seconds, memory)]
         rows.append(cells)
     return "\n".join([table(head, rows), "", *ratios(cost)])
 
@@ -117,7 +117,7 @@ def quality_table(quality: Quality) -> str:
 def cost_table(cost: Cost) -> str:
     """Return the cost of every engine at every size."""
     sizes = sizes_of(cost)
-    shown: dict[str, Callable[[Json], str]] = {"ms p50/p95": latency, "build s": built, "MB": memory}
+    shown: dict[str, Callable[[Json], str]] = {"ms p50/p95": latency, "build s": build_seconds, "MB": memory}
     head = ["engine", *(f"{title} at {size:,}" for title in shown for size in sizes)]
     rows = [
         [engine, *(cell(costs, size, show) for show in shown.values() for size in sizes)]
@@ -197,7 +197,7 @@ def latency(costs: Json) -> str:
     return f"{number(costs['p50_ms'])}/{number(costs['p95_ms'])}"
 
 
-def built(costs: Json) -> str:
+def build_seconds(costs: Json) -> str:
     """Return the seconds that building takes."""
     return number(costs["build_s"])
 

@@ -43,14 +43,14 @@ def scale_tools(sets: list[LabelledSet], size: int) -> Iterator[Tool]:
     real = [tool for catalogue in listed for tool in catalogue.tools]
     spaces = _spaces(real)
     for labelled in sets:
-        for crowd in batched(labelled.catalogue.tools, SPACE):
+        for crowd in split_batches(labelled.catalogue.tools, SPACE):
             space = next(spaces)
             real += [tool.replace(namespace=space) for tool in crowd]
     random.Random(SEED).shuffle(real)  # noqa: S311 - the same each time
     yield from islice(chain(real, _copies(real, spaces)), size)
 
 
-def batched(tools: Sequence[Tool], count: int) -> Iterator[Sequence[Tool]]:
+def split_batches(tools: Sequence[Tool], count: int) -> Iterator[Sequence[Tool]]:
     """Yield tools in groups of so many."""
     yield from (tools[start : start + count] for start in range(0, len(tools), count))
 

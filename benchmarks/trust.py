@@ -101,7 +101,7 @@ def reworded(value: Any, number: int) -> Any:
     return value
 
 
-def changed(tools: list[Tool], change: Callable[[Tool], Tool]) -> list[Tool]:
+def change_some(tools: list[Tool], change: Callable[[Tool], Tool]) -> list[Tool]:
     """Return the tools, one in a hundred of them changed."""
     return [change(tool) if place % EVERY == 0 else tool for place, tool in enumerate(tools)]
 
@@ -126,7 +126,7 @@ def spent(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - start, result
 
 
-async def called(folder: Path) -> dict[str, float]:
+async def measure_call(folder: Path) -> dict[str, float]:
     """Return the CPU microseconds of a call, without a lock and with one; the least of several rounds."""
     server = folder / "server.py"
     server.write_text(SERVER, encoding="utf-8")
@@ -171,8 +171,8 @@ def main() -> None:
     print(f"toolcrib.trust, CPU seconds for {COUNT:,} tools on a machine of {slowness():.1f} times the time")
     for name, current in (
         ("verify, nothing changed", tools),
-        (f"verify, words of 1 in {EVERY} changed", changed(tools, more_words)),
-        (f"verify, arguments of 1 in {EVERY} changed", changed(tools, one_more_argument)),
+        (f"verify, words of 1 in {EVERY} changed", change_some(tools, more_words)),
+        (f"verify, arguments of 1 in {EVERY} changed", change_some(tools, one_more_argument)),
     ):
         seconds, drifts = spent(lambda current=current: lock.compare(current))
         print(f"  {name:42} {seconds:6.2f}   {len(drifts):4} found (promised: {PROMISED * COUNT / 10_000:g})")
@@ -192,7 +192,7 @@ def main() -> None:
         print(f"  {'write the lock':42} {spent(lambda: lock.save(path))[0]:6.2f}")
         size = path.stat().st_size / 2**20
         print(f"  {'read it':42} {spent(lambda: Lock.load(path))[0]:6.2f}   {size:.1f} MiB")
-        for name, micros in anyio.run(called, Path(folder)).items():
+        for name, micros in anyio.run(measure_call, Path(folder)).items():
             print(f"  {f'a call, {name}':42} {micros:6.0f} microseconds")
 
 

@@ -18,7 +18,7 @@ import anyio
 import mcp
 import mcp_types as types
 import pytest
-from gateway.support import ERAS, Place, Served, called, connected
+from gateway.support import ERAS, Place, Served, call_tool, connected
 from mcp.server.connection import Connection
 from mcp.server.lowlevel import Server
 from mcp.server.session import ServerSession
@@ -278,10 +278,10 @@ async def test_a_gateway_serves_both_eras_without_an_inside_of_the_sdk(
     with anyio.fail_after(3 * PATIENCE), gateway_on(altered(tmp_path / "sdk", *edits), tmp_path) as gateway:
         for era in ERAS:
             async with connected(gateway, era) as client:
-                found = await called(client, "run_tool", tool_id="asking:count", args={})
+                found = await call_tool(client, "run_tool", tool_id="asking:count", args={})
                 assert found["structured"] == "done"
             async with connected(gateway, era, elicitation_callback=answer_form) as client:
-                found = await called(client, "run_tool", tool_id="asking:form", args={})
+                found = await call_tool(client, "run_tool", tool_id="asking:form", args={})
                 assert "Ada" in found["structured"]
         assert (f"has no {name} as toolcrib knows it" in gateway.log.read_text()) is bool(name)
     assert "Traceback" not in gateway.log.read_text()

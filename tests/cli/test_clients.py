@@ -190,13 +190,13 @@ def test_an_exported_server_with_relative_paths_runs_where_it_did(toolcrib: Any,
     servers = {"files": {"command": "x", "args": ["notes"]}, "other": {"command": "x", "args": ["-v"]}}
     put(here / "mcp.json", {"mcpServers": servers})
 
-    def exported(*args: str) -> dict[str, str | None]:
+    def export_folders(*args: str) -> dict[str, str | None]:
         made = json.loads(toolcrib("export", "--to", "cursor", "--json", *args).stdout)["servers"]
         return {name: server.get("cwd") for name, server in made.items()}
 
-    assert exported() == {"files": str(here), "other": None}
-    assert exported("--output", str(tmp_path / "client.json")) == {"files": str(here), "other": None}
-    assert exported("--output", ".cursor/mcp.json") == {"files": None, "other": None}
+    assert export_folders() == {"files": str(here), "other": None}
+    assert export_folders("--output", str(tmp_path / "client.json")) == {"files": str(here), "other": None}
+    assert export_folders("--output", ".cursor/mcp.json") == {"files": None, "other": None}
 
 
 def test_an_export_goes_into_a_file_beside_what_is_there(toolcrib: Any, config: Any) -> None:

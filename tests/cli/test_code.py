@@ -151,7 +151,7 @@ def test_a_durable_chain_is_resumed_as_one(toolcrib: Any) -> None:
     assert (again["final"], again["runId"]) == (42.0, run)
 
 
-def left_uncertain() -> str:
+def leave_uncertain_run() -> str:
     """Leave a run whose call of `notes:add` was sent without a response, and return its id."""
 
     async def leave() -> str:
@@ -174,7 +174,7 @@ def left_uncertain() -> str:
 
 
 def test_a_call_that_may_have_run_is_asked_about_in_options_and_its_answer_is_checked(toolcrib: Any) -> None:
-    run = left_uncertain()
+    run = leave_uncertain_run()
     asked = toolcrib("resume", run, "--demo")
     assert asked.exit_code == 1
     assert "resume with --repeat to make it again, or with --answer 0=VALUE to go on" in asked.stderr

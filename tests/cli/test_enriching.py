@@ -47,7 +47,7 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
-def asked_about(server: Book) -> list[str]:
+def names_in_requests(server: Book) -> list[str]:
     return [json.loads(request["messages"][-1]["content"])["name"] for _, _, request in server.requests]
 
 
@@ -93,7 +93,7 @@ def test_budget_that_is_used_up_is_told_and_the_same_command_goes_on(
     told = f"{left} more tool{'s' * (left > 1)}"
     assert cut.stderr == f"note: the budget is not enough for {told}; the same command goes on\n"
     assert json.loads(toolcrib(*args, "--json").stdout)["left"] == 0
-    assert len(asked_about(server)) == len(set(asked_about(server))) == TOOLS
+    assert len(names_in_requests(server)) == len(set(names_in_requests(server))) == TOOLS
 
 
 @pytest.fixture
@@ -227,6 +227,6 @@ def test_kill_in_the_middle_loses_nothing_that_was_written(toolcrib: Any, config
         wait_until(lambda: len(server.requests) == 3)
         process.kill()
     assert json.loads(toolcrib(*args, "--json").stdout)["left"] == 0
-    asked = asked_about(server)
+    asked = names_in_requests(server)
     assert len(asked) == TOOLS + 1
     assert [name for name in asked if asked.count(name) > 1] == [asked[2]] * 2

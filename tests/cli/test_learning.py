@@ -28,15 +28,15 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
-def listed(toolcrib: Any, config: str, *args: str) -> list[tuple[str, str, int]]:
+def list_learned(toolcrib: Any, config: str, *args: str) -> list[tuple[str, str, int]]:
     found = json.loads(toolcrib("--config", config, "learned", "list", *args, "--json").stdout)
     assert found["total"] == len(found["learned"])
     return [(row["toolId"], row["question"], row["uses"]) for row in found["learned"]]
 
 
 def test_questions_are_listed_by_tool_the_most_used_first(toolcrib: Any, config: str) -> None:
-    assert listed(toolcrib, config) == list(ROWS)
-    assert listed(toolcrib, config, "w:get:1.0.0") == [ROWS[2]]
+    assert list_learned(toolcrib, config) == list(ROWS)
+    assert list_learned(toolcrib, config, "w:get:1.0.0") == [ROWS[2]]
     shown = toolcrib("--config", config, "learned", "list").stdout.splitlines()
     assert shown[0].split() == ["TOOL", "USES", "MISSES", "QUESTION"]
     assert shown[1].split(maxsplit=3) == ["mail:send", "2", "0", "write to the team"]
@@ -45,7 +45,7 @@ def test_questions_are_listed_by_tool_the_most_used_first(toolcrib: Any, config:
 def test_questions_of_a_tool_are_forgotten(toolcrib: Any, config: str) -> None:
     one = toolcrib("--config", config, "learned", "forget", "mail:send", "--question", "tell the family")
     assert one.stderr == "note: forgot 1 question\n"
-    assert listed(toolcrib, config) == [ROWS[0], ROWS[2]]
+    assert list_learned(toolcrib, config) == [ROWS[0], ROWS[2]]
     assert json.loads(toolcrib("--config", config, "learned", "forget", "--all", "--json").stdout) == {
         "forgotten": 2
     }
@@ -57,4 +57,4 @@ def test_forgetting_what_is_not_there_is_not_found(toolcrib: Any, config: str) -
     both = toolcrib("--config", config, "learned", "forget", "mail:send", "--all")
     neither = toolcrib("--config", config, "learned", "forget")
     assert [both.exit_code, neither.exit_code] == [2, 2]
-    assert listed(toolcrib, config) == list(ROWS)
+    assert list_learned(toolcrib, config) == list(ROWS)

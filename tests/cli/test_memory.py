@@ -22,7 +22,7 @@ for limit in (float("inf"), 0.0):
         gc.collect()
     print(gc.get_freeze_count() > 0, any(each is kept for each in gc.get_objects()))
 """
-    assert printed(survivor) == ["False True", "True False"]
+    assert run_program(survivor) == ["False True", "True False"]
 
 
 def test_short_lived_objects_are_collected_however_long_collections_take() -> None:
@@ -42,7 +42,7 @@ with freezing_survivors(0.0):
     gc.collect()
 print(left())
 """
-    assert printed(moment) == ["None"]
+    assert run_program(moment) == ["None"]
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc's malloc_trim")
@@ -69,7 +69,7 @@ async def main():
     print(kept > 30, resident() - before <= 10)
 anyio.run(main)
 """
-    assert printed(among_others) == ["True True"]
+    assert run_program(among_others) == ["True True"]
 
 
 def test_a_gateway_is_served_with_it(toolcrib: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +90,6 @@ def test_a_gateway_is_served_with_it(toolcrib: Any, monkeypatch: pytest.MonkeyPa
     assert events == ["begins", "serves", "ends"]
 
 
-def printed(program: str) -> list[str]:
+def run_program(program: str) -> list[str]:
     """Return the lines that a program prints in a process of its own, where nothing else has been frozen."""
     return subprocess.check_output(python("-c", program), text=True).splitlines()

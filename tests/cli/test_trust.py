@@ -239,7 +239,7 @@ def test_one_that_differs_is_counted_in_the_singular(run: Any, served: Served) -
     ],
     ids=" ".join,
 )
-def test_missing_options_are_requested(run: Any, served: Served, args: list[str]) -> None:
+def test_missing_options_are_usage_errors(run: Any, served: Served, args: list[str]) -> None:
     assert run(*args).exit_code == 2
     assert not served.lock.exists()
 

@@ -53,12 +53,12 @@ def work(ledger: Path, kind: str, **options: Any) -> tuple[int, Any]:
     return ended.returncode, json.loads(ended.stdout) if ended.stdout else None
 
 
-def written(ledger: Path) -> list[int]:
+def read_ledger(ledger: Path) -> list[int]:
     """Return the numbers that the tool wrote down, in order."""
     return [int(line.split()[0]) for line in ledger.read_text(encoding="utf-8").splitlines()]
 
 
-def called(result: Any) -> list[int]:
+def call_numbers(result: Any) -> list[int]:
     """Return the numbers of the calls in the trace of code, or in the steps of a chain."""
     if "toolCalls" in result:
         return sorted(call["args"]["n"] for call in result["toolCalls"])
@@ -75,10 +75,10 @@ def test_a_run_whose_process_is_killed_is_finished_by_another_with_six_calls_non
 ) -> None:
     ledger = tmp_path / "ledger"
     assert work(ledger, kind, point=point, idempotent=True)[0] == KILLED
-    assert written(ledger) == [1, 2, 3]
+    assert read_ledger(ledger) == [1, 2, 3]
     _, result = work(ledger, kind, resume={"repeat": False}, idempotent=True)
-    assert written(ledger) == [1, 2, 3, 4, 5, 6]
-    assert called(result) == [1, 2, 3, 4, 5, 6]
+    assert read_ledger(ledger) == [1, 2, 3, 4, 5, 6]
+    assert call_numbers(result) == [1, 2, 3, 4, 5, 6]
     assert result.get("value", 21) == 21
     if kind == "clock":
         notes = {float(line.split()[1]) - int(line.split()[0]) for line in ledger.read_text().splitlines()}
@@ -91,24 +91,24 @@ def test_calls_that_are_made_at_once_go_on_where_they_were(tmp_path: Path, point
     ledger = tmp_path / "ledger"
     assert work(ledger, "gather", point=point, idempotent=True)[0] == KILLED
     _, result = work(ledger, "gather", resume={"repeat": False}, idempotent=True)
-    assert (result["value"], called(result)) == (21, [1, 2, 3, 4, 5, 6])
-    assert set(written(ledger)) == {1, 2, 3, 4, 5, 6}
+    assert (result["value"], call_numbers(result)) == (21, [1, 2, 3, 4, 5, 6])
+    assert set(read_ledger(ledger)) == {1, 2, 3, 4, 5, 6}
 
 
 @pytest.mark.parametrize("kind", ["loop", "clock", *CHAINS])
 def test_a_call_that_may_have_run_is_not_repeated_unless_somebody_says_so(tmp_path: Path, kind: str) -> None:
     ledger = tmp_path / "ledger"
     work(ledger, kind, point="answer")
-    assert written(ledger) == [1, 2, 3, 4]
+    assert read_ledger(ledger) == [1, 2, 3, 4]
     _, refused = work(ledger, kind, resume={"repeat": False})
     assert refused["error"] == "CallUncertainError"
     [(key, tool)] = refused["calls"].items()
     assert tool == "ledger:add"
     assert "may have run" in refused["message"]
-    assert written(ledger) == [1, 2, 3, 4]
+    assert read_ledger(ledger) == [1, 2, 3, 4]
     _, result = work(ledger, kind, resume={"answers": {key: 4}})
-    assert written(ledger) == [1, 2, 3, 4, 5, 6]
-    assert called(result) == [1, 2, 3, 4, 5, 6]
+    assert read_ledger(ledger) == [1, 2, 3, 4, 5, 6]
+    assert call_numbers(result) == [1, 2, 3, 4, 5, 6]
     assert result.get("value", 21) == 21
 
 
@@ -119,7 +119,7 @@ def test_a_call_that_did_not_run_is_made_when_somebody_says_so(tmp_path: Path, k
     _, refused = work(ledger, kind, resume={"repeat": False})
     assert refused["error"] == "CallUncertainError"
     _, result = work(ledger, kind, resume={"repeat": True})
-    assert (written(ledger), called(result)) == ([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6])
+    assert (read_ledger(ledger), call_numbers(result)) == ([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6])
 
 
 class Desk:

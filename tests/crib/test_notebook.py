@@ -36,12 +36,12 @@ class Notebook:
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
     """Give a kernel in a folder with a configuration, one for all tests that leave it running."""
-    with started(tmp_path_factory.mktemp("notebook")) as kernel:
+    with start_kernel(tmp_path_factory.mktemp("notebook")) as kernel:
         yield kernel
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Notebook]:
+def start_kernel(folder: Path) -> Iterator[Notebook]:
     """Start a kernel, which is shut down as Jupyter does it."""
     with pytest.MonkeyPatch.context() as patch:
         for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
@@ -93,7 +93,7 @@ def test_await_works_in_a_notebook_too(notebook: Notebook) -> None:
 @pytest.mark.proof
 def test_a_kernel_that_ends_stops_the_servers(tmp_path: Path) -> None:
     cell = "from toolcrib import SyncCrib\ncrib = SyncCrib('mcp.json')\n"
-    with started(tmp_path) as notebook:
+    with start_kernel(tmp_path) as notebook:
         server = int(notebook.run(cell + "print(crib.run('text:get_pid').structured['result'])"))
         notebook.shut_down()
     wait_until(lambda: not launch.alive(server))

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.mcp.calling import started
+from execution.mcp.calling import child_processes
 from servers.launch import alive, descriptors
 from waiting import PATIENCE, until
 
@@ -42,7 +42,7 @@ async def ids(crib: Crib) -> set[str]:
 
 
 @asynccontextmanager
-async def held(crib: Crib, file: Path, tool: str = "text:hold") -> AsyncIterator[list[Any]]:
+async def hold_call(crib: Crib, file: Path, tool: str = "text:hold") -> AsyncIterator[list[Any]]:
     """Keep a call in progress until the block ends; the list then holds its result."""
     gave: list[Any] = []
 
@@ -76,7 +76,7 @@ async def test_calls_of_a_server_that_goes_end_well_and_no_other_finds_it(
     file = tmp_path / "go"
     async with Crib({"mcpServers": {"text": little("holding"), "more": little()}}) as crib:
         old = await pid(crib)
-        async with held(crib, file) as gave:
+        async with hold_call(crib, file) as gave:
             assert await crib.reload({"mcpServers": {"more": little()}}) == Reload(removed=("text",))
             with pytest.raises(ToolNotFoundError):
                 await crib.run("text:get_pid")
@@ -93,7 +93,7 @@ async def test_calls_of_a_server_that_changes_end_on_the_old_one_and_others_go_t
     file = tmp_path / "go"
     async with Crib({"mcpServers": {"text": little("holding")}}) as crib:
         old = await pid(crib)
-        async with held(crib, file) as gave:
+        async with hold_call(crib, file) as gave:
             told = await crib.reload({"mcpServers": {"text": little("odd")}})
             assert told == Reload(changed=("text",))
             new = await pid(crib)
@@ -309,7 +309,7 @@ async def test_many_reloads_leave_nothing_behind(little: Any, reloads: int) -> N
     def settings(number: int) -> dict[str, Any]:
         return {"mcpServers": {"stays": little(), "text": little("well", str(number))}, "timeout": 5 + number}
 
-    before = started()
+    before = child_processes()
     async with Crib(settings(0)) as crib:
         stays = await pid(crib, "stays")
         await pid(crib)
@@ -320,10 +320,10 @@ async def test_many_reloads_leave_nothing_behind(little: Any, reloads: int) -> N
                 await pid(crib)
         await pid(crib)
         assert await pid(crib, "stays") == stays
-        await until(lambda: len(started() - before) == 2, "the others have ended")
+        await until(lambda: len(child_processes() - before) == 2, "the others have ended")
         await until(lambda: len(tasks_here()) <= tasks_before, "their tasks too")
         await until(lambda: len(list(descriptors())) <= open_before, "their pipes too")
-    await until(lambda: started() <= before, "all have ended")
+    await until(lambda: child_processes() <= before, "all have ended")
 
 
 def tasks_here() -> list[Any]:
@@ -355,7 +355,7 @@ async def test_nothing_is_kept_of_a_server_that_went(little: Any, tmp_path: Path
         assert "text:shout" in await ids(crib)
 
 
-async def test_stored_tools_are_described_until_the_server_has_answered(little: Any, tmp_path: Path) -> None:
+async def test_status_counts_stored_tools_until_the_server_has_answered(little: Any, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()
     servers = {"text": little("gate", str(gate), start_timeout=PATIENCE)}

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gateway.passing import joined
+from gateway.passing import join
 
 from toolcrib import Crib
 from toolcrib.crib.scans import ToolScans
@@ -52,7 +52,7 @@ async def test_definition_is_scanned_again_when_it_changes() -> None:
 
 async def test_search_of_the_gateway_warns() -> None:
     server = {"command": sys.executable, "args": ["-S", "-I", str(_SCRIPT), "nothing", BAD]}
-    async with joined("stateless", {"leaky": server}, expose="meta") as client:
+    async with join("stateless", {"leaky": server}, expose="meta") as client:
         result = await client.call_tool("search_tools", {"query": "add two numbers"})
         described = await client.call_tool(
             "describe_tool", {"tool_id": "leaky:say", "detail_level": "schema"}

@@ -291,7 +291,7 @@ def call_delta(place: int, arguments: str, **head: Any) -> dict[str, Any]:
     return {"index": place, "function": {"arguments": arguments, **head.pop("function", {})}, **head}
 
 
-def streamed_chat(http: Any) -> list[Any]:
+def stream_chat(http: Any) -> list[Any]:
     import openai  # noqa: PLC0415
 
     first = [
@@ -308,7 +308,7 @@ def streamed_chat(http: Any) -> list[Any]:
         return list(client.chat.completions.create(model="gpt", messages=[], stream=True))
 
 
-def streamed_responses(http: Any) -> list[Any]:
+def stream_responses(http: Any) -> list[Any]:
     import openai  # noqa: PLC0415
 
     items = [
@@ -322,7 +322,7 @@ def streamed_responses(http: Any) -> list[Any]:
         return list(client.responses.create(model="gpt", input="", stream=True))
 
 
-def streamed_claude(http: Any) -> list[Any]:
+def stream_claude(http: Any) -> list[Any]:
     import anthropic  # noqa: PLC0415
 
     parts: list[dict[str, Any]] = [{"type": "message_start", "message": claude()}]
@@ -337,7 +337,7 @@ def streamed_claude(http: Any) -> list[Any]:
         return list(client.messages.create(model="claude", max_tokens=9, messages=[], stream=True))
 
 
-def streamed_gemini(http: Any) -> list[Any]:
+def stream_gemini(http: Any) -> list[Any]:
     from google import genai  # noqa: PLC0415
 
     calls = [{"functionCall": {"name": "order_total", "args": args}} for args in ({"prices": [4, 6]}, {})]
@@ -349,10 +349,10 @@ def streamed_gemini(http: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("target", "options", "stream", "http"),
     [
-        pytest.param("openai", {}, streamed_chat, httpx, id="openai"),
-        pytest.param("openai", {"api": "responses"}, streamed_responses, httpx, id="responses"),
-        pytest.param("anthropic", {}, streamed_claude, httpx2, id="anthropic"),
-        pytest.param("gemini", {}, streamed_gemini, httpx, id="gemini"),
+        pytest.param("openai", {}, stream_chat, httpx, id="openai"),
+        pytest.param("openai", {"api": "responses"}, stream_responses, httpx, id="responses"),
+        pytest.param("anthropic", {}, stream_claude, httpx2, id="anthropic"),
+        pytest.param("gemini", {}, stream_gemini, httpx, id="gemini"),
     ],
 )
 def test_the_calls_of_a_streamed_response_are_answered(
@@ -371,7 +371,7 @@ def test_the_calls_of_a_streamed_response_are_answered(
     assert answers.count("order_total") >= 2
     assert "10.0" in answers
     assert "rror" in answers.partition("10.0")[2]  # the call that was cut off, or lacks an argument
-    assert ("I add it up." in answers) == (stream is streamed_chat)
+    assert ("I add it up." in answers) == (stream is stream_chat)
 
 
 def wiper(target: Any, **options: Any) -> tuple[Any, list[str]]:
@@ -392,7 +392,7 @@ CLAUDE_CALL = {"type": "tool_use", "id": "call_0", "name": "wipe", "input": {}}
 ITEM = {"type": "function_call", "id": "fc_0", "call_id": "call_0", "name": "wipe", "arguments": ""}
 
 
-def finished(reason: str) -> dict[str, Any]:
+def finish_chunk(reason: str) -> dict[str, Any]:
     chunk = chat_chunk()
     chunk["choices"][0]["finish_reason"] = reason
     return chunk
@@ -419,7 +419,7 @@ def item_events(*deltas: str) -> list[dict[str, Any]]:
     return [added, *({"type": kind, "output_index": 0, "item_id": "fc_0", "delta": text} for text in deltas)]
 
 
-def ended(kind: str, *items: dict[str, Any]) -> dict[str, Any]:
+def end_event(kind: str, *items: dict[str, Any]) -> dict[str, Any]:
     return {"type": f"response.{kind}", "response": {**responses(*items), "status": kind}}
 
 
@@ -430,13 +430,13 @@ RESPONSES = {"api": "responses"}
     ("target", "options", "chunks"),
     [
         ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL)]),
-        ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL), finished("length")]),
-        ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL), finished("content_filter")]),
+        ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL), finish_chunk("length")]),
+        ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL), finish_chunk("content_filter")]),
         ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL), chat_chunk(tool_calls=[call_delta(0, '{"fol')])]),
         ("openai", RESPONSES, item_events()),
         ("openai", RESPONSES, item_events('{"folder"')),
-        ("openai", RESPONSES, [ended("incomplete", {**ITEM, "status": "incomplete"})]),
-        ("openai", RESPONSES, [ended("incomplete", ITEM)]),
+        ("openai", RESPONSES, [end_event("incomplete", {**ITEM, "status": "incomplete"})]),
+        ("openai", RESPONSES, [end_event("incomplete", ITEM)]),
         ("anthropic", {}, claude_events(stop=False, reason=None)),
         ("anthropic", {}, claude_events('{"folder"', stop=False, reason=None)),
         ("anthropic", {}, claude_events("{}", stop=False, reason=None)),
@@ -462,9 +462,9 @@ def test_call_that_was_cut_off_is_answered_with_an_error_and_not_run(
 @pytest.mark.parametrize(
     ("target", "options", "chunks"),
     [
-        ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL), finished("tool_calls")]),
+        ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL), finish_chunk("tool_calls")]),
         ("openai", {}, [chat_chunk(tool_calls=CHAT_CALL), chat_chunk(tool_calls=[call_delta(0, "{}")])]),
-        ("openai", RESPONSES, [*item_events("{}"), ended("completed", {**ITEM, "arguments": "{}"})]),
+        ("openai", RESPONSES, [*item_events("{}"), end_event("completed", {**ITEM, "arguments": "{}"})]),
         (
             "openai",
             RESPONSES,
@@ -508,7 +508,7 @@ def test_invalid_response_is_refused(target: Any, options: Any, response: Any) -
 
 def test_response_that_failed_is_no_finished_turn() -> None:
     session, _ = wiper("openai", **RESPONSES)
-    failed = ended("failed")
+    failed = end_event("failed")
     failed["response"]["error"] = {"code": "server_error", "message": "overloaded"}
     with pytest.raises(ConversionError, match="overloaded"):
         session.run(session.join([failed]))

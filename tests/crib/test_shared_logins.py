@@ -37,7 +37,7 @@ def machine(tmp_path: Path, name: str) -> dict[str, str]:
     return {**os.environ, "TOOLCRIB_HOME": home, "TOOLCRIB_VAULT_KEY": "a key of many characters"}
 
 
-async def logged_in(authority: Authority, environ: dict[str, str]) -> StoredLogin:
+async def log_in_with_browser(authority: Authority, environ: dict[str, str]) -> StoredLogin:
     """Log in with a browser at one machine."""
     config = ServerConfig(url=authority.url)
     return await log_in("one", config, show=lambda address, _: browse(address) and None, environ=environ)
@@ -79,7 +79,7 @@ async def test_login_at_one_machine_is_refreshed_once_by_all_that_call_at_the_sa
     database: str, authority: Authority, tmp_path: Path
 ) -> None:
     environs = [machine(tmp_path, name) for name in "abc"]
-    login = await logged_in(authority, environs[0])
+    login = await log_in_with_browser(authority, environs[0])
     await expire(database, environs[0], login)
     async with gateways(database, authority, environs) as cribs:
         async with anyio.create_task_group() as tasks:
@@ -95,7 +95,7 @@ async def test_every_refresh_of_a_token_that_ends_again_and_again_is_the_only_on
     database: str, authority: Authority, tmp_path: Path
 ) -> None:
     environs = [machine(tmp_path, name) for name in "ab"]
-    await logged_in(authority, environs[0])
+    await log_in_with_browser(authority, environs[0])
     async with gateways(database, authority, environs) as cribs:
         vaults = [LoginVault(environ) for environ in environs]
         for turn in range(1, 6):
@@ -119,7 +119,7 @@ async def test_logout_at_one_machine_reaches_the_others(
     database: str, authority: Authority, tmp_path: Path
 ) -> None:
     environs = [machine(tmp_path, name) for name in "ab"]
-    await logged_in(authority, environs[0])
+    await log_in_with_browser(authority, environs[0])
     async with gateways(database, authority, environs) as cribs:
         other = LoginVault(environs[1])
         assert other.get("one", authority.url) is not None
@@ -132,7 +132,7 @@ async def test_token_is_not_refreshed_while_the_database_is_away(
     postgres: PostgresServer, database: str, authority: Authority, tmp_path: Path
 ) -> None:
     environ = machine(tmp_path, "a")
-    login = await logged_in(authority, environ)
+    login = await log_in_with_browser(authority, environ)
     async with gateways(database, authority, [environ]) as cribs:
         await cribs[0].run("one:echo", {"text": "a"})
         soon = login.replace(expires_at=time.time() + 30, lifetime=3600.0)

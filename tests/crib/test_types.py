@@ -55,7 +55,7 @@ def test_uses_of_the_api_pass_mypy_strict_as_does_the_readme(root: Path, tmp_pat
     assert mypy(root, Path(__file__).with_name("typed_uses.py"), readme) == ""
 
 
-def shown(function: Any) -> tuple[Any, ...]:
+def signature_of(function: Any) -> tuple[Any, ...]:
     """Return the parameters and the result of a method, the same for both cribs where they agree."""
     signature = inspect.signature(function)
     returned = str(signature.return_annotation).replace("collections.abc.", "")
@@ -76,8 +76,8 @@ def test_signatures_of_both_cribs_are_equal(name: str) -> None:
     ours, theirs = getattr(SyncCrib, name), getattr(Crib, name)
     if isinstance(theirs, property):
         ours, theirs = ours.fget, theirs.fget
-    assert shown(ours) == shown(theirs)
-    assert [*map(shown, get_overloads(ours))] == [*map(shown, get_overloads(theirs))]
+    assert signature_of(ours) == signature_of(theirs)
+    assert [*map(signature_of, get_overloads(ours))] == [*map(signature_of, get_overloads(theirs))]
     is_explicit = all(each.annotation is not Any for each in inspect.signature(ours).parameters.values())
     assert is_explicit or name in TAKES_ANY or get_overloads(ours)
 

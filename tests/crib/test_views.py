@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.mcp.calling import scripted
+from execution.mcp.calling import scripted_server
 from waiting import PATIENCE
 
 from toolcrib import Crib, Tool, tool
@@ -422,7 +422,7 @@ async def test_a_server_is_given_the_input_that_it_asks_for_in_a_view_too() -> N
         assert (made.tool_id, requests) == ("one:ask", asks)
         return {"a": {"action": "accept", "content": {"name": "Ada"}}}
 
-    server = scripted(discover="modern", calls={"ask": [{"turns": turns}]})
+    server = scripted_server(discover="modern", calls={"ask": [{"turns": turns}]})
     async with Crib({"mcpServers": {"one": server}}, on_input=on_input) as crib:
         with anyio.fail_after(PATIENCE):
             view = crib.view(Scope(namespaces=["one"]))

@@ -29,7 +29,7 @@ def tool(name: str, description: str) -> Tool:
     return Tool(name=name, namespace="w", description=description, input_schema={})
 
 
-def written(one: Tool) -> Enrichment:
+def enrichment_of(one: Tool) -> Enrichment:
     question = f"what about {one.name} if you {one.description}"
     return Enrichment(
         tool_id=str(one.id),
@@ -57,7 +57,7 @@ def test_catalogue_equals_one_built_anew_after_any_sequence(steps: list[tuple[st
         elif key in catalogue.index and step == "remove":
             catalogue.unregister(key)
         elif key in catalogue.index and step == "write":
-            kept[key] = written(catalogue.index.get(key))
+            kept[key] = enrichment_of(catalogue.index.get(key))
             catalogue.enrich(kept[key])
     anew = Index()
     for summary in catalogue.index.list_all():
@@ -75,7 +75,7 @@ def test_catalogue_equals_one_built_anew_after_any_sequence(steps: list[tuple[st
 def test_unknown_tool_is_not_written_about() -> None:
     catalogue = Discovery()
     with pytest.raises(ToolNotFoundError):
-        catalogue.enrich(written(tool("a", "Tell the weather.")))
+        catalogue.enrich(enrichment_of(tool("a", "Tell the weather.")))
     assert catalogue.enriched.ids() == ()
 
 
@@ -84,7 +84,7 @@ def test_versions_of_a_tool_are_written_about_by_themselves() -> None:
     first, second = (tool("a", "Tell it.").replace(version=version) for version in ("1.0.0", "2.0.0"))
     for one in (first, second):
         catalogue.register(one)
-    catalogue.enrich(written(catalogue.index.get(second.id)))
+    catalogue.enrich(enrichment_of(catalogue.index.get(second.id)))
     assert catalogue.enriched.find(first) is None
     assert catalogue.index.example_questions(first.id) == ()
     assert len(catalogue.index.example_questions(second.id)) == 3
@@ -95,7 +95,7 @@ def test_examples_of_the_documentation_stay(tmp_path: Any) -> None:
     one = tool("a", "Tell the weather.")
     with catalogue:
         catalogue.register(one, doc={"examples": [{"title": "Rain in Oslo", "args": {}}]})
-        catalogue.enrich(written(catalogue.index.get(one.id)))
+        catalogue.enrich(enrichment_of(catalogue.index.get(one.id)))
         assert catalogue.index.example_questions(one.id)[0] == "Rain in Oslo"
         assert len(catalogue.index.example_questions(one.id)) == 4
         assert catalogue.forget_enrichment(one.id)

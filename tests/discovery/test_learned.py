@@ -31,13 +31,13 @@ DAY = 86_400
 RAIN = "shall I take my umbrella along"
 
 
-def asked(
+def learned_question(
     tool_id: str, question: str = RAIN, owner: str = "ann", uses: int = 1, misses: int = 0
 ) -> LearnedQuestion:
     return LearnedQuestion(tool_id=tool_id, question=question, owner=owner, uses=uses, misses=misses)
 
 
-def learned(*questions: LearnedQuestion, **options: Any) -> LearnedQuestions:
+def learned_questions(*questions: LearnedQuestion, **options: Any) -> LearnedQuestions:
     made = LearnedQuestions(encode=load_embedder().encode, **options)
     made.learn(questions)
     return made
@@ -153,23 +153,26 @@ class TestStripping:
 
 class TestLifting:
     def test_similar_question_raises_the_tool_that_was_used(self) -> None:
-        questions = learned(asked("weather:get_forecast"))
+        questions = learned_questions(learned_question("weather:get_forecast"))
         (lift,) = questions.lifts("do I take an umbrella along?", "ann").values()
         assert 0.3 < lift.strength <= 0.7
         assert [similar.question for similar in lift.questions] == [RAIN]
         assert lift.strength == pytest.approx(sum(similar.lift for similar in lift.questions))
 
     def test_question_about_something_else_raises_nothing(self) -> None:
-        assert learned(asked("weather:get_forecast")).lifts("merge the pull request", "ann") == {}
+        assert (
+            learned_questions(learned_question("weather:get_forecast")).lifts("merge the pull request", "ann")
+            == {}
+        )
 
     def test_questions_of_a_principal_do_not_raise_tools_for_another(self) -> None:
-        questions = learned(asked("weather:get_forecast", owner="ann"))
+        questions = learned_questions(learned_question("weather:get_forecast", owner="ann"))
         assert questions.lifts(RAIN, "bob") == {}
 
     def test_tool_is_found_by_a_question_that_shares_no_word_with_it(self) -> None:
         question, tool_id = RAIN, "sponsor:offers"
         for index in (catalogue(*TOOLS), catalogue(*TOOLS, words=True)):
-            lifts = learned(asked(tool_id, question)).lifts(question, "ann")
+            lifts = learned_questions(learned_question(tool_id, question)).lifts(question, "ann")
             before = [result.id for result in index.search(question)]
             found = index.search(question, lifts=lifts)
             assert before[:1] != [tool_id]
@@ -182,13 +185,15 @@ class TestLifting:
         index = catalogue()
         for version in ("1.0.0", "2.0.0"):
             index.register(Tool(name="get", namespace="w", description="", version=version, input_schema={}))
-        found = index.search(RAIN, lifts=learned(asked("w:get")).lifts(RAIN, "ann"))
+        found = index.search(RAIN, lifts=learned_questions(learned_question("w:get")).lifts(RAIN, "ann"))
         assert {result.id for result in found} == {"w:get:1.0.0", "w:get:2.0.0"}
 
     def test_tool_that_is_gone_or_filtered_out_is_not_found(self) -> None:
         index, lifts = (
             catalogue(*TOOLS),
-            learned(asked("sponsor:offers"), asked("gone:tool")).lifts(RAIN, "ann"),
+            learned_questions(learned_question("sponsor:offers"), learned_question("gone:tool")).lifts(
+                RAIN, "ann"
+            ),
         )
         assert "gone:tool" not in {result.id for result in index.search(RAIN, lifts=lifts)}
         assert "sponsor:offers" not in {
@@ -198,66 +203,81 @@ class TestLifting:
     def test_cursor_is_refused_once_something_else_was_learned(self) -> None:
         from toolcrib.errors import InvalidCursorError  # noqa: PLC0415 - here alone
 
-        index, questions = catalogue(*TOOLS), learned(asked("mail:send_message"))
+        index, questions = catalogue(*TOOLS), learned_questions(learned_question("mail:send_message"))
         page = index.search(RAIN, limit=1, lifts=questions.lifts(RAIN, "ann"))
         assert page.next_cursor
-        questions.learn([asked("sponsor:offers")])
+        questions.learn([learned_question("sponsor:offers")])
         with pytest.raises(InvalidCursorError):
             index.search(RAIN, limit=1, cursor=page.next_cursor, lifts=questions.lifts(RAIN, "ann"))
 
     def test_misses_take_the_evidence_of_a_question_away(self) -> None:
-        questions = learned(asked("mail:send_message", uses=1))
+        questions = learned_questions(learned_question("mail:send_message", uses=1))
         strong = questions.lifts(RAIN, "ann")["mail:send_message"].strength
-        questions.learn([asked("mail:send_message", uses=2, misses=1)])
+        questions.learn([learned_question("mail:send_message", uses=2, misses=1)])
         assert 0 < questions.lifts(RAIN, "ann")["mail:send_message"].strength < strong
-        questions.learn([asked("mail:send_message", uses=0, misses=2)])
+        questions.learn([learned_question("mail:send_message", uses=0, misses=2)])
         assert questions.lifts(RAIN, "ann") == {}
 
     def test_old_questions_count_less_and_are_forgotten(self) -> None:
         now = [1000.0 * DAY]
-        questions = learned(asked("mail:send_message"), clock=lambda: now[0])
+        questions = learned_questions(learned_question("mail:send_message"), clock=lambda: now[0])
         fresh = questions.lifts(RAIN, "ann")["mail:send_message"].strength
         now[0] += 90 * DAY
-        questions.learn([asked("notes:write_note", "write it down for me please")])
+        questions.learn([learned_question("notes:write_note", "write it down for me please")])
         assert questions.lifts(RAIN, "ann")["mail:send_message"].strength == pytest.approx(
             fresh / 2, rel=1e-3
         )
         now[0] += 200 * DAY
-        questions.learn([asked("notes:write_note", "write it down for me please")])
+        questions.learn([learned_question("notes:write_note", "write it down for me please")])
         assert [row.tool_id for row in questions.listed()] == ["notes:write_note"]
 
 
 class TestBounds:
     def test_same_question_in_another_spelling_is_one_row(self) -> None:
-        questions = learned(asked("w:a", "Open an issue!"), asked("w:a", "open an  issue"))
+        questions = learned_questions(
+            learned_question("w:a", "Open an issue!"), learned_question("w:a", "open an  issue")
+        )
         (row,) = questions.listed()
         assert row.uses == 2
 
     def test_tool_and_owner_have_limits(self) -> None:
         words = [f"{a}{b}{c}" for a in "bdfglmnprst" for b in "aeiou" for c in "bdfglmnprst"]
-        questions = learned(*(asked("w:a", f"please {word} the garden") for word in words))
+        questions = learned_questions(
+            *(learned_question("w:a", f"please {word} the garden") for word in words)
+        )
         assert len(questions.listed()) == MAX_QUESTIONS
-        many = (asked(f"w:{tool}", f"please {word} the garden") for tool in "abcd" for word in words)
-        questions = learned(*(asked(f"{each.tool_id}{at}", each.question) for at, each in enumerate(many)))
+        many = (
+            learned_question(f"w:{tool}", f"please {word} the garden") for tool in "abcd" for word in words
+        )
+        questions = learned_questions(
+            *(learned_question(f"{each.tool_id}{at}", each.question) for at, each in enumerate(many))
+        )
         assert len(questions.listed(owner="ann")) == MAX_OF_OWNER
 
     def test_one_owner_with_many_rows_does_not_drop_those_of_another(self) -> None:
-        questions = learned(asked("w:a", owner="ann"))
-        questions.learn(asked(f"w:t{at}", owner="eve") for at in range(MAX_OF_OWNER + 50))
+        questions = learned_questions(learned_question("w:a", owner="ann"))
+        questions.learn(learned_question(f"w:t{at}", owner="eve") for at in range(MAX_OF_OWNER + 50))
         assert len(questions.listed(owner="ann")) == 1
 
     def test_clients_without_a_login_count_as_one(self) -> None:
-        questions = learned(*(asked(f"w:t{at}", owner="ann", uses=5) for at in range(900)))
+        questions = learned_questions(
+            *(learned_question(f"w:t{at}", owner="ann", uses=5) for at in range(900))
+        )
         questions.learn(
-            asked(f"w:t{at % 500}", f"umbrella {word_of(at)}", f"{UNNAMED}{at % 1000}") for at in range(5000)
+            learned_question(f"w:t{at % 500}", f"umbrella {word_of(at)}", f"{UNNAMED}{at % 1000}")
+            for at in range(5000)
         )
         assert len(questions.listed(owner="ann")) == 900
         assert questions.count == 900 + MAX_OF_OWNER
 
     def test_owners_above_the_total_share_it_evenly(self) -> None:
-        few = [asked(f"w:t{at}", owner="few") for at in range(100)]
-        many = [asked(f"w:t{at}", owner=f"owner {name}") for name in range(6) for at in range(MAX_OF_OWNER)]
-        questions = learned(*few, *many)
+        few = [learned_question(f"w:t{at}", owner="few") for at in range(100)]
+        many = [
+            learned_question(f"w:t{at}", owner=f"owner {name}")
+            for name in range(6)
+            for at in range(MAX_OF_OWNER)
+        ]
+        questions = learned_questions(*few, *many)
         counts = Counter(row.owner for row in questions.listed())
         assert questions.count == MAX_TOTAL
         assert counts.pop("few") == 100
@@ -270,8 +290,12 @@ class TestPoison:
     @staticmethod
     def stream(tool_id: str, owners: list[str]) -> LearnedQuestions:
         """Return the questions learned from calls that answer each question with one tool, over and over."""
-        return learned(
-            *(asked(tool_id, question, owner, uses=1000) for owner in owners for question in QUESTIONS)
+        return learned_questions(
+            *(
+                learned_question(tool_id, question, owner, uses=1000)
+                for owner in owners
+                for question in QUESTIONS
+            )
         )
 
     @pytest.mark.parametrize(
@@ -304,22 +328,26 @@ class TestPoison:
             "or ",
             "hello ",
         )
-        questions = learned(*(asked("z:good", owner=f"honest {number}") for number in range(5)))
+        questions = learned_questions(
+            *(learned_question("z:good", owner=f"honest {number}") for number in range(5))
+        )
         before = questions.lifts(RAIN, None)["z:good"].strength
-        questions.learn(asked(attacked, each + RAIN, "eve") for each in fill)
+        questions.learn(learned_question(attacked, each + RAIN, "eve") for each in fill)
         lifts = questions.lifts(RAIN, None)
         assert lifts["z:good"].strength >= before
         if attacked != "z:good":
             assert lifts[attacked].strength <= 0.5
 
     def test_one_owner_raises_few_tools_by_one_question(self) -> None:
-        questions = learned(*(asked(f"a:bad{number}", owner="eve") for number in range(50)))
+        questions = learned_questions(
+            *(learned_question(f"a:bad{number}", owner="eve") for number in range(50))
+        )
         assert len(questions.lifts(RAIN, None)) == 10
 
     def test_evidence_for_other_tools_restores_their_rank(self) -> None:
         question, index = "will it rain tomorrow", catalogue(*TOOLS)
         questions = self.stream("sponsor:offers", ["eve"])
-        questions.learn(asked("weather:get_forecast", question, owner) for owner in ("ann", "bob"))
+        questions.learn(learned_question("weather:get_forecast", question, owner) for owner in ("ann", "bob"))
         assert index.search(question, lifts=questions.lifts(question, None))[0].id == "weather:get_forecast"
 
     @pytest.mark.parametrize("owners", [["eve"], ["eve", "mallory", "trudy"]], ids=["one", "several"])
@@ -350,7 +378,7 @@ class TestPoison:
 
 
 ROWS = some.builds(
-    asked,
+    learned_question,
     some.sampled_from(["w:a", "w:b", "w:c"]),
     some.sampled_from([*QUESTIONS, RAIN]),
     some.sampled_from(["ann", "bob", f"{UNNAMED}x"]),
@@ -413,30 +441,30 @@ class TestStrangeRows:
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         with SqliteStore(tmp_path / "catalogue.db") as store:
-            learned(asked("w:a"), asked("w:b"), texts=store)
+            learned_questions(learned_question("w:a"), learned_question("w:b"), texts=store)
             store.write_texts("learned", {"w:a x ann": "[]", "w:b x bob": "{broken"})
             questions = LearnedQuestions(store)
             assert [row.tool_id for row in questions.listed()] == ["w:a", "w:b"]
             assert "'w:a x ann' cannot be read" in caplog.text
-            questions.learn([asked("w:c")])
+            questions.learn([learned_question("w:c")])
             assert questions.forget("w:b") == 2
             assert questions.forget("w:a", owner="bob") == 0
             assert questions.forget() == 3
             assert [*store.texts("learned")] == []
 
     def test_row_under_another_key_is_found_and_written_anew(self) -> None:
-        store, row = MemoryStore(), asked("w:a", uses=3)
+        store, row = MemoryStore(), learned_question("w:a", uses=3)
         store.write_texts("learned", {"w:a other ann": json.dumps(row.replace(day=1000).to_json())})
-        questions = learned(texts=store, clock=lambda: 1000.0 * DAY)
+        questions = learned_questions(texts=store, clock=lambda: 1000.0 * DAY)
         assert [*questions.lifts(RAIN, None)] == ["w:a"]
-        questions.learn([asked("w:a")])
+        questions.learn([learned_question("w:a")])
         ((key, _),) = store.texts("learned")
         assert key == row.key
         assert LearnedQuestions(store).listed()[0].uses == 4
 
     def test_more_rows_than_the_limit_are_left_out(self) -> None:
         rows = [
-            asked(f"w:t{at % 300}", f"umbrella {word_of(at)}", f"owner {at % 9}").replace(day=1000)
+            learned_question(f"w:t{at % 300}", f"umbrella {word_of(at)}", f"owner {at % 9}").replace(day=1000)
             for at in range(MAX_TOTAL * 2)
         ]
         store = MemoryStore()
@@ -444,7 +472,7 @@ class TestStrangeRows:
         questions = LearnedQuestions(store, clock=lambda: 1000.0 * DAY)
         assert questions.count == MAX_TOTAL
         assert questions.lifts("umbrella", None)
-        questions.learn([asked("w:t1", "umbrella")])
+        questions.learn([learned_question("w:t1", "umbrella")])
         assert len([*store.texts("learned")]) == MAX_TOTAL
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import anyio
 import pytest
-from execution.ward import Patient, failing, made, neighbour, recovered, ward
+from execution.ward import Patient, failing, made, neighbour, wait_for_recovery, ward
 from servers.launch import alive, faulty_alone, tiny
 from servers.shop import Shop, opened
 from waiting import until
@@ -35,7 +35,7 @@ async def test_a_server_that_is_killed_in_the_middle_of_a_call(dying: tuple[Shop
         assert error.sent
         assert error.backend == "mcp:faulty"
         await patient.revive()
-        await recovered(shop)
+        await wait_for_recovery(shop)
 
 
 async def test_a_server_that_ends_itself_in_the_middle_of_a_call(dying: tuple[Shop, Patient]) -> None:
@@ -47,7 +47,7 @@ async def test_a_server_that_ends_itself_in_the_middle_of_a_call(dying: tuple[Sh
         if patient.http is None:
             assert "I am going down" in shop.servers.status()["faulty"].stderr + str(caught.value)
         await patient.revive()
-        await recovered(shop)
+        await wait_for_recovery(shop)
 
 
 async def test_all_calls_under_way_fail_when_their_server_dies(dying: tuple[Shop, Patient]) -> None:
@@ -70,7 +70,7 @@ async def test_all_calls_under_way_fail_when_their_server_dies(dying: tuple[Shop
         await patient.kill(shop)
     assert len(errors) == 10
     await patient.revive()
-    await recovered(shop)
+    await wait_for_recovery(shop)
 
 
 async def test_a_server_that_died_while_nobody_called(dying: tuple[Shop, Patient]) -> None:
@@ -81,7 +81,7 @@ async def test_a_server_that_died_while_nobody_called(dying: tuple[Shop, Patient
             with pytest.raises(BackendUnavailableError):
                 await shop.run("faulty:add", a=1, b=2)
         await patient.revive()
-        await recovered(shop)
+        await wait_for_recovery(shop)
 
 
 async def test_a_server_that_dies_again_and_again_comes_back_each_time() -> None:

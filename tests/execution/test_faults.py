@@ -15,8 +15,8 @@ import anyio
 import pytest
 from contracts.executor import DEADLINES
 from effort import at_most
-from execution.mcp.calling import started
-from execution.ward import Begun, made, neighbour, recovered, ward
+from execution.mcp.calling import child_processes
+from execution.ward import Begun, made, neighbour, wait_for_recovery, ward
 from servers.launch import (
     ROOT,
     Config,
@@ -106,7 +106,7 @@ async def test_a_server_that_stands_still_keeps_to_the_deadline_and_goes_on_late
             await shop.run("sound:echo")
         finally:
             os.kill(pid, signal.SIGCONT)
-        await recovered(shop)
+        await wait_for_recovery(shop)
 
 
 async def test_a_call_that_is_given_up_reaches_the_server(shop: Shop) -> None:
@@ -135,7 +135,7 @@ async def test_a_slow_start_delays_nobody_else(tmp_path: Path) -> None:
 
 
 async def test_a_start_that_takes_too_long_is_no_unknown_tool_and_leaves_no_process() -> None:
-    before = started()
+    before = child_processes()
     async with opened(faulty=faulty("--slow", "600", start_timeout=0.5), sound=tiny()) as shop:
         await shop.list("sound")
         async with neighbour(shop):
@@ -146,7 +146,7 @@ async def test_a_start_that_takes_too_long_is_no_unknown_tool_and_leaves_no_proc
             with pytest.raises(BackendUnavailableError) as refused:
                 await shop.servers.call(call)
             assert not refused.value.sent
-        await until(lambda: len(started() - before) == 1, "the slow process is gone")
+        await until(lambda: len(child_processes() - before) == 1, "the slow process is gone")
 
 
 def tool(name: str) -> Tool:
@@ -253,7 +253,7 @@ async def test_tools_that_changed_while_the_server_was_down_are_known_after_it_c
             await shop.run("faulty:add_tool", name="late")
             await until(lambda: shop.listed["faulty"] >= 2, "the change was seen")
             await server.restart()
-            await recovered(shop)
+            await wait_for_recovery(shop)
             seen = shop.listed["faulty"]
             await until(lambda: shop.listed["faulty"] > seen or "late" not in names(shop), "listed again")
             assert "late" not in names(shop)
@@ -273,14 +273,14 @@ async def test_all_pages_of_a_long_list_are_read(transport: str) -> None:
 
 
 async def test_leaving_ends_every_process_and_its_children() -> None:
-    before = started()
+    before = child_processes()
     async with opened(sound=tiny(), stubborn=tiny("--stubborn")) as shop:
         await shop.list("sound", "stubborn")
         tools = ("sound:spawn", "stubborn:spawn", "sound:echo", "stubborn:echo")
         pids = [(await shop.run(tool)).structured["pid"] for tool in tools]
         assert all(map(alive, pids))
     await until(lambda: not any(map(alive, pids)), "all have ended")
-    await until(lambda: started() <= before, "no process is left to be waited for")
+    await until(lambda: child_processes() <= before, "no process is left to be waited for")
 
 
 async def line_of(process: subprocess.Popen[bytes]) -> bytes:

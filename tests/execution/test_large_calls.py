@@ -7,7 +7,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import pytest
-from execution.mcp.calling import says, scripted, tool_of
+from execution.mcp.calling import says, scripted_server, tool_of
 from execution.toolbox import bare, index_of, record, runner_of
 
 from toolcrib import tool
@@ -82,7 +82,7 @@ async def test_a_large_call_of_a_plain_function_is_prepared_in_another_thread() 
 
 
 async def test_a_large_call_of_a_server_is_prepared_in_another_thread() -> None:
-    server = scripted(calls={"eat": [says("eaten")]})
+    server = scripted_server(calls={"eat": [says("eaten")]})
     index = index_of((tool_of("eat"), McpBackend(server_name="one")))
     async with McpServers({"one": server}) as servers:
         await check(Runner(index, mcp=servers), "one:eat")

@@ -25,7 +25,7 @@ PNG = "iVBORw0KGgo"
 
 
 @asynccontextmanager
-async def stocked(**configs: Config) -> AsyncIterator[Shop]:
+async def open_stocked_shop(**configs: Config) -> AsyncIterator[Shop]:
     """Start servers and register their tools."""
     async with opened(**configs) as shop:
         await shop.list(*configs)
@@ -42,11 +42,11 @@ class TestEverything:
     @classmethod
     async def shop(cls, request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
         if request.param == "stdio":
-            async with stocked(everything=npm("everything")) as shop:
+            async with open_stocked_shop(everything=npm("everything")) as shop:
                 yield shop
         else:
             with served() as config:
-                async with stocked(everything=config) as shop:
+                async with open_stocked_shop(everything=config) as shop:
                     yield shop
 
     async def test_all_its_tools_are_listed_with_their_namespace(self, shop: Shop) -> None:
@@ -171,7 +171,7 @@ class TestFilesystem:
     @pytest.fixture(scope="class")
     @classmethod
     async def shop(cls, folder: Path) -> AsyncIterator[Shop]:
-        async with stocked(files=npm("filesystem", str(folder))) as shop:
+        async with open_stocked_shop(files=npm("filesystem", str(folder))) as shop:
             yield shop
 
     async def test_written_file_is_read_back(self, shop: Shop, folder: Path) -> None:
@@ -215,17 +215,17 @@ class TestMemory:
 
     async def test_entities_are_in_the_graph_and_outlive_the_process(self, config: Config) -> None:
         entity = {"name": "press", "entityType": "machine", "observations": ["is out of order"]}
-        async with stocked(memory=config) as shop:
+        async with open_stocked_shop(memory=config) as shop:
             made = await shop.run("memory:create_entities", entities=[entity])
             assert made.structured == {"entities": [entity]}
-        async with stocked(memory=config) as shop:
+        async with open_stocked_shop(memory=config) as shop:
             graph = await shop.run("memory:read_graph")
             assert graph.structured == {"entities": [entity], "relations": []}
             found = await shop.run("memory:search_nodes", query="out of order")
             assert [node["name"] for node in found.structured["entities"]] == ["press"]
 
     async def test_arguments_that_lack_a_field_never_leave(self, config: Config) -> None:
-        async with stocked(memory=config) as shop:
+        async with open_stocked_shop(memory=config) as shop:
             with pytest.raises(InputValidationError, match="entityType"):
                 await shop.run("memory:create_entities", entities=[{"name": "a", "observations": []}])
 
@@ -236,7 +236,7 @@ class TestTime:
     @classmethod
     async def shop(cls) -> AsyncIterator[Shop]:
         args = ["-m", "mcp_server_time", "--local-timezone", "UTC"]
-        async with stocked(time={"command": sys.executable, "args": args}) as shop:
+        async with open_stocked_shop(time={"command": sys.executable, "args": args}) as shop:
             yield shop
 
     async def test_a_time_is_converted(self, shop: Shop) -> None:
@@ -270,7 +270,7 @@ class TestGit:
     @classmethod
     async def shop(cls, repository: Path) -> AsyncIterator[Shop]:
         args = ["-m", "mcp_server_git", "--repository", str(repository)]
-        async with stocked(git={"command": sys.executable, "args": args}) as shop:
+        async with open_stocked_shop(git={"command": sys.executable, "args": args}) as shop:
             yield shop
 
     async def test_the_log_names_the_commit(self, shop: Shop, repository: Path) -> None:
@@ -290,7 +290,7 @@ class TestGit:
 
 async def test_a_tool_is_found_by_what_it_does_and_run() -> None:
     args = ["-m", "mcp_server_time", "--local-timezone", "UTC"]
-    async with stocked(time={"command": sys.executable, "args": args}) as shop:
+    async with open_stocked_shop(time={"command": sys.executable, "args": args}) as shop:
         best = shop.index.search("what time is it in another zone").items[0]
         assert best.summary.namespace == "time"
         assert (await shop.run("time:get_current_time", timezone="UTC")).structured["timezone"] == "UTC"

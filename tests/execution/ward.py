@@ -106,7 +106,7 @@ async def failing(shop: Shop, tool: str, **args: Any) -> AsyncIterator[list[Tool
             yield errors
 
 
-async def recovered(shop: Shop) -> None:
+async def wait_for_recovery(shop: Shop) -> None:
     """Wait until the faulty server answers again."""
 
     async def answers() -> bool:

@@ -28,7 +28,7 @@ def whole(name: str = "whole") -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def joined(
+async def join(
     era: str, servers: dict[str, Any], *, toolset: str | None = None, config: dict[str, Any] | None = None,
     expose: Any = "all", gateway: dict[str, Any] | None = None, **options: Any,
 ) -> AsyncIterator[Client]:  # fmt: skip
@@ -54,7 +54,7 @@ async def asked(client: Client, method: str, **params: Any) -> dict[str, Any]:
     return await client.session.send_request(Asked(method=method, params=params), _ANY)  # type: ignore[call-overload, no-any-return]
 
 
-async def listed(client: Client, method: str, key: str) -> list[dict[str, Any]]:
+async def list_items(client: Client, method: str, key: str) -> list[dict[str, Any]]:
     """Return the items of all pages of a list, as they came over the wire."""
     found: list[dict[str, Any]] = []
     cursor = None

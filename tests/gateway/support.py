@@ -167,14 +167,14 @@ async def connected(where: Served | Stdio, era: str, **options: Any) -> AsyncIte
         yield client
 
 
-async def called(client: Client, tool: str, **arguments: Any) -> Any:
+async def call_tool(client: Client, tool: str, **arguments: Any) -> Any:
     """Return the structured content of a successful tool call."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result
     return result.structured_content
 
 
-async def failed(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+async def call_failing_tool(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     """Return the error that a tool gives, which must be one."""
     result = await client.call_tool(tool, arguments)
     assert result.is_error, result

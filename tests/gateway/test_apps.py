@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import pytest
-from gateway.passing import ERAS, asked, joined, listed, whole
+from gateway.passing import ERAS, asked, join, list_items, whole
 from mcp import Client, MCPError
 from mcp.client.extension import advertise
 from mcp.client.subscriptions import listen
@@ -50,21 +50,21 @@ def page_of(tool: dict[str, Any]) -> str:
 @UPSTREAM
 @pytest.mark.parametrize("expose", ["meta", "all"])
 async def test_extension_is_declared_where_a_server_declares_it(era: str, upstream: str, expose: str) -> None:
-    async with joined(era, two(upstream), expose=expose) as client:
+    async with join(era, two(upstream), expose=expose) as client:
         declared = client.server_capabilities.extensions or {}
     assert declared[EXTENSION] == SETTINGS
 
 
 async def test_extension_is_not_declared_where_no_server_declares_it(era: str) -> None:
-    async with joined(era, {"whole": whole()}) as client:
+    async with join(era, {"whole": whole()}) as client:
         assert EXTENSION not in (client.server_capabilities.extensions or {})
 
 
 @UPSTREAM
 async def test_pages_of_two_servers_at_one_address_are_told_apart(era: str, upstream: str) -> None:
-    async with joined(era, two(upstream)) as client:
-        tools = {tool["name"]: tool for tool in await listed(client, "tools/list", "tools")}
-        resources = await listed(client, "resources/list", "resources")
+    async with join(era, two(upstream)) as client:
+        tools = {tool["name"]: tool for tool in await list_items(client, "tools/list", "tools")}
+        resources = await list_items(client, "resources/list", "resources")
         for server in ("one", "two"):
             meta = tools[f"{server}__show"]["_meta"]
             address = f"ui://{server}/clock/app.html"
@@ -91,16 +91,16 @@ async def test_pages_of_two_servers_at_one_address_are_told_apart(era: str, upst
 
 
 async def test_pages_of_the_only_server_keep_their_addresses(era: str) -> None:
-    async with joined(era, {"one": apps("one")}) as client:
-        (show,) = [each for each in await listed(client, "tools/list", "tools") if each["name"] == "show"]
-        resources = await listed(client, "resources/list", "resources")
+    async with join(era, {"one": apps("one")}) as client:
+        (show,) = [each for each in await list_items(client, "tools/list", "tools") if each["name"] == "show"]
+        resources = await list_items(client, "resources/list", "resources")
         linked = await asked(client, "tools/call", name="link")
         assert await read(client, PAGE) == f"{PAGE} of one"
     assert page_of(show) == resources[0]["uri"] == linked["content"][0]["uri"] == PAGE
 
 
 async def test_address_that_names_no_server_is_not_guessed(era: str) -> None:
-    async with joined(era, two()) as client:
+    async with join(era, two()) as client:
         for uri in (
             PAGE,
             "UI://clock/app.html",
@@ -143,8 +143,8 @@ def spellings(uri: str) -> list[str]:
 
 @pytest.mark.parametrize("forged", FORGED)
 async def test_tool_cannot_name_the_page_of_another_server(era: str, forged: str) -> None:
-    async with joined(era, two("handshake", forged)) as client:
-        tools = {tool["name"]: tool for tool in await listed(client, "tools/list", "tools")}
+    async with join(era, two("handshake", forged)) as client:
+        tools = {tool["name"]: tool for tool in await list_items(client, "tools/list", "tools")}
         linked = await asked(client, "tools/call", name="two__link")
         meta = tools["two__other_0"]["_meta"]
         addresses = [page_of(tools["two__other_0"]), meta["ui/resourceUri"]]
@@ -156,7 +156,7 @@ async def test_tool_cannot_name_the_page_of_another_server(era: str, forged: str
 
 @UPSTREAM
 async def test_results_and_prompts_link_to_the_pages_of_their_server(era: str, upstream: str) -> None:
-    async with joined(era, two(upstream)) as client:
+    async with join(era, two(upstream)) as client:
         linked = await asked(client, "tools/call", name="two__link")
         got = await asked(client, "prompts/get", name="two__present")
     for link, embedded, plain in (
@@ -171,7 +171,7 @@ async def test_results_and_prompts_link_to_the_pages_of_their_server(era: str, u
 
 
 async def test_meta_tools_give_links_to_the_pages_of_their_server(era: str) -> None:
-    async with joined(era, two(), expose="meta") as client:
+    async with join(era, two(), expose="meta") as client:
         ran = await asked(client, "tools/call", name="run_tool", arguments={"tool_id": "two:link"})
         steps = [{"tool_id": "one:link"}, {"tool_id": "two:link"}]
         chain = await asked(client, "tools/call", name="run_chain", arguments={"steps": steps})
@@ -188,8 +188,8 @@ async def test_meta_tools_give_links_to_the_pages_of_their_server(era: str) -> N
 
 
 async def test_templates_of_pages_are_listed_filled_in_and_completed_for_their_server(era: str) -> None:
-    async with joined(era, two()) as client:
-        templates = await listed(client, "resources/templates/list", "resourceTemplates")
+    async with join(era, two()) as client:
+        templates = await list_items(client, "resources/templates/list", "resourceTemplates")
         ref = ResourceTemplateReference(uri="ui://two/clock/{zone}")
         completed = await client.complete(ref, {"name": "zone", "value": ""})
         assert await read(client, "ui://two/clock/utc") == "ui://clock/utc of two"
@@ -213,7 +213,7 @@ async def test_changed_page_is_told_by_its_address_here(era: str) -> None:
                 heard.append(event)  # noqa: PERF401 - as they come
 
     options = {"message_handler": hear} if era == "handshake" else {}
-    async with joined(era, two(), **options) as client, anyio.create_task_group() as tasks:
+    async with join(era, two(), **options) as client, anyio.create_task_group() as tasks:
         if era == "handshake":
             await asked(client, "resources/subscribe", uri="ui://two/clock/app.html")
         else:
@@ -237,7 +237,7 @@ async def test_servers_are_told_whether_the_client_shows_pages(era: str, upstrea
     own = {"mimeTypes": ["text/html;profile=mcp-app", "text/example"]}
     seen = []
     for extensions in ([advertise(EXTENSION, own)], []):
-        async with joined(era, {"one": apps("one", upstream)}, extensions=extensions) as client:
+        async with join(era, {"one": apps("one", upstream)}, extensions=extensions) as client:
             ran = await client.call_tool("declared", {})
             seen.append((ran.structured_content or {})["extensions"])
     # A connection of the handshake era is shared by all clients, and declares what they may have.
@@ -248,9 +248,9 @@ async def test_servers_are_told_whether_the_client_shows_pages(era: str, upstrea
 
 async def test_toolset_of_single_tools_has_the_pages_that_they_name(era: str) -> None:
     config = {"toolsets": {"picked": {"ids": ["two:show"]}}}
-    async with joined(era, two(), toolset="picked", config=config) as client:
-        (tool,) = await listed(client, "tools/list", "tools")
-        assert await listed(client, "resources/list", "resources") == []
+    async with join(era, two(), toolset="picked", config=config) as client:
+        (tool,) = await list_items(client, "tools/list", "tools")
+        assert await list_items(client, "resources/list", "resources") == []
         assert await read(client, page_of(tool)) == f"{PAGE} of two"
         for hidden in ("ui://one/clock/app.html", "ui://two/clock/utc", "plain://two"):
             assert await read(client, hidden) == ""
@@ -263,8 +263,8 @@ async def test_rules_decide_who_reads_a_page(era: str) -> None:
             {"name": "rest", "effect": "allow"},
         ]
     }
-    async with joined(era, two(), config=rules) as client:
-        uris = [each["uri"] for each in await listed(client, "resources/list", "resources")]
+    async with join(era, two(), config=rules) as client:
+        uris = [each["uri"] for each in await list_items(client, "resources/list", "resources")]
         assert await read(client, "ui://one/clock/app.html") == f"{PAGE} of one"
         assert await read(client, "ui://two/clock/app.html") == ""
     assert uris == ["ui://one/clock/app.html", "plain://one", "plain://two"]
@@ -272,8 +272,8 @@ async def test_rules_decide_who_reads_a_page(era: str) -> None:
 
 async def test_server_whose_name_no_host_has_keeps_its_pages_apart(era: str) -> None:
     servers = {"My Server": apps("one"), "my server": apps("two"), "my_server": apps("three")}
-    async with joined(era, servers) as client:
-        uris = [each["uri"] for each in await listed(client, "resources/list", "resources")]
+    async with join(era, servers) as client:
+        uris = [each["uri"] for each in await list_items(client, "resources/list", "resources")]
         pages = [uri for uri in uris if uri.startswith("ui://")]
         texts = [await read(client, uri.lower()) for uri in pages]
     assert texts == [f"{PAGE} of one", f"{PAGE} of two", f"{PAGE} of three"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.passing import ERAS, asked, joined, listed, whole
+from gateway.passing import ERAS, asked, join, list_items, whole
 from mcp import Client, MCPError
 from mcp.client.subscriptions import listen
 from mcp_types import PromptReference, ResourceTemplateReference
@@ -20,17 +20,17 @@ OWN = [RESOURCES[0], RESOURCES[1] | {"uri": "whole://whole/own"}]
 
 @FACES
 async def test_content_of_a_single_server_is_listed_unchanged(era: str, expose: str) -> None:
-    async with joined(era, {"whole": whole()}, expose=expose) as client:
-        assert await listed(client, "resources/list", "resources") == OWN
-        kept, *templates = await listed(client, "resources/templates/list", "resourceTemplates")
-        assert await listed(client, "prompts/list", "prompts") == PROMPTS
+    async with join(era, {"whole": whole()}, expose=expose) as client:
+        assert await list_items(client, "resources/list", "resources") == OWN
+        kept, *templates = await list_items(client, "resources/templates/list", "resourceTemplates")
+        assert await list_items(client, "prompts/list", "prompts") == PROMPTS
     assert kept["uriTemplate"] == "toolcrib://results/{id}"
     assert templates == TEMPLATES
 
 
 @FACES
 async def test_resources_prompts_and_completions_are_passed_on_unchanged(era: str, expose: str) -> None:
-    async with joined(era, {"whole": whole()}, expose=expose) as client:
+    async with join(era, {"whole": whole()}, expose=expose) as client:
         read = await asked(client, "resources/read", uri="whole://whole/own")
         other = await client.read_resource("whole://pages/7")
         got = await asked(client, "prompts/get", name="ask", arguments={"what": "why"})
@@ -50,9 +50,9 @@ async def test_resources_prompts_and_completions_are_passed_on_unchanged(era: st
 
 
 async def test_the_first_of_two_servers_keeps_an_address_that_both_have(era: str) -> None:
-    async with joined(era, TWO) as client:
-        uris = [each["uri"] for each in await listed(client, "resources/list", "resources")]
-        templates = await listed(client, "resources/templates/list", "resourceTemplates")
+    async with join(era, TWO) as client:
+        uris = [each["uri"] for each in await list_items(client, "resources/list", "resources")]
+        templates = await list_items(client, "resources/templates/list", "resourceTemplates")
         first = await client.read_resource("whole://shared")
         second = await client.read_resource("toolcrib://servers/two/whole://shared")
         page = await client.read_resource("toolcrib://servers/two/whole://pages/1")
@@ -77,8 +77,8 @@ async def test_the_first_of_two_servers_keeps_an_address_that_both_have(era: str
 
 @FACES
 async def test_prompts_of_several_servers_are_named_as_tools_are(era: str, expose: str) -> None:
-    async with joined(era, TWO, expose=expose) as client:
-        names = [each["name"] for each in await listed(client, "prompts/list", "prompts")]
+    async with join(era, TWO, expose=expose) as client:
+        names = [each["name"] for each in await list_items(client, "prompts/list", "prompts")]
         plain = await client.get_prompt("two__ask", {"what": "why"})
         (hashed,) = [name for name in names if name.startswith("two__dotted_name-")]
         dotted = await client.get_prompt(hashed)
@@ -95,12 +95,12 @@ async def test_prompts_of_several_servers_are_named_as_tools_are(era: str, expos
 
 
 async def test_unknown_and_refused_content_is_an_error(era: str) -> None:
-    async with joined(era, TWO) as client:
+    async with join(era, TWO) as client:
         for unknown in ("nobody://a", "toolcrib://servers/three/whole://shared", "toolcrib://results/a"):
             with pytest.raises(MCPError) as missing:
                 await client.read_resource(unknown)
             assert (missing.value.code, missing.value.data) == (-32602, {"uri": unknown})
-    async with joined(era, {"whole": whole()}) as client:
+    async with join(era, {"whole": whole()}) as client:
         with pytest.raises(MCPError) as refused:  # nobody lists it, and only one server can have it
             await client.read_resource("whole://nowhere")
     assert (refused.value.code, refused.value.message) == (-32002, "not here")
@@ -110,24 +110,24 @@ async def test_a_toolset_has_the_resources_and_prompts_of_the_servers_that_it_na
     config = {
         "toolsets": {"second": {"namespaces": ["two"]}, "safe": {"annotations": {"readOnlyHint": True}}}
     }
-    async with joined(era, TWO, toolset="second", config=config) as client:
-        uris = [each["uri"] for each in await listed(client, "resources/list", "resources")]
-        names = [each["name"] for each in await listed(client, "prompts/list", "prompts")]
+    async with join(era, TWO, toolset="second", config=config) as client:
+        uris = [each["uri"] for each in await list_items(client, "resources/list", "resources")]
+        names = [each["name"] for each in await list_items(client, "prompts/list", "prompts")]
         with pytest.raises(MCPError, match="no server has a resource"):
             await client.read_resource("toolcrib://servers/one/whole://one/own")
         other = await client.read_resource("whole://one/own")
         with pytest.raises(MCPError, match="no server has a prompt"):
             await client.get_prompt("one__ask", {})
-    async with joined(era, TWO, toolset="safe", config=config) as client:
-        assert await listed(client, "resources/list", "resources") == []
+    async with join(era, TWO, toolset="safe", config=config) as client:
+        assert await list_items(client, "resources/list", "resources") == []
     assert uris == ["whole://shared", "whole://two/own"]
     assert other.contents[0].text == "whole://one/own of two"  # type: ignore[union-attr]
     assert names[0] == "two__ask"
 
 
 async def test_a_server_of_the_stateless_era_has_its_resources_and_prompts_passed_on(era: str) -> None:
-    async with joined(era, {"library": library("main"), "whole": whole()}) as client:
-        uris = [each["uri"] for each in await listed(client, "resources/list", "resources")]
+    async with join(era, {"library": library("main"), "whole": whole()}) as client:
+        uris = [each["uri"] for each in await list_items(client, "resources/list", "resources")]
         book = await client.read_resource("library://main/books/emma")
         review = await client.get_prompt("library__review", {"title": "emma"})
     assert uris[:2] == ["library://main/catalogue", "library://main/cover"]
@@ -158,10 +158,10 @@ async def test_changed_lists_and_resources_are_told_to_clients(era: str, expose:
         kinds = ("PromptListChanged", "ResourceListChanged", "ResourceUpdated")
     wanted = {kind if era == "stateless" else f"{kind}Notification" for kind in kinds}
     async with (
-        joined(era, {"whole": whole()}, expose=expose, **options) as client,
+        join(era, {"whole": whole()}, expose=expose, **options) as client,
         anyio.create_task_group() as tasks,
     ):
-        assert len(await listed(client, "prompts/list", "prompts")) == 2
+        assert len(await list_items(client, "prompts/list", "prompts")) == 2
         if era == "handshake":
             await asked(client, "resources/subscribe", uri="whole://shared")
         else:
@@ -170,8 +170,8 @@ async def test_changed_lists_and_resources_are_told_to_clients(era: str, expose:
             await ready.wait()
         await client.call_tool(*run)
         await until(lambda: wanted <= {type(each).__name__ for each in heard}, "all changes are told")
-        prompts = await listed(client, "prompts/list", "prompts")
-        resources = await listed(client, "resources/list", "resources")
+        prompts = await list_items(client, "prompts/list", "prompts")
+        resources = await list_items(client, "resources/list", "resources")
         tasks.cancel_scope.cancel()
     assert len(prompts) == 3
     assert len(resources) == 3

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.passing import ERAS, asked, listed, whole
+from gateway.passing import ERAS, asked, list_items, whole
 from mcp import Client
 from mcp.client.subscriptions import listen
 from waiting import PATIENCE, until
@@ -28,7 +28,7 @@ CHANGES = {"ResourceListChangedNotification": "resources", "PromptListChangedNot
 CHANGES |= {"ResourcesListChanged": "resources", "PromptsListChanged": "prompts"}
 
 
-def gated(gate: Path) -> dict[str, Any]:
+def gated_server(gate: Path) -> dict[str, Any]:
     """Return the settings of a server that hangs until a file exists, whose text becomes its name."""
     args = ["-S", "-I", str(GATED), str(gate)]
     return {"command": sys.executable, "args": args, "start_timeout": PATIENCE}
@@ -47,7 +47,7 @@ async def know(crib: Crib, *servers: str) -> None:
 async def everything(client: Client) -> dict[str, list[str]]:
     """Return the names of all that a gateway lists beside tools, without waiting long for any of it."""
     with anyio.fail_after(PATIENCE):
-        found = {key: await listed(client, method, key) for method, key in LISTS.items()}
+        found = {key: await list_items(client, method, key) for method, key in LISTS.items()}
     return {
         "resources": [each["uri"] for each in found["resources"]],
         "resourceTemplates": [each["uriTemplate"] for each in found["resourceTemplates"][1:]],
@@ -56,7 +56,7 @@ async def everything(client: Client) -> dict[str, list[str]]:
 
 
 @asynccontextmanager
-async def heard(gateway: Gateway, era: str) -> AsyncIterator[tuple[Client, list[str]]]:
+async def listen_for_changes(gateway: Gateway, era: str) -> AsyncIterator[tuple[Client, list[str]]]:
     """Yield a client of a gateway, and the lists for which it receives change notifications."""
     told: list[str] = []
 
@@ -94,10 +94,10 @@ async def test_server_that_hangs_holds_up_no_list_and_is_announced_when_it_answe
     era: str, expose: Any, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    servers = {"late": gated(gate), "whole": whole()}
+    servers = {"late": gated_server(gate), "whole": whole()}
     async with Gateway({"servers": servers}, expose=expose) as gateway:
         await know(gateway.crib, "whole")
-        async with heard(gateway, era) as (client, told):
+        async with listen_for_changes(gateway, era) as (client, told):
             before = await everything(client)
             assert (before["resources"], len(before["prompts"])) == (OF_WHOLE["resources"], 2)
             assert before["resourceTemplates"] == OF_WHOLE["resourceTemplates"]
@@ -118,7 +118,7 @@ async def test_server_that_hangs_holds_up_no_list_and_is_announced_when_it_answe
 async def test_lists_are_kept_and_served_before_their_servers_answer(tmp_path: Path) -> None:
     gate, config = tmp_path / "gate", {"store": str(tmp_path / "store.db")}
     gate.write_text("first", encoding="utf-8")
-    servers = {"one": gated(gate), "two": whole("two")}
+    servers = {"one": gated_server(gate), "two": whole("two")}
     async with Gateway({"servers": servers, **config}) as gateway:
         await know(gateway.crib, "one", "two")
         async with Client(gateway.endpoint()) as client:
@@ -126,7 +126,7 @@ async def test_lists_are_kept_and_served_before_their_servers_answer(tmp_path: P
     gate.unlink()
     async with (
         Gateway({"servers": servers, **config}) as gateway,
-        heard(gateway, "stateless") as (client, told),
+        listen_for_changes(gateway, "stateless") as (client, told),
     ):
         assert await everything(client) == before
         assert (await asked(client, "resources/list"))["ttlMs"] == 0
@@ -142,12 +142,12 @@ async def test_kept_lists_are_not_served_for_another_server_of_the_name(tmp_path
     gates, config = [tmp_path / "one", tmp_path / "two"], {"store": str(tmp_path / "store.db")}
     gates[0].write_text("first", encoding="utf-8")
     for gate, expected in zip(gates, (["whole://shared", "whole://first/own"], []), strict=True):
-        async with Gateway({"servers": {"one": gated(gate)}, **config}) as gateway:
+        async with Gateway({"servers": {"one": gated_server(gate)}, **config}) as gateway:
             if expected:
                 await know(gateway.crib, "one")
             async with Client(gateway.endpoint()) as client:
                 assert (await everything(client))["resources"] == expected
-    async with Gateway({"servers": {"one": gated(gates[0])}, **config}) as gateway:
+    async with Gateway({"servers": {"one": gated_server(gates[0])}, **config}) as gateway:
         gates[0].unlink()
         async with Client(gateway.endpoint()) as client:  # what was kept of it was forgotten
             assert (await everything(client))["resources"] == []
@@ -156,7 +156,7 @@ async def test_kept_lists_are_not_served_for_another_server_of_the_name(tmp_path
 async def test_kept_list_is_what_a_crib_returns_without_starting_servers(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.write_text("one", encoding="utf-8")
-    config = {"servers": {"one": gated(gate)}, "store": str(tmp_path / "store.db")}
+    config = {"servers": {"one": gated_server(gate)}, "store": str(tmp_path / "store.db")}
     async with Crib(config) as crib:  # nothing is kept: the first list waits for its server
         first = await crib.resources(), await crib.resource_templates(), await crib.prompts()
     gate.unlink()
@@ -172,7 +172,7 @@ async def test_lists_of_a_server_that_a_reload_removes_are_gone_and_forgotten(tm
     store = str(tmp_path / "store.db")
     gate = tmp_path / "gate"
     gate.write_text("one", encoding="utf-8")
-    both = {"servers": {"one": gated(gate), "two": whole("two")}, "store": store}
+    both = {"servers": {"one": gated_server(gate), "two": whole("two")}, "store": store}
     async with Crib(both) as crib:
         await know(crib, "one", "two")
         await crib.reload({"servers": {"two": whole("two")}, "store": store})
@@ -187,7 +187,7 @@ async def test_lists_of_a_server_that_a_reload_removes_are_gone_and_forgotten(tm
 async def test_restarted_server_keeps_its_lists_until_it_answers(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.write_text("one", encoding="utf-8")
-    server = gated(gate)
+    server = gated_server(gate)
     async with Crib({"servers": {"one": server}}) as crib:
         await know(crib, "one")
         gate.unlink()

@@ -9,7 +9,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from gateway.support import Place, Served, Stdio, called, connected, failed
+from gateway.support import Place, Served, Stdio, call_failing_tool, call_tool, connected
 from mcp import Client
 from servers.launch import npm
 from waiting import PATIENCE
@@ -61,7 +61,7 @@ async def served(desk: Desk, anyio_backend: str) -> AsyncIterator[Served]:  # no
     with Served(desk.place) as served:
         async with connected(served, "stateless") as client:
             for name in sorted(SIX):
-                await called(client, "list_tools", namespace=name, limit=1)
+                await call_tool(client, "list_tools", namespace=name, limit=1)
         yield served
 
 
@@ -83,11 +83,11 @@ async def agree(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult
 
 async def ran(client: Client, tool_id: str, **args: Any) -> Any:
     """Return the structured result of a tool that is run through the gateway."""
-    return (await called(client, "run_tool", tool_id=tool_id, args=args))["structured"]
+    return (await call_tool(client, "run_tool", tool_id=tool_id, args=args))["structured"]
 
 
 async def test_all_six_are_in_the_catalogue(client: Client) -> None:
-    spaces = (await called(client, "list_namespaces"))["namespaces"]
+    spaces = (await call_tool(client, "list_namespaces"))["namespaces"]
     assert {each["name"] if isinstance(each, dict) else each for each in spaces} >= SIX
 
 
@@ -103,7 +103,7 @@ async def test_all_six_are_in_the_catalogue(client: Client) -> None:
     ],
 )
 async def test_a_tool_is_found_by_what_it_does(client: Client, question: str, expected: str) -> None:
-    found = await called(client, "search_tools", query=question, limit=3)
+    found = await call_tool(client, "search_tools", query=question, limit=3)
     assert expected in [tool["id"] for tool in found["tools"]]
 
 
@@ -114,13 +114,13 @@ async def test_a_tool_is_found_by_what_it_does(client: Client, question: str, ex
 async def test_the_first_tool_is_the_one_that_most_likely_does_it(
     client: Client, question: str, expected: str
 ) -> None:
-    found = (await called(client, "search_tools", query=question))["tools"]
+    found = (await call_tool(client, "search_tools", query=question))["tools"]
     assert found[0]["id"] == expected
     assert found[0]["confidence"] == max(each["confidence"] for each in found)
 
 
 async def test_a_tool_is_explained_with_its_schemas(client: Client) -> None:
-    told = await called(client, "describe_tool", tool_id="time:convert_time", detail_level="schema")
+    told = await call_tool(client, "describe_tool", tool_id="time:convert_time", detail_level="schema")
     assert "target_timezone" in str(told)
 
 
@@ -147,7 +147,7 @@ async def test_a_chain_carries_a_time_from_one_server_to_a_file_of_another(
         },
         {"tool_id": "files:read_text_file", "args": {"path": path}},
     ]
-    done = await called(client, "run_chain", steps=steps)
+    done = await call_tool(client, "run_chain", steps=steps)
     assert done["final"]["content"].endswith("T21:00:00+09:00")
     assert len(done["results"]) == 3
 
@@ -162,7 +162,7 @@ await memory.create_entities(entities=[entity])
 found = await memory.search_nodes(query="tokyo")
 __out = found["entities"][0]["observations"]
 """
-    done = await called(client, "execute_code", code=code, timeout_ms=100_000)
+    done = await call_tool(client, "execute_code", code=code, timeout_ms=100_000)
     first, log = done["value"]
     assert first.endswith("T21:00:00+09:00")
     assert "The first" in log
@@ -170,12 +170,14 @@ __out = found["entities"][0]["observations"]
 
 
 async def test_refusal_of_a_server_is_reported_in_its_words(client: Client) -> None:
-    error = await failed(client, "run_tool", tool_id="files:read_text_file", args={"path": "/etc/hostname"})
+    error = await call_failing_tool(
+        client, "run_tool", tool_id="files:read_text_file", args={"path": "/etc/hostname"}
+    )
     assert error["code"] == "execution_failed"
     assert "Access denied" in error["message"]
 
 
 async def test_a_name_that_is_nearly_right_gets_the_right_one(client: Client) -> None:
-    error = await failed(client, "run_tool", tool_id="git:git_lgo", args={})
+    error = await call_failing_tool(client, "run_tool", tool_id="git:git_lgo", args={})
     assert error["code"] == "tool_not_found"
     assert "git:git_log" in error["message"]

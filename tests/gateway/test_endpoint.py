@@ -54,7 +54,7 @@ class Asking(LittleFace):
             return str(error)
 
 
-async def relayed(era: Any, asked: dict[str, Any], **options: Any) -> Any:
+async def relay(era: Any, asked: dict[str, Any], **options: Any) -> Any:
     with anyio.fail_after(PATIENCE):
         async with Client(McpEndpoint(Asking(), patience=0.2).server, mode=era, **options) as client:
             return (await client.call_tool("echo", {"asked": asked})).structured_content["value"]  # type: ignore[index]
@@ -73,7 +73,7 @@ async def test_a_person_who_does_not_answer_has_not_agreed() -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 async def test_request_of_a_server_is_answered_by_the_client(era: str) -> None:
-    said = await relayed(era, {"a": FORM, "b": SAMPLE}, elicitation_callback=pick, sampling_callback=think)
+    said = await relay(era, {"a": FORM, "b": SAMPLE}, elicitation_callback=pick, sampling_callback=think)
     assert said["a"] == {"action": "accept", "content": {"which": "this"}}
     assert said["b"]["content"] == {"type": "text", "text": "well"}
 
@@ -93,7 +93,7 @@ async def test_request_of_a_server_is_answered_by_the_client(era: str) -> None:
 async def test_request_that_the_client_cannot_answer_fails_the_call_with_the_reason(
     era: str, asked: Any, options: Any, why: str
 ) -> None:
-    said = await relayed(era, asked, **options)
+    said = await relay(era, asked, **options)
     assert why in said
     assert "needs input in the middle of the call" in said
 
@@ -105,8 +105,8 @@ async def test_a_client_that_refuses_or_is_silent_fails_the_call() -> None:
     async def think_long(*_: Any) -> Any:
         await anyio.sleep_forever()
 
-    assert "refused: not today" in await relayed("legacy", {"a": FORM}, elicitation_callback=refuse)
-    assert "did not answer" in await relayed("legacy", {"a": FORM}, elicitation_callback=think_long)
+    assert "refused: not today" in await relay("legacy", {"a": FORM}, elicitation_callback=refuse)
+    assert "did not answer" in await relay("legacy", {"a": FORM}, elicitation_callback=think_long)
 
 
 async def test_a_call_that_no_client_made_has_nobody_to_ask() -> None:
@@ -162,7 +162,7 @@ class Hearing:
 
 
 @asynccontextmanager
-async def heard(face: LittleFace) -> AsyncIterator[Hearing]:
+async def run_listener(face: LittleFace) -> AsyncIterator[Hearing]:
     """Run an endpoint with one client that listens."""
     endpoint = McpEndpoint(face)
     hearing = Hearing(endpoint)
@@ -176,7 +176,7 @@ async def heard(face: LittleFace) -> AsyncIterator[Hearing]:
 
 async def test_clients_hear_of_changes_that_they_can_see_alone() -> None:
     face = LittleFace()
-    async with heard(face) as hearing:
+    async with run_listener(face) as hearing:
         face.note()
         await until(lambda: face.looks == 2)  # it looks once more when the change has settled
         for _ in range(3):
@@ -200,7 +200,7 @@ async def test_a_change_that_cannot_be_told_does_not_keep_the_next_from_it(
             return super().tools()
 
     face = Shy()
-    async with heard(face) as hearing:
+    async with run_listener(face) as hearing:
         face.shy = True
         face.change()
         await until(lambda: not face.shy)

@@ -45,7 +45,7 @@ class Face:
 
 
 @asynccontextmanager
-async def shown(
+async def open_face(
     era: str, expose: Any, *, config: dict[str, Any] | None = None, policy: Any = None, **options: Any
 ) -> AsyncIterator[Face]:
     settings = {"servers": {"whole": whole()}, **(config or {})}
@@ -63,7 +63,7 @@ async def test_a_destructive_tool_runs_only_when_the_user_agrees(era: str, expos
         questions.append(params.message)
         return mcp_types.ElicitResult(action="accept", content={"confirm": agrees})
 
-    async with shown(era, expose, elicitation_callback=answer) as face:
+    async with open_face(era, expose, elicitation_callback=answer) as face:
         if agrees:
             assert not (await face.run("erase")).is_error
         else:
@@ -82,7 +82,7 @@ async def test_a_question_that_a_client_dismisses_is_told_from_a_no(
         return mcp_types.ElicitResult(action="cancel")
 
     config = {"audit": {"path": str(path)}}
-    async with shown(era, expose, config=config, elicitation_callback=dismiss) as face:
+    async with open_face(era, expose, config=config, elicitation_callback=dismiss) as face:
         refused = await face.run("erase")
         await until(lambda: path.exists() and path.read_text().count("\n") >= 1, "the refusal is written")
     assert refused.is_error
@@ -115,7 +115,7 @@ async def test_rule_that_names_a_destructive_tool_is_consent(
         return mcp_types.ElicitResult(action="accept", content={"confirm": True})
 
     config = {"policy": [{"name": "allowed", "effect": "allow", **rule}]}
-    async with shown(era, expose, config=config, elicitation_callback=agree) as face:
+    async with open_face(era, expose, config=config, elicitation_callback=agree) as face:
         assert not (await face.run("erase")).is_error
     assert len(questions) == asks
 
@@ -124,18 +124,18 @@ async def test_a_policy_refuses_calls(era: str, expose: str) -> None:
     def policy(request: Request) -> str | None:
         return "not on Sundays" if request.tool.name == "repeat" else None
 
-    async with shown(era, expose, policy=policy) as face:
+    async with open_face(era, expose, policy=policy) as face:
         assert await face.code("repeat") == "denied"
 
 
 async def test_a_deadline_ends_calls(era: str, expose: str) -> None:
-    async with shown(era, expose, config={"timeout": 0.5}) as face:
+    async with open_face(era, expose, config={"timeout": 0.5}) as face:
         assert await face.code("wait") == "timeout"
 
 
 async def test_a_call_is_written_down_and_counted(era: str, expose: str, tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    async with shown(era, expose, config={"audit": {"path": str(path)}}) as face:
+    async with open_face(era, expose, config={"audit": {"path": str(path)}}) as face:
         await face.run("repeat", word="hello")
         await until(lambda: path.exists() and path.read_text().count("\n") >= 1, "the call is written")
         text, _ = face.gateway.metrics()
@@ -148,7 +148,7 @@ async def test_the_audit_names_the_rule_of_a_policy_that_the_program_gives(
     era: str, expose: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "audit.jsonl"
-    async with shown(
+    async with open_face(
         era, expose, policy=lambda _: Allowed("everybody"), config={"audit": {"path": str(path)}}
     ) as face:
         await face.run("repeat", word="hello")
@@ -157,6 +157,6 @@ async def test_the_audit_names_the_rule_of_a_policy_that_the_program_gives(
 
 
 async def test_result_carries_no_meta_of_its_own(era: str, expose: str) -> None:
-    async with shown(era, expose) as face:
+    async with open_face(era, expose) as face:
         meta = (await face.run("repeat", word="hello")).meta or {}
     assert not [key for key in meta if key.startswith("toolcrib/")]

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
-from gateway.support import Place, Served, called, connected, failed
+from gateway.support import Place, Served, call_failing_tool, call_tool, connected
 from mcp import Client
 from servers.launch import HttpServer, alive, children, faulty, tiny
 from waiting import PATIENCE, until
@@ -85,10 +85,10 @@ def note(record_property: Note, era: str) -> Callable[[str, float], None]:
 
 async def ran(client: Client, tool_id: str, **args: Any) -> Any:
     """Return the structured result of a tool that is run through the gateway."""
-    return (await called(client, "run_tool", tool_id=tool_id, args=args))["structured"]
+    return (await call_tool(client, "run_tool", tool_id=tool_id, args=args))["structured"]
 
 
-async def seen(client: Client, name: str = "faulty") -> dict[str, Any]:
+async def read_counters(client: Client, name: str = "faulty") -> dict[str, Any]:
     """Return the counters of a faulty server."""
     noted: dict[str, Any] = await ran(client, f"{name}:seen")
     return noted
@@ -98,7 +98,7 @@ async def until_seen(client: Client, what: str, key: str) -> None:
     """Wait until a faulty server has noted something under a key."""
 
     async def is_noted() -> bool:
-        return key in (await seen(client))[what]
+        return key in (await read_counters(client))[what]
 
     await until(is_noted)
 
@@ -109,7 +109,7 @@ async def test_a_server_that_dies_mid_call_is_an_error_at_once_and_is_there_agai
 ) -> None:
     begun = time.monotonic()
     with anyio.fail_after(PATIENCE):
-        error = await failed(client, "run_tool", tool_id=f"{name}:crash", args={})
+        error = await call_failing_tool(client, "run_tool", tool_id=f"{name}:crash", args={})
     note(f"a server dies mid-call ({HOW[name]}): typed error", begun)
     assert error["code"] in {"backend_unavailable", "execution_failed"}
     assert error["tool_id"] == f"{name}:crash"
@@ -131,10 +131,10 @@ async def test_a_server_that_hangs_meets_the_deadline_and_others_are_answered_me
 
         async def wait(key: str = key, seconds: int = seconds, errors: list[Any] = errors) -> None:
             options = {"tool_id": "faulty:hang", "args": {"key": key}, "timeout_ms": seconds * 1000}
-            errors.append(await failed(client, "run_tool", **options))
+            errors.append(await call_failing_tool(client, "run_tool", **options))
 
         async def is_under_way(key: str = key, errors: list[Any] = errors) -> bool:
-            return bool(errors) or key in (await seen(client))["begun"]
+            return bool(errors) or key in (await read_counters(client))["begun"]
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
@@ -162,7 +162,7 @@ async def test_a_large_result_is_told_of_and_can_be_read_whole(
     client: Client, name: str, size: int, note: Callable[[str, float], None]
 ) -> None:
     begun = time.monotonic()
-    result = await called(client, "run_tool", tool_id=f"{name}:big", args={"size": size})
+    result = await call_tool(client, "run_tool", tool_id=f"{name}:big", args={"size": size})
     note(f"a text of {size:,} characters ({HOW[name]}): answered", begun)
     [cut] = [value for value in result.values() if isinstance(value, dict) and "uri" in value]
     assert cut["bytes"] >= size
@@ -210,7 +210,7 @@ class Told:
 
 async def finds(client: Client, name: str) -> bool:
     """Return whether a search finds a tool of a faulty server."""
-    found = await called(client, "search_tools", query=name.replace("_", " "), namespace="faulty")
+    found = await call_tool(client, "search_tools", query=name.replace("_", " "), namespace="faulty")
     return f"faulty:{name}" in [tool["id"] for tool in found["tools"]]
 
 
@@ -307,6 +307,6 @@ async def test_killing_the_gateway_leaves_no_process_and_loses_no_catalogue(
         record_property("kill -9 of the gateway: it listens again", f"{served.start():.2f} s")
         async with connected(served, "stateless") as client:
             begun = time.monotonic()
-            listed = await called(client, "list_tools")
+            listed = await call_tool(client, "list_tools")
             record_property("kill -9 of the gateway: the first list", f"{time.monotonic() - begun:.3f} s")
         assert {"one:echo", "two:echo"} <= {tool["id"] for tool in listed["tools"]}

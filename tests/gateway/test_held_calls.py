@@ -55,7 +55,7 @@ class Waiting(LittleFace):
 
 
 @asynccontextmanager
-async def joined(endpoint: McpEndpoint) -> AsyncIterator[Client]:
+async def join(endpoint: McpEndpoint) -> AsyncIterator[Client]:
     with anyio.fail_after(PATIENCE):
         async with Client(endpoint.server, elicitation_callback=refuse) as client:
             yield client
@@ -67,7 +67,7 @@ async def ask(client: Client, **options: Any) -> Any:
 
 async def test_a_call_whose_client_does_not_come_back_is_cancelled_in_time() -> None:
     face = Waiting()
-    async with joined(McpEndpoint(face, patience=0.05)) as client:
+    async with join(McpEndpoint(face, patience=0.05)) as client:
         question = await ask(client)
         await until(lambda: face.ended)
         with pytest.raises(MCPError, match="make the request again, without requestState"):
@@ -78,7 +78,7 @@ async def test_a_call_whose_client_does_not_come_back_is_cancelled_in_time() -> 
 async def test_a_closed_endpoint_cancels_the_calls_that_wait() -> None:
     face = Waiting()
     endpoint = McpEndpoint(face)
-    async with joined(endpoint) as client:
+    async with join(endpoint) as client:
         await ask(client)
         endpoint.close()
         await until(lambda: face.ended == ["cancelled"])
@@ -86,7 +86,7 @@ async def test_a_closed_endpoint_cancels_the_calls_that_wait() -> None:
 
 async def test_an_answer_of_another_kind_is_asked_for_again() -> None:
     face = Waiting()
-    async with joined(McpEndpoint(face)) as client:
+    async with join(McpEndpoint(face)) as client:
         question = await ask(client)
         roots = types.ListRootsResult(roots=[])
         again = await ask(client, input_responses={"a": roots}, request_state=question.request_state)
@@ -102,7 +102,7 @@ async def test_progress_goes_to_the_request_that_brings_the_answer() -> None:
     async def note(*progress: Any) -> None:
         heard.append(progress)
 
-    async with joined(McpEndpoint(Waiting())) as client:
+    async with join(McpEndpoint(Waiting())) as client:
         question = await ask(client)
         await ask(
             client,
@@ -115,7 +115,7 @@ async def test_progress_goes_to_the_request_that_brings_the_answer() -> None:
 
 async def test_a_request_that_is_cancelled_cancels_its_call() -> None:
     face = LittleFace()
-    async with joined(McpEndpoint(face)) as client, anyio.create_task_group() as tasks:
+    async with join(McpEndpoint(face)) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(client.call_tool, "wait", {})
         await face.started.wait()
         tasks.cancel_scope.cancel()
@@ -126,7 +126,7 @@ async def test_a_request_that_is_cancelled_cancels_its_call() -> None:
 async def test_only_so_many_calls_wait_at_once() -> None:
     face = Waiting()
     endpoint = McpEndpoint(face, max_held=1)
-    async with joined(endpoint) as client:
+    async with join(endpoint) as client:
         question = await ask(client)
         with pytest.raises(MCPError, match="1 of your calls wait for input already; answer or cancel"):
             await ask(client)

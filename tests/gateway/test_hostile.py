@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.support import ERAS, Place, Served, called, connected
+from gateway.support import ERAS, Place, Served, call_tool, connected
 from servers.launch import tiny
 from waiting import PATIENCE, until
 
@@ -65,7 +65,7 @@ def message(method: Any = "tools/list", params: Any = None, **more: Any) -> dict
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": said, **more}
 
 
-def sent(said: dict[str, Any], session: str = "") -> bytes:
+def encode_request(said: dict[str, Any], session: str = "") -> bytes:
     """Return the request that a message is sent with: its headers fit, or it belongs to a session."""
     body = json.dumps(said).encode()
     if session:
@@ -77,12 +77,12 @@ def sent(said: dict[str, Any], session: str = "") -> bytes:
 
 def call(tool: str, arguments: Any) -> bytes:
     """Return a request that calls a tool."""
-    return sent(message("tools/call", {"name": tool, "arguments": arguments, "_meta": META}))
+    return encode_request(message("tools/call", {"name": tool, "arguments": arguments, "_meta": META}))
 
 
-def listed() -> bytes:
+def list_request() -> bytes:
     """Return a request with which nothing is wrong."""
-    return sent(message())
+    return encode_request(message())
 
 
 def bad_json() -> Iterator[bytes]:
@@ -218,7 +218,7 @@ def large() -> Iterator[Blow]:
 
 def slow() -> Iterator[Blow]:
     """Yield requests that never end."""
-    whole = listed()
+    whole = list_request()
     for end in (1, 10, 50, len(whole) - 30, len(whole) - 1):
         for closes in ("stays", "half", "all"):
             yield Blow(f"slow, {closes}", whole[:end], closes=closes)
@@ -227,9 +227,9 @@ def slow() -> Iterator[Blow]:
     )
 
 
-def flipped(rng: random.Random) -> bytes:
+def flip_bytes(rng: random.Random) -> bytes:
     """Return a sound request in which some bytes are others: anywhere, or in the body alone."""
-    data = bytearray(rng.choice([listed(), call("run_tool", {"tool_id": "tiny:echo", "args": {}})]))
+    data = bytearray(rng.choice([list_request(), call("run_tool", {"tool_id": "tiny:echo", "args": {}})]))
     first = rng.choice([0, data.index(b"\r\n\r\n") + 4])
     for _ in range(rng.randint(1, 8)):
         data[rng.randrange(first, len(data))] = rng.randrange(256)
@@ -240,16 +240,16 @@ def blows(session: str) -> list[Blow]:
     """Return a thousand of them, in an order that is the same each time; some belong to a session."""
     rng = random.Random(7)  # noqa: S311 - nothing is secret here
     found = [Blow("bad json", request(body, Mcp_Method="tools/list")) for body in bad_json()]
-    found += [Blow("wrong types", sent(said)) for said in wrong_types()]
-    found += [Blow("wrong types, in a session", sent(said, session)) for said in wrong_types()]
+    found += [Blow("wrong types", encode_request(said)) for said in wrong_types()]
+    found += [Blow("wrong types, in a session", encode_request(said, session)) for said in wrong_types()]
     found += [Blow("wrong arguments", data) for data in wrong_arguments()]
     found += [Blow("bad headers", data) for data in bad_headers()]
     found += [Blow("bad paths", data) for data in bad_paths()]
     found += [*large(), *slow(), *slow(), *slow()]
-    found += [Blow("pipelined", listed() * 20) for _ in range(10)]
-    found += [Blow("leaves", listed(), closes="all") for _ in range(50)]
-    found += [Blow("half closed", listed(), closes="half") for _ in range(50)]
-    found += [Blow("flipped", flipped(rng)) for _ in range(COUNT - len(found))]
+    found += [Blow("pipelined", list_request() * 20) for _ in range(10)]
+    found += [Blow("leaves", list_request(), closes="all") for _ in range(50)]
+    found += [Blow("half closed", list_request(), closes="half") for _ in range(50)]
+    found += [Blow("flipped", flip_bytes(rng)) for _ in range(COUNT - len(found))]
     rng.shuffle(found)
     return found
 
@@ -298,7 +298,7 @@ async def answer(client: socket.socket) -> int:
     return 0
 
 
-async def opened_session(port: int) -> str:
+async def open_session(port: int) -> str:
     """Return the id of a session of the handshake era."""
     params = {
         "protocolVersion": "2025-11-25",
@@ -330,7 +330,7 @@ async def works(served: Served, era: str) -> None:
         async with connected(served, era) as client:
             assert len((await client.list_tools()).tools) == 8
             args = {"text": era}
-            given = await called(client, "run_tool", tool_id="tiny:echo", args=args)
+            given = await call_tool(client, "run_tool", tool_id="tiny:echo", args=args)
             assert given["structured"]["got"] == args
 
 
@@ -366,7 +366,7 @@ async def test_hostile_requests_leave_it_serving_and_holding_on_to_nothing(
         async with limit:
             await strike(served.port, blow, told)
 
-    thousand = blows(await opened_session(served.port))
+    thousand = blows(await open_session(served.port))
     assert len(thousand) == COUNT
     async with anyio.create_task_group() as tasks:
         for blow in choose(thousand):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway.passing import ERAS, asked, joined, listed
+from gateway.passing import ERAS, asked, join, list_items
 from mcp import Client, MCPError
 from mcp_types import PromptReference
 from servers.telltale import ENCODINGS, PLACES
@@ -74,14 +74,14 @@ async def test_secret_of_environment_reaches_no_client(
         heard.append(params)
 
     with caplog.at_level(logging.DEBUG, logger="toolcrib"):
-        async with joined(era, {"telltale": telltale(*options)}, logging_callback=log) as client:
+        async with join(era, {"telltale": telltale(*options)}, logging_callback=log) as client:
             for place in PLACES:
                 for encoding in ENCODINGS if place != "stderr" else ("plain",):
                     shown[place, encoding] = await tell(client, place, encoding, heard)
             lists = [
-                await listed(client, "tools/list", "tools"),
-                await listed(client, "resources/list", "resources"),
-                await listed(client, "prompts/list", "prompts"),
+                await list_items(client, "tools/list", "tools"),
+                await list_items(client, "resources/list", "resources"),
+                await list_items(client, "prompts/list", "prompts"),
                 client.instructions,
             ]
             read = await asked(client, "resources/read", uri="telltale://it")
@@ -104,7 +104,7 @@ async def test_secret_reaches_no_client_through_meta_tools(verb: str) -> None:
         step = {"tool_id": "telltale:tell", "args": args}
         code = f"print(await telltale.tell(**{args!r}))"
         given = {"run_tool": step, "run_chain": {"steps": [step]}, "execute_code": {"code": code}}[verb]
-        async with joined("stateless", {"telltale": telltale()}, expose="meta") as client:
+        async with join("stateless", {"telltale": telltale()}, expose="meta") as client:
             result = await client.call_tool(verb, given)
         assert "tell" in result.model_dump_json()
         assert not reveals(result.model_dump_json())
@@ -151,7 +151,7 @@ async def test_secret_of_header_reaches_no_client(header: str, monkeypatch: pyte
     shown = []
     with telltale_url() as url:
         server = {"url": url, "headers": {"Authorization": header}}
-        async with joined("stateless", {"telltale": server}) as client:
+        async with join("stateless", {"telltale": server}) as client:
             for place in ("error", "data", "is_error", "content", "structured"):
                 shown += [await tell(client, place, encoding, []) for encoding in ENCODINGS]
     assert len(shown) == 5 * len(ENCODINGS)

@@ -31,12 +31,12 @@ async def test_ten_megabytes_are_linked_to_and_read_whole_or_sent_whole(
         place = Place(tmp_path, servers, **settings)
         if over == "http":
             with Served(place) as served:
-                await passed(served, era)
+                await check_results_pass(served, era)
         else:
-            await passed(Stdio(place), era)
+            await check_results_pass(Stdio(place), era)
 
 
-async def passed(where: Served | Stdio, era: str) -> None:
+async def check_results_pass(where: Served | Stdio, era: str) -> None:
     async with connected(where, era) as client:
         for server in ("near", "far"):
             result = await asked(client, "tools/call", name=f"{server}__big", arguments={"size": SIZE})

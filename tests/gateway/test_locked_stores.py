@@ -24,7 +24,7 @@ def look(text: str):  # type: ignore[no-untyped-def]  # noqa: ANN201 - so that w
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Hold the lock of writers, as a stopped process or an open transaction does."""
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -46,7 +46,7 @@ async def test_gateway_answers_while_another_process_holds_the_catalogue(
             async def is_told() -> Any:
                 return (await http.get(f"{url}/ready")).json().get("catalogue")
 
-            with locked(path):
+            with hold_lock(path):
                 for name in ("a", "b", "c"):
                     await client.call_tool("run_tool", {"tool_id": "look", "args": {"text": name}})
                 assert (await http.get(f"{url}/health")).status_code == 200

@@ -27,7 +27,7 @@ def library(era: str) -> Iterator[Library]:
         yield running
 
 
-async def seen(client: Client) -> dict[str, list[str]]:
+async def list_content(client: Client) -> dict[str, list[str]]:
     """Return everything that a client can list, without the gateway's own."""
     templates = (await client.list_resource_templates()).resource_templates
     return {
@@ -64,7 +64,7 @@ async def test_each_person_finds_and_gets_what_is_theirs_on_their_own_connection
         async def use(name: str) -> None:
             client = clients[name]
             for _ in range(5):
-                assert await seen(client) == belonging_to(name)
+                assert await list_content(client) == belonging_to(name)
                 assert await text_of(client, SHARED) == f"{SHARED} of {name}"
                 page = f"notes://{name}/pages/1"
                 assert await text_of(client, page) == f"{page} of {name}"
@@ -117,9 +117,9 @@ async def test_a_person_without_a_login_finds_nothing_and_gets_the_address_of_th
         client_of(url, era, "bob") as bob,
     ):
         await Browser("account of bob").log_in(link_to(gateway, "bob"))
-        assert await seen(bob) == belonging_to("bob")
+        assert await list_content(bob) == belonging_to("bob")
         library.requests.clear()
-        assert await seen(ann) == {"resources": [], "templates": [], "prompts": []}
+        assert await list_content(ann) == {"resources": [], "templates": [], "prompts": []}
         for request in (
             lambda: ann.read_resource(SHARED),
             lambda: ann.read_resource("notes://bob/diary"),
@@ -135,7 +135,7 @@ async def test_a_person_without_a_login_finds_nothing_and_gets_the_address_of_th
             assert refused.value.data["details"]["login"] == "notes"
         assert library.requests == []
         await Browser("account of ann").log_in(link)
-        assert await seen(ann) == belonging_to("ann")
+        assert await list_content(ann) == belonging_to("ann")
         assert await text_of(ann, SHARED) == f"{SHARED} of ann"
         assert LoginVault().remove("notes", library.url, ("tokens", "ann"))
         with pytest.raises(MCPError, match="it needs a login"):
@@ -200,7 +200,7 @@ async def test_a_change_of_what_one_person_has_is_told_to_that_person_alone(
         clients = {"ann": ann, "bob": bob}
         for name, client in clients.items():
             await Browser(f"account of {name}").log_in(link_to(gateway, name))
-            assert await seen(client) == belonging_to(name)
+            assert await list_content(client) == belonging_to(name)
             if era == "handshake":
                 await asked(client, "resources/subscribe", uri=SHARED)
             else:

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from gateway.app.raw import HEADERS, HELLO, call, opened, stateless
+from gateway.app.raw import HEADERS, HELLO, call, open_session, stateless
 from gateway.little_face import serving
 from gateway.support import ERAS, Place, Stdio, connected
 from servers.launch import dual
@@ -38,11 +38,13 @@ async def client_of(hello: str, expose: Any) -> AsyncIterator[httpx.AsyncClient]
         ):
             await gateway.crib.namespaces()
             if HELLOS[hello] is not None:
-                await opened(client, HELLOS[hello])
+                await open_session(client, HELLOS[hello])
             yield client
 
 
-async def heard(client: httpx.AsyncClient, hello: str, tool: str, **args: Any) -> list[tuple[Any, ...] | str]:
+async def call_with_progress(
+    client: httpx.AsyncClient, hello: str, tool: str, **args: Any
+) -> list[tuple[Any, ...] | str]:
     """Return the progress notifications of a call and its response, in order."""
     meta = {"progressToken": "p"}
     message = call(tool, **meta) if HELLOS[hello] is not None else stateless(client, tool, **meta)
@@ -67,8 +69,8 @@ async def heard(client: httpx.AsyncClient, hello: str, tool: str, **args: Any) -
 @pytest.mark.parametrize("hello", HELLOS)
 async def test_listed_tool_sends_the_progress_that_it_reports_before_the_answer(hello: str) -> None:
     async with client_of(hello, "all") as client:
-        assert await heard(client, hello, SILENT) == ["answer"]
-        assert await heard(client, hello, COUNTING) == [*COUNTED, "answer"]
+        assert await call_with_progress(client, hello, SILENT) == ["answer"]
+        assert await call_with_progress(client, hello, COUNTING) == [*COUNTED, "answer"]
 
 
 @pytest.mark.parametrize("hello", HELLOS)
@@ -76,11 +78,11 @@ async def test_meta_tools_send_the_progress_that_there_is_before_the_answer(hell
     silent, counting = ({"tool_id": f"dual:{name}"} for name in (SILENT, COUNTING))
     code = "__out = await dual.about_call()"
     async with client_of(hello, "meta") as client:
-        assert await heard(client, hello, "run_tool", **silent) == ["answer"]
-        assert await heard(client, hello, "run_tool", **counting) == [*COUNTED, "answer"]
-        assert await heard(client, hello, "execute_code", code=code) == ["answer"]
-        assert await heard(client, hello, "run_chain", steps=[counting]) == ["answer"]
-        steps = await heard(client, hello, "run_chain", steps=[silent, silent, silent])
+        assert await call_with_progress(client, hello, "run_tool", **silent) == ["answer"]
+        assert await call_with_progress(client, hello, "run_tool", **counting) == [*COUNTED, "answer"]
+        assert await call_with_progress(client, hello, "execute_code", code=code) == ["answer"]
+        assert await call_with_progress(client, hello, "run_chain", steps=[counting]) == ["answer"]
+        steps = await call_with_progress(client, hello, "run_chain", steps=[silent, silent, silent])
         assert steps == [(1, 3, "step_completed"), (2, 3, "step_completed"), "answer"]
 
 

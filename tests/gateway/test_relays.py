@@ -10,12 +10,12 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
-from execution.mcp.calling import says, scripted
+from execution.mcp.calling import says, scripted_server
 from execution.mcp.web import serving as serving_app
 from gateway.little_face import serving
 from gateway.memory import MEGABYTE, forgetting
 from gateway.passing import asked as answer_to
-from gateway.passing import joined
+from gateway.passing import join
 from gateway.relays import ERAS, RELAYS, Relay
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
@@ -271,7 +271,7 @@ async def asked(client: Client, server: str, tool: str, **options: Any) -> Any:
     return await client.session.call_tool("run_tool", arguments, allow_input_required=True, **options)
 
 
-def filled(result: types.InputRequiredResult) -> dict[str, Any]:
+def fill_forms(result: types.InputRequiredResult) -> dict[str, Any]:
     answer = types.ElicitResult(action="accept", content={"name": "Ada"})
     return {"input_responses": dict.fromkeys(result.input_requests or {}, answer)}
 
@@ -285,7 +285,9 @@ async def test_a_call_waits_where_its_server_waits_and_is_passed_through_where_t
         assert isinstance(question, types.InputRequiredResult)
         # The answer reaches the client before the gateway has given back the slot of its request.
         await until(lambda: place.gateway.status()[f"s{server}"].in_flight == waiting)
-        done = await asked(client, server, "form", **filled(question), request_state=question.request_state)
+        done = await asked(
+            client, server, "form", **fill_forms(question), request_state=question.request_state
+        )
         assert done.structured_content["structured"] == "accept Ada"
         await until(lambda: place.gateway.status()[f"s{server}"].in_flight == 0)
 
@@ -293,7 +295,7 @@ async def test_a_call_waits_where_its_server_waits_and_is_passed_through_where_t
 async def test_an_answer_to_a_call_that_is_over_or_another_is_refused(place: Place) -> None:
     async with place.client(NEW, Person()) as client:
         question = await asked(client, OLD, "form")
-        given = filled(question) | {"request_state": question.request_state}
+        given = fill_forms(question) | {"request_state": question.request_state}
         with pytest.raises(MCPError, match="Invalid or expired requestState"):
             await asked(client, OLD, "both", **given)
         await asked(client, OLD, "form", **given)
@@ -307,7 +309,7 @@ async def test_unanswered_request_is_sent_again(place: Place, server: str) -> No
         question = await asked(client, server, "form")
         again = await asked(client, server, "form", input_responses={}, request_state=question.request_state)
         assert again.input_requests.keys() == question.input_requests.keys()
-        done = await asked(client, server, "form", **filled(again), request_state=again.request_state)
+        done = await asked(client, server, "form", **fill_forms(again), request_state=again.request_state)
         assert done.structured_content["structured"] == "accept Ada"
 
 
@@ -343,9 +345,9 @@ async def test_log_messages_that_come_in_one_piece_with_the_answer_reach_the_cli
     logs = [step | {"params": {"level": "info", "data": number}} for number in range(3)]
     answer = says("done") if outcome == "result" else {"error": {"code": -32603, "message": "no"}}
     pages = [[{"name": "tell", "inputSchema": {"type": "object"}}]]
-    server = scripted(discover=server_era, pages=pages, calls={"tell": [*logs, answer]})
+    server = scripted_server(discover=server_era, pages=pages, calls={"tell": [*logs, answer]})
     level = {"log_level": "debug"} if client_era == "stateless" else {}
-    async with joined(client_era, {"one": server}, logging_callback=person.hear, **level) as client:
+    async with join(client_era, {"one": server}, logging_callback=person.hear, **level) as client:
         if client_era == "handshake":
             await answer_to(client, "logging/setLevel", level="debug")
         for calls in (1, 2):

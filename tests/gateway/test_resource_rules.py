@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 import pytest
-from gateway.passing import ERAS, asked, joined, listed
+from gateway.passing import ERAS, asked, join, list_items
 from mcp import MCPError
 from mcp.client.subscriptions import listen
 from servers import normalising
@@ -45,7 +45,7 @@ async def test_resource_that_rules_refuse_is_not_read_by_another_spelling(
     era: str, prefix: str, policy: Any
 ) -> None:
     got: dict[str, str] = {}
-    async with joined(era, {"notes": SERVER}, config={"policy": policy}) as client:
+    async with join(era, {"notes": SERVER}, config={"policy": policy}) as client:
         for spelling in SPELLINGS:
             ref = {"type": "ref/resource", "uri": prefix + spelling}
             for method, params in {
@@ -65,8 +65,8 @@ async def test_resource_that_rules_refuse_is_not_read_by_another_spelling(
 
 
 async def test_listed_resource_that_rules_allow_is_read_as_listed(era: str, policy: Any) -> None:
-    async with joined(era, {"notes": SERVER}, config={"policy": policy}) as client:
-        uris = [each["uri"] for each in await listed(client, "resources/list", "resources")]
+    async with join(era, {"notes": SERVER}, config={"policy": policy}) as client:
+        uris = [each["uri"] for each in await list_items(client, "resources/list", "resources")]
         for uri in uris:
             (content,) = (await asked(client, "resources/read", uri=uri))["contents"]
             assert content["text"] == normalising.read(uri)
@@ -84,18 +84,18 @@ async def test_address_that_is_neither_canonical_nor_listed_is_refused_with_the_
     era: str,
 ) -> None:
     only = {"name": "public", "tools": ["notes:file:*"], "effect": "allow"}
-    async with joined(era, {"notes": SERVER}, config={"policy": [only]}) as client:
+    async with join(era, {"notes": SERVER}, config={"policy": [only]}) as client:
         with pytest.raises(MCPError, match=r"not in canonical form.*ask for 'file:///public/b%20c'"):
             await asked(client, "resources/read", uri="file:///public/b c")
         await asked(client, "resources/read", uri="file:///public/b%20c")
     every = {"name": "every", "tools": ["notes"], "effect": "allow"}
-    async with joined(era, {"notes": SERVER}, config={"policy": [every]}) as client:
+    async with join(era, {"notes": SERVER}, config={"policy": [every]}) as client:
         await asked(client, "resources/read", uri="file:///public/b c")
 
 
 async def test_prompt_that_rules_refuse_is_not_got_by_another_spelling(era: str, policy: Any) -> None:
     got: list[str] = []
-    async with joined(era, {"notes": SERVER}, config={"policy": policy}) as client:
+    async with join(era, {"notes": SERVER}, config={"policy": policy}) as client:
         await asked(client, "prompts/get", name="open")
         for name in ("closed", " closed", "closed\n", "clo\u00adsed", "\uff43losed", "\x00closed"):
             for method, params in {
@@ -117,7 +117,7 @@ async def test_address_through_a_gateway_behind_is_decided_as_the_address_there(
         {"name": "closed", "tools": ["notes:file:///secret/*"], "effect": "deny"},
         {"name": "rest", "effect": "allow"},
     ]
-    async with joined(era, {"notes": SERVER}, config={"policy": rules}) as client:
+    async with join(era, {"notes": SERVER}, config={"policy": rules}) as client:
         for own in ("file:///secret/a", "toolcrib://servers/x/file:///secret/a", "file:secret/a"):
             with pytest.raises(MCPError, match="refused by the rule 'closed'"):
                 await asked(
@@ -129,7 +129,7 @@ async def test_address_through_a_gateway_behind_is_decided_as_the_address_there(
 
 
 async def test_subscription_with_a_long_address_is_refused_because_it_is_kept(era: str) -> None:
-    async with joined(era, {"notes": SERVER}) as client:
+    async with join(era, {"notes": SERVER}) as client:
         uri = f"file:///public/{'a' * 70_000}"
         if era == "handshake":
             await asked(client, "resources/subscribe", uri="file:///public/a")

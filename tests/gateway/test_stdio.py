@@ -31,7 +31,7 @@ HELLO = {
 
 
 @contextmanager
-def started(*more: str, **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
+def start_gateway(*more: str, **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
     pipe = subprocess.PIPE
     streams = {"stdin": pipe, "stdout": pipe, "stderr": pipe, **options}
     with subprocess.Popen(python(str(CHILD), "stdio", *more), **streams) as child:
@@ -82,7 +82,7 @@ async def test_a_client_lists_calls_and_is_asked(era: Any) -> None:
 
 
 def test_stdio_server_ends_when_the_client_closes_its_end() -> None:
-    with started() as child:
+    with start_gateway() as child:
         said, errors = child.communicate(b"", timeout=PATIENCE)
     assert (child.returncode, said) == (0, b"")
     assert errors.endswith(b"the end\n")
@@ -94,7 +94,7 @@ def test_a_signal_ends_it_with_its_servers(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     server = {"command": "sh", "args": ["-c", f"echo $$ > {note}; exec {sys.executable} -S -I {LITTLE}"]}
     config.write_text(json.dumps({"mcpServers": {"little": server}}))
-    with started(str(config)) as child:
+    with start_gateway(str(config)) as child:
         say(child, "initialize", HELLO, 1)
         assert hear(child)["result"]["serverInfo"]["name"] == "toolcrib"
         pid = int(note.read_text())
@@ -121,7 +121,7 @@ def test_a_signal_ends_it_with_its_servers(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def piped(
+async def serve_over_pipes(
     face: LittleFace | None = None, **options: Any
 ) -> AsyncIterator[tuple[int, int, anyio.Event]]:
     """Serve over pipes; yield the end to write, the end to read, and an event that is set at the end."""
@@ -155,7 +155,7 @@ def message(method: str, params: Any, number: int = 1) -> bytes:
 
 @pytest.mark.anyio
 async def test_lines_that_are_no_messages_are_answered_and_harm_nothing() -> None:
-    async with piped() as (write, read, _):
+    async with serve_over_pipes() as (write, read, _):
         codes = []
         for sent in (b"no json\n", b"\n   \n[]\n", b'{"jsonrpc": "1.0"}\n', b"\xff\xfe\n"):
             os.write(write, sent)
@@ -170,7 +170,7 @@ async def test_lines_that_are_no_messages_are_answered_and_harm_nothing() -> Non
 
 @pytest.mark.anyio
 async def test_a_line_that_is_too_long_is_answered_with_an_error_and_the_next_one_is_read() -> None:
-    async with piped() as (write, read, _):
+    async with serve_over_pipes() as (write, read, _):
         os.set_blocking(write, False)
         left = memoryview(b"x" * 68 * 2**20 + b"\n" + message("initialize", HELLO))
         while left:
@@ -183,7 +183,7 @@ async def test_a_line_that_is_too_long_is_answered_with_an_error_and_the_next_on
 
 @pytest.mark.anyio
 async def test_a_client_that_reads_no_more_has_left() -> None:
-    async with piped() as (write, read, ended):
+    async with serve_over_pipes() as (write, read, ended):
         os.write(write, message("initialize", HELLO))
         await line(read)
         os.close(read)
@@ -199,7 +199,7 @@ READY = b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n'
 @pytest.mark.parametrize("leaves", [True, False], ids=["the client leaves", "it is told to stop"])
 async def test_a_call_that_runs_may_end_and_is_answered(leaves: bool) -> None:
     face, stop = LittleFace(), Stop()
-    async with piped(face, stop=stop, within=600.0) as (write, read, ended):
+    async with serve_over_pipes(face, stop=stop, within=600.0) as (write, read, ended):
         os.write(write, message("initialize", HELLO) + READY)
         await line(read)
         os.write(write, WAIT)
@@ -221,7 +221,7 @@ async def test_a_call_that_runs_may_end_and_is_answered(leaves: bool) -> None:
 @pytest.mark.parametrize("urged", [True, False])
 async def test_a_call_that_does_not_end_is_broken_off_and_told_so(urged: bool) -> None:
     face, stop = LittleFace(), Stop()
-    async with piped(face, stop=stop, within=600.0 if urged else 0.1) as (write, read, ended):
+    async with serve_over_pipes(face, stop=stop, within=600.0 if urged else 0.1) as (write, read, ended):
         os.write(write, message("initialize", HELLO) + READY)
         await line(read)
         os.write(write, WAIT)
@@ -237,7 +237,7 @@ async def test_a_call_that_does_not_end_is_broken_off_and_told_so(urged: bool) -
 @pytest.mark.anyio
 async def test_a_call_that_was_taken_back_is_not_waited_for() -> None:
     face, stop = LittleFace(), Stop()
-    async with piped(face, stop=stop, within=600.0) as (write, read, ended):
+    async with serve_over_pipes(face, stop=stop, within=600.0) as (write, read, ended):
         os.write(write, message("initialize", HELLO) + READY)
         await line(read)
         os.write(write, WAIT)

@@ -51,7 +51,7 @@ def config(*rules: dict[str, Any], **tokens: dict[str, Any] | None) -> dict[str,
 
 
 @asynccontextmanager
-async def served(*rules: dict[str, Any]) -> AsyncIterator[tuple[Gateway, str]]:
+async def serve(*rules: dict[str, Any]) -> AsyncIterator[tuple[Gateway, str]]:
     async with Gateway(config(*rules), expose="all") as gateway, serving(gateway) as url:
         with anyio.fail_after(PATIENCE):
             await gateway.crib.namespaces()
@@ -114,7 +114,7 @@ def has(heard: list[str], kind: str, times: int = 1) -> Callable[[], bool]:
 
 @in_both_eras
 async def test_member_of_a_group_hears_of_what_rules_allow_the_group_alone(era: str) -> None:
-    async with served() as (gateway, url), listener(url, era, "ann") as heard:
+    async with serve() as (gateway, url), listener(url, era, "ann") as heard:
 
         async def told() -> bool:
             await change(gateway)  # again, until the session's stream is open
@@ -128,7 +128,7 @@ async def test_member_of_a_group_hears_of_what_rules_allow_the_group_alone(era: 
 async def test_right_that_a_reload_takes_away_ends_the_news(era: str) -> None:
     kinds = ("ResourceUpdated", "ResourcesListChanged", "PromptsListChanged")
     async with (
-        served() as (gateway, url),
+        serve() as (gateway, url),
         listener(url, era, "ann") as ann,
         listener(url, era, "bob") as bob,
     ):
@@ -164,7 +164,7 @@ async def test_right_that_a_reload_takes_away_ends_the_news(era: str) -> None:
 
 async def test_change_of_a_part_that_a_rule_denies_is_not_told() -> None:
     async with (
-        served(deny(f"whole:{SHARED}")) as (gateway, url),
+        serve(deny(f"whole:{SHARED}")) as (gateway, url),
         listener(url, "handshake", "ann", "whole:") as ann,
         listener(url, "handshake", "bob", "whole:") as bob,
     ):
@@ -180,7 +180,7 @@ async def test_change_of_a_part_that_a_rule_denies_is_not_told() -> None:
 @in_both_eras
 async def test_tools_that_are_hidden_change_unheard(era: str) -> None:
     async with (
-        served(deny("notes:erase*")) as (gateway, url),
+        serve(deny("notes:erase*")) as (gateway, url),
         listener(url, era, "ann") as ann,
         listener(url, era, "bob") as bob,
     ):
@@ -214,7 +214,7 @@ def check(response: httpx2.Response) -> None:
 
 
 @asynccontextmanager
-async def opened(url: str, era: str, authorization: str) -> AsyncIterator[AsyncIterator[str]]:
+async def open_stream(url: str, era: str, authorization: str) -> AsyncIterator[AsyncIterator[str]]:
     """Yield the lines of a stream of changes: of a GET request, or of `subscriptions/listen`.
 
     Raises:
@@ -268,9 +268,9 @@ async def opened(url: str, era: str, authorization: str) -> AsyncIterator[AsyncI
 )
 async def test_stream_ends_with_the_token_that_opened_it(era: str, other: dict[str, Any] | None) -> None:
     async with (
-        served() as (gateway, url),
-        opened(url, era, "Bearer of-ann") as kept,
-        opened(url, era, "Bearer of-bob") as lines,
+        serve() as (gateway, url),
+        open_stream(url, era, "Bearer of-ann") as kept,
+        open_stream(url, era, "Bearer of-bob") as lines,
     ):
         await gateway.crib.reload(config(bob=other))
         with anyio.fail_after(PATIENCE):
@@ -291,7 +291,7 @@ async def test_stream_ends_with_the_token_that_opened_it(era: str, other: dict[s
 async def test_stream_ends_when_its_token_expires(era: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / "keys.json").write_text(json.dumps(forging.KEYS))
     auth = {"issuer": forging.ISSUER, "audience": forging.AUDIENCE, "leeway": 0}
-    async with served() as (gateway, url):
+    async with serve() as (gateway, url):
         for lifetime in (2, 10, 50):  # the first within which a stream can be opened on this machine
             expires = int(time.time()) + lifetime
             named = {"expires": datetime.fromtimestamp(expires, UTC).isoformat()}
@@ -300,7 +300,7 @@ async def test_stream_ends_when_its_token_expires(era: str, kind: str, tmp_path:
             await gateway.crib.reload(settings)
             header = "Bearer of-bob" if kind == "named" else forging.token(exp=expires, groups=["staff"])
             try:
-                async with opened(url, era, header) as lines:
+                async with open_stream(url, era, header) as lines:
                     with anyio.fail_after(PATIENCE):
                         async for _ in lines:
                             pass
@@ -312,7 +312,7 @@ async def test_stream_ends_when_its_token_expires(era: str, kind: str, tmp_path:
 
 
 async def test_call_ends_with_the_token_that_was_revoked() -> None:
-    async with served() as (gateway, url), anyio.create_task_group() as tasks:
+    async with serve() as (gateway, url), anyio.create_task_group() as tasks:
         begun, ended = anyio.Event(), anyio.Event()
 
         async def wait() -> str:

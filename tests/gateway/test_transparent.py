@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway.passing import ONE_ERA, asked, joined, listed
+from gateway.passing import ONE_ERA, asked, join, list_items
 from mcp import Client, StdioServerParameters
 from mcp_types import PromptReference, ResourceTemplateReference
 from servers.launch import npm
@@ -51,7 +51,7 @@ async def everything_of(client: Client) -> dict[str, list[dict[str, Any]]]:
     has = {"tools": declared.tools, "resources": declared.resources, "prompts": declared.prompts}
     found = {}
     for method, key in LISTS.items():
-        items = await listed(client, method, key) if has[method.partition("/")[0]] is not None else []
+        items = await list_items(client, method, key) if has[method.partition("/")[0]] is not None else []
         items = [each for each in items if each.get("uriTemplate") != OURS]
         found[key] = sorted(items, key=lambda each: str(each.get("name")) + str(each.get("uri")))
     return found
@@ -66,7 +66,7 @@ async def test_lists_of_a_single_server_are_the_same_through_a_gateway(
     server = servers(tmp_path)[name]
     async with directly(server) as client:
         own = await everything_of(client)
-    async with joined(era, {name: server}) as client:
+    async with join(era, {name: server}) as client:
         assert await everything_of(client) == own
 
 
@@ -79,7 +79,7 @@ async def test_three_servers_list_the_same_under_names_of_their_own(era: str, tm
             own = await everything_of(client)
         wanted += [each | {"name": f"{name}__{each['name']}"} for each in own["tools"]]
         prompts += [f"{name}__{each['name']}" for each in own["prompts"]]
-    async with joined(era, servers(tmp_path)) as client:
+    async with join(era, servers(tmp_path)) as client:
         found = await everything_of(client)
     assert found["tools"] == sorted(wanted, key=lambda each: str(each["name"]) + "None")
     assert [each["name"] for each in found["prompts"]] == sorted(prompts)
@@ -88,7 +88,7 @@ async def test_three_servers_list_the_same_under_names_of_their_own(era: str, tm
 @pytest.mark.proof
 async def test_tools_resources_prompts_and_completion_of_three_servers_work(era: str, tmp_path: Path) -> None:
     path = Path(servers(tmp_path)["files"]["args"][-1]) / "note.txt"
-    async with joined(era, servers(tmp_path)) as client:
+    async with join(era, servers(tmp_path)) as client:
         echoed = await client.call_tool("everything__echo", {"message": "hello"})
         image = await client.call_tool("everything__get-tiny-image", {})
         written = await client.call_tool("files__write_file", {"path": str(path), "content": "kept"})

@@ -55,7 +55,7 @@ async def locked(tmp_path: Path, home: Path) -> Path:  # noqa: ARG001 - what is 
 
 
 @asynccontextmanager
-async def served_to(config: Path, era: str, expose: str) -> AsyncIterator[tuple[Gateway, Client]]:
+async def connect_to(config: Path, era: str, expose: str) -> AsyncIterator[tuple[Gateway, Client]]:
     async with Gateway(config, expose=expose) as gateway, serving(gateway) as url:  # type: ignore[arg-type]
         await gateway.crib.ready()
         mode: Any = ERAS[era]
@@ -65,7 +65,7 @@ async def served_to(config: Path, era: str, expose: str) -> AsyncIterator[tuple[
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_clients_see_and_call_nothing_that_is_withheld(locked: Path, era: str) -> None:
-    async with served_to(locked, era, "all") as (gateway, client):
+    async with connect_to(locked, era, "all") as (gateway, client):
         assert [tool.name for tool in (await client.list_tools()).tools] == ["other"]
         result = await client.call_tool("echo", {"text": 1})
         assert result.is_error
@@ -90,7 +90,7 @@ async def _names(client: Client) -> bool:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_meta_tools_say_that_a_tool_is_withheld(locked: Path, era: str) -> None:
-    async with served_to(locked, era, "meta") as (_, client):
+    async with connect_to(locked, era, "meta") as (_, client):
         found = await client.call_tool("search_tools", {"query": "echo"})
         assert "s:echo" not in json.dumps(found.structured_content)
         calls: list[tuple[str, dict[str, Any]]] = [
@@ -110,7 +110,7 @@ async def test_meta_tools_say_that_a_tool_is_withheld(locked: Path, era: str) ->
 
 async def test_an_approval_in_the_file_brings_a_tool_back_and_clients_are_told(locked: Path) -> None:
     lists: list[set[str]] = []
-    async with served_to(locked, "stateless", "all") as (_, client), anyio.create_task_group() as tasks:
+    async with connect_to(locked, "stateless", "all") as (_, client), anyio.create_task_group() as tasks:
         ready = anyio.Event()
 
         async def follow() -> None:

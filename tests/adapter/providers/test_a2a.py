@@ -63,7 +63,7 @@ values = st.recursive(
 )
 
 
-def lost(tool: CanonicalTool, **options: Any) -> list[tuple[str, str, str]]:
+def losses_of(tool: CanonicalTool, **options: Any) -> list[tuple[str, str, str]]:
     return [(loss.part, loss.path, loss.feature) for loss in A2A.translate(tool, **options).warnings]
 
 
@@ -213,7 +213,7 @@ def test_a_name_is_taken_for_the_id_and_told() -> None:
     tool = tool_of(namespace="n", display_name="T", description="d", tags=("x",))
     conversion = A2A.translate(tool, name="other")
     assert (conversion.payload["id"], conversion.name, conversion.tool_id) == ("other", "other", "n:t")
-    assert lost(tool, name="other") == [
+    assert losses_of(tool, name="other") == [
         ("definition", "/name", "name"),
         ("definition", "/namespace", "namespace"),
     ]
@@ -229,7 +229,7 @@ def test_every_keyword_of_both_schemas_is_told_plain_ones_too() -> None:
     tool = tool_of(
         display_name="T", description="d", tags=("x",), input_schema=schema, output_schema={"type": "string"}
     )
-    assert lost(tool) == [
+    assert losses_of(tool) == [
         ("definition", "/outputSchema", "outputSchema"),
         ("input", "", "properties"),
         ("input", "", "required"),
@@ -252,7 +252,7 @@ def test_every_part_that_a_skill_has_no_place_for_is_told() -> None:
         "icons": [{"src": "https://x.test/i.png"}],
         "_meta": {"examples": ["e"], "x.test/a": 1},
     }
-    assert lost(MCP.to_canonical(raw)) == [
+    assert losses_of(MCP.to_canonical(raw)) == [
         ("definition", "/_meta", "_meta"),
         ("definition", "/annotations", "annotations"),
         ("definition", "/icons", "icons"),
@@ -319,7 +319,7 @@ def test_source_meta_of_another_format_is_ignored() -> None:
     tool = AnthropicAdapter().to_canonical({"name": "t", "input_schema": {"type": "object"}, "strict": True})
     stray = tool.replace(source_meta={**tool.source_meta, "id": "x", "examples": [1]})
     assert A2A.from_canonical(stray) == {"id": "t", "name": "t", "description": "t", "tags": ["tool"]}
-    assert ("definition", "/strict", "strict") in lost(stray)
+    assert ("definition", "/strict", "strict") in losses_of(stray)
 
 
 def test_conversion_neither_modifies_nor_shares_its_input() -> None:

@@ -731,20 +731,20 @@ def real_schemas(data: Path) -> list[dict[str, Any]]:
     return [tool["inputSchema"] for tool in load_real_tools(data)]
 
 
-def accepted(schemas: list[dict[str, Any]]) -> dict[str, int]:
+def count_accepted(schemas: list[dict[str, Any]]) -> dict[str, int]:
     return {name: sum(not violations(schema, rules) for schema in schemas) for name, rules in RULES.items()}
 
 
 def test_as_many_real_tools_are_taken_as_they_are(data: Path, real_schemas: list[dict[str, Any]]) -> None:
     assert len(real_schemas) == {"tests": 39, "shared": 1_163}[data.parent.name]
-    assert accepted(real_schemas) == AS_THEY_ARE[data.parent.name]
+    assert count_accepted(real_schemas) == AS_THEY_ARE[data.parent.name]
 
 
 def test_most_refusals_of_real_tools_are_for_naming_their_dialect(
     data: Path, real_schemas: list[dict[str, Any]]
 ) -> None:
     bare = [{word: value for word, value in schema.items() if word != "$schema"} for schema in real_schemas]
-    assert accepted(bare) == WITHOUT_DIALECT[data.parent.name]
+    assert count_accepted(bare) == WITHOUT_DIALECT[data.parent.name]
 
 
 def test_real_tools_are_refused_in_strict_mode_for_being_open(

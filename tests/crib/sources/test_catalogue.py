@@ -346,7 +346,7 @@ async def test_who_is_missing_is_told_with_the_reason(halting: Path) -> None:
         assert "did not start within 0.2 s" in (absence.reason or "")
 
 
-async def test_stored_tools_of_a_failed_server_are_described(kept: Path) -> None:
+async def test_absence_of_a_failed_server_tells_of_its_stored_tools(kept: Path) -> None:
     stop_server(kept)
     crib = Crib(kept)
     assert crib.absent() == ()

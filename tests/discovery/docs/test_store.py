@@ -51,7 +51,7 @@ def shelf() -> Shelf:
     return Shelf(OLD, LOG, ADD)
 
 
-def documented(**options: Any) -> DocStore:
+def documented_store(**options: Any) -> DocStore:
     docs = DocStore(shelf(), **options)
     docs.register_doc("git:log", DOC, examples=EXAMPLES)
     return docs
@@ -91,11 +91,11 @@ FULL = {
     ],
 )
 def test_each_level_tells_more(level: str, told: dict[str, Any]) -> None:
-    assert documented().describe("git:log", level).to_json() == told
+    assert documented_store().describe("git:log", level).to_json() == told
 
 
 def test_the_summary_is_told_where_nothing_else_is_asked_for() -> None:
-    doc = documented().describe("git:log:1.2.0")
+    doc = documented_store().describe("git:log:1.2.0")
     assert doc.to_json() == FACTS
     assert (doc.tool, doc.schema_info, doc.notes, doc.examples) == (None, None, None, ())
 
@@ -156,7 +156,7 @@ def test_an_id_without_a_version_means_what_it_resolves_to() -> None:
 
 
 def test_documentation_of_a_version_overrides_that_of_all_versions() -> None:
-    docs = documented()
+    docs = documented_store()
     docs.register_doc("git:log:1.0.0", summary="Read a bit.")
     docs.register_examples("git:log:1.0.0", EXAMPLES[3:4])
     old = docs.describe("git:log:1.0.0", "full")
@@ -173,13 +173,13 @@ def test_the_doc_of_a_tool_without_a_namespace_is_found_by_its_name() -> None:
 
 
 def test_a_doc_replaces_the_one_before() -> None:
-    docs = documented()
+    docs = documented_store()
     docs.register_doc("git:log", ToolDoc(summary="Anew."))
     assert docs.describe("git:log", "full").to_json() == FACTS | SCHEMA | {"summary": "Anew."}
 
 
 def test_examples_replace_examples_and_nothing_else() -> None:
-    docs = documented()
+    docs = documented_store()
     docs.register_examples("git:log", [{"title": "Only", "args": {}}])
     doc = docs.describe("git:log", "full")
     assert [example.title for example in doc.examples] == ["Only"]
@@ -187,7 +187,7 @@ def test_examples_replace_examples_and_nothing_else() -> None:
 
 
 def test_deleted_documentation_is_not_shown() -> None:
-    docs = documented()
+    docs = documented_store()
     docs.forget("git:log")
     docs.forget("never:heard")
     assert docs.describe("git:log").summary == "Show the history of a branch."
@@ -198,7 +198,7 @@ def test_deleted_documentation_is_not_shown() -> None:
     [(10, None, 10), (10, 3, 3), (10, 0, 0), (10, 99, 10), (0, None, 0), (None, None, 15), (None, 12, 12)],
 )
 def test_no_more_examples_are_shown_than_asked_for(shown: int | None, limit: int | None, count: int) -> None:
-    docs = documented(max_examples=shown)
+    docs = documented_store(max_examples=shown)
     assert docs.examples("git:log", limit) == docs.examples("git:log", max=limit) == EXAMPLES[:count]
     assert len(docs.describe("git:log", "full").examples) == len(docs.examples("git:log"))
 
@@ -209,7 +209,7 @@ def test_a_tool_without_examples_has_none() -> None:
 
 @pytest.mark.parametrize("count", [-1, 1.5, True, "3"], ids=repr)
 def test_a_count_that_is_none_is_refused(count: Any) -> None:
-    docs = documented()
+    docs = documented_store()
     with pytest.raises(ValidationError, match="max must be a whole number from 0, or None, not"):
         docs.examples("git:log", count)
     with pytest.raises(ValidationError, match="max_examples must be a whole number from 0, or None, not"):
@@ -229,7 +229,7 @@ def test_a_tool_that_is_only_documented_has_a_summary_and_examples(docs: DocStor
 
 
 def test_a_version_that_is_known_not_to_exist_is_not_told_of() -> None:
-    docs = documented()
+    docs = documented_store()
     with pytest.raises(ToolNotFoundError):
         docs.describe("git:log:9.0.0")
     alone = DocStore()
@@ -279,16 +279,16 @@ def test_the_resolver_is_not_asked_about_what_is_no_text(tool_id: Any) -> None:
 
 def test_a_constraint_that_nothing_meets_is_not_found() -> None:
     with pytest.raises(ToolNotFoundError, match=r"git:log:\^9"):
-        documented().describe("git:log:^9", "schema")
+        documented_store().describe("git:log:^9", "schema")
 
 
 def test_no_level_is_no_level() -> None:
     with pytest.raises(ValidationError, match="did you mean 'schema'"):
-        documented().describe("git:log", "shema")
+        documented_store().describe("git:log", "shema")
 
 
 def test_refused_documentation_changes_nothing() -> None:
-    docs = documented()
+    docs = documented_store()
     before = docs.describe("git:log", "full")
     with pytest.raises(ArgsTooLargeError):
         docs.register_doc("git:log", summary="New.", examples=[{"args": {"a": [0] * 60}}])
@@ -316,7 +316,7 @@ def test_store_copies_registered_documentation() -> None:
 
 
 def test_described_documentation_is_a_copy() -> None:
-    docs = documented()
+    docs = documented_store()
     docs.observe("git:log", {"a": [1]})
     before = docs.describe("git:log", "full").to_json()
     told = docs.describe("git:log", "full")
@@ -423,7 +423,7 @@ def test_learnt_shape_can_be_deleted() -> None:
 
 
 def test_many_threads_write_and_read_at_once() -> None:
-    docs = documented()
+    docs = documented_store()
 
     def work(number: int) -> ToolDoc:
         docs.register_doc("git:log", DOC, examples=EXAMPLES)

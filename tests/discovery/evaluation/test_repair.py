@@ -12,7 +12,7 @@ for _ in range(100):
     DEEP = {"type": "nonsense", "properties": {"x": DEEP}}
 
 
-def repaired(schema: dict[str, Any]) -> dict[str, Any]:
+def repair(schema: dict[str, Any]) -> dict[str, Any]:
     validator = DefaultValidator()
     found = repair_schema(schema, validator)
     assert compiles(found, validator)
@@ -77,26 +77,26 @@ def test_a_schema_that_does_not_compile_becomes_the_nearest_that_does(
     schema: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     before = json.dumps(schema)
-    assert repaired(schema) == expected
+    assert repair(schema) == expected
     assert json.dumps(schema) == before
 
 
 def test_a_schema_that_compiles_is_the_same_object() -> None:
     schema = {"type": "string", "minLength": 3}
-    assert repaired(schema) is schema
+    assert repair(schema) is schema
 
 
 def test_a_schema_too_deep_to_compile_keeps_its_upper_levels() -> None:
-    assert "properties" in repaired(DEEP)
+    assert "properties" in repair(DEEP)
 
 
 def test_a_schema_that_stays_too_complex_becomes_any_object() -> None:
     wide = {"type": "nonsense", "enum": [[value] * 1000 for value in range(1000)]}
-    assert repaired(wide) == {"type": "object"}
+    assert repair(wide) == {"type": "object"}
 
 
 def test_real_function_docs_that_are_not_json_schema_keep_their_properties(data: Path) -> None:
     lines = (data / "real-tools" / "bfcl_not_json_schema.jsonl").read_text().splitlines()
     schemas = [row.get("inputSchema") or row["parameters"] for row in map(json.loads, lines)]
     for schema in schemas:
-        assert repaired(schema).get("properties", {}).keys() == schema.get("properties", {}).keys()
+        assert repair(schema).get("properties", {}).keys() == schema.get("properties", {}).keys()

@@ -32,7 +32,7 @@ def filled(tools: Iterable[Tool] = SHELF, **options: Any) -> Index:
     return index
 
 
-def heard(index: Index) -> list[Change]:
+def record_changes(index: Index) -> list[Change]:
     """Return a list to which every change is added from here on."""
     changes: list[Change] = []
     index.on_change(changes.append)

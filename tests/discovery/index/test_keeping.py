@@ -10,7 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from discovery.index.support import ACME, GITHUB, HERE, ISSUE, MAIL, MERGE, MIRROR, SHELF, heard, ids, make
+from discovery.index.support import (
+    ACME,
+    GITHUB,
+    HERE,
+    ISSUE,
+    MAIL,
+    MERGE,
+    MIRROR,
+    SHELF,
+    ids,
+    make,
+    record_changes,
+)
 from discovery.support import WordEmbedder
 
 from toolcrib.discovery import (
@@ -143,7 +155,7 @@ def test_an_index_that_was_opened_again_changes_like_any_other(open_store: Opene
         build(Index(store=store))
     with open_store() as store:
         index = Index(store=store)
-        changes = heard(index)
+        changes = record_changes(index)
         index.register(RICH, HERE)
         index.register(ISSUE.replace(title="Issue"), GITHUB)
         assert changes == []
@@ -241,7 +253,7 @@ def test_a_change_that_cannot_be_kept_leaves_everything_as_it_was(change: Callab
     store = Kept()
     index = Index(store=store)
     build(index)
-    changes = heard(index)
+    changes = record_changes(index)
     before, version, rows = state(index), index.version, list(store.tools())
     store.refused = {"write"}
     with pytest.raises(StoreError, match="write is refused"):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from discovery.index.support import ACME, GITHUB, HERE, MIRROR, filled, heard, ids, make, walk
+from discovery.index.support import ACME, GITHUB, HERE, MIRROR, filled, ids, make, record_changes, walk
 from discovery.support import WordEmbedder
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,7 +109,7 @@ class Catalogue(RuleBasedStateMachine):
     def open(self) -> None:
         self.store = MemoryStore()
         self.index = Index(store=self.store)
-        self.changes = heard(self.index)
+        self.changes = record_changes(self.index)
         self.cards: dict[str, Card] = {}
         self.expected: list[Change] = []
         self.version = 0

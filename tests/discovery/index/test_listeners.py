@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from discovery.index.support import GITHUB, ISSUE, MAIL, MERGE, SHELF, filled, heard, ids, make
+from discovery.index.support import GITHUB, ISSUE, MAIL, MERGE, SHELF, filled, ids, make, record_changes
 from waiting import PATIENCE
 
 from toolcrib.discovery import Change, Index
@@ -46,14 +46,14 @@ def test_a_change_is_told_when_it_is_made() -> None:
 
 def test_the_failure_of_one_listener_is_logged_and_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
     index = Index()
-    before = heard(index)
+    before = record_changes(index)
 
     def fail(change: Change) -> None:
         raise StoreError(change.tool_id, "the listener's own trouble")
 
     index.on_change(fail)
     index.on_change(lambda _: 1 / 0)
-    after = heard(index)
+    after = record_changes(index)
     with caplog.at_level(logging.ERROR, logger="toolcrib.discovery"):
         index.register_many([(ISSUE, GITHUB), (MAIL, None)])
     assert before == after
@@ -75,14 +75,14 @@ def test_base_exception_of_a_listener_is_raised() -> None:
     with pytest.raises(KeyboardInterrupt):
         index.register(ISSUE)
     stop()
-    later = heard(index)
+    later = record_changes(index)
     index.register(MAIL)
     assert [change.tool_id for change in later] == ["send_mail"]
 
 
 def test_a_refused_change_is_not_told() -> None:
     index = filled()
-    changes = heard(index)
+    changes = record_changes(index)
     with pytest.raises(ToolNotFoundError):
         index.unregister("nothing")
     assert changes == []
@@ -127,9 +127,9 @@ def test_a_listener_may_change_the_index_and_all_hear_in_order() -> None:
             index.unregister(ISSUE.id)
             assert ids(index.search("send a message")) == ["send_mail"]
 
-    first = heard(index)
+    first = record_changes(index)
     index.on_change(react)
-    last = heard(index)
+    last = record_changes(index)
     index.register_many([(ISSUE, None), (MERGE, None)])
     expected = [
         ("registered", "github:create_issue", 1),
@@ -144,7 +144,7 @@ def test_a_listener_may_change_the_index_and_all_hear_in_order() -> None:
 
 def test_a_listener_that_answers_every_change_with_another_comes_to_an_end() -> None:
     index = Index()
-    changes = heard(index)
+    changes = record_changes(index)
 
     def count_on(change: Change) -> None:
         number = int(change.tool_id.removeprefix("t"))
@@ -165,7 +165,7 @@ def test_a_listener_may_wait_for_a_thread_that_uses_the_index() -> None:
             pool.submit(index.set_examples, MAIL.id, ["how?"]).result(timeout=PATIENCE)
 
         stop = index.on_change(ask_elsewhere)
-        changes = heard(index)
+        changes = record_changes(index)
         index.register(ISSUE, GITHUB)
         stop()
     assert [(change.kind, change.version) for change in changes] == [("backend_added", 2), ("updated", 3)]

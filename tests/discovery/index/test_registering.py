@@ -15,9 +15,9 @@ from discovery.index.support import (
     SHELF,
     WEATHER,
     filled,
-    heard,
     ids,
     make,
+    record_changes,
 )
 
 from toolcrib import tool
@@ -80,7 +80,7 @@ def test_a_tool_runs_where_it_says_unless_told_otherwise() -> None:
 
 def test_a_tool_may_run_in_many_places_in_the_order_they_were_named() -> None:
     index = Index()
-    changes = heard(index)
+    changes = record_changes(index)
     for backend in (GITHUB, HERE, ACME, GITHUB, MIRROR):
         index.register(ISSUE, backend)
     assert index.backends(ISSUE.id) == (GITHUB, HERE, ACME, MIRROR)
@@ -110,7 +110,7 @@ def test_backends_are_told_apart_by_all_their_fields() -> None:
 
 def test_a_changed_definition_replaces_the_old_and_says_what_changed() -> None:
     index = filled()
-    changes = heard(index)
+    changes = record_changes(index)
     changed = ISSUE.replace(
         description="File a bug.",
         title="Bug",
@@ -142,7 +142,7 @@ def test_a_changed_definition_replaces_the_old_and_says_what_changed() -> None:
 def test_values_that_python_calls_equal_are_told_apart(before: Any, after: Any) -> None:
     index = Index()
     index.register(make("a", input_schema={"const": before}))
-    changes = heard(index)
+    changes = record_changes(index)
     index.register(make("a", input_schema={"const": after}))
     assert [change.fields for change in changes] == [("inputSchema",)]
     assert index.get("a").input_schema["const"] is after or index.get("a").input_schema["const"] == after
@@ -151,7 +151,7 @@ def test_values_that_python_calls_equal_are_told_apart(before: Any, after: Any) 
 def test_the_order_of_keys_is_not_a_change() -> None:
     index = Index()
     index.register(make("a", input_schema={"type": "object", "title": "A"}))
-    changes = heard(index)
+    changes = record_changes(index)
     index.register(make("a", input_schema={"title": "A", "type": "object"}))
     assert changes == []
 
@@ -159,7 +159,7 @@ def test_the_order_of_keys_is_not_a_change() -> None:
 def test_to_register_the_same_again_changes_nothing() -> None:
     index = filled()
     index.register(ISSUE, GITHUB)
-    changes = heard(index)
+    changes = record_changes(index)
     version, page = index.version, index.tools(limit=1)
     index.register(ISSUE, GITHUB)
     index.register(ISSUE)
@@ -172,7 +172,7 @@ def test_to_register_the_same_again_changes_nothing() -> None:
 
 def test_one_call_may_bring_a_definition_and_a_backend() -> None:
     index = filled()
-    changes = heard(index)
+    changes = record_changes(index)
     index.register(ISSUE.replace(title="Issue"), GITHUB)
     assert changes == [
         Change("updated", "github:create_issue", 2, None, ("title",)),
@@ -182,7 +182,7 @@ def test_one_call_may_bring_a_definition_and_a_backend() -> None:
 
 def test_one_tool_may_come_twice_in_a_batch_from_two_places() -> None:
     index = Index()
-    changes = heard(index)
+    changes = record_changes(index)
     index.register_many([(ISSUE, GITHUB), (ISSUE.replace(title="Issue"), MIRROR), (MAIL, None)])
     assert index.backends(ISSUE.id) == (GITHUB, MIRROR)
     assert index.get(ISSUE.id).title == "Issue"
@@ -204,7 +204,7 @@ def test_tools_that_take_the_place_of_others_are_one_change() -> None:
     index = filled()
     index.register(ISSUE, HERE)
     index.register(ISSUE, GITHUB)
-    changes, version = heard(index), index.version
+    changes, version = record_changes(index), index.version
     replacement = make("open_issue", "github")
     gone = [(ISSUE.id, GITHUB), (str(MAIL.id), None), ("nobody", None), (str(WEATHER.id), ACME)]
     index.register_many([(replacement, GITHUB)], remove=gone)
@@ -237,7 +237,7 @@ def test_check_raises_what_register_would_and_changes_nothing() -> None:
 @pytest.mark.parametrize("refused", [BROKEN, REMOTE])
 def test_a_batch_with_a_bad_tool_is_refused_whole(refused: Tool) -> None:
     index = filled([ISSUE])
-    changes = heard(index)
+    changes = record_changes(index)
     with pytest.raises(InvalidSchemaError, match=str(refused.id)):
         index.register_many([(MAIL, GITHUB), (refused, None), (WEATHER, None)])
     assert (len(index), index.version, changes) == (1, 1, [])
@@ -314,7 +314,7 @@ def test_register_many_refuses_anything_but_pairs(given: Any) -> None:
 
 def test_a_removed_tool_is_gone_everywhere() -> None:
     index = filled()
-    changes = heard(index)
+    changes = record_changes(index)
     index.unregister("github:create_issue")
     assert changes == [Change("removed", "github:create_issue", 2)]
     assert ISSUE.id not in index
@@ -338,7 +338,7 @@ def test_a_backend_is_taken_away_and_the_last_one_takes_the_tool_along() -> None
     index = Index()
     index.register(ISSUE, GITHUB)
     index.register(ISSUE, MIRROR)
-    changes = heard(index)
+    changes = record_changes(index)
     index.unregister(ISSUE.id, GITHUB)
     assert index.backends(ISSUE.id) == (MIRROR,)
     assert ids(index.tools(backend="github")) == []
@@ -372,7 +372,7 @@ def test_a_removed_tool_may_come_back_as_another() -> None:
 def test_versions_that_compare_equal_are_one_tool(written: str) -> None:
     index = Index()
     index.register(MERGE, GITHUB)
-    changes = heard(index)
+    changes = record_changes(index)
     other = MERGE.replace(version=written)
     index.register(other, MIRROR)
     assert len(index) == 1
@@ -388,7 +388,7 @@ def test_versions_that_compare_equal_are_one_tool(written: str) -> None:
 def test_tools_without_a_namespace_have_one_version() -> None:
     index = Index()
     index.register(make("log", version="1.0.0"))
-    changes = heard(index)
+    changes = record_changes(index)
     index.register(make("log", version="2.0.0"))
     assert ids(index.tools()) == ["log"]
     assert index.resolve("log").version == "2.0.0"
@@ -397,7 +397,7 @@ def test_tools_without_a_namespace_have_one_version() -> None:
 
 def test_the_questions_a_tool_answers_are_searched_and_kept_through_updates() -> None:
     index = filled()
-    changes = heard(index)
+    changes = record_changes(index)
     index.set_examples(MAIL.id, ["tell grandmother about the holidays"])
     index.set_examples("send_mail", ["tell grandmother about the holidays"])
     assert changes == [Change("updated", "send_mail", 2, None, ("examples",))]

@@ -5,7 +5,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from discovery.index.support import GITHUB, ISSUE, MAIL, MERGE, SHELF, WEATHER, filled, heard, ids, make, walk
+from discovery.index.support import (
+    GITHUB,
+    ISSUE,
+    MAIL,
+    MERGE,
+    SHELF,
+    WEATHER,
+    filled,
+    ids,
+    make,
+    record_changes,
+    walk,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import law
@@ -229,7 +241,7 @@ def test_a_cursor_does_not_show_how_often_the_catalogue_has_changed() -> None:
 def test_changes_are_told_as_they_look_from_inside() -> None:
     index = filled([MAIL])
     view = index.view(Scope(tags=["issues"]))
-    changes = heard(view)
+    changes = record_changes(view)
     index.register(WEATHER)
     index.register(WEATHER.replace(tags=("issues",)), GITHUB)
     index.register(WEATHER.replace(tags=("issues",), title="Weather"))

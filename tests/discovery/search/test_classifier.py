@@ -139,7 +139,7 @@ def test_a_folder_without_a_judge_has_none(tmp_path: Path) -> None:
     assert read_judge(tmp_path) is None
 
 
-def written(*, in_a_zip: bool = True, **arrays: Any) -> bytes:
+def file_content(*, in_a_zip: bool = True, **arrays: Any) -> bytes:
     file = BytesIO()
     if in_a_zip:
         np.savez(file, **arrays)
@@ -148,21 +148,21 @@ def written(*, in_a_zip: bool = True, **arrays: Any) -> bytes:
     return file.getvalue()
 
 
-GOOD = written(weights=np.ones(9, np.float32), bias=np.float32(1))
+GOOD = file_content(weights=np.ones(9, np.float32), bias=np.float32(1))
 ODD = {
     "empty": b"",
     "text": b"no numbers at all",
     "cut": GOOD[: len(GOOD) // 2],
     "damaged": GOOD[:200] + bytes(40) + GOOD[240:],
-    "one array": written(in_a_zip=False, weights=np.ones(9)),
-    "no bias": written(weights=np.ones(9)),
-    "no weights": written(bias=1.0),
-    "two biases": written(weights=np.ones(9), bias=np.ones(2)),
-    "a matrix": written(weights=np.ones((9, 2)), bias=1.0),
-    "words": written(weights=np.array(["a", "b"]), bias=1.0),
-    "objects": written(weights=np.array([object()], object), bias=1.0),
-    "not finite": written(weights=floats(1, np.nan), bias=1.0),
-    "an endless bias": written(weights=np.ones(9), bias=np.inf),
+    "one array": file_content(in_a_zip=False, weights=np.ones(9)),
+    "no bias": file_content(weights=np.ones(9)),
+    "no weights": file_content(bias=1.0),
+    "two biases": file_content(weights=np.ones(9), bias=np.ones(2)),
+    "a matrix": file_content(weights=np.ones((9, 2)), bias=1.0),
+    "words": file_content(weights=np.array(["a", "b"]), bias=1.0),
+    "objects": file_content(weights=np.array([object()], object), bias=1.0),
+    "not finite": file_content(weights=floats(1, np.nan), bias=1.0),
+    "an endless bias": file_content(weights=np.ones(9), bias=np.inf),
 }
 
 
@@ -240,7 +240,7 @@ def test_a_table_without_a_judge_searches_on(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"broken", written(weights=np.ones(9), bias=1.0)], ids=["broken", "other"]
+    "content", [b"broken", file_content(weights=np.ones(9), bias=1.0)], ids=["broken", "other"]
 )
 def test_with_a_broken_judge_words_alone_decide(
     folder: Path, content: bytes, caplog: pytest.LogCaptureFixture

@@ -96,7 +96,7 @@ def learned() -> LearnedQuestions:
 QUESTIONS_LEARNED = learned()
 
 
-def explained(question: str, index: Index | None = None, **options: Any) -> tuple[Result, ...]:
+def search_explained(question: str, index: Index | None = None, **options: Any) -> tuple[Result, ...]:
     index = index or SEARCHERS["hybrid"]
     lifts = QUESTIONS_LEARNED.lifts(question, None)
     return index.search(question, explain=True, lifts=lifts, limit=100, **options).items
@@ -178,7 +178,7 @@ def test_without_explain_there_are_no_reasons() -> None:
 
 
 def test_word_names_its_weight_the_words_that_match_and_their_fields() -> None:
-    found = explained("show an issue about the broken login")
+    found = search_explained("show an issue about the broken login")
     (issue,) = [one for one in reasons(found, "github:list_issues", "word") if one.text == "issue"]
     assert "issues" in issue.matched
     assert set(issue.fields) == {"name", "description", "tag"}
@@ -189,7 +189,7 @@ def test_word_names_its_weight_the_words_that_match_and_their_fields() -> None:
 
 
 def test_words_of_example_questions_are_told_from_those_of_the_tool() -> None:
-    found = explained("do I need an umbrella in the evening")
+    found = search_explained("do I need an umbrella in the evening")
     (example,) = reasons(found, "weather:get_forecast", "example")
     assert example.text == "do I need an umbrella tomorrow"
     assert example.score > 0
@@ -197,12 +197,12 @@ def test_words_of_example_questions_are_told_from_those_of_the_tool() -> None:
 
 
 def test_misspelt_word_is_told() -> None:
-    (read,) = reasons(explained("forecst for the weekend"), "weather:get_forecast", "spelling")
+    (read,) = reasons(search_explained("forecst for the weekend"), "weather:get_forecast", "spelling")
     assert (read.text, read.matched) == ("forecst", ("forecast",))
 
 
 def test_learned_question_is_told_with_its_part() -> None:
-    found = explained("tell the family that we are fine")
+    found = search_explained("tell the family that we are fine")
     (learned,) = reasons(found, "mail:send_message", "learned")
     assert (learned.text, found[0].id) == ("tell the family that I am fine", "mail:send_message")
     assert learned.value == pytest.approx(
@@ -211,11 +211,11 @@ def test_learned_question_is_told_with_its_part() -> None:
 
 
 def test_topic_deprecation_name_and_meaning_are_told() -> None:
-    found = explained("tickets")
+    found = search_explained("tickets")
     (topic,) = reasons(found, "github:list_issues", "topic")
     (lowered,) = reasons(found, "jira:file_bug", "deprecated")
     assert (topic.text, topic.score > 0, lowered.score < 0) == ("tickets", True, True)
-    named = explained("create_issue")[0]
+    named = search_explained("create_issue")[0]
     assert named.why[0].kind == "name"
     (meaning,) = reasons((named,), "github:create_issue", "meaning")
     assert meaning.value is not None

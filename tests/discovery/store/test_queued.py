@@ -44,7 +44,7 @@ class Failing(MemoryStore):
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Hold the lock of writers."""
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -54,7 +54,7 @@ def locked(path: Path) -> Iterator[None]:
 def test_changes_wait_while_another_process_holds_the_file(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with QueuedStore(SqliteStore(path, timeout=0.05)) as store:
-        with locked(path):
+        with hold_lock(path):
             store.write([stored("a"), stored("b")])
             store.write_texts("docs", {"a": "1"})
             store.write([stored("a", "2")], delete=["b"])

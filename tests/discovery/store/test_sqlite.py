@@ -32,7 +32,7 @@ def fill(path: Path, count: int = 3) -> list[StoredTool]:
     return tools
 
 
-def held(path: Path) -> list[StoredTool]:
+def tools_in(path: Path) -> list[StoredTool]:
     """Return the tools in a file."""
     with SqliteStore(path) as store:
         return list(store.tools())
@@ -78,7 +78,7 @@ def test_the_folders_are_made_and_one_file_is_left(tmp_path: Path) -> None:
 def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
     fill(tmp_path / name)
     assert [file.name for file in tmp_path.iterdir()] == [name]
-    assert len(held(tmp_path / name)) == 3
+    assert len(tools_in(tmp_path / name)) == 3
 
 
 def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.chdir("/")
         store.write([stored("a")])
         assert len(list(store.tools())) == 1
-    assert len(held(tmp_path / "store.db")) == 1
+    assert len(tools_in(tmp_path / "store.db")) == 1
 
 
 def test_the_file_says_whose_it_is_and_keeps_a_log(path: Path) -> None:
@@ -101,7 +101,7 @@ def test_the_file_says_whose_it_is_and_keeps_a_log(path: Path) -> None:
 def test_an_empty_file_becomes_a_store(path: Path) -> None:
     path.touch()
     fill(path)
-    assert len(held(path)) == 3
+    assert len(tools_in(path)) == 3
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_read_only_file_or_folder_is_refused_and_unchanged(
     finally:
         target.chmod(mode)
     assert reason in ended.stdout
-    assert held(path) == tools
+    assert tools_in(path) == tools
 
 
 def test_a_disk_that_takes_no_more_loses_the_batch_and_nothing_else(path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_disk_that_takes_no_more_loses_the_batch_and_nothing_else(path: Path) 
         line.startswith("True the disk failed; check that it has free space") for line in failures[::2]
     )
     assert int(last) == 2_003
-    assert len(held(path)) == 2_003
+    assert len(tools_in(path)) == 2_003
 
 
 def damage(path: Path, start: int, length: int) -> None:
@@ -258,7 +258,7 @@ def test_a_file_that_was_cut_off_is_damage(path: Path) -> None:
     fill(path, MANY)
     os.truncate(path, 100_000)
     with pytest.raises(StoreError, match="it is damaged"):
-        held(path)
+        tools_in(path)
 
 
 def test_a_file_that_vanished_is_reported_by_the_next_reader(path: Path) -> None:

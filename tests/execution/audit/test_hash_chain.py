@@ -116,7 +116,7 @@ def test_the_chain_goes_on_over_restarts_and_rotation(tmp_path: Path) -> None:
     assert (report.lines, report.problems) == (40, ())
 
 
-def moved_away(folder: Path) -> tuple[ChainedLines, Path, Path]:
+def move_file_away(folder: Path) -> tuple[ChainedLines, Path, Path]:
     """Write a line, move the file away, and write another; return the writer and both files."""
     path, moved = folder / "audit.jsonl", folder / "old.jsonl"
     lines = ChainedLines(path)
@@ -127,7 +127,7 @@ def moved_away(folder: Path) -> tuple[ChainedLines, Path, Path]:
 
 
 def test_chain_continues_after_the_file_was_moved_away(tmp_path: Path) -> None:
-    _, path, moved = moved_away(tmp_path)
+    _, path, moved = move_file_away(tmp_path)
     assert read_chain([*lines_of(moved), *lines_of(path)]).problems == ()
 
 
@@ -217,7 +217,7 @@ def test_a_file_that_is_swapped_for_another_and_put_back_shows_in_both(
 
 
 def test_a_file_that_is_away_for_a_while_shows_what_was_written_meanwhile(tmp_path: Path) -> None:
-    lines, path, moved = moved_away(tmp_path)
+    lines, path, moved = move_file_away(tmp_path)
     path.unlink()
     moved.rename(path)
     lines.write(record(3))
@@ -326,7 +326,7 @@ def test_a_key_is_the_users_alone_and_a_wrong_one_is_told(tmp_path: Path) -> Non
         make_verifier("no key")
 
 
-def forged_chain(count: int, previous: str = FIRST_PREVIOUS) -> list[str]:
+def forge_chain(count: int, previous: str = FIRST_PREVIOUS) -> list[str]:
     """Return lines with right digests, as anybody can make them who has no key."""
     lines = []
     for number in range(count):
@@ -338,7 +338,7 @@ def forged_chain(count: int, previous: str = FIRST_PREVIOUS) -> list[str]:
 @pytest.mark.parametrize("count", [0, 1, 3, 2_001])
 def test_lines_without_any_signature_are_unproven(count: int, tmp_path: Path) -> None:
     check = make_verifier(public_key(_key(tmp_path)))
-    report = read_chain(forged_chain(count), check)
+    report = read_chain(forge_chain(count), check)
     assert (report.unsigned, len(report.problems)) == (count, 1)
     assert "no signature" in report.problems[0][1]
 
@@ -346,7 +346,7 @@ def test_lines_without_any_signature_are_unproven(count: int, tmp_path: Path) ->
 def test_lines_after_the_last_signature_are_named_as_unproven(written: Path) -> None:
     check = make_verifier(public_key(written.parent / "key"))
     signed = lines_of(written)
-    forged = forged_chain(2, read_chain(signed).last)
+    forged = forge_chain(2, read_chain(signed).last)
     report = read_chain([*signed, *forged], check)
     assert [line for line, _ in report.problems] == [12]
     assert "2 lines from here to the end are unproven" in report.problems[0][1]
@@ -355,7 +355,7 @@ def test_lines_after_the_last_signature_are_named_as_unproven(written: Path) -> 
 def test_a_dropped_signature_with_changed_lines_before_it_is_a_problem(written: Path) -> None:
     check = make_verifier(public_key(written.parent / "key"))
     kept = lines_of(written)[:5]
-    report = read_chain([*kept, *forged_chain(5, read_chain(kept).last)], check)
+    report = read_chain([*kept, *forge_chain(5, read_chain(kept).last)], check)
     assert report.problems
 
 
@@ -365,7 +365,7 @@ def test_the_digest_of_a_line_that_was_kept_elsewhere_proves_all_before_it(writt
     assert read_chain(unsigned, head=head).problems == ()
     assert read_chain(unsigned, make_verifier(public_key(written.parent / "key")), head).problems == ()
     assert "not here" in read_chain(unsigned[:-1], head=head).problems[0][1]
-    longer = [*unsigned, *forged_chain(1, head)]
+    longer = [*unsigned, *forge_chain(1, head)]
     assert [line for line, _ in read_chain(longer, head=head).problems] == [11]
 
 

@@ -36,7 +36,7 @@ class RpcError(Exception):
     code = -32602
 
 
-def caused(error: ToolExecutionError, cause: Exception) -> ToolExecutionError:
+def with_cause(error: ToolExecutionError, cause: Exception) -> ToolExecutionError:
     error.__cause__ = cause
     return error
 
@@ -54,8 +54,8 @@ def caused(error: ToolExecutionError, cause: Exception) -> ToolExecutionError:
         (OutputValidationError(PROBLEMS, tool_id="github:star"), ("ok", "invalid", "ok")),
         (ToolExecutionError(**HERE, result={"isError": True}), ("ok", "ok", "error")),
         (ToolExecutionError(**HERE), ("ok", "ok", "error")),
-        (caused(ToolExecutionError(**HERE), RpcError()), ("ok", "refused", "none")),
-        (caused(ToolExecutionError(**HERE | {"backend": "local:x"}), RpcError()), ("ok", "ok", "error")),
+        (with_cause(ToolExecutionError(**HERE), RpcError()), ("ok", "refused", "none")),
+        (with_cause(ToolExecutionError(**HERE | {"backend": "local:x"}), RpcError()), ("ok", "ok", "error")),
         (BackendUnavailableError(**HERE), ("unreachable", "none", "none")),
         (ServerUnavailableError("github", "it does not start"), ("unreachable", "none", "none")),
         (ToolTimeoutError(**HERE, timeout=1), ("timeout", "none", "none")),

@@ -25,7 +25,7 @@ from toolcrib.execution.middleware import FROM_CACHE, Cache
 from toolcrib.model import ToolAnnotations, tool
 
 
-def recorded(outcome: Outcome, **options: Any) -> AuditRecord:
+def record_of(outcome: Outcome, **options: Any) -> AuditRecord:
     records: list[AuditRecord] = []
     Audit(records.append, **{"clock": lambda: 1767225599.9994, **options}).begin("github:star", "ann")(
         outcome
@@ -35,7 +35,7 @@ def recorded(outcome: Outcome, **options: Any) -> AuditRecord:
 
 
 def test_a_record_says_who_what_where_how_and_how_much(outcome: Callable[..., Outcome]) -> None:
-    assert recorded(outcome()).to_json() == {
+    assert record_of(outcome()).to_json() == {
         "time": "2025-12-31T23:59:59.999Z",
         "gen_ai.operation.name": "execute_tool",
         "user.id": "ann",
@@ -55,58 +55,58 @@ def test_a_record_says_who_what_where_how_and_how_much(outcome: Callable[..., Ou
 
 def test_a_failed_call_has_a_code_and_no_message(outcome: Callable[..., Outcome]) -> None:
     error = ToolExecutionError(tool_id="github:star", reason="secret", result={"isError": True})
-    record = recorded(outcome(error=error))
+    record = record_of(outcome(error=error))
     assert (record.error, record.op, record.tool) == ("execution_failed", "execute", "error")
     assert record.result_bytes == len('{"isError":true}')
     assert "secret" not in str(record.to_json())
 
 
 def test_a_tool_that_nobody_knows_is_recorded_by_what_it_was_called(outcome: Callable[..., Outcome]) -> None:
-    record = recorded(outcome(request=None, backend=None, error=ToolNotFoundError("github:star", ())))
+    record = record_of(outcome(request=None, backend=None, error=ToolNotFoundError("github:star", ())))
     assert (record.tool_id, record.backend, record.error) == ("github:star", None, "tool_not_found")
     assert (record.op, record.args_bytes) == ("resolve", 17)
 
 
 def test_the_interruption_of_the_caller_is_recorded(outcome: Callable[..., Outcome]) -> None:
-    record = recorded(outcome(error=KeyboardInterrupt()))
+    record = record_of(outcome(error=KeyboardInterrupt()))
     assert (record.error, record.op, record.transport) == ("cancelled", None, "cancelled")
 
 
 def test_a_result_that_does_not_fit_is_measured_all_the_same(outcome: Callable[..., Outcome]) -> None:
     problems = (Problem("", "type", "must be an object"),)
     error = OutputValidationError(problems, tool_id="github:star", result=[1, 2])
-    assert recorded(outcome(error=error)).result_bytes == 5
+    assert record_of(outcome(error=error)).result_bytes == 5
 
 
 def test_a_raw_result_is_measured_where_there_is_no_value(outcome: Callable[..., Outcome]) -> None:
-    assert recorded(outcome(answer=Answer(mcp_result={"content": []}))).result_bytes == 14
-    assert recorded(outcome(answer=Answer())).result_bytes is None
+    assert record_of(outcome(answer=Answer(mcp_result={"content": []}))).result_bytes == 14
+    assert record_of(outcome(answer=Answer())).result_bytes is None
 
 
 def test_cached_answer_is_marked(outcome: Callable[..., Outcome]) -> None:
-    assert recorded(outcome(answer=Answer(notes=(FROM_CACHE,)))).cached is True
+    assert record_of(outcome(answer=Answer(notes=(FROM_CACHE,)))).cached is True
 
 
 @pytest.mark.parametrize("args", [{"a": object()}, {"a": "\ud800"}, [[]] * 0 + [(lambda: 0)]])
 def test_value_that_is_not_json_has_no_size(outcome: Callable[..., Outcome], args: Any) -> None:
-    assert recorded(outcome(args=args)).args_bytes is None
+    assert record_of(outcome(args=args)).args_bytes is None
 
 
 def test_cyclic_value_has_no_size(outcome: Callable[..., Outcome]) -> None:
     args: dict[str, Any] = {}
     args["self"] = args
-    assert recorded(outcome(args=args)).args_bytes is None
+    assert record_of(outcome(args=args)).args_bytes is None
 
 
 def test_sizes_can_be_left_out(outcome: Callable[..., Outcome]) -> None:
-    record = recorded(outcome(), sizes=False)
+    record = record_of(outcome(), sizes=False)
     assert (record.args_bytes, record.result_bytes) == (None, None)
 
 
 def test_arguments_are_recorded_only_when_asked_for_and_as_a_copy(outcome: Callable[..., Outcome]) -> None:
     ended = outcome()
-    assert recorded(ended).args is None
-    record = recorded(ended, include_args=True)
+    assert record_of(ended).args is None
+    record = record_of(ended, include_args=True)
     assert record.args == {"repo": "secret"}
     assert record.args is not ended.raw_args
 
@@ -118,7 +118,7 @@ def test_recorded_arguments_can_be_redacted(outcome: Callable[..., Outcome]) -> 
         args["repo"] = f"hidden from {tool_id}"
         return args
 
-    assert recorded(ended, include_args=True, redact=redact).args == {"repo": "hidden from github:star"}
+    assert record_of(ended, include_args=True, redact=redact).args == {"repo": "hidden from github:star"}
     assert ended.raw_args == {"repo": "secret"}
 
 
@@ -131,9 +131,9 @@ def give_nan(_tool_id: str, _args: Any) -> Any:
 
 
 def test_arguments_that_cannot_be_redacted_are_left_out(outcome: Callable[..., Outcome]) -> None:
-    assert recorded(outcome(), include_args=True, redact=fail).args == "(redaction failed)"
-    assert recorded(outcome(), include_args=True, redact=give_nan).args is None
-    assert recorded(outcome(args={"a": object()}), include_args=True).args is None
+    assert record_of(outcome(), include_args=True, redact=fail).args == "(redaction failed)"
+    assert record_of(outcome(), include_args=True, redact=give_nan).args is None
+    assert record_of(outcome(args={"a": object()}), include_args=True).args is None
 
 
 @pytest.mark.anyio

@@ -35,7 +35,7 @@ json_value = st.recursive(
 ascii_line = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=12)
 
 
-def written(value: Any) -> str:
+def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -88,7 +88,7 @@ def test_a_path_argument_is_one_segment(ask: Ask, value: Any) -> None:
     seen = ask(parameter("path"), {"p": value}, path="/echo/a/{p}/b")
     raw = seen["raw_path"].removeprefix("/echo/a/").removesuffix("/b")
     assert "/" not in raw
-    assert unquote(raw) == written(value)
+    assert unquote(raw) == as_text(value)
 
 
 @law(20)
@@ -105,17 +105,17 @@ def test_a_path_argument_that_is_an_array(ask: Ask, value: list[str]) -> None:
 @law(20)
 @given(value=scalar)
 def test_a_query_argument(ask: Ask, value: Any) -> None:
-    assert ask(parameter("query"), {"p": value})["query"] == [["p", written(value)]]
+    assert ask(parameter("query"), {"p": value})["query"] == [["p", as_text(value)]]
 
 
 @law(20)
 @given(value=st.lists(scalar, max_size=4))
 def test_a_query_argument_that_is_an_array(ask: Ask, value: list[Any]) -> None:
     seen = ask(parameter("query"), {"p": value})
-    assert seen["query"] == [["p", written(member)] for member in value]
+    assert seen["query"] == [["p", as_text(member)] for member in value]
     raw = ask(parameter("query", "form", explode=False), {"p": value})["raw_query"]
     assert [unquote(part) for part in raw.removeprefix("p=").split(",")] == [
-        written(member) for member in value
+        as_text(member) for member in value
     ] or not value
 
 
@@ -133,7 +133,7 @@ def test_a_query_argument_with_another_separator(ask: Ask, value: list[str], sty
 @law(20)
 @given(value=st.dictionaries(key, scalar, max_size=4))
 def test_a_query_argument_that_is_an_object(ask: Ask, value: dict[str, Any]) -> None:
-    pairs = [[name, written(member)] for name, member in value.items()]
+    pairs = [[name, as_text(member)] for name, member in value.items()]
     assert ask(parameter("query"), {"p": value})["query"] == pairs
     deep = ask(parameter("query", "deepObject", explode=True), {"p": value})["query"]
     assert deep == [[f"p[{name}]", member] for name, member in pairs]
@@ -155,9 +155,9 @@ def test_an_argument_that_is_written_as_json(ask: Ask, value: Any) -> None:
 @law(20)
 @given(value=ascii_line | st.integers())
 def test_a_header_argument_and_a_cookie(ask: Ask, value: Any) -> None:
-    assert ask(parameter("header"), {"p": value})["headers"]["p"] == written(value)
+    assert ask(parameter("header"), {"p": value})["headers"]["p"] == as_text(value)
     seen = ask(parameter("cookie"), {"p": value})["headers"]["cookie"]
-    assert unquote(seen.removeprefix("p=")) == written(value)
+    assert unquote(seen.removeprefix("p=")) == as_text(value)
 
 
 @law(20)
@@ -196,7 +196,7 @@ def test_a_form(ask: Ask, value: dict[str, Any]) -> None:
     seen = ask(body_of("application/x-www-form-urlencoded", {"type": "object", "properties": {}}), value)
     read = parse_qsl(base64.b64decode(seen["body"]).decode(), keep_blank_values=True)
     expected = [
-        (name, written(member))
+        (name, as_text(member))
         for name, given_value in value.items()
         for member in (given_value if isinstance(given_value, list) else [given_value])
     ]

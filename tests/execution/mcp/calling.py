@@ -18,7 +18,7 @@ from toolcrib.model import McpBackend, Tool
 SCRIPTED = str(Path(__file__).with_name("scripted.py"))
 
 
-def scripted(*, settings: dict[str, Any] | None = None, **script: Any) -> dict[str, Any]:
+def scripted_server(*, settings: dict[str, Any] | None = None, **script: Any) -> dict[str, Any]:
     """Return how the scripted server is started."""
     return {
         "command": sys.executable,
@@ -38,7 +38,7 @@ def tool_of(name: str, *, server: str = "one", **fields: Any) -> Tool:
     return Tool(name=name, namespace=server, **fields)
 
 
-def started() -> set[int]:
+def child_processes() -> set[int]:
     """Return the processes that were started here, but for the one that watches over the others."""
     return children() - {watchdog_pid()}
 

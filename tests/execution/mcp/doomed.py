@@ -9,13 +9,13 @@ import anyio
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from execution.mcp.support import call, connected, plain
+from execution.mcp.support import call, connect, plain
 
 from toolcrib.execution.mcp.transport.watchdog import watchdog_pid
 
 
 async def main() -> None:
-    async with connected(plain()) as session:
+    async with connect(plain()) as session:
         pids = json.loads(await call(session, "pids"))
         print(json.dumps([*pids, watchdog_pid()]), flush=True)  # noqa: T201 - for the test to read
         if "--exit" in sys.argv:

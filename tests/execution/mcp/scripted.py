@@ -97,7 +97,7 @@ def listing(number: Any, cursor: Any) -> None:
         say({"id": number, "result": {"tools": pages[page], **more, **meta}})
 
 
-def called(number: Any, params: Any) -> None:
+def run_steps(number: Any, params: Any) -> None:
     """Run the steps that the script has for a tool."""
     steps = SCRIPT.get("calls", {}).get(params["name"])
     if steps is None:
@@ -157,7 +157,7 @@ def main() -> None:
             case "tools/list":
                 listing(number, params.get("cursor"))
             case "tools/call":
-                called(number, params)
+                run_steps(number, params)
             case str() if number is not None:
                 say({"id": number, "error": {"code": -32601, "message": "Method not found"}})
 

@@ -59,7 +59,7 @@ async def session(streams: TransportStreams, seen: list[Any] | None = None) -> A
 
 
 @asynccontextmanager
-async def connected(
+async def connect(
     config: ServerConfig, tail: StderrTail | None = None, seen: list[Any] | None = None, **options: Any
 ) -> AsyncIterator[ClientSession]:
     """Start a server and shake hands with it."""

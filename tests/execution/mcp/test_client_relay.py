@@ -105,7 +105,7 @@ async def test_a_server_that_asks_without_end_is_refused_beyond_so_many_question
 
 async def test_roots_that_a_client_does_not_declare_are_refused_and_the_answer_is_its_own() -> None:
     calls, running = RunningCalls(), relayed(answer, "ann")
-    with tracked_elsewhere(calls, running):
+    with track_elsewhere(calls, running):
         with pytest.raises(MCPError, match="the client does not declare roots") as refused:
             await calls.answer("roots/list", None)
         assert refused.value.code == METHOD_NOT_FOUND
@@ -113,7 +113,7 @@ async def test_roots_that_a_client_does_not_declare_are_refused_and_the_answer_i
 
 
 @contextmanager
-def tracked_elsewhere(calls: RunningCalls, running: RelayedCall) -> Iterator[None]:
+def track_elsewhere(calls: RunningCalls, running: RelayedCall) -> Iterator[None]:
     """Track a request in another context, as on a pipe, where messages do not name their request."""
     context, tracking = copy_context(), calls.track(running)
     context.run(tracking.__enter__)
@@ -137,18 +137,18 @@ async def test_a_question_about_a_call_that_was_given_up_is_not_asked_of_another
     calls = RunningCalls(clock=lambda: clock[0])
 
     ann = running("ann")
-    with tracked_elsewhere(calls, ann):
+    with track_elsewhere(calls, ann):
         await calls.answer("roots/list", None)
         ann.is_abandoned = True
     with (
-        tracked_elsewhere(calls, running("bob")),
+        track_elsewhere(calls, running("bob")),
         pytest.raises(MCPError, match="requests of several clients run"),
     ):
         await calls.answer("roots/list", None)
-    with tracked_elsewhere(calls, running("ann")):
+    with track_elsewhere(calls, running("ann")):
         await calls.answer("roots/list", None)
     clock[0] = 61
-    with tracked_elsewhere(calls, running("bob")):
+    with track_elsewhere(calls, running("bob")):
         await calls.answer("roots/list", None)
     assert asked == ["ann", "ann", "bob"]
 

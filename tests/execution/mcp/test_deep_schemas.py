@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 import pytest
-from execution.mcp.calling import scripted
+from execution.mcp.calling import scripted_server
 from execution.mcp.web import serving
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -57,7 +57,7 @@ async def check(config: dict[str, Any], caplog: pytest.LogCaptureFixture) -> Non
 async def test_only_the_tool_is_left_out_of_a_server_on_a_pipe(
     levels: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await check(scripted(pages=[listed(levels)]), caplog)
+    await check(scripted_server(pages=[listed(levels)]), caplog)
 
 
 @pytest.mark.parametrize("path", ["json", "events"])

@@ -82,7 +82,7 @@ async def warm(era: str, answer: Answer, **options: Any) -> AsyncIterator[tuple[
 
 
 @contextmanager
-def used() -> Any:
+def record_packages() -> Any:
     """Collect the packages whose functions this thread calls."""
     found: set[str] = set()
     sys.setprofile(lambda frame, *_: found.add(str(frame.f_globals.get("__name__"))))
@@ -96,7 +96,7 @@ async def test_neither_the_sdks_client_nor_httpx2_nor_pydantic_sees_a_plain_call
     async with warm(era, lambda number: JSONResponse(number | says("again"))) as (servers, server):
         wanted = Call(tool=tool_of("echo"), args={}, backend=McpBackend(server_name="one"))
         await servers.call(wanted)
-        with used() as found:
+        with record_packages() as found:
             assert (await servers.call(wanted)).structured == "again"
     packages = {name.split(".")[0] for name in found}
     assert packages.isdisjoint({"httpx2", "httpcore2", "pydantic", "mcp_types"})
@@ -115,7 +115,7 @@ async def test_call_over_tls_is_posted_directly_too(
     files = {"ssl_keyfile": certificate / "key.pem", "ssl_certfile": certificate / "cert.pem"}
     async with warm(era, lambda number: JSONResponse(number | says("again")), **files) as (servers, _):
         wanted = Call(tool=tool_of("echo"), args={}, backend=McpBackend(server_name="one"))
-        with used() as found:
+        with record_packages() as found:
             assert (await servers.call(wanted)).structured == "again"
     assert {name.split(".")[0] for name in found}.isdisjoint({"httpx2", "httpcore2", "pydantic", "mcp_types"})
 
@@ -172,7 +172,7 @@ async def test_events_are_read_by_the_sdk_as_they_come(era: str) -> None:
         assert len(server.called) == 2
 
 
-async def test_state_from_the_server_is_sent_with_the_next_call(era: str) -> None:
+async def test_cookie_of_a_server_is_sent_with_the_next_call(era: str) -> None:
     def answer(number: dict[str, Any]) -> Response:
         response = JSONResponse(number | says("here"))
         response.set_cookie("server", "b")

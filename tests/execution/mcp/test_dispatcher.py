@@ -45,7 +45,7 @@ async def ignore(*_: Any) -> Any:
 
 
 @asynccontextmanager
-async def stretched() -> AsyncIterator[tuple[Dispatcher, Far]]:
+async def open_wire() -> AsyncIterator[tuple[Dispatcher, Far]]:
     """Yield a wire, and the other side of it."""
     say, read = anyio.create_memory_object_stream[Any](10)
     write, hear = anyio.create_memory_object_stream[SessionMessage](10)
@@ -72,7 +72,7 @@ class Asked:
 
 
 async def test_each_who_asks_gets_the_answer_to_that() -> None:
-    async with stretched() as (dispatcher, far):
+    async with open_wire() as (dispatcher, far):
         first, second = Asked(), Asked()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(first.ask, dispatcher)
@@ -86,7 +86,7 @@ async def test_each_who_asks_gets_the_answer_to_that() -> None:
 
 
 async def test_the_first_of_two_answers_counts() -> None:
-    async with stretched() as (dispatcher, far):
+    async with open_wire() as (dispatcher, far):
         asked = Asked()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(asked.ask, dispatcher)
@@ -97,7 +97,7 @@ async def test_the_first_of_two_answers_counts() -> None:
 
 
 async def test_an_error_is_raised_as_it_came() -> None:
-    async with stretched() as (dispatcher, far):
+    async with open_wire() as (dispatcher, far):
         asked = Asked()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(asked.ask, dispatcher)
@@ -108,7 +108,7 @@ async def test_an_error_is_raised_as_it_came() -> None:
 
 
 async def test_pending_and_later_requests_fail_when_the_connection_is_lost() -> None:
-    async with stretched() as (dispatcher, far):
+    async with open_wire() as (dispatcher, far):
         asked, late = Asked(), Asked()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(asked.ask, dispatcher)
@@ -121,7 +121,7 @@ async def test_pending_and_later_requests_fail_when_the_connection_is_lost() -> 
 
 
 async def test_the_other_side_is_told_of_an_answer_that_nobody_waits_for_any_more() -> None:
-    async with stretched() as (dispatcher, far):
+    async with open_wire() as (dispatcher, far):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(Asked().ask, dispatcher)
             number = (await far.heard())["id"]
@@ -137,7 +137,7 @@ async def test_the_other_side_is_told_of_an_answer_that_nobody_waits_for_any_mor
 
 
 async def test_request_cancelled_before_it_is_sent_is_not_sent() -> None:
-    async with stretched() as (dispatcher, far):
+    async with open_wire() as (dispatcher, far):
         with anyio.CancelScope() as scope:
             scope.cancel()
             await Asked().ask(dispatcher)

@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.mcp.calling import call, says, scripted
+from execution.mcp.calling import call, says, scripted_server
 from execution.mcp.web import serving
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
@@ -26,7 +26,7 @@ MANY = 250
 MALFORMED = {"notify": "notifications/message", "params": {"level": 7}}
 
 
-def counted(kind: str, *, server: str = "one") -> list[str]:
+def expected_lines(kind: str, *, server: str = "one") -> list[str]:
     """Return the log lines of many messages of a kind: the first, the tenth and the hundredth."""
     start = f"server {server!r} sent a message that is of no use"
     return [f"{start}: {kind}", *(f"{start} ({count} times by now): {kind}" for count in (10, 100))]
@@ -41,18 +41,20 @@ def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 async def test_malformed_notifications_are_counted_and_not_logged_one_by_one(
     logged: pytest.LogCaptureFixture,
 ) -> None:
-    flood = scripted(calls={"flood": [MALFORMED] * MANY + [says("done")]})
+    flood = scripted_server(calls={"flood": [MALFORMED] * MANY + [says("done")]})
     async with McpServers({"one": flood}) as servers:
         assert (await call(servers, "flood")).structured == "done"
         await until(lambda: len(logged.records) >= 3)
-    assert [record.getMessage() for record in logged.records] == counted("a malformed notifications/message")
+    assert [record.getMessage() for record in logged.records] == expected_lines(
+        "a malformed notifications/message"
+    )
     assert [record for record in logged.records if record.exc_info] == []
 
 
 async def test_names_that_a_server_makes_up_are_of_one_kind(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "toolcrib")
     unknown = [{"notify": f"notifications/{number}", "params": {}} for number in range(MANY)]
-    async with McpServers({"one": scripted(calls={"flood": [*unknown, says("done")]})}) as servers:
+    async with McpServers({"one": scripted_server(calls={"flood": [*unknown, says("done")]})}) as servers:
         assert (await call(servers, "flood")).structured == "done"
         records = [each for each in caplog.records if "unknown notification" in each.getMessage()]
     assert len(records) <= 3
@@ -63,11 +65,11 @@ async def test_pings_whose_answers_a_server_does_not_read_are_dropped_and_told_o
     logged: pytest.LogCaptureFixture,
 ) -> None:
     calls = {"flood": [{"pings": 2 * MAX_ANSWERS // 1_000}, says("done")], "other": [says("fine")]}
-    async with McpServers({"one": scripted(calls=calls)}) as servers:
+    async with McpServers({"one": scripted_server(calls=calls)}) as servers:
         assert (await call(servers, "flood")).structured == "done"
         assert (await call(servers, "other")).structured == "fine"
     kind = "a request while it does not read the answers to others"
-    assert [record.getMessage() for record in logged.records] == counted(kind)
+    assert [record.getMessage() for record in logged.records] == expected_lines(kind)
 
 
 async def ignore(_: bytes) -> None:
@@ -148,7 +150,7 @@ async def test_bad_events_are_counted_and_not_logged_one_by_one(
             assert (await call(servers, "any")).structured == "here"
             await until(lambda: noisy.sent == MANY and len(warnings()) >= 3)
             assert (await call(servers, "any")).structured == "here"
-    assert warnings() == counted(kind)
+    assert warnings() == expected_lines(kind)
     assert [record for record in logged.records if record.exc_info] == []
 
 

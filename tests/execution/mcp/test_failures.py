@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.mcp.calling import call, says, scripted
+from execution.mcp.calling import call, says, scripted_server
 from execution.mcp.support import plain
 from execution.mcp.web import serving
 from mcp.shared.exceptions import MCPError
@@ -104,7 +104,7 @@ async def test_an_error_of_a_tool_over_http_is_its_own_and_is_not_called_again(
 
 @pytest.mark.parametrize("error", FORGED, ids=lambda error: error["message"])
 async def test_an_error_of_a_tool_over_a_pipe_is_its_own(error: dict[str, Any]) -> None:
-    config = scripted(calls={"bad": [{"error": error}], "good": [says("on")]})
+    config = scripted_server(calls={"bad": [{"error": error}], "good": [says("on")]})
     async with McpServers({"one": config}) as servers:
         with pytest.raises(ToolExecutionError):
             await call(servers, "bad")
@@ -223,7 +223,7 @@ async def test_a_result_that_is_too_deep_costs_its_own_call_alone(depth: int) ->
 
 async def test_an_answer_is_told_though_the_server_ends_after_it() -> None:
     steps = [{"error": {"code": -32000, "message": "out of stock"}}, {"exit": 3}]
-    async with McpServers({"one": scripted(calls={"bad": steps})}) as servers:
+    async with McpServers({"one": scripted_server(calls={"bad": steps})}) as servers:
         with pytest.raises(ToolExecutionError, match="out of stock"), anyio.fail_after(PATIENCE):
             await call(servers, "bad")
 

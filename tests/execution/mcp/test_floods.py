@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from effort import turns_of_at_most
-from execution.mcp.calling import call, says, scripted
+from execution.mcp.calling import call, says, scripted_server
 from execution.mcp.test_dropped_messages import Noisy
 from execution.mcp.web import serving
 from starlette.requests import Request
@@ -49,8 +49,10 @@ LONGEST = 0.06
     ],
 )
 async def test_floods_on_a_pipe_leave_others_their_turns(step: dict[str, Any]) -> None:
-    flood = scripted(calls={"hello": [says("hello")], "flood": [BEGUN, step]})
-    async with McpServers({"one": flood, "calm": scripted(calls={"other": [says("fine")]})}) as servers:
+    flood = scripted_server(calls={"hello": [says("hello")], "flood": [BEGUN, step]})
+    async with McpServers(
+        {"one": flood, "calm": scripted_server(calls={"other": [says("fine")]})}
+    ) as servers:
         await call(servers, "hello")
         await call(servers, "other", server="calm")
         begun = anyio.Event()

@@ -42,7 +42,7 @@ def transport_of(kind: str) -> Transport:
 
 
 @asynccontextmanager
-async def reached(config: ServerConfig, kind: str = "http", **options: Any) -> AsyncIterator[ClientSession]:
+async def connect(config: ServerConfig, kind: str = "http", **options: Any) -> AsyncIterator[ClientSession]:
     """Yield a session with a server, before any message was sent."""
     async with transport_of(kind)(config, **options) as streams, session(streams) as found:
         yield found
@@ -99,7 +99,7 @@ async def test_large_results_arrive_in_both_eras(kind: str, negotiate: Negotiate
 @pytest.mark.parametrize("kind", ["http", "json", "sse"])
 async def test_a_call_that_fails_leaves_the_others_alone(kind: str) -> None:
     with serving(app(kind)) as address:
-        async with reached(at(address, kind), kind, max_message_bytes=100_000) as found:
+        async with connect(at(address, kind), kind, max_message_bytes=100_000) as found:
             await found.initialize()
             with pytest.raises(MCPError, match="the arguments are not JSON"):
                 await call(found, "echo", text="\ud800")
@@ -306,7 +306,7 @@ def head(kind: str, *, length: int | None = None, status: str = "200 OK", **head
     ],
 )
 async def test_a_connection_that_breaks_off_fails_its_request_alone(answer: bytes, reason: str) -> None:
-    async with dispatcher(answer, answer) as address, reached(at(address)) as found:
+    async with dispatcher(answer, answer) as address, connect(at(address)) as found:
         for _ in range(2):
             with pytest.raises(MCPError) as caught, anyio.fail_after(PATIENCE):
                 await found.send_discover("2026-07-28")
@@ -316,7 +316,7 @@ async def test_a_connection_that_breaks_off_fails_its_request_alone(answer: byte
 
 async def test_an_event_stream_that_breaks_off_fails_its_request_alone() -> None:
     answer = head("text/event-stream", length=100) + b": comment\n\n"
-    async with dispatcher(answer, answer) as address, reached(at(address)) as found:
+    async with dispatcher(answer, answer) as address, connect(at(address)) as found:
         for _ in range(2):
             with pytest.raises(MCPError) as caught, anyio.fail_after(PATIENCE):
                 await found.send_discover("2026-07-28")
@@ -327,14 +327,14 @@ async def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
     answer = head("application/json", length=10**12) + b" " * 200_000
     async with (
         dispatcher(answer, hold=True) as address,
-        reached(at(address), max_message_bytes=100_000) as found,
+        connect(at(address), max_message_bytes=100_000) as found,
     ):
         with pytest.raises(MCPError, match="more than 100000 bytes"), anyio.fail_after(PATIENCE):
             await found.send_discover("2026-07-28")
 
 
 async def test_a_server_that_never_answers_blocks_no_cancellation() -> None:
-    async with dispatcher(b"", b"", b"", hold=True) as address, reached(at(address)) as found:
+    async with dispatcher(b"", b"", b"", hold=True) as address, connect(at(address)) as found:
         for _ in range(2):
             with anyio.fail_after(PATIENCE), anyio.move_on_after(0.05) as scope:
                 await found.send_discover("2026-07-28")
@@ -347,7 +347,7 @@ async def test_a_server_that_does_not_answer_the_farewell_is_left_all_the_same()
     answer = head("application/json", length=len(body), mcp_session_id="abc") + body
     accepted = head("text/plain", length=0, status="202 Accepted")
     with anyio.fail_after(PATIENCE):
-        async with dispatcher(answer, accepted, hold=True) as address, reached(at(address)) as found:
+        async with dispatcher(answer, accepted, hold=True) as address, connect(at(address)) as found:
             await found.initialize()
 
 

@@ -187,7 +187,7 @@ async def test_a_server_whose_connections_are_all_held_fails_and_is_connected_to
             tasks.start_soon(upstream.run)
             connection = await upstream.connect()
             for _ in range(MANY):  # past the slots that calls take
-                tasks.start_soon(ended, partial(connection.request, "tools/call", {"name": "silent"}))
+                tasks.start_soon(expect_end, partial(connection.request, "tools/call", {"name": "silent"}))
             await until(lambda: server.open == SLOTS + SPARE)
             with pytest.raises(BackendUnavailableError, match=r"all connections to .* are in use") as caught:
                 await call_tool(upstream, wanted)
@@ -200,7 +200,7 @@ async def test_a_server_whose_connections_are_all_held_fails_and_is_connected_to
             await upstream.stop("over")
 
 
-async def ended(request: Callable[[], Awaitable[Any]]) -> None:
+async def expect_end(request: Callable[[], Awaitable[Any]]) -> None:
     with pytest.raises(MCPError):
         await request()
 

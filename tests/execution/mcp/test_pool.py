@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.mcp.calling import call, says, scripted, started, tool_of
+from execution.mcp.calling import call, child_processes, says, scripted_server, tool_of
 from execution.toolbox import index_of
 from servers.launch import alive, closed_port, tiny
 from waiting import until
@@ -122,7 +122,7 @@ async def test_a_server_can_be_added_and_removed() -> None:
 async def test_one_bad_server_neither_delays_nor_breaks_another(nobody: int) -> None:
     bad = {
         "hangs": {"command": "sleep", "args": ["600"], "start_timeout": 600},
-        "crashes": scripted(stderr="no", exit=1),
+        "crashes": scripted_server(stderr="no", exit=1),
         "absent": {"command": "/nonexistent/program"},
         "unreachable": {"url": f"http://127.0.0.1:{nobody}/mcp"},
     }
@@ -162,7 +162,7 @@ async def test_the_name_of_a_server_may_be_anything() -> None:
 
 async def test_the_status_says_how_a_server_is_doing() -> None:
     pid_of = {"result": {"structuredContent": {"pid": "$pid"}}}
-    async with McpServers({"one": scripted(calls={"pid": [pid_of]})}) as servers:
+    async with McpServers({"one": scripted_server(calls={"pid": [pid_of]})}) as servers:
         await servers.tools("one")
         pid = (await call(servers, "pid")).structured["pid"]
         status = servers.status()["one"]
@@ -301,7 +301,7 @@ async def test_a_server_outside_of_the_block_is_just_forgotten() -> None:
 async def test_a_server_that_was_replaced_tells_nobody_of_its_tools() -> None:
     told: list[tuple[str, ...]] = []
     changes = {"notify": "notifications/tools/list_changed", "params": {}}
-    old = scripted(
+    old = scripted_server(
         pages=[[{"name": "old", "inputSchema": {}}]], calls={"change": [changes, says("done")], "wait": []}
     )
     async with McpServers(
@@ -321,10 +321,10 @@ async def test_a_server_that_was_replaced_tells_nobody_of_its_tools() -> None:
 
 async def test_a_server_that_was_only_listed_is_stopped_when_idle_and_listed_again_when_called() -> None:
     told: list[str] = []
-    config, before = tiny(idle_timeout=0.2), started()
+    config, before = tiny(idle_timeout=0.2), child_processes()
     async with McpServers({"one": config}, on_tools=lambda name, _: told.append(name)) as servers:
         await servers.tools("one")
-        await until(lambda: started() <= before, "it was stopped")
+        await until(lambda: child_processes() <= before, "it was stopped")
         assert servers.status()["one"].tools == 4
         told.clear()
         await call(servers, "echo")

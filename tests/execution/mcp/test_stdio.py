@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.mcp.support import call, connected, plain, session, typed
+from execution.mcp.support import call, connect, plain, session, typed
 from mcp.client._probe import negotiate_auto
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
@@ -50,12 +50,12 @@ async def test_large_results_arrive_in_both_eras(
 
 
 async def test_a_large_argument_arrives() -> None:
-    async with connected(plain()) as found:
+    async with connect(plain()) as found:
         assert len(await call(found, "echo", text="y" * TEN_MEGABYTES)) == TEN_MEGABYTES
 
 
 async def test_many_calls_at_once_each_get_their_answer() -> None:
-    async with connected(plain()) as found:
+    async with connect(plain()) as found:
         answers: dict[int, str] = {}
 
         async def ask(number: int) -> None:
@@ -69,7 +69,7 @@ async def test_many_calls_at_once_each_get_their_answer() -> None:
 
 async def test_stray_output_of_a_server_is_skipped_and_kept() -> None:
     tail = StderrTail()
-    async with connected(plain("--banner"), tail) as found:
+    async with connect(plain("--banner"), tail) as found:
         assert await call(found, "echo", text="fine") == "fine"
         assert (
             await call(
@@ -89,7 +89,7 @@ async def test_stray_output_of_a_server_is_skipped_and_kept() -> None:
 async def test_a_server_may_log_its_start_and_whatever_it_likes_after_its_first_message() -> None:
     tail = StderrTail()
     answer = '{"jsonrpc": "2.0", "id": ID, "result": {"content": []}}'
-    async with connected(plain("--log"), tail) as found:
+    async with connect(plain("--log"), tail) as found:
         assert await call(found, "raw", before="same\n" * 200, line=answer) == ""
         assert await call(found, "echo", text="fine") == "fine"
     assert tail.stray_lines == 290
@@ -108,26 +108,26 @@ async def test_a_program_that_prints_and_never_speaks_is_given_up() -> None:
 
 async def test_an_answer_with_broken_characters_is_an_answer() -> None:
     line = '{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "a\xffb\\ud800"}]}}'
-    async with connected(plain()) as found:
+    async with connect(plain()) as found:
         assert await call(found, "raw", before="", line=line) == "a\ufffdb?"
 
 
 async def test_an_answer_that_is_none_fails_its_call_alone() -> None:
-    async with connected(plain()) as found:
+    async with connect(plain()) as found:
         with pytest.raises(MCPError, match="it gave an answer that is not JSON-RPC"):
             await call(found, "raw", before="", line='{"jsonrpc": "2.0", "id": ID, "result": null}')
         assert await call(found, "echo", text="on") == "on"
 
 
 async def test_arguments_that_are_no_json_fail_their_call_alone() -> None:
-    async with connected(plain()) as found:
+    async with connect(plain()) as found:
         with pytest.raises(MCPError, match="the arguments are not JSON"):
             await call(found, "echo", text="\ud800")
         assert await call(found, "echo", text="on") == "on"
 
 
 async def test_a_message_that_is_no_request_and_no_json_is_dropped() -> None:
-    async with connected(plain()) as found:
+    async with connect(plain()) as found:
         await found.send_notification(RootsListChangedNotification.model_construct(method="\ud800"))
         assert await call(found, "echo", text="on") == "on"
 
@@ -141,7 +141,7 @@ async def test_the_death_of_a_server_ends_its_calls_at_once(tool: str) -> None:
             await found.call_tool("silent", {})
         outcomes.append(caught.value.code)
 
-    async with connected(plain(), tail, seen) as found:
+    async with connect(plain(), tail, seen) as found:
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
@@ -164,7 +164,7 @@ async def test_the_death_of_a_server_ends_its_calls_at_once(tool: str) -> None:
 
 async def test_a_server_that_closes_its_output_is_given_up() -> None:
     seen: list[Any] = []
-    async with connected(plain(), seen=seen, grace=0.01) as found:
+    async with connect(plain(), seen=seen, grace=0.01) as found:
         with pytest.raises(MCPError, match="Connection closed"):
             await call(found, "close-output")
         await until(lambda: bool(seen))
@@ -173,7 +173,7 @@ async def test_a_server_that_closes_its_output_is_given_up() -> None:
 
 async def test_a_server_that_closes_its_input_is_given_up() -> None:
     seen: list[Any] = []
-    async with connected(plain(), seen=seen, grace=0.01) as found:
+    async with connect(plain(), seen=seen, grace=0.01) as found:
         assert await call(found, "close-input") == "closed"
         with pytest.raises(MCPError, match="Connection closed"):
             await call(found, "echo", text="z" * 1_000_000)
@@ -183,7 +183,7 @@ async def test_a_server_that_closes_its_input_is_given_up() -> None:
 
 async def test_a_message_that_is_too_long_ends_the_connection_and_says_why() -> None:
     seen: list[Any] = []
-    async with connected(plain(), seen=seen, max_message_bytes=100_000) as found:
+    async with connect(plain(), seen=seen, max_message_bytes=100_000) as found:
         assert len(await call(found, "big", size=90_000)) == 90_000
         with pytest.raises(MCPError, match="Connection closed"):
             await call(found, "big", size=TEN_MEGABYTES)
@@ -192,7 +192,7 @@ async def test_a_message_that_is_too_long_ends_the_connection_and_says_why() -> 
 
 
 async def test_a_server_that_does_not_read_blocks_no_cancellation() -> None:
-    async with connected(plain(), grace=0.01) as found:
+    async with connect(plain(), grace=0.01) as found:
         assert await call(found, "deaf") == "no more"
         for _ in range(3):
             with anyio.fail_after(PATIENCE), anyio.move_on_after(0.05) as scope:
@@ -223,7 +223,7 @@ async def test_the_end_is_told_though_nobody_listens() -> None:
 
 
 async def test_leaving_the_block_stops_the_server_and_what_it_started() -> None:
-    async with connected(plain("--stubborn"), grace=0.01) as found:
+    async with connect(plain("--stubborn"), grace=0.01) as found:
         pids = json.loads(await call(found, "pids"))
         assert all(map(alive, pids))
     await until(lambda: not any(map(alive, pids)))
@@ -232,7 +232,7 @@ async def test_leaving_the_block_stops_the_server_and_what_it_started() -> None:
 async def test_cancelling_the_block_stops_the_server_too() -> None:
     pids: list[int] = []
     with anyio.CancelScope() as scope:
-        async with connected(plain(), grace=0.01) as found:
+        async with connect(plain(), grace=0.01) as found:
             pids = json.loads(await call(found, "pids"))
             scope.cancel()
             await anyio.sleep_forever()
@@ -268,11 +268,11 @@ def programs_of_ours() -> str:
 
 @pytest.mark.proof
 async def test_nothing_is_left_over_after_many_connections() -> None:
-    async with connected(plain()):
+    async with connect(plain()):
         before = open_files()
     for number in range(20):
         with anyio.fail_after(PATIENCE):
-            async with connected(plain()) as found:
+            async with connect(plain()) as found:
                 if number % 2:
                     with pytest.raises(MCPError):
                         await call(found, "die")
@@ -282,7 +282,7 @@ async def test_nothing_is_left_over_after_many_connections() -> None:
 
 @pytest.mark.proof
 async def test_a_server_that_does_not_read_costs_no_call_its_deadline_and_no_memory() -> None:
-    async with connected(plain(), grace=0.01) as found:
+    async with connect(plain(), grace=0.01) as found:
         assert await call(found, "deaf") == "no more"
         text = "w" * 2_000_000
         for _ in range(300):  # more than what may wait, were it not given up
@@ -300,7 +300,7 @@ async def test_a_call_is_refused_when_too_much_waits_for_a_server_that_does_not_
         except MCPError as error:
             refusals.append(error)
 
-    async with connected(plain(), grace=0.01) as found:
+    async with connect(plain(), grace=0.01) as found:
         assert await call(found, "deaf") == "no more"
         async with anyio.create_task_group() as tasks:
             for _ in range(10):
@@ -313,7 +313,7 @@ async def test_a_call_is_refused_when_too_much_waits_for_a_server_that_does_not_
 
 async def test_a_server_that_reads_nothing_and_has_nothing_to_do_is_given_up() -> None:
     seen: list[Any] = []
-    async with connected(plain(), seen=seen, grace=0.01, patience=0.3) as found:
+    async with connect(plain(), seen=seen, grace=0.01, patience=0.3) as found:
         assert await call(found, "deaf") == "no more"
         with pytest.raises(MCPError, match="Connection closed"):
             await call(found, "echo", text="w" * 1_000_000)
@@ -340,7 +340,7 @@ async def is_waited_for(patience: float) -> bool:
         with suppress(MCPError):
             outcomes.append(await call(found, "busy", seconds=3 * patience))
 
-    async with connected(plain(), patience=patience) as found, anyio.create_task_group() as tasks:
+    async with connect(plain(), patience=patience) as found, anyio.create_task_group() as tasks:
         tasks.start_soon(work)
         await anyio.wait_all_tasks_blocked()
         with suppress(MCPError):
@@ -352,7 +352,7 @@ async def test_a_cancellation_of_what_was_heard_is_told() -> None:
     async def heard(what: str) -> bool:
         return what in json.loads(await call(found, "heard"))
 
-    async with connected(plain()) as found:
+    async with connect(plain()) as found:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: found.call_tool("silent", {}))
             await until(lambda: heard("silent"))

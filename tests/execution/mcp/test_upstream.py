@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from contracts.executor import DEADLINES
-from execution.mcp.calling import call, scripted, started
+from execution.mcp.calling import call, child_processes, scripted_server
 from servers.launch import alive, faulty, tiny
 from waiting import PATIENCE, until
 
@@ -57,7 +57,7 @@ async def pid_of(servers: McpServers) -> int:
     ],
 )
 async def test_servers_of_either_era_are_greeted_as_they_expect(way: str, version: str, starts: int) -> None:
-    async with McpServers({"one": scripted(discover=way, calls={"pid": [PID]})}) as servers:
+    async with McpServers({"one": scripted_server(discover=way, calls={"pid": [PID]})}) as servers:
         assert await pid_of(servers)
         status = servers.status()["one"]
         assert (status.state, status.protocol_version, status.starts) == ("ready", version, starts)
@@ -66,7 +66,7 @@ async def test_servers_of_either_era_are_greeted_as_they_expect(way: str, versio
 @pytest.mark.parametrize(("way", "version"), [("ignore", "2025-06-18"), ("locked", "2026-07-28")])
 async def test_silence_is_waited_out_within_a_short_time_to_start_too(way: str, version: str) -> None:
     for seconds in (0.9, *[2.9] * 20):  # less than silence is given else; a busy machine may need some tries
-        config = scripted(settings={"start_timeout": seconds}, discover=way, calls={"pid": [PID]})
+        config = scripted_server(settings={"start_timeout": seconds}, discover=way, calls={"pid": [PID]})
         async with McpServers({"one": config}) as servers:
             with suppress(BackendUnavailableError):
                 assert await pid_of(servers)
@@ -77,7 +77,7 @@ async def test_silence_is_waited_out_within_a_short_time_to_start_too(way: str, 
 
 
 async def test_a_server_that_sticks_at_the_first_question_is_greeted_otherwise_at_the_next_start() -> None:
-    config = scripted(discover="stick", calls={"pid": [PID]})
+    config = scripted_server(discover="stick", calls={"pid": [PID]})
     async with McpServers({"one": config | {"start_timeout": 0.3}}) as servers:
         with pytest.raises(BackendUnavailableError, match=r"did not start within 0\.3 s"):
             await pid_of(servers)
@@ -86,14 +86,16 @@ async def test_a_server_that_sticks_at_the_first_question_is_greeted_otherwise_a
 
 
 async def test_a_server_that_hung_up_with_a_complaint_about_the_greeting_is_greeted_otherwise() -> None:
-    config = scripted(discover="hangup", words="Error: expected initialize request", calls={"pid": [PID]})
+    config = scripted_server(
+        discover="hangup", words="Error: expected initialize request", calls={"pid": [PID]}
+    )
     async with McpServers({"one": config}) as servers:
         assert await pid_of(servers)
         assert servers.status()["one"].starts == 2
 
 
 async def test_a_server_that_crashes_at_its_start_is_started_once_and_its_words_are_told() -> None:
-    config = scripted(stderr="Traceback: no module named x", exit=3)
+    config = scripted_server(stderr="Traceback: no module named x", exit=3)
     async with McpServers({"one": config}) as servers:
         with pytest.raises(BackendUnavailableError, match=r"it exited with status 3$") as caught:
             await call(servers, "pid")
@@ -106,19 +108,19 @@ async def test_a_server_that_crashes_at_its_start_is_started_once_and_its_words_
 
 
 async def test_a_server_that_knows_later_revisions_alone_is_told() -> None:
-    async with McpServers({"one": scripted(discover="ahead")}) as servers:
+    async with McpServers({"one": scripted_server(discover="ahead")}) as servers:
         with pytest.raises(ServerUnavailableError, match="Unsupported revision"):
             await servers.tools("one")
 
 
 async def test_a_server_that_refuses_a_revision_and_names_one_that_we_know_is_asked_again_in_that() -> None:
-    async with McpServers({"one": scripted(discover="fussy", calls={"pid": [PID]})}) as servers:
+    async with McpServers({"one": scripted_server(discover="fussy", calls={"pid": [PID]})}) as servers:
         assert await pid_of(servers)
         assert servers.status()["one"].protocol_version == "2026-07-28"
 
 
 async def test_a_revision_that_nobody_knows_is_told() -> None:
-    async with McpServers({"one": scripted(version="1999-01-01")}) as servers:
+    async with McpServers({"one": scripted_server(version="1999-01-01")}) as servers:
         with pytest.raises(ServerUnavailableError, match="1999-01-01"):
             await servers.tools("one")
 
@@ -130,7 +132,7 @@ async def test_variables_that_are_not_set_are_told() -> None:
 
 
 async def test_nothing_is_started_before_it_is_wanted() -> None:
-    async with McpServers({"one": scripted(calls={"pid": [PID]}), "two": tiny()}) as servers:
+    async with McpServers({"one": scripted_server(calls={"pid": [PID]}), "two": tiny()}) as servers:
         assert {name: status.state for name, status in servers.status().items()} == {
             "one": "stopped",
             "two": "stopped",
@@ -145,7 +147,7 @@ async def test_first_calls_at_once_share_one_start() -> None:
     async def ask() -> None:
         pids.add(await pid_of(servers))
 
-    async with McpServers({"one": scripted(calls={"pid": [PID]})}) as servers:
+    async with McpServers({"one": scripted_server(calls={"pid": [PID]})}) as servers:
         async with anyio.create_task_group() as tasks:
             for _ in range(64):
                 tasks.start_soon(ask)
@@ -161,7 +163,7 @@ async def test_the_failure_of_a_start_is_told_to_all_who_wait_for_it() -> None:
             await call(servers, "pid")
         failures.append(caught.value.reason)
 
-    async with McpServers({"one": scripted(stderr="no", exit=1)}) as servers:
+    async with McpServers({"one": scripted_server(stderr="no", exit=1)}) as servers:
         async with anyio.create_task_group() as tasks:
             for _ in range(8):
                 tasks.start_soon(ask)
@@ -171,7 +173,7 @@ async def test_the_failure_of_a_start_is_told_to_all_who_wait_for_it() -> None:
 
 
 async def test_a_server_that_does_not_start_in_time_is_given_up_and_ended() -> None:
-    before = started()
+    before = child_processes()
     config = {"command": "sleep", "args": ["600"], "start_timeout": 0.3}
     async with McpServers({"one": config}, breaker=partial(Breaker, clock=Clock())) as servers:
         for _ in range(4):  # it takes longer to end than that
@@ -181,7 +183,7 @@ async def test_a_server_that_does_not_start_in_time_is_given_up_and_ended() -> N
             status = servers.status()["one"]
             assert (status.state, status.last_error) == ("failed", "it did not start within 0.3 s")
             assert status.next_try_in
-        await until(lambda: started() <= before, "the process has ended")
+        await until(lambda: child_processes() <= before, "the process has ended")
         assert servers.status()["one"].state == "failed"
 
 
@@ -224,7 +226,7 @@ async def test_a_server_that_is_late_every_time_is_left_alone_too() -> None:
 
 
 async def test_a_caller_who_gives_up_does_not_stop_the_start(tmp_path: Path) -> None:
-    config = scripted(gate=str(tmp_path / "gate"), calls={"pid": [PID]})
+    config = scripted_server(gate=str(tmp_path / "gate"), calls={"pid": [PID]})
     async with McpServers({"one": config | {"start_timeout": PATIENCE}}) as servers:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pid_of, servers)
@@ -246,7 +248,7 @@ async def test_how_a_server_ended_during_a_call_is_told_however_long_it_takes_to
         await stop(self, **options)
 
     monkeypatch.setattr(ServerProcess, "stop", slowly)
-    async with McpServers({"one": scripted(calls={"crash": [{"exit": 7}]})}) as servers:
+    async with McpServers({"one": scripted_server(calls={"crash": [{"exit": 7}]})}) as servers:
         with pytest.raises(BackendUnavailableError, match="it exited with status 7 during the call"):
             await call(servers, "crash")
 
@@ -256,7 +258,7 @@ async def test_a_running_server_that_reports_a_closed_connection_is_not_waited_f
 ) -> None:
     monkeypatch.setattr("toolcrib.execution.mcp.calls._EXIT_TIMEOUT", 10 * PATIENCE)
     said = {"error": {"code": -32000, "message": "Connection closed"}}
-    async with McpServers({"one": scripted(calls={"pass_on": [said]})}) as servers:
+    async with McpServers({"one": scripted_server(calls={"pass_on": [said]})}) as servers:
         with anyio.fail_after(PATIENCE), pytest.raises(ToolExecutionError, match="Connection closed"):
             await call(servers, "pass_on")
 
@@ -264,7 +266,7 @@ async def test_a_running_server_that_reports_a_closed_connection_is_not_waited_f
 @pytest.mark.parametrize("era", ["refuse", "modern"])
 async def test_a_server_that_dies_during_a_call_is_told_at_once_and_started_by_the_next(era: str) -> None:
     steps = [{"stderr": "I am going down"}, {"exit": 7}]
-    config = scripted(discover=era, calls={"crash": steps, "pid": [PID]})
+    config = scripted_server(discover=era, calls={"crash": steps, "pid": [PID]})
     async with McpServers({"one": config}) as servers:
         first = await pid_of(servers)
         with pytest.raises(BackendUnavailableError) as caught:
@@ -278,7 +280,7 @@ async def test_a_server_that_dies_during_a_call_is_told_at_once_and_started_by_t
 
 
 async def test_a_server_that_dies_between_calls_is_started_by_the_next() -> None:
-    async with McpServers({"one": scripted(calls={"pid": [PID]})}) as servers:
+    async with McpServers({"one": scripted_server(calls={"pid": [PID]})}) as servers:
         first = await pid_of(servers)
         os.kill(first, signal.SIGKILL)
         await until(lambda: servers.status()["one"].state != "ready", "its death was seen")
@@ -306,7 +308,7 @@ async def test_all_calls_on_a_server_that_dies_are_told() -> None:
 async def test_a_server_that_keeps_failing_is_left_alone_for_a_while() -> None:
     clock = Clock()
     breaker = partial(Breaker, threshold=2, base=0.01, clock=clock, chance=lambda: 0.0)
-    async with McpServers({"one": scripted(stderr="broken", exit=1)}, breaker=breaker) as servers:
+    async with McpServers({"one": scripted_server(stderr="broken", exit=1)}, breaker=breaker) as servers:
         for starts in (1, 2):
             with pytest.raises(BackendUnavailableError, match="status 1"):
                 await call(servers, "pid")
@@ -332,7 +334,7 @@ async def test_a_server_that_keeps_failing_is_left_alone_for_a_while() -> None:
 @pytest.mark.parametrize("listed", [False, True])
 async def test_a_tool_that_kills_its_server_does_not_lock_the_others_out(listed: bool) -> None:
     breaker = partial(Breaker, threshold=2, base=0.01, clock=Clock(), chance=lambda: 0.0)
-    config = scripted(calls={"crash": [{"exit": 7}], "pid": [PID]})
+    config = scripted_server(calls={"crash": [{"exit": 7}], "pid": [PID]})
     async with McpServers({"one": config}, breaker=breaker) as servers:
         for _ in range(4):
             died = time.monotonic()
@@ -350,7 +352,7 @@ async def test_a_tool_that_kills_its_server_does_not_lock_the_others_out(listed:
 
 async def test_a_server_that_dies_at_every_listing_is_left_alone_too() -> None:
     breaker = partial(Breaker, threshold=2, base=0.01, clock=Clock(), chance=lambda: 0.0)
-    async with McpServers({"one": scripted(list="exit")}, breaker=breaker) as servers:
+    async with McpServers({"one": scripted_server(list="exit")}, breaker=breaker) as servers:
         for _ in range(2):
             with pytest.raises(ServerUnavailableError, match="cannot be listed"):
                 await servers.tools("one")
@@ -360,7 +362,7 @@ async def test_a_server_that_dies_at_every_listing_is_left_alone_too() -> None:
 
 
 async def test_an_idle_server_is_stopped_and_started_by_the_next_call() -> None:
-    config = scripted(settings={"idle_timeout": 0.2}, calls={"pid": [PID]})
+    config = scripted_server(settings={"idle_timeout": 0.2}, calls={"pid": [PID]})
     async with McpServers({"one": config}) as servers:
         first = await pid_of(servers)
         await until(lambda: servers.status()["one"].state == "stopped", "it was stopped")
@@ -371,7 +373,7 @@ async def test_an_idle_server_is_stopped_and_started_by_the_next_call() -> None:
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_call_in_the_moment_an_idle_server_is_stopped_is_run(turns: int) -> None:
-    config = scripted(settings={"idle_timeout": 0.1}, calls={"pid": [PID]})
+    config = scripted_server(settings={"idle_timeout": 0.1}, calls={"pid": [PID]})
     async with McpServers({"one": config}) as servers:
         first = await pid_of(servers)
         idle = anyio.current_time() + 0.1

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.mcp.calling import call, says, scripted, tool_of
+from execution.mcp.calling import call, says, scripted_server, tool_of
 from servers.launch import tiny
 from waiting import PATIENCE, until
 
@@ -35,7 +35,7 @@ ECHO = {"result": {"structuredContent": "$params"}}
     ],
 )
 async def test_request_refused_by_the_server_is_an_error_of_the_tool(step: Any, reason: str) -> None:
-    async with McpServers({"one": scripted(discover="modern", calls={"say": [step]})}) as servers:
+    async with McpServers({"one": scripted_server(discover="modern", calls={"say": [step]})}) as servers:
         with pytest.raises(ToolExecutionError) as caught:
             await call(servers, "say")
         assert caught.value.reason.startswith(reason)
@@ -46,7 +46,7 @@ async def test_request_refused_by_the_server_is_an_error_of_the_tool(step: Any, 
 @pytest.mark.parametrize("flag", [True, 1, "true", "yes", {"code": 1}])
 async def test_whatever_says_that_a_result_is_an_error_is_believed(flag: Any) -> None:
     result = {"isError": flag, "content": [{"type": "text", "text": "bad"}]}
-    async with McpServers({"one": scripted(calls={"say": [{"result": result}]})}) as servers:
+    async with McpServers({"one": scripted_server(calls={"say": [{"result": result}]})}) as servers:
         with pytest.raises(ToolExecutionError, match="bad"):
             await call(servers, "say")
 
@@ -54,12 +54,12 @@ async def test_whatever_says_that_a_result_is_an_error_is_believed(flag: Any) ->
 @pytest.mark.parametrize("flag", [False, 0, "false", "", None])
 async def test_a_result_that_says_it_is_no_error_is_none(flag: Any) -> None:
     result = {"isError": flag, "content": [{"type": "text", "text": "good"}]}
-    async with McpServers({"one": scripted(calls={"say": [{"result": result}]})}) as servers:
+    async with McpServers({"one": scripted_server(calls={"say": [{"result": result}]})}) as servers:
         assert (await call(servers, "say")).structured == "good"
 
 
 async def test_changes_to_an_answer_do_not_affect_the_next() -> None:
-    config = scripted(calls={"say": [{"result": {"structuredContent": {"a": [1]}}}]})
+    config = scripted_server(calls={"say": [{"result": {"structuredContent": {"a": [1]}}}]})
     async with McpServers({"one": config}) as servers:
         answer = await call(servers, "say")
         answer.structured["a"].append(2)
@@ -70,14 +70,14 @@ async def test_changes_to_an_answer_do_not_affect_the_next() -> None:
 
 
 async def test_a_tool_that_the_server_does_not_know_is_told_in_its_words() -> None:
-    async with McpServers({"one": scripted()}) as servers:
+    async with McpServers({"one": scripted_server()}) as servers:
         with pytest.raises(ToolExecutionError, match="no tool named 'unheard'"):
             await call(servers, "unheard")
 
 
 async def test_the_raw_result_of_an_error_is_kept() -> None:
     result = {"isError": True, "content": [{"type": "text", "text": "bad"}], "structuredContent": {"code": 3}}
-    async with McpServers({"one": scripted(calls={"say": [{"result": result}]})}) as servers:
+    async with McpServers({"one": scripted_server(calls={"say": [{"result": result}]})}) as servers:
         with pytest.raises(ToolExecutionError) as caught:
             await call(servers, "say")
         assert caught.value.result == result
@@ -85,7 +85,7 @@ async def test_the_raw_result_of_an_error_is_kept() -> None:
 
 async def test_the_raw_result_comes_with_the_value() -> None:
     result = {"content": [{"type": "text", "text": "[1]"}], "_meta": {"a": 1}, "structuredContent": None}
-    async with McpServers({"one": scripted(calls={"say": [{"result": result}]})}) as servers:
+    async with McpServers({"one": scripted_server(calls={"say": [{"result": result}]})}) as servers:
         answer = await call(servers, "say")
         assert answer.structured == [1]
         assert answer.mcp_result == {"content": result["content"], "_meta": {"a": 1}}
@@ -93,7 +93,7 @@ async def test_the_raw_result_comes_with_the_value() -> None:
 
 @pytest.mark.parametrize("size", [1000, 1001])
 async def test_a_value_above_the_limit_is_refused_with_both_sizes(size: int) -> None:
-    config = scripted(calls={"say": [says("x" * (size - 2))]})
+    config = scripted_server(calls={"say": [says("x" * (size - 2))]})
     async with McpServers({"one": config}, max_result_bytes=1000) as servers:
         if size <= 1000:
             assert len((await call(servers, "say")).structured) == 998
@@ -104,14 +104,14 @@ async def test_a_value_above_the_limit_is_refused_with_both_sizes(size: int) -> 
 
 
 async def test_a_value_that_is_no_json_is_refused() -> None:
-    config = scripted(calls={"say": [{"result": {"structuredContent": {"a": float("nan")}}}]})
+    config = scripted_server(calls={"say": [{"result": {"structuredContent": {"a": float("nan")}}}]})
     async with McpServers({"one": config}) as servers:
         with pytest.raises(ToolExecutionError, match="NaN"):
             await call(servers, "say")
 
 
 async def test_a_tool_of_a_mended_name_is_called_by_its_own() -> None:
-    config = scripted(calls={"what is/this?": [ECHO]})
+    config = scripted_server(calls={"what is/this?": [ECHO]})
     async with McpServers({"one": config}) as servers:
         (tool,) = await servers.tools("one")
         assert (await call(servers, tool, {"a": 1})).structured["name"] == "what is/this?"
@@ -136,7 +136,7 @@ PROGRESS = {
 
 @pytest.mark.parametrize("era", ["refuse", "modern"])
 async def test_progress_and_log_messages_reach_the_call(era: str) -> None:
-    config = scripted(discover=era, calls={"tell": [PROGRESS, LOG, says("done")], "seen": [ECHO]})
+    config = scripted_server(discover=era, calls={"tell": [PROGRESS, LOG, says("done")], "seen": [ECHO]})
     async with McpServers({"one": config}) as servers:
         heard = await hear(servers, "tell")
         assert heard == [{"progress": 1.0, "total": 2.0}, {"message": "hot", "level": "warning"}]
@@ -144,7 +144,7 @@ async def test_progress_and_log_messages_reach_the_call(era: str) -> None:
 
 
 async def test_log_messages_are_asked_for_where_somebody_listens() -> None:
-    config = scripted(discover="modern", calls={"seen": [ECHO]})
+    config = scripted_server(discover="modern", calls={"seen": [ECHO]})
     async with McpServers({"one": config}) as servers:
         quiet = (await call(servers, "seen")).structured
 
@@ -158,7 +158,7 @@ async def test_log_messages_are_asked_for_where_somebody_listens() -> None:
 
 @pytest.mark.parametrize(("era", "told"), [("refuse", 0), ("modern", 1)])
 async def test_a_log_message_that_may_belong_to_several_calls_is_given_to_none(era: str, told: int) -> None:
-    config = scripted(discover=era, calls={"wait": [], "tell": [LOG, says("done")]})
+    config = scripted_server(discover=era, calls={"wait": [], "tell": [LOG, says("done")]})
     async with McpServers({"one": config}) as servers, anyio.create_task_group() as tasks:
         tasks.start_soon(call, servers, "wait")
         await until(lambda: servers.status()["one"].in_flight == 1, "one is under way")
@@ -174,7 +174,7 @@ GIVEN = {"resultType": "complete", "structuredContent": "$params"}
 
 
 async def test_a_server_that_asks_for_input_is_refused_where_nobody_can_give_it() -> None:
-    config = scripted(discover="modern", calls={"ask": [{"turns": [ASKING]}]})
+    config = scripted_server(discover="modern", calls={"ask": [{"turns": [ASKING]}]})
     async with McpServers({"one": config}) as servers:
         with pytest.raises(ToolExecutionError, match="nobody here can give: elicitation/create") as caught:
             await call(servers, "ask")
@@ -186,7 +186,7 @@ async def test_a_server_that_asks_for_input_without_a_state_gets_none_back() -> 
         return {"a": {"action": "cancel"}}
 
     later = {key: value for key, value in ASKING.items() if key != "requestState"}
-    config = scripted(discover="modern", calls={"ask": [{"turns": [ASKING, later, GIVEN]}]})
+    config = scripted_server(discover="modern", calls={"ask": [{"turns": [ASKING, later, GIVEN]}]})
     async with McpServers({"one": config}, on_input=on_input) as servers:
         given = (await call(servers, "ask", {"x": 1})).structured
         assert given["inputResponses"] == {"a": {"action": "cancel"}}
@@ -200,7 +200,7 @@ async def test_a_server_that_asks_for_input_is_given_it() -> None:
         asked.append((made.tool_id, requests))
         return {"a": {"action": "accept", "content": {"name": "Ada"}}}
 
-    config = scripted(discover="modern", calls={"ask": [{"turns": [ASKING, WAITING, GIVEN]}]})
+    config = scripted_server(discover="modern", calls={"ask": [{"turns": [ASKING, WAITING, GIVEN]}]})
     async with McpServers({"one": config}, on_input=on_input) as servers:
         given = (await call(servers, "ask", {"x": 1})).structured
         assert asked == [("one:ask", ASKS)]
@@ -223,7 +223,7 @@ async def test_the_time_of_a_call_is_not_used_up_by_whoever_is_asked() -> None:
 
     script = {"discover": "modern", "calls": {"ask": [{"turns": [ASKING, GIVEN] * 2}]}}
     async with McpServers(
-        {"one": scripted(settings={"timeout": PATIENCE}, **script)}, on_input=on_input
+        {"one": scripted_server(settings={"timeout": PATIENCE}, **script)}, on_input=on_input
     ) as servers:
         tool = tool_of("ask", backend={"kind": "mcp", "serverName": "one"})
         index = Index()
@@ -238,7 +238,7 @@ async def test_a_server_that_never_has_enough_input_is_given_up() -> None:
     async def on_input(_: Any, requests: dict[str, Any]) -> dict[str, Any]:
         return {key: {"action": "accept"} for key in requests}
 
-    config = scripted(discover="modern", calls={"ask": [{"turns": [ASKING]}]})
+    config = scripted_server(discover="modern", calls={"ask": [{"turns": [ASKING]}]})
     async with McpServers({"one": config}, on_input=on_input) as servers:
         with pytest.raises(ToolExecutionError, match="asked for input 11 times"):
             await call(servers, "ask")

@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from execution.mcp.calling import call, started
+from execution.mcp.calling import call, child_processes
 from servers.launch import tiny
 from waiting import PATIENCE, until
 
@@ -27,7 +27,7 @@ async def test_calls_under_way_are_cancelled_when_it_closes() -> None:
         except ToolCancelledError as error:
             failures.append(error)
 
-    before = started()
+    before = child_processes()
     async with anyio.create_task_group() as tasks, McpServers({"one": tiny(), "two": tiny()}) as servers:
         await call(servers, "echo")
         tasks.start_soon(hang)
@@ -35,7 +35,7 @@ async def test_calls_under_way_are_cancelled_when_it_closes() -> None:
         await until(lambda: servers.status()["one"].in_flight == 2, "both are under way")
     assert [str(failure) for failure in failures] == ["one:hang was cancelled: toolcrib is closing"] * 2
     assert servers.status()["one"].state == "closed"
-    await until(lambda: started() <= before)
+    await until(lambda: child_processes() <= before)
 
 
 async def test_a_start_under_way_is_broken_off_when_it_closes() -> None:
@@ -47,14 +47,14 @@ async def test_a_start_under_way_is_broken_off_when_it_closes() -> None:
         except ToolCancelledError as error:
             failures.append(error)
 
-    before = started()
+    before = child_processes()
     config = {"command": "sleep", "args": ["600"]}
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks, McpServers({"one": config}) as servers:
             tasks.start_soon(ask)
             await until(lambda: servers.status()["one"].state == "starting", "it is starting")
     assert len(failures) == 1
-    await until(lambda: started() <= before, "the process has ended")
+    await until(lambda: child_processes() <= before, "the process has ended")
 
 
 async def fail_inside() -> None:
@@ -64,14 +64,14 @@ async def fail_inside() -> None:
 
 
 async def test_error_of_the_block_is_raised_unchanged() -> None:
-    before = started()
+    before = child_processes()
     with pytest.raises(LookupError, match="mine"):
         await fail_inside()
-    await until(lambda: started() <= before)
+    await until(lambda: child_processes() <= before)
 
 
 async def test_pool_can_be_left_by_cancellation() -> None:
-    before = started()
+    before = child_processes()
     with anyio.move_on_after(PATIENCE) as scope:
         async with McpServers({"one": tiny(), "two": tiny("--stubborn")}) as servers:
             await call(servers, "echo")
@@ -79,7 +79,7 @@ async def test_pool_can_be_left_by_cancellation() -> None:
             scope.cancel()
             await anyio.sleep_forever()
     assert scope.cancelled_caught
-    await until(lambda: started() <= before)
+    await until(lambda: child_processes() <= before)
 
 
 async def test_a_server_that_is_removed_fails_its_calls_and_no_others() -> None:

@@ -49,7 +49,7 @@ def server(lasting: HttpServer) -> HttpServer:
     return lasting
 
 
-async def echoed(servers: McpServers) -> Any:
+async def call_echo(servers: McpServers) -> Any:
     return (await call(servers, "echo", {"text": "a"})).structured
 
 
@@ -57,9 +57,9 @@ async def test_a_server_that_was_restarted_between_calls_is_called_as_if_nothing
     server: HttpServer,
 ) -> None:
     async with McpServers({"one": server.config}) as servers:
-        assert await echoed(servers) == {"text": "a"}
+        assert await call_echo(servers) == {"text": "a"}
         await server.restart()
-        assert await echoed(servers) == {"text": "a"}
+        assert await call_echo(servers) == {"text": "a"}
         status = servers.status()["one"]
         assert status.state == "ready"
         assert status.starts == (1 if status.protocol_version == "2026-07-28" else 2)
@@ -77,7 +77,7 @@ async def test_a_server_that_was_restarted_is_listed_as_if_nothing_had_happened(
 
 async def test_a_server_that_dies_during_a_call_may_have_run_it(server: HttpServer) -> None:
     async with McpServers({"one": server.config}) as servers:
-        await echoed(servers)
+        await call_echo(servers)
         with pytest.raises(BackendUnavailableError) as caught:
             await call(servers, "crash")
         assert caught.value.sent
@@ -89,16 +89,16 @@ async def test_a_server_that_is_gone_is_told_as_never_reached_and_used_when_it_i
 ) -> None:
     breaker = partial(Breaker, base=0.01, threshold=1000, cap=0.01)
     async with McpServers({"one": server.config}, breaker=breaker) as servers:
-        await echoed(servers)
+        await call_echo(servers)
         server.kill()
         for _ in range(3):
             with pytest.raises(BackendUnavailableError, match="nothing listens at") as caught:
-                await echoed(servers)
+                await call_echo(servers)
             assert not caught.value.sent
         assert servers.status()["one"].state == "failed"
         assert "nothing listens" in (servers.status()["one"].last_error or "")
         await server.restart()
-        assert await echoed(servers) == {"text": "a"}
+        assert await call_echo(servers) == {"text": "a"}
 
 
 async def test_a_call_that_is_given_up_reaches_the_server_and_others_go_on(server: HttpServer) -> None:
@@ -111,13 +111,13 @@ async def test_a_call_that_is_given_up_reaches_the_server_and_others_go_on(serve
 
             tasks.start_soon(partial(call, servers, "hang", {"key": "given up"}, emit=emit))
             await begun.wait()
-            assert await echoed(servers) == {"text": "a"}
+            assert await call_echo(servers) == {"text": "a"}
             tasks.cancel_scope.cancel()
-        await told(servers, "given up")
+        await wait_until_cancelled(servers, "given up")
         assert servers.status()["one"].starts == 1
 
 
-async def told(servers: McpServers, key: str) -> None:
+async def wait_until_cancelled(servers: McpServers, key: str) -> None:
     async def cancelled() -> bool:
         return key in (await call(servers, "seen")).structured["cancelled"]
 
@@ -170,13 +170,13 @@ async def test_a_stateless_server_that_was_restarted_is_listened_to_again() -> N
 async def test_the_older_transport_works_as_well() -> None:
     with HttpServer("--handshake", transport="sse") as server:
         async with McpServers({"one": server.config}) as servers:
-            assert await echoed(servers) == {"text": "a"}
+            assert await call_echo(servers) == {"text": "a"}
             assert servers.status()["one"].transport == "sse"
             server.kill()
             with pytest.raises(BackendUnavailableError):
-                await echoed(servers)
+                await call_echo(servers)
             await server.restart()
-            assert await echoed(servers) == {"text": "a"}
+            assert await call_echo(servers) == {"text": "a"}
 
 
 def answering(response: Response) -> Starlette:
@@ -205,7 +205,7 @@ async def test_address_without_an_mcp_server_gives_the_reason(response: Response
             with pytest.raises(ServerUnavailableError, match=reason):
                 await servers.tools("one")
             with pytest.raises(BackendUnavailableError, match=reason) as caught:
-                await echoed(servers)
+                await call_echo(servers)
             assert not caught.value.sent
 
 
@@ -242,7 +242,7 @@ async def test_a_status_says_whether_a_call_may_have_run(response: Response, sen
     with serving(Turning(response).app()) as address:
         async with McpServers({"one": {"url": f"{address}/mcp"}}) as servers:
             with pytest.raises(BackendUnavailableError) as caught:
-                await echoed(servers)
+                await call_echo(servers)
             assert caught.value.sent is sent
 
 
@@ -276,7 +276,7 @@ async def test_a_server_that_forgets_every_session_is_not_asked_for_ever() -> No
     with serving(forgetful.app()) as address:
         async with McpServers({"one": {"url": f"{address}/mcp"}}) as servers:
             with pytest.raises(BackendUnavailableError, match="does not know the session") as caught:
-                await echoed(servers)
+                await call_echo(servers)
             assert not caught.value.sent
             assert forgetful.sessions == 2
 
@@ -310,4 +310,4 @@ async def test_headers_that_never_fit_are_an_error_of_the_call() -> None:
     with serving(Turning(response).app()) as address:
         async with McpServers({"one": {"url": f"{address}/mcp"}}) as servers:
             with pytest.raises(ToolExecutionError, match="header mismatch"):
-                await echoed(servers)
+                await call_echo(servers)

@@ -15,7 +15,7 @@ NOT_WHOLE: list[Any] = [*NO_NUMBERS, 2.5, 2.0, inf, HUGE]
 NOT_FINITE: list[Any] = [*NO_NUMBERS, inf, HUGE, -HUGE, -inf]
 
 
-def refused(make: Callable[..., object], **options: Any) -> None:
+def expect_refusal(make: Callable[..., object], **options: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         make(**options)
     assert [problem.path for problem in caught.value.problems] == [f"/{name}" for name in options]
@@ -23,10 +23,10 @@ def refused(make: Callable[..., object], **options: Any) -> None:
 
 @pytest.mark.parametrize("value", NOT_WHOLE, ids=str)
 def test_counts_must_be_whole_numbers(value: Any) -> None:
-    refused(Retry, attempts=value)
-    refused(ConcurrencyLimit, limit=value)
-    refused(Cache, max_entries=value)
-    refused(Cache, max_bytes=value)
+    expect_refusal(Retry, attempts=value)
+    expect_refusal(ConcurrencyLimit, limit=value)
+    expect_refusal(Cache, max_entries=value)
+    expect_refusal(Cache, max_bytes=value)
     with pytest.raises(ConfigError, match=r"/calls: must be a whole number"):
         RateLimit(value)
     if value is not None:
@@ -37,19 +37,19 @@ def test_counts_must_be_whole_numbers(value: Any) -> None:
 @pytest.mark.parametrize("value", NOT_FINITE, ids=str)
 def test_durations_must_be_finite_numbers(value: Any) -> None:
     for name in ("first_delay", "factor", "max_delay", "jitter"):
-        refused(Retry, **{name: value})
+        expect_refusal(Retry, **{name: value})
     with pytest.raises(ConfigError, match="/per: "):
         RateLimit(1, value)
 
 
 def test_no_pause_can_become_what_is_no_number() -> None:
-    refused(Retry, factor=inf)
+    expect_refusal(Retry, factor=inf)
     Retry(first_delay=0, factor=1e308, max_delay=1e308)
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=str)
 def test_answers_are_kept_for_a_number_of_seconds(value: Any) -> None:
-    refused(Cache, ttl=value)
+    expect_refusal(Cache, ttl=value)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def authority() -> Iterator[Authority]:
         yield running
 
 
-async def logged_in(authority: Authority, environ: dict[str, str], **auth: Any) -> StoredLogin:
+async def log_in_with_browser(authority: Authority, environ: dict[str, str], **auth: Any) -> StoredLogin:
     """Log in to the server with a browser."""
     config = ServerConfig(url=authority.url, auth=auth or None)
     return await log_in("one", config, show=lambda address, _: browse(address) and None, environ=environ)
@@ -48,7 +48,7 @@ def servers_of(authority: Authority, environ: dict[str, str], **auth: Any) -> Mc
     return McpServers({"one": settings}, environ=environ)
 
 
-async def echoed(servers: McpServers, text: str = "a") -> Any:
+async def call_echo(servers: McpServers, text: str = "a") -> Any:
     return (await call(servers, "echo", {"text": text})).structured
 
 
@@ -73,27 +73,27 @@ async def test_a_server_without_a_login_says_how_to_log_in(
 async def test_a_login_gives_access_to_this_and_to_every_later_process(
     authority: Authority, environ: dict[str, str]
 ) -> None:
-    login = await logged_in(authority, environ)
+    login = await log_in_with_browser(authority, environ)
     assert login.issuer == authority.issuer
     assert login.resource == authority.url
     for _ in range(2):
         async with servers_of(authority, environ) as servers:
-            assert await echoed(servers) == {"result": "a"}
+            assert await call_echo(servers) == {"result": "a"}
     assert grants(authority) == ["authorization_code"]
 
 
 async def test_call_with_a_login_is_posted_without_httpx(
     authority: Authority, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await logged_in(authority, environ)
+    await log_in_with_browser(authority, environ)
     async with servers_of(authority, environ) as servers:
-        await echoed(servers)
+        await call_echo(servers)
 
         async def refuse(*_: Any, **__: Any) -> None:
             raise AssertionError("sent with httpx2")
 
         monkeypatch.setattr(httpx2.AsyncClient, "send", refuse)
-        assert await echoed(servers, "b") == {"result": "b"}
+        assert await call_echo(servers, "b") == {"result": "b"}
         monkeypatch.undo()
 
 
@@ -103,17 +103,17 @@ async def test_a_login_of_another_process_is_taken_up_by_a_gateway_that_runs(
     async with servers_of(authority, environ) as servers:
         with pytest.raises(LoginRequiredError):
             await servers.tools("one")
-        await logged_in(authority, environ)
-        assert await echoed(servers) == {"result": "a"}
+        await log_in_with_browser(authority, environ)
+        assert await call_echo(servers) == {"result": "a"}
 
 
 async def test_a_token_near_its_end_is_refreshed_before_a_call_needs_it(
     authority: Authority, environ: dict[str, str]
 ) -> None:
-    login = await logged_in(authority, environ)
+    login = await log_in_with_browser(authority, environ)
     LoginVault(environ).put(login.replace(expires_at=time.time() + 30))
     async with servers_of(authority, environ) as servers:
-        assert await echoed(servers) == {"result": "a"}
+        assert await call_echo(servers) == {"result": "a"}
     assert grants(authority) == ["authorization_code", "refresh_token"]
     assert authority.refused == 1  # the one that the login began with
 
@@ -123,13 +123,13 @@ async def test_a_token_that_ends_amid_fifty_calls_is_refreshed_once_and_no_call_
     environ: dict[str, str], rotates: bool
 ) -> None:
     with authorities(rotates=rotates) as authority:
-        login = await logged_in(authority, environ)
+        login = await log_in_with_browser(authority, environ)
         async with servers_of(authority, environ) as servers:
             await servers.tools("one")
             results: list[Any] = []
 
             async def one(number: int) -> None:
-                results.append(await echoed(servers, str(number)))
+                results.append(await call_echo(servers, str(number)))
 
             async with anyio.create_task_group() as tasks:
                 for number in range(50):
@@ -143,15 +143,15 @@ async def test_a_token_that_ends_amid_fifty_calls_is_refreshed_once_and_no_call_
 async def test_two_processes_refresh_one_after_the_other_and_not_with_the_same_token(
     authority: Authority, environ: dict[str, str]
 ) -> None:
-    login = await logged_in(authority, environ)
+    login = await log_in_with_browser(authority, environ)
     LoginVault(environ).put(login.replace(expires_at=time.time() - 1))
     async with (
         servers_of(authority, environ) as first,
         servers_of(authority, environ) as second,
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(echoed, first)
-        tasks.start_soon(echoed, second)
+        tasks.start_soon(call_echo, first)
+        tasks.start_soon(call_echo, second)
     assert grants(authority) == ["authorization_code", "refresh_token"]
     assert len(authority.refreshes) == 1
 
@@ -159,21 +159,21 @@ async def test_two_processes_refresh_one_after_the_other_and_not_with_the_same_t
 async def test_a_refresh_that_fails_for_a_while_does_not_take_a_token_away_that_is_still_good(
     authority: Authority, environ: dict[str, str]
 ) -> None:
-    login = await logged_in(authority, environ)
+    login = await log_in_with_browser(authority, environ)
     LoginVault(environ).put(login.replace(expires_at=time.time() + 30))
     authority.broken = 503, {}
     async with servers_of(authority, environ) as servers:
-        assert await echoed(servers) == {"result": "a"}
+        assert await call_echo(servers) == {"result": "a"}
         authority.broken = None
     LoginVault(environ).put(login.replace(expires_at=time.time() - 1))
     async with servers_of(authority, environ) as servers:
-        assert await echoed(servers) == {"result": "a"}
+        assert await call_echo(servers) == {"result": "a"}
 
 
 async def test_a_refresh_that_fails_when_the_token_has_ended_says_so_and_is_not_repeated_by_each_call(
     authority: Authority, environ: dict[str, str]
 ) -> None:
-    login = await logged_in(authority, environ)
+    login = await log_in_with_browser(authority, environ)
     async with servers_of(authority, environ) as servers:
         await servers.tools("one")
         authority.broken = 503, {}
@@ -182,7 +182,7 @@ async def test_a_refresh_that_fails_when_the_token_has_ended_says_so_and_is_not_
 
         async def one() -> None:
             with pytest.raises(BackendUnavailableError, match="refused it with status 503") as caught:
-                await echoed(servers)
+                await call_echo(servers)
             failures.append(caught.value)
 
         async with anyio.create_task_group() as tasks:
@@ -196,7 +196,7 @@ async def test_a_refresh_that_fails_when_the_token_has_ended_says_so_and_is_not_
 async def test_a_login_that_was_taken_back_asks_for_another(
     authority: Authority, environ: dict[str, str], code: str
 ) -> None:
-    login = await logged_in(authority, environ)
+    login = await log_in_with_browser(authority, environ)
     LoginVault(environ).put(login.replace(expires_at=time.time() - 1))
     authority.broken = 400, {"error": code}
     for _ in range(2):
@@ -205,9 +205,9 @@ async def test_a_login_that_was_taken_back_asks_for_another(
                 await servers.tools("one")
     assert grants(authority).count("refresh_token") == 1
     authority.broken = None
-    await logged_in(authority, environ)
+    await log_in_with_browser(authority, environ)
     async with servers_of(authority, environ) as servers:
-        assert await echoed(servers) == {"result": "a"}
+        assert await call_echo(servers) == {"result": "a"}
 
 
 @pytest.mark.parametrize("skew", [120.0, -120.0])
@@ -215,11 +215,11 @@ async def test_a_clock_that_is_off_by_two_minutes_costs_a_refresh_and_no_call(
     environ: dict[str, str], skew: float
 ) -> None:
     with authorities(lifetime=300.0, skew=skew) as authority:
-        login = await logged_in(authority, environ)
+        login = await log_in_with_browser(authority, environ)
         LoginVault(environ).put(login.replace(expires_at=time.time() + 90))
         authority.tokens[login.access_token or ""].ends = time.time() + 90
         async with servers_of(authority, environ) as servers:
-            assert await echoed(servers) == {"result": "a"}
+            assert await call_echo(servers) == {"result": "a"}
         assert grants(authority).count("refresh_token") == (1 if skew > 0 else 0)
 
 
@@ -232,31 +232,31 @@ async def test_a_server_that_is_restarted_is_called_with_the_same_login(
             for run in range(2):
                 with serving(authority.guard(mcp_app("json")), port=port):
                     if run == 0:
-                        await logged_in(authority, environ)
-                    assert await echoed(servers) == {"result": "a"}
+                        await log_in_with_browser(authority, environ)
+                    assert await call_echo(servers) == {"result": "a"}
     assert grants(authority) == ["authorization_code"]
 
 
 async def test_a_scope_that_is_missing_is_named_and_the_next_login_asks_for_all(
     authority: Authority, environ: dict[str, str]
 ) -> None:
-    await logged_in(authority, environ, scopes=["read"])
+    await log_in_with_browser(authority, environ, scopes=["read"])
     async with servers_of(authority, environ) as servers:
         await servers.tools("one")
         authority.required_scope = "write"
         with pytest.raises(Exception, match="it wants the scopes 'write': toolcrib login one"):
-            await echoed(servers)
+            await call_echo(servers)
     assert LoginVault(environ).get("one", authority.url).wanted_scopes == ("write",)
-    login = await logged_in(authority, environ, scopes=["read"])
+    login = await log_in_with_browser(authority, environ, scopes=["read"])
     assert login.scopes == ("read", "write")
     async with servers_of(authority, environ) as servers:
-        assert await echoed(servers) == {"result": "a"}
+        assert await call_echo(servers) == {"result": "a"}
 
 
 async def test_a_wrong_vault_key_is_told_and_leaves_other_servers_alone(
     authority: Authority, environ: dict[str, str]
 ) -> None:
-    await logged_in(authority, environ)
+    await log_in_with_browser(authority, environ)
     wrong = {**environ, "TOOLCRIB_VAULT_KEY": "some other long key"}
     with serving(mcp_app("json")) as address:
         both = {"one": {"url": authority.url}, "open": {"url": f"{address}/mcp"}}
@@ -269,7 +269,7 @@ async def test_a_wrong_vault_key_is_told_and_leaves_other_servers_alone(
 async def test_a_torn_vault_is_kept_aside_and_asks_for_another_login(
     authority: Authority, environ: dict[str, str]
 ) -> None:
-    await logged_in(authority, environ)
+    await log_in_with_browser(authority, environ)
     vault = LoginVault(environ)
     torn = vault.path.read_bytes()[:-40]
     vault.path.write_bytes(torn)
@@ -278,14 +278,14 @@ async def test_a_torn_vault_is_kept_aside_and_asks_for_another_login(
             await servers.tools("one")
         (aside,) = vault.folder.glob("logins.json.damaged-*")
         assert aside.read_bytes() == torn
-        await logged_in(authority, environ)
-        assert await echoed(servers) == {"result": "a"}
+        await log_in_with_browser(authority, environ)
+        assert await call_echo(servers) == {"result": "a"}
 
 
 async def test_a_logout_takes_the_tokens_back_and_forgets_them(
     authority: Authority, environ: dict[str, str]
 ) -> None:
-    await logged_in(authority, environ)
+    await log_in_with_browser(authority, environ)
     config = ServerConfig(url=authority.url)
     assert await log_out("one", config, environ=environ) == (True, True)
     assert authority.refreshes == {}
@@ -296,7 +296,7 @@ async def test_a_logout_takes_the_tokens_back_and_forgets_them(
 
 
 async def test_a_token_is_never_sent_to_another_origin(authority: Authority, environ: dict[str, str]) -> None:
-    await logged_in(authority, environ)
+    await log_in_with_browser(authority, environ)
     seen: list[dict[str, str]] = []
 
     async def elsewhere(scope: Any, _: Any, send: Any) -> None:
@@ -325,18 +325,18 @@ async def test_no_secret_comes_out_in_logs_or_errors(
         for answer in ({"iss": "https://mixed.example.com"}, {}):
             authority.answer = answer
             try:
-                told.append(repr(await logged_in(authority, environ)))
+                told.append(repr(await log_in_with_browser(authority, environ)))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is looked at
                 told += [str(error), repr(error)]
         login = LoginVault(environ).get("one", authority.url)
         async with servers_of(authority, environ) as servers:
-            await echoed(servers)
+            await call_echo(servers)
             LoginVault(environ).put(login.replace(expires_at=time.time() - 1))
-            await echoed(servers)
+            await call_echo(servers)
             authority.broken = 400, {"error": "invalid_grant"}
             authority.tokens.clear()
             with pytest.raises(BackendUnavailableError) as caught:
-                await echoed(servers)
+                await call_echo(servers)
             told += [str(caught.value), repr(caught.value), repr(servers.status())]
     output = capfd.readouterr()
     everything = "\n".join([caplog.text, output.out, output.err, *told])

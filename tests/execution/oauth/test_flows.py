@@ -45,7 +45,7 @@ def authority() -> Iterator[Authority]:
         yield running
 
 
-async def logged_in(
+async def log_in_with_browser(
     authority: Authority, environ: dict[str, str], *, device: bool = False, within: float = 60.0, **auth: Any
 ) -> tuple[StoredLogin, list[tuple[str, str | None]]]:
     shown: list[tuple[str, str | None]] = []
@@ -60,7 +60,7 @@ async def logged_in(
     return login, shown
 
 
-async def echoed(authority: Authority, environ: dict[str, str], **auth: Any) -> Any:
+async def call_echo(authority: Authority, environ: dict[str, str], **auth: Any) -> Any:
     settings = {"url": authority.url} | ({"auth": auth} if auth else {})
     async with McpServers({"one": settings}, environ=environ) as servers:
         return (await call(servers, "echo", {"text": "a"})).structured
@@ -69,7 +69,7 @@ async def echoed(authority: Authority, environ: dict[str, str], **auth: Any) -> 
 async def test_a_browser_is_sent_with_a_challenge_a_state_and_the_resource(
     authority: Authority, environ: dict[str, str]
 ) -> None:
-    login, [(address, _)] = await logged_in(authority, environ)
+    login, [(address, _)] = await log_in_with_browser(authority, environ)
     query = query_of(address)
     assert query["code_challenge_method"] == "S256"
     assert query["resource"] == authority.url
@@ -90,13 +90,13 @@ async def test_a_client_that_is_configured_is_not_registered(
             "issuer": authority.issuer,
             "redirect_port": port,
         }
-        login, [(address, _)] = await logged_in(authority, environ, **auth)
+        login, [(address, _)] = await log_in_with_browser(authority, environ, **auth)
     assert query_of(address)["client_id"] == "mine"
     assert query_of(address)["redirect_uri"] == f"http://127.0.0.1:{port}/callback"
     assert list(authority.clients) == ["mine"]
     assert SECRET not in str(login.to_json())  # it stays in the configuration, where it can be changed
     LoginVault(environ).put(login.replace(expires_at=1.0))
-    assert await echoed(authority, environ, **auth) == {"result": "a"}
+    assert await call_echo(authority, environ, **auth) == {"result": "a"}
 
 
 async def test_a_secret_that_was_changed_there_is_told_and_one_that_is_changed_here_too_works(
@@ -104,13 +104,15 @@ async def test_a_secret_that_was_changed_there_is_told_and_one_that_is_changed_h
 ) -> None:
     authority.clients["mine"] = SECRET
     auth = {"client_id": "mine", "client_secret": SECRET, "issuer": authority.issuer}
-    login, _ = await logged_in(authority, environ, **auth)
+    login, _ = await log_in_with_browser(authority, environ, **auth)
     authority.clients["mine"] = "another 5ecret"
     LoginVault(environ).put(login.replace(expires_at=1.0))
     with pytest.raises(Exception, match="'invalid_client'; log in again: toolcrib login one"):
-        await echoed(authority, environ, **auth)
+        await call_echo(authority, environ, **auth)
     LoginVault(environ).put(login.replace(expires_at=1.0))
-    assert await echoed(authority, environ, **{**auth, "client_secret": "another 5ecret"}) == {"result": "a"}
+    assert await call_echo(authority, environ, **{**auth, "client_secret": "another 5ecret"}) == {
+        "result": "a"
+    }
 
 
 async def test_the_address_of_a_metadata_document_is_the_client_where_that_is_known(
@@ -120,20 +122,20 @@ async def test_the_address_of_a_metadata_document_is_the_client_where_that_is_kn
     metadata = {"client_id_metadata_document_supported": True}
     with authorities(metadata=metadata) as authority:
         authority.clients[document] = None
-        login, _ = await logged_in(authority, environ, client_id=document)
+        login, _ = await log_in_with_browser(authority, environ, client_id=document)
         assert login.client_id == document
     with authorities() as authority:
-        login, _ = await logged_in(authority, environ, client_id=document)
+        login, _ = await log_in_with_browser(authority, environ, client_id=document)
         assert login.client_id == "client-0"
 
 
 async def test_a_device_is_shown_a_code_and_waits_until_it_was_entered(environ: dict[str, str]) -> None:
     with authorities(pending=2) as authority:
-        login, shown = await logged_in(authority, environ, device=True)
+        login, shown = await log_in_with_browser(authority, environ, device=True)
         assert shown == [(f"{authority.issuer}/enter", "ABCD-EFGH")]
         assert [form["grant_type"].rpartition(":")[2] for form in authority.asked] == ["device_code"] * 3
         assert login.refresh_token is not None
-        assert await echoed(authority, environ) == {"result": "a"}
+        assert await call_echo(authority, environ) == {"result": "a"}
 
 
 async def test_a_device_that_is_refused_is_told_so(environ: dict[str, str]) -> None:
@@ -141,17 +143,17 @@ async def test_a_device_that_is_refused_is_told_so(environ: dict[str, str]) -> N
         authorities(broken=(400, {"error": "access_denied"})) as authority,
         pytest.raises(LoginError, match="access_denied"),
     ):
-        await logged_in(authority, environ, device=True)
+        await log_in_with_browser(authority, environ, device=True)
     with (
         authorities(metadata={"device_authorization_endpoint": None}) as authority,
         pytest.raises(LoginError, match="knows no login by device; leave --device out"),
     ):
-        await logged_in(authority, environ, device=True)
+        await log_in_with_browser(authority, environ, device=True)
     with (
         authorities(registers=False) as authority,
         pytest.raises(LoginError, match="registers no clients; set a client_id"),
     ):
-        await logged_in(authority, environ, device=True)
+        await log_in_with_browser(authority, environ, device=True)
 
 
 async def test_a_program_has_access_with_its_secret_and_needs_no_login(
@@ -164,15 +166,15 @@ async def test_a_program_has_access_with_its_secret_and_needs_no_login(
         "client_secret": SECRET,
         "issuer": authority.issuer,
     }
-    assert await echoed(authority, environ, **auth) == {"result": "a"}
-    assert await echoed(authority, environ, **auth) == {"result": "a"}
+    assert await call_echo(authority, environ, **auth) == {"result": "a"}
+    assert await call_echo(authority, environ, **auth) == {"result": "a"}
     assert [form["grant_type"] for form in authority.asked] == ["client_credentials"]
     authority.tokens.clear()
-    assert await echoed(authority, environ, **auth) == {"result": "a"}
+    assert await call_echo(authority, environ, **auth) == {"result": "a"}
     authority.clients["nightly"] = "another 5ecret"
     authority.tokens.clear()
     with pytest.raises(Exception, match="'invalid_client'; check the client_id and its secret"):
-        await echoed(authority, environ, **auth)
+        await call_echo(authority, environ, **auth)
 
 
 @pytest.mark.parametrize(
@@ -191,11 +193,11 @@ async def test_a_program_can_sign_with_a_key_instead(
     file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     authority.clients["nightly"] = None
     auth = {"mode": "client_credentials", "client_id": "nightly", "private_key": str(file)}
-    assert await echoed(authority, environ, **auth) == {"result": "a"}
+    assert await call_echo(authority, environ, **auth) == {"result": "a"}
     file.write_text("nonsense")
     authority.tokens.clear()
     with pytest.raises(Exception, match="the private_key cannot be used"):
-        await echoed(authority, environ, **auth)
+        await call_echo(authority, environ, **auth)
 
 
 @pytest.mark.parametrize("skew", [120.0, -120.0])
@@ -207,7 +209,7 @@ async def test_a_program_that_signs_has_access_where_the_clocks_differ_by_two_mi
     file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     with authorities(skew=skew) as authority:
         auth = {"mode": "client_credentials", "client_id": "nightly", "private_key": str(file)}
-        assert await echoed(authority, environ, **auth) == {"result": "a"}
+        assert await call_echo(authority, environ, **auth) == {"result": "a"}
 
 
 async def test_a_logout_shows_its_client_as_the_login_did(
@@ -215,7 +217,7 @@ async def test_a_logout_shows_its_client_as_the_login_did(
 ) -> None:
     authority.clients["mine"] = SECRET
     auth = {"client_id": "mine", "client_secret": SECRET, "issuer": authority.issuer}
-    await logged_in(authority, environ, **auth)
+    await log_in_with_browser(authority, environ, **auth)
     config = ServerConfig(url=authority.url, auth=auth)
     assert await log_out("one", config, environ=environ) == (True, True)
     assert authority.refreshes == {}
@@ -251,7 +253,7 @@ async def test_implausible_response_ends_the_login_and_nothing_is_stored(
 ) -> None:
     with authorities(**behaviour) as authority:
         with pytest.raises(LoginError, match=reason):
-            await logged_in(authority, environ)
+            await log_in_with_browser(authority, environ)
         assert LoginVault(environ).get("one", authority.url) is None
         assert authority.tokens == {}
 
@@ -262,14 +264,14 @@ async def test_the_issuer_of_the_answer_is_compared_letter_by_letter(
 ) -> None:
     authority.answer = {"iss": change(authority.issuer)}
     with pytest.raises(LoginError, match="the answer is from another authorization server"):
-        await logged_in(authority, environ)
+        await log_in_with_browser(authority, environ)
     assert authority.tokens == {}
 
 
 async def test_another_state_is_not_waited_for_in_vain(authority: Authority, environ: dict[str, str]) -> None:
     authority.answer = {"state": "of-an-attacker"}
     with pytest.raises(LoginError, match="nobody has logged in within 1 s"):
-        await logged_in(authority, environ, within=1.0)
+        await log_in_with_browser(authority, environ, within=1.0)
     assert authority.asked == []
 
 
@@ -281,7 +283,7 @@ async def test_credentials_go_to_the_configured_issuer_alone(
     auth = {"client_id": "mine", "client_secret": SECRET, "issuer": "https://as.example.com"}
     auth |= {"mode": "client_credentials"} if mode == "program" else {}
     with pytest.raises(LoginError, match=r"the configuration says https://as.example.com"):
-        await logged_in(authority, environ, device=mode == "device", **auth)
+        await log_in_with_browser(authority, environ, device=mode == "device", **auth)
     assert authority.asked == []
 
 
@@ -295,9 +297,9 @@ async def test_server_without_metadata_is_its_own_authorization_server(environ: 
     routes = [each for each in authority.app().routes if "well-known" not in str(each)]
     with serving(Starlette(routes=[*routes, Route("/mcp", mcp, methods=["POST"])])) as address:
         authority.issuer, authority.url = address, f"{address}/mcp"
-        login, _ = await logged_in(authority, environ)
+        login, _ = await log_in_with_browser(authority, environ)
         with pytest.raises(LoginError, match="no authorization server was found"):
-            await logged_in(authority, environ, device=True)
+            await log_in_with_browser(authority, environ, device=True)
     assert login.token_endpoint == f"{address}/token"
     assert list(authority.tokens) == [login.access_token]
 
@@ -306,7 +308,7 @@ async def test_token_that_the_server_does_not_accept_is_not_stored(environ: dict
     with authorities() as authority:
         authority.lifetime = -1.0
         with pytest.raises(LoginError, match="does not accept the token"):
-            await logged_in(authority, environ)
+            await log_in_with_browser(authority, environ)
         assert LoginVault(environ).get("one", authority.url) is None
 
 
@@ -339,7 +341,7 @@ async def test_a_port_that_is_taken_is_told(authority: Authority, environ: dict[
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as taken:
         port = taken.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 - anyio's
         with pytest.raises(LoginError, match=f"port {port} is taken"):
-            await logged_in(authority, environ, redirect_port=port)
+            await log_in_with_browser(authority, environ, redirect_port=port)
 
 
 @pytest.mark.parametrize(
@@ -388,7 +390,7 @@ async def test_after_a_refused_login_the_server_still_says_how_to_log_in(
 ) -> None:
     authority.answer = {"error": "access_denied"}
     with pytest.raises(LoginError):
-        await logged_in(authority, environ)
+        await log_in_with_browser(authority, environ)
     async with McpServers({"one": {"url": authority.url}}, environ=environ) as servers:
         with pytest.raises(LoginRequiredError):
             await servers.tools("one")
@@ -437,7 +439,7 @@ async def test_a_login_names_the_endpoint_that_does_not_answer(
     of_server = path == "/mcp" or "resource" in path
     base = authority.url.removesuffix("/mcp") if of_server else authority.issuer
     with pytest.raises(LoginError) as caught:
-        await logged_in(authority, environ, device=device, within=PATIENCE)
+        await log_in_with_browser(authority, environ, device=device, within=PATIENCE)
     assert caught.value.reason == f"{ENDPOINTS[path]}, {base}{path}, did not answer within 3 s"
     assert LoginVault(environ).get("one", authority.url) is None
 
@@ -449,7 +451,7 @@ async def test_a_login_names_the_endpoint_that_cannot_be_reached(
         authority.metadata["registration_endpoint"] = f"http://127.0.0.1:{port}/register"
         for device in (False, True):
             with pytest.raises(LoginError, match="the registration of clients cannot be reached: nothing"):
-                await logged_in(authority, environ, device=device)
+                await log_in_with_browser(authority, environ, device=device)
 
 
 async def test_a_server_that_wants_no_login_may_answer_with_a_stream_that_does_not_end(
@@ -488,7 +490,7 @@ async def test_a_machine_names_the_endpoint_that_does_not_answer(
     authority.silent = "/token"
     authority.clients["mine"] = SECRET
     with pytest.raises(LoginError, match=r"the token endpoint, .*/token, did not answer within 3 s"):
-        await logged_in(
+        await log_in_with_browser(
             authority,
             environ,
             mode="client_credentials",
@@ -544,7 +546,7 @@ async def test_an_authorization_server_without_pkce_is_refused(
     for methods in (None, [], ["plain"]):
         authority.metadata = {"code_challenge_methods_supported": methods}
         with pytest.raises(LoginError, match="does not know PKCE"):
-            await logged_in(authority, environ)
+            await log_in_with_browser(authority, environ)
     assert LoginVault(environ).get("one", authority.url) is None
 
 
@@ -553,7 +555,7 @@ async def test_a_token_that_is_not_ascii_is_a_typed_error(
 ) -> None:
     monkeypatch.setattr(authority, "secret", lambda: "tökén")
     with pytest.raises(LoginError):
-        await logged_in(authority, environ)
+        await log_in_with_browser(authority, environ)
     assert LoginVault(environ).get("one", authority.url) is None
 
 
@@ -573,11 +575,11 @@ async def test_every_way_to_log_in_asks_where_a_page_is(
     authority.metadata = {"authorization_endpoint": page}
     authority.device = {"verification_uri": page}
     ways = {
-        "browser": lambda: logged_in(authority, environ),
+        "browser": lambda: log_in_with_browser(authority, environ),
         "web": lambda: begin_login(
             "one", authority.url, AuthConfig(), "https://crib.example/back", ("iss", "ann")
         ),
-        "device": lambda: logged_in(authority, environ, device=True),
+        "device": lambda: log_in_with_browser(authority, environ, device=True),
     }
     with pytest.raises(LoginError, match="a link-local address"):
         await ways[how]()
@@ -589,4 +591,4 @@ async def test_a_page_of_a_device_login_is_over_tls(
 ) -> None:
     authority.device = {"verification_uri_complete": page}
     with pytest.raises(LoginError, match="not secure"):
-        await logged_in(authority, environ, device=True)
+        await log_in_with_browser(authority, environ, device=True)

@@ -42,12 +42,14 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "TOOLCRIB_HOME": str(tmp_path), "TOOLCRIB_VAULT_KEY": "a key of many characters"}
 
 
-async def logged_in(server: RealAuthority, environ: dict[str, str], *, device: bool = False) -> StoredLogin:
+async def log_in_with_browser(
+    server: RealAuthority, environ: dict[str, str], *, device: bool = False
+) -> StoredLogin:
     config = ServerConfig(url=server.url)
     return await log_in("one", config, show=browse, device=device, within=60, environ=environ)
 
 
-async def echoed(server: RealAuthority, environ: dict[str, str], **auth: Any) -> Any:
+async def call_echo(server: RealAuthority, environ: dict[str, str], **auth: Any) -> Any:
     settings = {"url": server.url} | ({"auth": auth} if auth else {})
     async with McpServers({"one": settings}, environ=environ) as servers:
         return (await call(servers, "echo", {"text": "a"})).structured
@@ -57,14 +59,14 @@ async def echoed(server: RealAuthority, environ: dict[str, str], **auth: Any) ->
 async def test_login_with_rotated_refresh_token_and_logout(
     server: RealAuthority, environ: dict[str, str], device: bool
 ) -> None:
-    login = await logged_in(server, environ, device=device)
+    login = await log_in_with_browser(server, environ, device=device)
     assert login.refresh_token is not None
-    assert await echoed(server, environ) == {"result": "a"}
+    assert await call_echo(server, environ) == {"result": "a"}
     assert {claims["sub"] for claims in server.seen} == {"ann"}
     assert "tools:read" in server.seen[0]["scope"]
 
     LoginVault(environ).put(login.replace(expires_at=time.time() - 1))
-    assert await echoed(server, environ) == {"result": "a"}
+    assert await call_echo(server, environ) == {"result": "a"}
     fresh = LoginVault(environ).get("one", server.url)
     assert fresh is not None
     assert fresh.access_token != login.access_token
@@ -72,13 +74,13 @@ async def test_login_with_rotated_refresh_token_and_logout(
     assert await log_out("one", ServerConfig(url=server.url), environ=environ) == (True, True)
     LoginVault(environ).put(fresh.replace(expires_at=time.time() - 1))  # what somebody may have copied
     with pytest.raises(Exception, match="'invalid_grant'; log in again: toolcrib login one"):
-        await echoed(server, environ)
+        await call_echo(server, environ)
 
 
 async def test_a_token_that_has_ended_is_refreshed_once_for_fifty_calls(
     server: RealAuthority, environ: dict[str, str]
 ) -> None:
-    login = await logged_in(server, environ)
+    login = await log_in_with_browser(server, environ)
     async with McpServers({"one": {"url": server.url}}, environ=environ) as servers:
         await servers.tools("one")
         before = len(server.secrets["refresh_token"])
@@ -93,14 +95,14 @@ async def test_an_authorization_server_that_forgets_its_logins_when_it_restarts_
     authority: RealAuthority, environ: dict[str, str]
 ) -> None:
     with authority.running():
-        login = await logged_in(authority, environ)
-    assert await echoed(authority, environ) == {"result": "a"}  # the token holds while nobody answers
+        login = await log_in_with_browser(authority, environ)
+    assert await call_echo(authority, environ) == {"result": "a"}  # the token holds while nobody answers
     with authority.running():
         LoginVault(environ).put(login.replace(expires_at=time.time() - 1))
         with pytest.raises(ToolcribError, match="log in again: toolcrib login one"):
-            await echoed(authority, environ)
-        await logged_in(authority, environ)
-        assert await echoed(authority, environ) == {"result": "a"}
+            await call_echo(authority, environ)
+        await log_in_with_browser(authority, environ)
+        assert await call_echo(authority, environ) == {"result": "a"}
 
 
 async def test_a_program_has_access_of_its_own(server: RealAuthority, environ: dict[str, str]) -> None:
@@ -110,7 +112,7 @@ async def test_a_program_has_access_of_its_own(server: RealAuthority, environ: d
         "client_secret": SECRET,
         "issuer": server.issuer,
     }
-    assert await echoed(server, environ, **auth) == {"result": "a"}
+    assert await call_echo(server, environ, **auth) == {"result": "a"}
     assert {claims["client_id"] for claims in server.seen} == {"nightly"}
 
 

@@ -32,7 +32,7 @@ async def authorize(rules: Rules, request: Request) -> None:
         await authorizer.obtain_consent(request, decision)
 
 
-def decided(rule: dict[str, Any], request: Request) -> bool:
+def is_allowed(rule: dict[str, Any], request: Request) -> bool:
     rules = Rules([Rule(**{"name": "it", "effect": "allow"} | rule)])
     return rules.decide(request).effect == "allow"
 
@@ -106,13 +106,13 @@ def test_a_rule_is_about_a_subject_a_group_or_a_client(who: str, is_meant: bool)
         with pytest.raises(ValidationError):
             Rule(name="it", who=[who], effect="allow")
         return
-    assert decided({"who": [who]}, request_of("git:log")) is is_meant
+    assert is_allowed({"who": [who]}, request_of("git:log")) is is_meant
 
 
 @pytest.mark.parametrize("who", ["ann", "group:staff", "client:editor"])
 def test_nobody_in_particular_is_in_no_group_and_is_no_subject(who: str) -> None:
-    assert not decided({"who": [who]}, request_of("git:log", principal=None))
-    assert decided({"who": ["*"]}, request_of("git:log", principal=None))
+    assert not is_allowed({"who": [who]}, request_of("git:log", principal=None))
+    assert is_allowed({"who": ["*"]}, request_of("git:log", principal=None))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_nobody_in_particular_is_in_no_group_and_is_no_subject(who: str) -> None
     ],
 )
 def test_tools_are_named_by_id_pattern_namespace_and_tag(pattern: str, tool: str, is_meant: bool) -> None:
-    assert decided({"tools": [pattern]}, request_of(tool, tags=["billing"])) is is_meant
+    assert is_allowed({"tools": [pattern]}, request_of(tool, tags=["billing"])) is is_meant
 
 
 @pytest.mark.parametrize("effect", ["allow", "ask", "deny"])
@@ -199,23 +199,23 @@ def test_a_tag_is_the_same_however_a_rule_writes_it() -> None:
 
 
 def test_every_version_of_a_tool_is_covered() -> None:
-    assert decided({"tools": ["git:log"]}, request_of("git:log", version="2.1.0"))
-    assert decided({"tools": ["git:log:1.0.0"]}, request_of("git:log", version="2.1.0"))
+    assert is_allowed({"tools": ["git:log"]}, request_of("git:log", version="2.1.0"))
+    assert is_allowed({"tools": ["git:log:1.0.0"]}, request_of("git:log", version="2.1.0"))
 
 
 @pytest.mark.parametrize("name", ["readOnlyHint", "read_only_hint"])
 def test_a_hint_counts_only_if_the_tool_gives_it(name: str) -> None:
     rule = {"annotations": {name: True}}
-    assert decided(rule, request_of("git:log", annotations={"readOnlyHint": True}))
-    assert not decided(rule, request_of("git:log", annotations={"readOnlyHint": False}))
-    assert not decided(rule, request_of("git:log"))
+    assert is_allowed(rule, request_of("git:log", annotations={"readOnlyHint": True}))
+    assert not is_allowed(rule, request_of("git:log", annotations={"readOnlyHint": False}))
+    assert not is_allowed(rule, request_of("git:log"))
 
 
 def test_arguments_must_fit_the_schema_of_a_rule() -> None:
     rule = {"args": {"properties": {"branch": {"const": "main"}}, "required": ["branch"]}}
-    assert decided(rule, request_of("git:push", {"branch": "main"}))
-    assert not decided(rule, request_of("git:push", {"branch": "dev"}))
-    assert not decided(rule, request_of("git:push"))
+    assert is_allowed(rule, request_of("git:push", {"branch": "main"}))
+    assert not is_allowed(rule, request_of("git:push", {"branch": "dev"}))
+    assert not is_allowed(rule, request_of("git:push"))
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ async def site(
         yield client
 
 
-async def connected(client: httpx.AsyncClient) -> SocketStream:
+async def connect(client: httpx.AsyncClient) -> SocketStream:
     """Return a connection to where a client calls."""
     return await anyio.connect_tcp("127.0.0.1", client.base_url.port or 0)
 
@@ -78,7 +78,7 @@ def stateless(client: httpx.AsyncClient, name: str, **meta: Any) -> dict[str, An
     return call(name, **ABOUT, **meta)
 
 
-async def opened(client: httpx.AsyncClient, hello: Any = HELLO, path: str = "/mcp") -> None:
+async def open_session(client: httpx.AsyncClient, hello: Any = HELLO, path: str = "/mcp") -> None:
     """Open a session of the handshake era, in which the client goes on."""
     answer = await client.post(path, json=hello)
     client.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
@@ -86,7 +86,7 @@ async def opened(client: httpx.AsyncClient, hello: Any = HELLO, path: str = "/mc
 
 
 @asynccontextmanager
-async def streamed(
+async def stream_messages(
     client: httpx.AsyncClient, message: Any, path: str = "/mcp"
 ) -> AsyncIterator[AsyncIterator[Any]]:
     """Yield the messages of a streamed response in order; a ping is None."""

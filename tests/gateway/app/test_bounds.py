@@ -10,7 +10,7 @@ import anyio
 import httpx
 import pytest
 from anyio.abc import SocketAttribute
-from gateway.app.raw import HEADERS, HELLO, call, connected, everything, opened, site, stateless
+from gateway.app.raw import HEADERS, HELLO, call, connect, everything, open_session, site, stateless
 from gateway.little_face import LittleFace, serving
 from gateway.memory import MEGABYTE, forgetting
 from prometheus_client.parser import text_string_to_metric_families
@@ -30,7 +30,7 @@ def hello(**about: Any) -> dict[str, Any]:
     return {**HELLO, "params": {**params, **about}}
 
 
-def named(*names: str) -> dict[str, Any]:
+def tokens_named(*names: str) -> dict[str, Any]:
     """Return tokens that are called as they are spelled."""
     return {name: {"hash": f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"} for name in names}
 
@@ -59,7 +59,7 @@ async def refusals(client: httpx.AsyncClient, who: dict[str, str] | None = None)
 async def test_client_info_is_kept_up_to_a_size(about: dict[str, Any]) -> None:
     async with site() as client:
         answer = await client.post("/mcp", json=hello(**about))
-        await opened(client, hello(clientInfo={"name": "n" * 1000, "version": "1"}))
+        await open_session(client, hello(clientInfo={"name": "n" * 1000, "version": "1"}))
         again = await client.post("/mcp", json=hello(**about))
         counted = await refusals(client)
     assert "may say 65,536 bytes" in answer.text
@@ -88,7 +88,7 @@ async def test_a_subscription_is_kept_up_to_a_size_and_for_tools_alone() -> None
 async def test_one_principal_does_not_take_the_streams_of_another() -> None:
     ann, bob = ({"authorization": f"Bearer {name}"} for name in ("ann", "bob"))
     async with (
-        site(tokens=named("ann", "bob")) as few,
+        site(tokens=tokens_named("ann", "bob")) as few,
         httpx.AsyncClient(base_url=few.base_url, headers=HEADERS, limits=MANY, timeout=PATIENCE) as client,
     ):
         message = stateless(client, "any")
@@ -164,10 +164,10 @@ async def test_nothing_is_kept_of_calls_that_a_server_never_answered() -> None:
 async def test_a_session_has_so_many_requests_at_once_and_those_after_it_are_refused() -> None:
     face = LittleFace()
     async with site(face=face) as client:
-        await opened(client)
+        await open_session(client)
         async with anyio.create_task_group() as tasks:
             for number in range(MAX_IN_FLIGHT):
-                tasks.start_soon(_left_alone, client, call("wait", number + 10))
+                tasks.start_soon(_call_and_leave, client, call("wait", number + 10))
             await until(lambda: len(face.callers) == MAX_IN_FLIGHT)
             async with httpx.AsyncClient(  # the other has as many connections as it may
                 base_url=client.base_url, headers=client.headers, timeout=PATIENCE
@@ -184,7 +184,7 @@ async def test_a_session_has_so_many_requests_at_once_and_those_after_it_are_ref
     assert counted["in_flight"] >= 1
 
 
-async def _left_alone(client: httpx.AsyncClient, message: dict[str, Any]) -> None:
+async def _call_and_leave(client: httpx.AsyncClient, message: dict[str, Any]) -> None:
     """Make a call, and leave before the answer."""
     await client.post("/mcp", json=message)
 
@@ -209,7 +209,7 @@ async def test_the_idlest_session_goes_when_a_newcomer_has_no_room() -> None:
 
 async def test_one_principal_does_not_end_the_sessions_of_another_by_opening_its_own() -> None:
     ann, bob = ({"authorization": f"Bearer {name}"} for name in ("ann", "bob"))
-    async with site(sessions=4, tokens=named("ann", "bob")) as client:
+    async with site(sessions=4, tokens=tokens_named("ann", "bob")) as client:
         begun = await client.post("/mcp", json=HELLO, headers=ann)
         session = {"mcp-session-id": begun.headers["mcp-session-id"]}
         flood = [(await client.post("/mcp", json=HELLO, headers=bob)).status_code for _ in range(9)]
@@ -227,7 +227,7 @@ async def test_newcomers_that_come_together_get_the_room_of_one_idle_session_eac
     async with site(sessions=8) as client, AsyncExitStack() as stack:
         for _ in range(8):
             await client.post("/mcp", json=HELLO)
-        streams = [await stack.enter_async_context(await connected(client)) for _ in range(8)]
+        streams = [await stack.enter_async_context(await connect(client)) for _ in range(8)]
         for stream in streams:
             await stream.send(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
             await stream.receive()
@@ -245,9 +245,9 @@ async def test_a_session_that_is_answered_does_not_go_and_refusals_are_counted_n
 ) -> None:
     face = LittleFace()
     async with site(face=face, sessions=1) as client:
-        await opened(client)
+        await open_session(client)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_left_alone, client, call("wait"))
+            tasks.start_soon(_call_and_leave, client, call("wait"))
             await face.started.wait()
             del client.headers["mcp-session-id"]
             newcomers = [(await client.post("/mcp", json=HELLO)).status_code for _ in range(3)]
@@ -262,14 +262,14 @@ async def test_large_requests_that_arrive_together_are_refused_beyond_so_many_by
     head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 
     async def is_refused() -> bool:
-        async with await connected(client) as other:
+        async with await connect(client) as other:
             await other.send(head % (150 * MEGABYTE) + b"x")
             with anyio.move_on_after(0.1):
                 return b" 503 " in await everything(other)
         return False
 
     async with site(request_bytes=300 * MEGABYTE) as client:
-        async with await connected(client) as first:
+        async with await connect(client) as first:
             await first.send(head % (300 * MEGABYTE) + b"x")
             await until(is_refused)
             small = await client.post("/mcp", json=HELLO)

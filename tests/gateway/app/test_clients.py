@@ -27,7 +27,7 @@ async def face() -> LittleFace:
 
 
 @asynccontextmanager
-async def joined(face: LittleFace, era: Any, **options: Any) -> AsyncIterator[Client]:
+async def join(face: LittleFace, era: Any, **options: Any) -> AsyncIterator[Client]:
     async with Gateway(frontends=face.take) as gateway, serving(gateway) as url:
         with anyio.fail_after(PATIENCE):
             async with Client(f"{url}/mcp", mode=era, **options) as client:
@@ -48,7 +48,7 @@ def answering(**said: Any) -> Any:
 
 @ERAS
 async def test_a_client_lists_and_calls_tools(face: LittleFace, era: str) -> None:
-    async with joined(face, era) as client:
+    async with join(face, era) as client:
         listed = await client.list_tools()
         answer = await client.call_tool("echo", {"a": 1})
         assert client.protocol_version == VERSIONS[era]
@@ -67,7 +67,7 @@ async def test_a_client_lists_and_calls_tools(face: LittleFace, era: str) -> Non
 async def test_a_tool_that_is_not_there_and_a_page_that_is_not_are_refused(
     face: LittleFace, era: str
 ) -> None:
-    async with joined(face, era) as client:
+    async with join(face, era) as client:
         with pytest.raises(MCPError, match="no tool nobody"):
             await client.call_tool("nobody", {})
         for listing in (client.list_tools, client.list_resources, client.list_resource_templates):
@@ -77,10 +77,10 @@ async def test_a_tool_that_is_not_there_and_a_page_that_is_not_are_refused(
 
 @ERAS
 async def test_a_call_says_who_makes_it_and_what_that_client_can(face: LittleFace, era: str) -> None:
-    async with joined(face, era, client_info=Implementation(name="probe", version="1")) as client:
+    async with join(face, era, client_info=Implementation(name="probe", version="1")) as client:
         plain = await client.call_tool("who", {})
         told = await client.call_tool("who", {}, progress_callback=ignored)
-    async with joined(face, era, elicitation_callback=answering(action="decline")) as client:
+    async with join(face, era, elicitation_callback=answering(action="decline")) as client:
         able = await client.call_tool("who", {})
     assert plain.structured_content == {"value": ["mcp:probe", False, False]}
     assert told.structured_content == {"value": ["mcp:probe", True, False]}
@@ -98,7 +98,7 @@ async def test_progress_is_told_to_whoever_asks_for_it(face: LittleFace, era: st
     async def note(*progress: Any) -> None:
         told.append(progress)
 
-    async with joined(face, era) as client:
+    async with join(face, era) as client:
         await client.call_tool("count", {}, progress_callback=note)
         await client.call_tool("count", {})
     assert told == [(0, 3, "at 0"), (1, 3, "at 1"), (2, 3, "at 2")]
@@ -121,7 +121,7 @@ async def test_a_person_is_asked_and_the_answer_counts(
     face: LittleFace, era: str, said: dict[str, Any], verdict: str
 ) -> None:
     asking = answering(**said)
-    async with joined(face, era, elicitation_callback=asking) as client:
+    async with join(face, era, elicitation_callback=asking) as client:
         answer = await client.call_tool("wipe", {"host": "a"})
     assert answer.structured_content == {"value": [verdict]}
     assert asking.asked == ["Wipe disk 0 of a?"]
@@ -133,7 +133,7 @@ async def test_several_questions_of_one_request_are_asked_one_after_another(
     face: LittleFace, era: str
 ) -> None:
     asking = answering(action="accept", content={"confirm": True})
-    async with joined(face, era, elicitation_callback=asking) as client:
+    async with join(face, era, elicitation_callback=asking) as client:
         answer = await client.call_tool("wipe", {"host": "a", "disks": 3})
     assert answer.structured_content == {"value": ["accepted"] * 3}
     assert asking.asked == ["Wipe disk 0 of a?", "Wipe disk 1 of a?", "Wipe disk 2 of a?"]
@@ -142,14 +142,14 @@ async def test_several_questions_of_one_request_are_asked_one_after_another(
 
 @ERAS
 async def test_a_client_that_cannot_ask_is_not_asked(face: LittleFace, era: str) -> None:
-    async with joined(face, era) as client:
+    async with join(face, era) as client:
         answer = await client.call_tool("wipe", {})
     assert answer.structured_content == {"value": ["unasked"]}
 
 
 async def test_an_answer_counts_once_and_for_its_own_call(face: LittleFace) -> None:
     yes = {"q0": ElicitResult(action="accept", content={"confirm": True})}
-    async with joined(face, "auto", elicitation_callback=answering(action="decline")) as client:
+    async with join(face, "auto", elicitation_callback=answering(action="decline")) as client:
         call = client.session.call_tool
         asked = await call("wipe", {"host": "a"}, allow_input_required=True)
         assert asked.result_type == "input_required"
@@ -172,14 +172,14 @@ async def test_a_client_that_fails_at_asking_has_no_answer(face: LittleFace) -> 
     async def fail(*_: Any) -> Any:
         raise MCPError(-32000, "no screen")
 
-    async with joined(face, "legacy", elicitation_callback=fail) as client:
+    async with join(face, "legacy", elicitation_callback=fail) as client:
         answer = await client.call_tool("wipe", {})
     assert answer.structured_content == {"value": ["unanswered"]}
 
 
 @ERAS
 async def test_a_client_that_gives_up_ends_the_call(face: LittleFace, era: str) -> None:
-    async with joined(face, era) as client:
+    async with join(face, era) as client:
         for seconds in (0.2, 2.0, 10.0):  # a busy machine may not come to the call so soon
             with pytest.raises(MCPError):
                 await client.call_tool("wait", {}, read_timeout_seconds=seconds)
@@ -191,7 +191,7 @@ async def test_a_client_that_gives_up_ends_the_call(face: LittleFace, era: str) 
 
 @ERAS
 async def test_a_client_that_cancels_ends_the_call(face: LittleFace, era: str) -> None:
-    async with joined(face, era) as client:
+    async with join(face, era) as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "wait", {})
             await face.started.wait()
@@ -207,7 +207,7 @@ async def test_a_session_is_told_that_the_tools_changed(face: LittleFace, apart:
         if isinstance(message, ToolListChangedNotification):
             told.set()
 
-    async with joined(face, "legacy", message_handler=note) as client:
+    async with join(face, "legacy", message_handler=note) as client:
         await client.list_tools()
         while not told.is_set():  # the stream for news opens a moment after the session
             if apart:
@@ -223,7 +223,7 @@ async def test_a_session_is_told_that_the_tools_changed(face: LittleFace, apart:
 
 
 async def test_listener_is_notified_of_changed_tools(face: LittleFace) -> None:
-    async with joined(face, "auto") as client, client.listen(tools_list_changed=True) as news:
+    async with join(face, "auto") as client, client.listen(tools_list_changed=True) as news:
         face.change()
         face.change()
         first = await anext(aiter(news))
@@ -234,7 +234,7 @@ async def test_listener_is_notified_of_changed_tools(face: LittleFace) -> None:
 
 @ERAS
 async def test_a_result_that_is_kept_can_be_read_by_its_address(face: LittleFace, era: str) -> None:
-    async with joined(face, era) as client:
+    async with join(face, era) as client:
         assert isinstance(face.kept, KeptResults)
         text, picture = face.kept.keep("long", "text/plain"), face.kept.keep(b"\x00\x01", "image/png")
         assert text is not None

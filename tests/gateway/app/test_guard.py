@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from gateway.app.raw import HELLO, TIMES, connected, everything, site
+from gateway.app.raw import HELLO, TIMES, connect, everything, site
 from gateway.little_face import LittleFace, serving
 from mcp import Client
 from waiting import PATIENCE
@@ -163,11 +163,11 @@ async def test_the_other_loopback_and_all_addresses_are_served() -> None:
 
 async def test_large_bodies_are_refused_before_they_are_read() -> None:
     async with site() as client:
-        async with await connected(client) as stream:
+        async with await connect(client) as stream:
             length = b"Content-Length: 20971520"
             await stream.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n" + length + b"\r\n\r\n{")
             told = await stream.receive()
-        async with await connected(client) as stream:
+        async with await connect(client) as stream:
             await stream.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
             piece = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
             with suppress(anyio.BrokenResourceError):
@@ -215,7 +215,7 @@ async def test_invalid_message_gets_an_error_and_harms_nothing() -> None:
 async def test_slow_senders_are_cut_off() -> None:
     for seconds in TIMES:
         async with site(request_timeout=seconds) as client:
-            silent, headless, bodiless, second = [await connected(client) for _ in range(4)]
+            silent, headless, bodiless, second = [await connect(client) for _ in range(4)]
             async with silent, headless, bodiless, second:
                 with suppress(anyio.BrokenResourceError):
                     await headless.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: ")
@@ -241,7 +241,7 @@ async def test_slow_senders_are_cut_off() -> None:
 async def test_bytes_that_are_no_http_and_headers_without_end_are_refused() -> None:
     async with site() as client:
         for sent in (b"\x16\x03\x01\x00garbage\r\n\r\n", b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 20_000):
-            async with await connected(client) as stream:
+            async with await connect(client) as stream:
                 with anyio.fail_after(PATIENCE):
                     try:
                         await stream.send(sent)
@@ -249,11 +249,11 @@ async def test_bytes_that_are_no_http_and_headers_without_end_are_refused() -> N
                         continue
                 heard = await everything(stream)
                 assert not heard or heard.startswith((b"HTTP/1.1 400", b"HTTP/1.1 431")), heard[:100]
-        async with await connected(client) as stream:
+        async with await connect(client) as stream:
             twice = b"GET /health HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\nOrigin: http://evil.com\r\n\r\n"
             await stream.send(twice)
             assert b" 403 " in await stream.receive()
-        async with await connected(client) as stream:
+        async with await connect(client) as stream:
             await stream.send(b"GET /health HTTP/1.0\r\n\r\n")
             assert b" 421 " in await stream.receive()
         assert (await client.get("/health")).status_code == 200
@@ -263,7 +263,7 @@ async def test_nonsense_after_an_early_answer_only_ends_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with site() as client:
-        async with await connected(client) as stream:
+        async with await connect(client) as stream:
             await stream.send(b"POST /mcp HTTP/1.1\r\nHost: evil\r\nTransfer-Encoding: chunked\r\n\r\n")
             heard = await stream.receive()
             with suppress(anyio.BrokenResourceError):
@@ -276,7 +276,7 @@ async def test_nonsense_after_an_early_answer_only_ends_the_connection(
 
 async def test_a_client_that_leaves_while_it_sends_is_forgotten() -> None:
     async with site() as client:
-        async with await connected(client) as stream:
+        async with await connect(client) as stream:
             await stream.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
         assert (await client.get("/health")).status_code == 200
 

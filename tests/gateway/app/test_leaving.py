@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from gateway.app.raw import ABOUT, ERA, HEADERS, HELLO, opened
+from gateway.app.raw import ABOUT, ERA, HEADERS, HELLO, open_session
 from gateway.little_face import serving
 from servers.launch import tiny
 from waiting import PATIENCE, until
@@ -65,7 +65,7 @@ async def client_of(
     headers = HEADERS | ({"authorization": f"Bearer {token}"} if token else {})
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE) as client:
         if hello is not None:
-            await opened(client, hello)
+            await open_session(client, hello)
         yield client
 
 

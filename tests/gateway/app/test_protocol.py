@@ -18,7 +18,7 @@ import anyio
 import httpx
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
-from gateway.app.raw import TIMES, connected, everything, site
+from gateway.app.raw import TIMES, connect, everything, site
 from gateway.little_face import LittleFace
 from waiting import PATIENCE, until
 
@@ -52,9 +52,9 @@ async def in_pieces(client: httpx.AsyncClient, stream: SocketStream, pieces: lis
             await client.get("/health")
 
 
-async def asked(client: httpx.AsyncClient, *pieces: bytes) -> bytes:
+async def send_request(client: httpx.AsyncClient, *pieces: bytes) -> bytes:
     """Send a request in pieces, and return the whole response."""
-    async with await connected(client) as stream:
+    async with await connect(client) as stream:
         await in_pieces(client, stream, list(pieces))
         return await everything(stream)
 
@@ -75,41 +75,41 @@ async def test_headers_may_come_in_one_piece_or_many_up_to_a_length() -> None:
     long = LAST[:-2] + b"X-Long: " + b"x" * 34_000 + b"\r\n\r\n"
     async with site() as client:
         for size in (100_000, 9_000, 4_500):
-            assert statuses(await asked(client, *cut(fine, size))) == [200]
-            assert statuses(await asked(client, *cut(many, size))) == [200]
-            assert statuses(await asked(client, *cut(long, size))) == [431]
-        assert statuses(await asked(client, *cut(LAST, 7))) == [200]
+            assert statuses(await send_request(client, *cut(fine, size))) == [200]
+            assert statuses(await send_request(client, *cut(many, size))) == [200]
+            assert statuses(await send_request(client, *cut(long, size))) == [431]
+        assert statuses(await send_request(client, *cut(LAST, 7))) == [200]
 
 
 async def test_headers_that_do_not_end_are_cut_off() -> None:
     async with site() as client:
-        heard = await asked(client, LAST[:-2] + b"X: y\r\n" * 10_000)
+        heard = await send_request(client, LAST[:-2] + b"X: y\r\n" * 10_000)
         assert statuses(heard) == [431]
         assert heard.endswith(b'{"error":"the headers of a request may have 32,768 bytes"}')
-        assert statuses(await asked(client, *[b"GET /" + b"x" * 20_000, b"x" * 20_000])) == [431]
-        assert statuses(await asked(client, HEALTH[:-2] + b"X: ", *[b"y" * 20_000] * 2)) == [431]
+        assert statuses(await send_request(client, *[b"GET /" + b"x" * 20_000, b"x" * 20_000])) == [431]
+        assert statuses(await send_request(client, HEALTH[:-2] + b"X: ", *[b"y" * 20_000] * 2)) == [431]
 
 
 async def test_the_end_of_headers_may_be_split_anywhere() -> None:
     async with site() as client:
         for at in range(1, 5):
-            assert statuses(await asked(client, LAST[:-at], LAST[-at:])) == [200]
+            assert statuses(await send_request(client, LAST[:-at], LAST[-at:])) == [200]
 
 
 async def test_requests_in_one_piece_are_answered_in_order() -> None:
     async with site() as client:
         other = HEALTH.replace(b"/health", b"/nothing")
-        assert statuses(await asked(client, HEALTH + other + LAST)) == [200, 404, 200]
+        assert statuses(await send_request(client, HEALTH + other + LAST)) == [200, 404, 200]
         body = b"POST /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nabcde"
         whole = HEALTH + body + LAST
         for size in (10, 50):
-            assert statuses(await asked(client, *cut(whole, size))) == [200, 405, 200]
+            assert statuses(await send_request(client, *cut(whole, size))) == [200, 405, 200]
 
 
 async def test_a_client_that_asks_far_ahead_of_the_answers_is_cut_off() -> None:
     async with site() as client:
-        assert len(statuses(await asked(client, HEALTH * 90 + LAST))) == 91
-        assert len(statuses(await asked(client, HEALTH * 1000 + LAST))) < 1000
+        assert len(statuses(await send_request(client, HEALTH * 90 + LAST))) == 91
+        assert len(statuses(await send_request(client, HEALTH * 1000 + LAST))) < 1000
 
 
 @pytest.mark.parametrize("late", [HEALTH[:20], CHUNKED + b"\r\n"], ids=["headers", "a body"])
@@ -118,8 +118,8 @@ async def test_a_call_is_not_cut_off_by_what_comes_late_after_it(late: bytes) ->
         face = LittleFace()
         async with (
             site(face=face, request_timeout=seconds) as client,
-            await connected(client) as stream,
-            await connected(client) as other,
+            await connect(client) as stream,
+            await connect(client) as other,
         ):
             await stream.send(call("wait") + late)
             silent = await everything(other)  # which has had as long as the one that is kept waiting
@@ -134,7 +134,7 @@ async def test_a_call_is_not_cut_off_by_what_comes_late_after_it(late: bytes) ->
 
 async def test_nonsense_after_a_call_gives_no_answer_to_it() -> None:
     face = LittleFace()
-    async with site(face=face) as client, await connected(client) as stream:
+    async with site(face=face) as client, await connect(client) as stream:
         await stream.send(call("wait"))
         await face.started.wait()
         await stream.send(b"\x00nonsense\r\n\r\n")
@@ -145,11 +145,11 @@ async def test_nonsense_after_a_call_gives_no_answer_to_it() -> None:
 async def test_trailers_are_no_headers() -> None:
     async with site(token="t") as client:  # noqa: S106 - a test's
         secret = b"Authorization: Bearer t\r\n"
-        bare = await asked(client, CHUNKED + b"\r\n0\r\n" + secret + b"\r\n")
+        bare = await send_request(client, CHUNKED + b"\r\n0\r\n" + secret + b"\r\n")
         nameless = CHUNKED.replace(b"Host: localhost\r\n", secret) + b"\r\n0\r\nHost: localhost\r\n\r\n"
-        unnamed = await asked(client, nameless)
+        unnamed = await send_request(client, nameless)
         fine = b"POST /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-        kept = await asked(client, fine + b"2\r\nab\r\n0\r\nX: y\r\n\r\n" + LAST)
+        kept = await send_request(client, fine + b"2\r\nab\r\n0\r\nX: y\r\n\r\n" + LAST)
     assert statuses(bare) == [401]
     assert statuses(unnamed) == [421]
     assert statuses(kept) == [405, 200]
@@ -157,7 +157,7 @@ async def test_trailers_are_no_headers() -> None:
 
 @pytest.mark.parametrize("piece", [b"X-Trailer: y\r\n" * 1000, b"x" * 10_000], ids=["lines", "line"])
 async def test_trailers_that_do_not_end_are_cut_off(piece: bytes) -> None:
-    async with site(request_bytes=1024) as client, await connected(client) as stream:
+    async with site(request_bytes=1024) as client, await connect(client) as stream:
         await stream.send(CHUNKED + b"\r\n0\r\nX: ")
         await in_pieces(client, stream, [piece] * 20)
         assert statuses(await everything(stream)) in ([413], [])
@@ -167,21 +167,21 @@ async def test_refused_request_is_answered_without_waiting_for_its_body() -> Non
     post = b"POST /mcp HTTP/1.1\r\nHost: %b\r\nContent-Length: 1000000\r\n\r\n"
     async with site(token="t") as client:  # noqa: S106 - a test's
         for name, status in ((b"localhost", 401), (b"evil", 421)):
-            heard = await asked(client, post % name)
+            heard = await send_request(client, post % name)
             assert statuses(heard) == [status]
             assert b"connection: close" in heard
         bare = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        assert statuses(await asked(client, bare + LAST)) == [401, 200]
+        assert statuses(await send_request(client, bare + LAST)) == [401, 200]
 
 
 @pytest.mark.parametrize("drip", [b"", b"\r\n", b"GET /hea"], ids=["nothing", "lines", "a part"])
 async def test_a_connection_is_not_held_by_what_is_no_request(drip: bytes) -> None:
     async with site(request_timeout=TIMES[0]) as client:
-        assert statuses(await asked(client, drip)) == [408]
+        assert statuses(await send_request(client, drip)) == [408]
     for pieces in [[HEALTH, drip]] * bool(drip) + [[HEALTH + drip]] * bool(drip.strip()):
         for seconds in TIMES:
             async with site(request_timeout=seconds) as client:
-                found = statuses(await asked(client, *pieces))
+                found = statuses(await send_request(client, *pieces))
             if found != [408]:
                 break
         assert found == [200, 408]
@@ -204,7 +204,7 @@ async def test_a_connection_is_not_held_by_what_is_no_request(drip: bytes) -> No
 )
 async def test_a_target_says_by_which_name_it_calls(target: bytes, status: int) -> None:
     async with site() as client:
-        assert statuses(await asked(client, LAST.replace(b"/health", target, 1))) == [status]
+        assert statuses(await send_request(client, LAST.replace(b"/health", target, 1))) == [status]
 
 
 async def gone(stream: SocketStream) -> None:
@@ -219,7 +219,7 @@ async def test_a_client_that_takes_nothing_is_cut_off() -> None:
     for last in (b"", b"Connection: close\r\n"):
         for seconds in TIMES:
             face = LittleFace()
-            async with site(face=face, request_timeout=seconds) as client, await connected(client) as stream:
+            async with site(face=face, request_timeout=seconds) as client, await connect(client) as stream:
                 with suppress(anyio.BrokenResourceError):
                     await stream.send(large.replace(b"Host", last + b"Host", 1))
                 await gone(stream)
@@ -234,7 +234,7 @@ async def test_a_client_that_takes_its_time_is_not() -> None:
     large = call("echo", {"a": "x" * 4_000_000}).replace(b"Host", b"Connection: close\r\nHost")
     for seconds in TIMES:
         heard = b""
-        async with site(request_timeout=seconds) as client, await connected(client) as stream:
+        async with site(request_timeout=seconds) as client, await connect(client) as stream:
             with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
                 await stream.send(large)
                 while True:
@@ -246,9 +246,9 @@ async def test_a_client_that_takes_its_time_is_not() -> None:
     assert heard.endswith(b"}")
 
 
-async def known_connection(client: httpx.AsyncClient) -> SocketStream:
+async def open_used_connection(client: httpx.AsyncClient) -> SocketStream:
     """Return a connection on which a request was answered."""
-    stream = await connected(client)
+    stream = await connect(client)
     await stream.send(HEALTH)
     await stream.receive()
     return stream
@@ -258,15 +258,15 @@ async def test_connections_beyond_the_limit_are_told_or_cut_off() -> None:
     async with site(sessions=1) as client:
         async with AsyncExitStack() as idle:
             for _ in range(202):
-                await idle.enter_async_context(await known_connection(client))
-            told = await asked_alone(client)
+                await idle.enter_async_context(await open_used_connection(client))
+            told = await send_last_request(client)
             for _ in range(70):
-                await idle.enter_async_context(await connected(client))
-            async with await connected(client) as stream:
+                await idle.enter_async_context(await connect(client))
+            async with await connect(client) as stream:
                 assert await everything(stream) == b""
 
         async def is_served() -> bool:
-            return statuses(await asked_alone(client)) == [200]
+            return statuses(await send_last_request(client)) == [200]
 
         await until(is_served)
     assert statuses(told) == [503]
@@ -275,12 +275,12 @@ async def test_connections_beyond_the_limit_are_told_or_cut_off() -> None:
 @pytest.mark.parametrize("said", [b"", HEALTH[:20]], ids=["nothing", "half a header"])
 async def test_connections_that_say_nothing_keep_nobody_out(said: bytes) -> None:
     async with site(sessions=1) as client, AsyncExitStack() as idle:
-        known = await idle.enter_async_context(await known_connection(client))
+        known = await idle.enter_async_context(await open_used_connection(client))
         silent = []
         for _ in range(300):
-            silent.append(await idle.enter_async_context(await connected(client)))
+            silent.append(await idle.enter_async_context(await connect(client)))
             await silent[-1].send(said)
-        assert statuses(await asked_alone(client)) == [200]
+        assert statuses(await send_last_request(client)) == [200]
         assert await everything(silent[0]) == b"", "the oldest is closed"
         await known.send(LAST)
         assert statuses(await everything(known)) == [200]
@@ -290,11 +290,11 @@ async def test_a_token_makes_a_connection_known_and_a_wrong_one_does_not() -> No
     tokens = {"ann": {"hash": f"sha256:{hashlib.sha256(b'secret').hexdigest()}"}}
     async with site(tokens=tokens, sessions=1) as client, AsyncExitStack() as idle:
         for token in (b"secret", b"wrong"):
-            stream = await idle.enter_async_context(await connected(client))
+            stream = await idle.enter_async_context(await connect(client))
             await stream.send(HEALTH[:-2] + b"Authorization: Bearer " + token + b"\r\n\r\n")
             assert statuses(await stream.receive()) == [200]
             for _ in range(150):
-                await idle.enter_async_context(await connected(client))
+                await idle.enter_async_context(await connect(client))
             await client.get("/health")
             with suppress(anyio.BrokenResourceError):
                 await stream.send(LAST)
@@ -316,8 +316,8 @@ async def test_connections_that_cannot_be_accepted_are_logged_once_a_second(
     assert "Too many open files; raise the limit" in caplog.text
 
 
-async def asked_alone(client: httpx.AsyncClient) -> bytes:
-    async with await connected(client) as stream:
+async def send_last_request(client: httpx.AsyncClient) -> bytes:
+    async with await connect(client) as stream:
         await stream.send(LAST)
         return await everything(stream)
 

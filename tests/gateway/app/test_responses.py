@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.app.raw import HELLO, call, connected, everything, opened, site, stateless, streamed
+from gateway.app.raw import HELLO, call, connect, everything, open_session, site, stateless, stream_messages
 from gateway.little_face import LittleFace
 from waiting import PATIENCE
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_the_head_of_a_response_and_its_body_come_in_one_piece() -> None:
-    async with site() as client, await connected(client) as stream:
+    async with site() as client, await connect(client) as stream:
         for _ in range(3):
             await stream.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             with anyio.fail_after(PATIENCE):
@@ -22,7 +22,7 @@ async def test_the_head_of_a_response_and_its_body_come_in_one_piece() -> None:
 
 
 async def test_a_head_to_which_no_body_belongs_comes_by_itself() -> None:
-    async with site() as client, await connected(client) as stream:
+    async with site() as client, await connect(client) as stream:
         await stream.send(b"HEAD /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         heard = await everything(stream)
         assert heard.startswith(b"HTTP/1.1 200 ")
@@ -45,9 +45,9 @@ async def test_a_call_that_is_silent_for_long_shows_that_it_lives_in_both_eras()
         face = LittleFace()
         async with site(face=face) as client:
             if era == "handshake":
-                await opened(client)
+                await open_session(client)
             message = call("wait") if era == "handshake" else stateless(client, "wait")
-            async with streamed(client, message) as told:
+            async with stream_messages(client, message) as told:
                 heard[era] = [await anext(told), await anext(told)]
                 face.go_on.set()
                 heard[era] += [each["result"]["structuredContent"] async for each in told if each is not None]

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from gateway.app.raw import HEADERS, HELLO, call, opened, site, streamed
+from gateway.app.raw import HEADERS, HELLO, call, open_session, site, stream_messages
 from gateway.little_face import LittleFace, serving
 from mcp_types import JSONRPCRequest
 from starlette.requests import Request
@@ -27,7 +27,7 @@ ASKING = {**HELLO, "params": {**HELLO["params"], "capabilities": {"elicitation":
 async def session(hello: Any, face: LittleFace, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
     with anyio.fail_after(PATIENCE):
         async with site(face=face, **options) as client:
-            await opened(client, hello)
+            await open_session(client, hello)
             yield client
 
 
@@ -72,7 +72,7 @@ async def test_a_call_that_says_nothing_before_its_answer_gets_json(hello: Any) 
 async def test_progress_comes_in_a_stream_before_the_answer(hello: Any) -> None:
     async with (
         session(hello, LittleFace()) as client,
-        streamed(client, call("count", progressToken="p")) as told,
+        stream_messages(client, call("count", progressToken="p")) as told,
     ):
         heard = [each async for each in told]
     assert [each.get("method") for each in heard] == ["notifications/progress"] * 3 + [None]
@@ -91,7 +91,7 @@ async def test_a_session_that_is_deleted_answers_its_call_with_an_error(
     heard: list[Any] = []
 
     async def wait() -> None:
-        async with streamed(client, call("wait", **meta)) as told:
+        async with stream_messages(client, call("wait", **meta)) as told:
             heard.extend([each async for each in told if each is not None])
 
     async with session(hello, face) as client:
@@ -140,7 +140,7 @@ async def test_a_call_that_is_cancelled_is_told_so(hello: Any) -> None:
     heard: list[Any] = []
 
     async def wait() -> None:
-        async with streamed(client, call("wait")) as told:
+        async with stream_messages(client, call("wait")) as told:
             heard.extend([each async for each in told])
 
     async with session(hello, face) as client, anyio.create_task_group() as tasks:
@@ -182,8 +182,8 @@ async def test_a_toolset_that_goes_away_waits_for_an_answer_to_its_question(
             serving(gateway) as url,
             httpx.AsyncClient(base_url=url, headers=HEADERS, timeout=PATIENCE) as client,
         ):
-            await opened(client, ASKING, "/mcp/some")
-            async with streamed(client, call("wipe"), "/mcp/some") as told:
+            await open_session(client, ASKING, "/mcp/some")
+            async with stream_messages(client, call("wipe"), "/mcp/some") as told:
                 asked = await anext(told)
                 config.write_text(text)
                 await gateway.reload()

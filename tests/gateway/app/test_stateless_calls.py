@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import anyio
 import mcp_types
 import pytest
-from gateway.app.raw import site, stateless, streamed
+from gateway.app.raw import site, stateless, stream_messages
 from gateway.little_face import LittleFace
 from mcp_types.methods import serialize_server_result
 from waiting import PATIENCE
@@ -44,7 +44,7 @@ async def test_progress_comes_in_a_stream_before_the_answer() -> None:
     face = LittleFace()
     async with (
         site(face=face) as client,
-        streamed(client, stateless(client, "count", progressToken="p")) as told,
+        stream_messages(client, stateless(client, "count", progressToken="p")) as told,
     ):
         heard = [each async for each in told]
     assert [each.get("method") for each in heard] == ["notifications/progress"] * 3 + [None]

@@ -49,7 +49,7 @@ WAIT = {
 
 
 @asynccontextmanager
-async def stopped_by_signals(face: LittleFace, **settings: Any) -> AsyncIterator[tuple[str, anyio.Event]]:
+async def serve_until_signal(face: LittleFace, **settings: Any) -> AsyncIterator[tuple[str, anyio.Event]]:
     """Serve until a signal arrives; yield the address, and an event that is set at the end."""
     ended, ready = anyio.Event(), anyio.Event()
     urls: list[str] = []
@@ -71,11 +71,11 @@ async def stopped_by_signals(face: LittleFace, **settings: Any) -> AsyncIterator
                 await ended.wait()
 
 
-def told(number: int) -> None:
+def send_signal(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-async def heard(url: str) -> None:
+async def wait_for_shutdown(url: str) -> None:
     """Wait until a gateway has noticed the signal to stop: two signals sent together arrive as one."""
 
     async def stops() -> bool:
@@ -93,14 +93,14 @@ async def test_a_call_that_runs_may_end(era: Any) -> None:
     async def call() -> None:
         answers.append((await client.call_tool("wait", {})).structured_content)
 
-    async with stopped_by_signals(face, shutdown_timeout=600.0) as (url, ended):
+    async with serve_until_signal(face, shutdown_timeout=600.0) as (url, ended):
         async with Client(f"{url}/mcp", mode=era) as client:
             await client.list_tools()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(call)
                 await face.started.wait()
-                told(signal.SIGTERM)
-                await heard(url)
+                send_signal(signal.SIGTERM)
+                await wait_for_shutdown(url)
                 async with httpx.AsyncClient(timeout=PATIENCE) as other:
                     assert (await other.post(f"{url}/mcp", json={})).status_code == 503
                 assert not ended.is_set()
@@ -110,30 +110,30 @@ async def test_a_call_that_runs_may_end(era: Any) -> None:
 
 async def test_a_call_that_does_not_end_is_ended_in_time() -> None:
     face = LittleFace()
-    async with stopped_by_signals(face, shutdown_timeout=0.2) as (url, _):
+    async with serve_until_signal(face, shutdown_timeout=0.2) as (url, _):
         async with (
             httpx.AsyncClient(headers=MODERN, timeout=PATIENCE) as client,
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(broken_off, client, url)
             await face.started.wait()
-            told(signal.SIGINT)
+            send_signal(signal.SIGINT)
             await face.cancelled.wait()
 
 
 async def test_a_second_signal_ends_everything_at_once() -> None:
     face = LittleFace()
-    async with stopped_by_signals(face, shutdown_timeout=600.0) as (url, ended):
+    async with serve_until_signal(face, shutdown_timeout=600.0) as (url, ended):
         async with (
             httpx.AsyncClient(headers=MODERN, timeout=PATIENCE) as client,
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(broken_off, client, url)
             await face.started.wait()
-            told(signal.SIGTERM)
-            await heard(url)
+            send_signal(signal.SIGTERM)
+            await wait_for_shutdown(url)
             assert not ended.is_set()
-            told(signal.SIGTERM)
+            send_signal(signal.SIGTERM)
             await face.cancelled.wait()
 
 
@@ -146,11 +146,11 @@ async def broken_off(client: httpx.AsyncClient, url: str) -> None:
 
 
 async def test_streams_for_news_do_not_hold_it_up() -> None:
-    async with stopped_by_signals(LittleFace(), shutdown_timeout=600.0) as (url, _):
+    async with serve_until_signal(LittleFace(), shutdown_timeout=600.0) as (url, _):
         async with Client(f"{url}/mcp", mode="legacy") as old, Client(f"{url}/mcp") as young:
             await old.list_tools()
             async with young.listen(tools_list_changed=True) as news:
-                told(signal.SIGTERM)
+                send_signal(signal.SIGTERM)
                 with pytest.raises((StopAsyncIteration, SubscriptionLost)):
                     await anext(aiter(news))
 
@@ -171,17 +171,17 @@ async def test_a_question_that_nobody_answers_does_not_hold_it_up(
         errors.append(caught.value.error.message)
 
     within = 0.3 if signals == 1 else 600.0
-    async with stopped_by_signals(face, shutdown_timeout=within) as (url, ended):
+    async with serve_until_signal(face, shutdown_timeout=within) as (url, ended):
         async with (
             Client(f"{url}/mcp", mode="legacy", elicitation_callback=think) as client,
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(wipe)
             await asked.wait()
-            told(signal.SIGTERM)
+            send_signal(signal.SIGTERM)
             if signals > 1:
-                await heard(url)
-                told(signal.SIGTERM)
+                await wait_for_shutdown(url)
+                send_signal(signal.SIGTERM)
             await ended.wait()
     assert errors in (["the session ended before the call did"], ["the gateway is stopping"])
     assert "without completing" not in caplog.text
@@ -199,7 +199,7 @@ async def test_a_question_may_be_answered_while_it_stops() -> None:
     async def wipe() -> None:
         results.append((await client.call_tool("wipe", {})).structured_content)
 
-    async with stopped_by_signals(face, shutdown_timeout=600.0) as (url, ended):
+    async with serve_until_signal(face, shutdown_timeout=600.0) as (url, ended):
         async with (
             Client(f"{url}/mcp", mode="legacy", elicitation_callback=think) as client,
             httpx.AsyncClient(base_url=url, timeout=PATIENCE) as other,
@@ -208,8 +208,8 @@ async def test_a_question_may_be_answered_while_it_stops() -> None:
             await client.list_tools()  # else it asks for them after the call
             tasks.start_soon(wipe)
             await asked.wait()
-            told(signal.SIGTERM)
-            await heard(url)
+            send_signal(signal.SIGTERM)
+            await wait_for_shutdown(url)
             ready = await other.get("/ready")
             assert (await other.post("/mcp", json=WAIT, headers=MODERN)).status_code == 503
             assert not ended.is_set()
@@ -221,10 +221,10 @@ async def test_a_question_may_be_answered_while_it_stops() -> None:
 async def test_a_large_answer_is_taken_before_it_ends() -> None:
     face = LittleFace()
     call = {**WAIT, "params": {**WAIT["params"], "name": "echo", "arguments": {"a": "x" * 2_000_000}}}  # type: ignore[dict-item]
-    async with stopped_by_signals(face, shutdown_timeout=600.0) as (url, ended):
+    async with serve_until_signal(face, shutdown_timeout=600.0) as (url, ended):
         async with httpx.AsyncClient(headers={**MODERN, "mcp-name": "echo"}, timeout=PATIENCE) as client:
             async with client.stream("POST", f"{url}/mcp", json=call) as answer:
-                told(signal.SIGTERM)
+                send_signal(signal.SIGTERM)
                 with anyio.move_on_after(0.3):
                     await ended.wait()
                 assert not ended.is_set()
@@ -291,15 +291,15 @@ DEEP = b"[" * 100_000
 
 async def test_json_that_is_nested_deeply_is_refused_while_it_stops(caplog: pytest.LogCaptureFixture) -> None:
     face = LittleFace()
-    async with stopped_by_signals(face, shutdown_timeout=600.0) as (url, _):
+    async with serve_until_signal(face, shutdown_timeout=600.0) as (url, _):
         async with (
             httpx.AsyncClient(headers=MODERN, timeout=PATIENCE) as client,
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(lambda: client.post(f"{url}/mcp", json=WAIT))
             await face.started.wait()
-            told(signal.SIGTERM)
-            await heard(url)
+            send_signal(signal.SIGTERM)
+            await wait_for_shutdown(url)
             answer = await client.post(f"{url}/mcp", content=DEEP)
             face.go_on.set()
     assert (answer.status_code, answer.json()) == (503, {"error": "the gateway is stopping"})
@@ -324,7 +324,7 @@ async def test_clients_that_take_nothing_of_their_answers_do_not_hold_it_up(coun
     face = LittleFace()
     content = {**WAIT, "params": {**WAIT["params"], "name": "echo", "arguments": {"text": "x" * 3_000_000}}}  # type: ignore[dict-item]
     body = json.dumps(content).encode()
-    async with stopped_by_signals(face, shutdown_timeout=600.0, request_timeout=600.0) as (url, ended):
+    async with serve_until_signal(face, shutdown_timeout=600.0, request_timeout=600.0) as (url, ended):
         host, port = httpx.URL(url).host, httpx.URL(url).port or 0
         async with AsyncExitStack() as clients:
             for _ in range(count):
@@ -333,5 +333,5 @@ async def test_clients_that_take_nothing_of_their_answers_do_not_hold_it_up(coun
                 head = "\r\n".join(["POST /mcp HTTP/1.1", f"Host: {host}", *lines])
                 await client.send(f"{head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
             await until(lambda: len(face.callers) == count)
-            told(signal.SIGTERM)
+            send_signal(signal.SIGTERM)
             await ended.wait()

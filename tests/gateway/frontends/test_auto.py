@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.passing import ERAS, joined, listed, whole
+from gateway.passing import ERAS, join, list_items, whole
 from mcp import Client
 from waiting import PATIENCE, until
 
@@ -25,7 +25,7 @@ def adding(number: int) -> Any:
 
 
 async def names(client: Client) -> list[str]:
-    return [each["name"] for each in await listed(client, "tools/list", "tools")]
+    return [each["name"] for each in await list_items(client, "tools/list", "tools")]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ async def test_a_tool_of_the_only_server_that_is_called_like_a_meta_tool_is_that
         """Search the shed."""
         return "a hammer"
 
-    async with joined(era, {}, expose="auto", gateway={"tools": [search]}) as client:
+    async with join(era, {}, expose="auto", gateway={"tools": [search]}) as client:
         found = await client.call_tool("search_tools", {})
     assert found.content[0].text == "a hammer"  # type: ignore[union-attr]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway.passing import ERAS, asked, joined, listed, whole
+from gateway.passing import ERAS, asked, join, list_items, whole
 from mcp import MCPError
 from servers.launch import library
 from servers.whole import CAPABILITIES, TOOLS
@@ -16,16 +16,16 @@ LONG = "x" * 3000
 
 
 async def test_the_only_server_is_listed_as_it_lists_itself(era: str) -> None:
-    async with joined(era, {"whole": whole()}) as client:
-        found = await listed(client, "tools/list", "tools")
-        again = await listed(client, "tools/list", "tools")
+    async with join(era, {"whole": whole()}) as client:
+        found = await list_items(client, "tools/list", "tools")
+        again = await list_items(client, "tools/list", "tools")
     assert found == again
     assert sorted(found, key=str) == sorted(TOOLS, key=str)
 
 
 async def test_tools_of_several_servers_are_told_apart_by_their_names(era: str) -> None:
-    async with joined(era, {"one": whole("one"), "two": whole("two")}) as client:
-        found = await listed(client, "tools/list", "tools")
+    async with join(era, {"one": whole("one"), "two": whole("two")}) as client:
+        found = await list_items(client, "tools/list", "tools")
         ran = await asked(client, "tools/call", name="two__repeat", arguments={"word": "hello"})
         mended = next(each["name"] for each in found if each["name"].startswith("one__odd_name"))
     names = [each["name"] for each in found]
@@ -49,14 +49,14 @@ async def test_a_result_comes_as_the_server_gave_it(era: str) -> None:
         "isError": False,
         "x-unknown": {"a": 1},
     }
-    async with joined(era, {"whole": whole()}) as client:
+    async with join(era, {"whole": whole()}) as client:
         found = await asked(client, "tools/call", name="reply", arguments={"result": given})
     found["_meta"].pop("io.modelcontextprotocol/serverInfo", None)  # the envelope of the stateless era
     assert {key: found[key] for key in found if key != "resultType"} == given
 
 
 async def test_a_failure_of_the_tool_and_one_of_the_protocol_come_as_they_are(era: str) -> None:
-    async with joined(era, {"whole": whole()}) as client:
+    async with join(era, {"whole": whole()}) as client:
         failed = await asked(client, "tools/call", name="fail", arguments={})
         with pytest.raises(MCPError) as refused:
             await client.call_tool("refuse", {})
@@ -68,7 +68,7 @@ async def test_a_failure_of_the_tool_and_one_of_the_protocol_come_as_they_are(er
 
 
 async def test_arguments_that_do_not_fit_are_refused_before_the_server_sees_them(era: str) -> None:
-    async with joined(era, {"whole": whole()}) as client:
+    async with join(era, {"whole": whole()}) as client:
         refused = await asked(client, "tools/call", name="repeat", arguments={"size": 0})
     assert refused["isError"]
     assert "/size" in refused["content"][0]["text"]
@@ -78,7 +78,7 @@ async def test_arguments_that_do_not_fit_are_refused_before_the_server_sees_them
 async def test_a_large_block_becomes_a_link_to_what_it_holds(era: str) -> None:
     result = {"content": [{"type": "text", "text": "short"}, {"type": "text", "text": LONG}]}
     config = {"gateway": {"result_bytes": 1024}}
-    async with joined(era, {"whole": whole()}, config=config) as client:
+    async with join(era, {"whole": whole()}, config=config) as client:
         found = await asked(client, "tools/call", name="reply", arguments={"result": result})
         short, beginning, link = found["content"]
         (read,) = (await client.read_resource(link["uri"])).contents
@@ -89,7 +89,7 @@ async def test_a_large_block_becomes_a_link_to_what_it_holds(era: str) -> None:
 
 async def test_structured_content_of_an_output_schema_is_sent_however_large_its_text(era: str) -> None:
     config = {"gateway": {"result_bytes": 1024}}
-    async with joined(era, {"whole": whole()}, config=config) as client:
+    async with join(era, {"whole": whole()}, config=config) as client:
         found = await client.call_tool("repeat", {"word": LONG})
     assert found.structured_content == {"words": [LONG]}
     assert [block.type for block in found.content] == ["text", "resource_link"]
@@ -111,8 +111,8 @@ async def test_functions_of_the_program_are_listed_and_called_too(era: str) -> N
         """Return a greeting."""
         return "here"
 
-    async with joined(era, {"whole": whole()}, gateway={"tools": [total, order, reply]}) as client:
-        names = [each["name"] for each in await listed(client, "tools/list", "tools")]
+    async with join(era, {"whole": whole()}, gateway={"tools": [total, order, reply]}) as client:
+        names = [each["name"] for each in await list_items(client, "tools/list", "tools")]
         sums = await client.call_tool("shop__total", {"prices": [1, 2]})
         ordered = await client.call_tool("order", {"number": 7})
         (taken,) = [name for name in names if name.startswith("reply-")]
@@ -134,8 +134,8 @@ async def test_highest_of_several_versions_is_listed(era: str) -> None:
         return read
 
     tools = [version("1.9.0"), version("1.10.0")]
-    async with joined(era, {}, gateway={"tools": tools}) as client:
-        found = await listed(client, "tools/list", "tools")
+    async with join(era, {}, gateway={"tools": tools}) as client:
+        found = await list_items(client, "tools/list", "tools")
         ran = await client.call_tool("files__read", {})
     assert [each["name"] for each in found] == ["files__read"]
     assert "version" not in found[0]
@@ -147,10 +147,10 @@ async def test_names_stay_when_servers_are_gone_and_when_the_gateway_starts_agai
 ) -> None:
     broken = {"command": "/nowhere/at/all"}
     store = {"store": str(tmp_path / "catalogue.db")}
-    async with joined(era, {"one": whole(), "two": whole()}, config=store) as client:
-        before = {each["name"] for each in await listed(client, "tools/list", "tools")}
-    async with joined(era, {"one": whole(), "two": broken}) as client:
-        alone = {each["name"] for each in await listed(client, "tools/list", "tools")}
+    async with join(era, {"one": whole(), "two": whole()}, config=store) as client:
+        before = {each["name"] for each in await list_items(client, "tools/list", "tools")}
+    async with join(era, {"one": whole(), "two": broken}) as client:
+        alone = {each["name"] for each in await list_items(client, "tools/list", "tools")}
         refused = await client.call_tool("two__repeat", {})
     assert alone == {name for name in before if name.startswith("one__")}
     assert refused.is_error
@@ -158,9 +158,9 @@ async def test_names_stay_when_servers_are_gone_and_when_the_gateway_starts_agai
 
 
 async def test_only_what_servers_declare_is_declared(era: str) -> None:
-    async with joined(era, {"whole": whole()}) as client:
+    async with join(era, {"whole": whole()}) as client:
         having = client.server_capabilities
-    async with joined(era, {}) as client:
+    async with join(era, {}) as client:
         bare = client.server_capabilities
     assert having.prompts is not None
     assert having.completions is not None
@@ -177,7 +177,7 @@ async def test_a_long_list_comes_in_pages_and_a_cursor_of_another_list_is_refuse
     def numbered(number: int) -> Any:
         return tool(name=f"tool{number:04}", description="Do it.")(lambda: number)
 
-    async with joined(era, {}, gateway={"tools": [numbered(number) for number in range(1001)]}) as client:
+    async with join(era, {}, gateway={"tools": [numbered(number) for number in range(1001)]}) as client:
         first = await asked(client, "tools/list")
         second = await asked(client, "tools/list", cursor=first["nextCursor"])
         for cursor in ("bm9uZQ==", "?", "x"):
@@ -189,17 +189,17 @@ async def test_a_long_list_comes_in_pages_and_a_cursor_of_another_list_is_refuse
 
 
 async def test_instructions_include_those_of_the_servers(era: str) -> None:
-    async with joined(era, {"whole": whole()}) as client:
+    async with join(era, {"whole": whole()}) as client:
         assert client.instructions == "Use whole with care."
-    async with joined(era, {"one": whole("first"), "two": whole("second")}) as client:
+    async with join(era, {"one": whole("first"), "two": whole("second")}) as client:
         told = client.instructions or ""
     assert told.endswith("\n\none: Use first with care.\n\ntwo: Use second with care.")
     assert "their names begin with the server's: one, two" in told
 
 
 async def test_a_server_of_the_stateless_era_is_passed_on_too(era: str) -> None:
-    async with joined(era, {"library": library("main")}) as client:
-        (borrow,) = await listed(client, "tools/list", "tools")
+    async with join(era, {"library": library("main")}) as client:
+        (borrow,) = await list_items(client, "tools/list", "tools")
         ran = await client.call_tool("borrow", {"title": "emma"})
     assert borrow["name"] == "borrow"
     assert ran.content[0].text == "emma of main"  # type: ignore[union-attr]
@@ -207,8 +207,8 @@ async def test_a_server_of_the_stateless_era_is_passed_on_too(era: str) -> None:
 
 async def test_a_toolset_has_its_own_tools_under_the_same_names(era: str) -> None:
     config = {"toolsets": {"safe": {"annotations": {"readOnlyHint": True}}}}
-    async with joined(era, {"one": whole(), "two": whole()}, toolset="safe", config=config) as client:
-        names = [each["name"] for each in await listed(client, "tools/list", "tools")]
+    async with join(era, {"one": whole(), "two": whole()}, toolset="safe", config=config) as client:
+        names = [each["name"] for each in await list_items(client, "tools/list", "tools")]
         with pytest.raises(MCPError, match="no tool 'one__erase'"):
             await client.call_tool("one__erase", {})
     assert names == ["one__repeat", "two__repeat"]

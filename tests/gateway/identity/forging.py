@@ -42,7 +42,7 @@ def unsigned() -> str:
     return f"Bearer {jwt.encode(claims, '', algorithm='none')}"
 
 
-def signed_with_public_key() -> str:
+def sign_with_public_key() -> str:
     """Sign as if the public key were a secret that both sides share."""
 
     def part(value: Any) -> bytes:

@@ -16,7 +16,7 @@ import mcp_types
 import pytest
 from execution.mcp.web import serving as serving_app
 from execution.oauth.authority import authorities, browse, query_of
-from gateway.identity.forging import AUDIENCE, ISSUER, KEYS, OTHER, signed_with_public_key, token, unsigned
+from gateway.identity.forging import AUDIENCE, ISSUER, KEYS, OTHER, sign_with_public_key, token, unsigned
 from gateway.little_face import serving
 from gateway.tasks.raw import RawClient, RefusedError
 from mcp import Client, MCPError
@@ -133,7 +133,7 @@ def attack(name: str, check: str, answer: str) -> Callable[[Attack], Attack]:
     return enter
 
 
-def _forged(name: str, check: str, reason: str, make: Callable[[], str]) -> None:
+def _add_forgery(name: str, check: str, reason: str, make: Callable[[], str]) -> None:
     @attack(name, check, f"401 .*{reason}")
     async def send(target: Target) -> str:
         assert (await target.post(token())).status_code == 200  # so that it is the forgery which is refused
@@ -141,19 +141,23 @@ def _forged(name: str, check: str, reason: str, make: Callable[[], str]) -> None
         return f"{answer.status_code} {answer.headers['www-authenticate']}"
 
 
-_forged(
+_add_forgery(
     "a token for another audience",
     "audience",
     "meant for another server",
     lambda: token(aud="https://other.example/mcp"),
 )
-_forged("a token with `alg=none`", "algorithm", "signed in a way that is not allowed", unsigned)
-_forged(
-    "HS256 with the public key", "algorithm", "signed in a way that is not allowed", signed_with_public_key
+_add_forgery("a token with `alg=none`", "algorithm", "signed in a way that is not allowed", unsigned)
+_add_forgery(
+    "HS256 with the public key", "algorithm", "signed in a way that is not allowed", sign_with_public_key
 )
-_forged("a token of another's key", "signature", "the signature of the token is wrong", lambda: token(OTHER))
-_forged("an expired token", "time", "has expired", lambda: token(exp=int(time.time()) - 3600))
-_forged("a token of another issuer", "issuer", "of another issuer", lambda: token(iss="https://evil.example"))
+_add_forgery(
+    "a token of another's key", "signature", "the signature of the token is wrong", lambda: token(OTHER)
+)
+_add_forgery("an expired token", "time", "has expired", lambda: token(exp=int(time.time()) - 3600))
+_add_forgery(
+    "a token of another issuer", "issuer", "of another issuer", lambda: token(iss="https://evil.example")
+)
 
 
 async def _login(target: Target, answer: dict[str, str], **behaviour: Any) -> str:

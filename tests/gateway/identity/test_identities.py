@@ -19,7 +19,7 @@ from gateway.identity.forging import (
     KEYS,
     OTHER,
     jwk,
-    signed_with_public_key,
+    sign_with_public_key,
     token,
     unsigned,
 )
@@ -117,7 +117,7 @@ FORGERIES = {
     "for a part of the audience's name": (lambda: token(aud="https://crib.example"), "another server"),
     "for another toolset": (lambda: token(aud=f"{AUDIENCE}/office"), "another server"),
     "alg none": (unsigned, "not allowed"),
-    "HS256 with the public key": (signed_with_public_key, "not allowed"),
+    "HS256 with the public key": (sign_with_public_key, "not allowed"),
     "expired": (lambda: token(exp=PAST), "has expired"),
     "not valid yet": (lambda: token(nbf=FUTURE), "not valid yet"),
     "of another issuer": (lambda: token(iss="https://evil.example"), "another issuer"),

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from gateway.little_face import LittleFace, serving
 from gateway.tasks.raw import KNOWS, TASKS, RawClient
-from gateway.tasks.test_relayed_tasks import UNKNOWN, refused, tokens
+from gateway.tasks.test_relayed_tasks import UNKNOWN, expect_refusal, tokens
 from servers.launch import conformance
 from waiting import until
 
@@ -64,7 +64,7 @@ async def office(expose: Any = "meta", **settings: Any) -> AsyncIterator[Office]
         yield place
 
 
-async def answered(client: RawClient, kind: str, call: dict[str, Any]) -> dict[str, Any]:
+async def call_until_answered(client: RawClient, kind: str, call: dict[str, Any]) -> dict[str, Any]:
     """Return the response of a kind to a call; repeat the call if a busy machine did not respond in time."""
 
     async def given() -> dict[str, Any] | None:
@@ -127,7 +127,9 @@ async def test_long_code_is_a_task() -> None:
 async def test_a_short_chain_is_answered_at_once_and_a_client_without_tasks_waits() -> None:
     async with office() as place:
         place.go_on.set()
-        answer = await answered(RawClient(place.url), "complete", {"name": "run_chain", "arguments": WAIT})
+        answer = await call_until_answered(
+            RawClient(place.url), "complete", {"name": "run_chain", "arguments": WAIT}
+        )
         assert answer["structuredContent"]["final"] == "open"
         place.go_on = anyio.Event()
         given: list[dict[str, Any]] = []
@@ -203,7 +205,7 @@ async def test_a_chain_with_a_destructive_tool_asks_first_and_is_a_task_then() -
     async with office() as place:
         client = RawClient(place.url, CAN_ASK)
         call = {"name": "run_chain", "arguments": {"steps": [*WAIT["steps"], {"tool_id": "office:burn"}]}}
-        asked = await answered(client, "input_required", call)
+        asked = await call_until_answered(client, "input_required", call)
         (key,) = asked["inputRequests"]
         yes = {key: {"action": "accept", "content": {"confirm": True}}}
         again = {**call, "inputResponses": yes, "requestState": asked["requestState"]}
@@ -229,9 +231,9 @@ async def test_the_task_of_another_principal_does_not_exist() -> None:
     async with office(gateway={"tokens": tokens("ann", "bob")}) as place:
         ann, bob = RawClient(place.url, who="ann"), RawClient(place.url, who="bob")
         task = await ann.begin("run_chain", **WAIT)
-        absent = await refused(bob.get("there-never-was-one"))
+        absent = await expect_refusal(bob.get("there-never-was-one"))
         for request in (bob.get(task), bob.update(task), bob.cancel(task)):
-            error = await refused(request)
+            error = await expect_refusal(request)
             assert (error.code, error.message) == (UNKNOWN, absent.message)
         assert place.cancelled == 0
         place.go_on.set()

@@ -35,7 +35,7 @@ async def gateway_at(expose: Any = "all", **settings: Any) -> AsyncIterator[str]
         yield url
 
 
-async def refused(request: Any) -> RefusedError:
+async def expect_refusal(request: Any) -> RefusedError:
     with pytest.raises(RefusedError) as caught:
         await request
     return caught.value
@@ -129,9 +129,9 @@ async def test_the_task_of_another_principal_does_not_exist() -> None:
     async with gateway_at(gateway={"tokens": tokens("ann", "bob")}) as url:
         ann, bob = RawClient(url, who="ann"), RawClient(url, who="bob")
         task = await ann.begin("slow_compute", **WITHOUT_END)
-        absent = await refused(bob.get("there-never-was-one"))
+        absent = await expect_refusal(bob.get("there-never-was-one"))
         for request in (bob.get(task), bob.update(task), bob.cancel(task)):
-            error = await refused(request)
+            error = await expect_refusal(request)
             assert (error.code, error.message, error.data) == (UNKNOWN, absent.message, absent.data)
         assert (await ann.get(task))["status"] == "working"
 
@@ -143,7 +143,7 @@ async def test_a_client_that_does_not_know_tasks_gets_none_and_may_not_ask_about
         assert (answer["resultType"], answer["content"][0]["text"]) == ("complete", "computed x")
         task = await RawClient(url).begin("slow_compute", **WITHOUT_END)
         for request in (client.get(task), client.update(task), client.cancel(task)):
-            error = await refused(request)
+            error = await expect_refusal(request)
             assert (error.code, error.data) == (
                 -32021,
                 {"requiredCapabilities": {"extensions": {TASKS: {}}}},
@@ -154,7 +154,7 @@ async def test_a_request_whose_header_names_another_task_is_refused() -> None:
     async with gateway_at() as url:
         client = RawClient(url)
         task = await client.begin("slow_compute", **WITHOUT_END)
-        error = await refused(client.request("tasks/get", {"taskId": task}, **{"mcp-name": "another"}))
+        error = await expect_refusal(client.request("tasks/get", {"taskId": task}, **{"mcp-name": "another"}))
         assert error.code == -32020
 
 
@@ -162,7 +162,7 @@ async def test_where_no_server_has_tasks_nothing_is_declared_and_asked_in_vain()
     async with Gateway({}, expose="all") as gateway, serving(gateway) as url:
         client = RawClient(url)
         assert "extensions" not in (await client.request("server/discover"))["capabilities"]
-        assert (await refused(client.get("any"))).code == -32601
+        assert (await expect_refusal(client.get("any"))).code == -32601
 
 
 async def test_a_task_is_begun_by_the_rules_and_written_down_like_every_call(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ async def test_the_task_of_a_server_that_was_removed_is_refused() -> None:
         client = RawClient(url)
         task = await client.begin("more__slow_compute", **WITHOUT_END)
         await gateway.crib.reload({"servers": {"jobs": conformance()}})
-        error = await refused(client.get(task))
+        error = await expect_refusal(client.get(task))
         assert "no such server" in error.message
 
 
@@ -220,8 +220,8 @@ async def test_task_is_refused_once_the_rules_deny_its_tool() -> None:
         task = await client.begin("slow_compute", **WITHOUT_END)
         other = await client.begin("failing_job")
         await gateway.crib.reload(config("deny"))
-        assert "not now" in (await refused(client.get(task))).message
-        assert "not now" in (await refused(client.update(task, first=YES))).message
+        assert "not now" in (await expect_refusal(client.get(task))).message
+        assert "not now" in (await expect_refusal(client.update(task, first=YES))).message
         assert (await client.reaches(other))["status"] == "completed"
         assert (await client.cancel(task)).keys() == {"resultType", "_meta"}
         await gateway.crib.reload(config("allow"))
@@ -237,7 +237,7 @@ async def test_task_of_a_tool_that_is_withheld_can_only_be_cancelled(tmp_path: P
         client = RawClient(url)
         task = await client.begin("slow_compute", **WITHOUT_END)
         await gateway.crib.trust.block("jobs:slow_compute", reason="it lies", by="ann")
-        assert "it lies" in (await refused(client.get(task))).message
+        assert "it lies" in (await expect_refusal(client.get(task))).message
         assert (await client.cancel(task)).keys() == {"resultType", "_meta"}
 
 

@@ -55,7 +55,7 @@ def found(searcher: Bm25Searcher, query: str, limit: int = 5) -> list[str]:
 # The scores, worked out tool by tool as textbooks do
 
 
-def asked(text: str) -> dict[str, float]:
+def question_weights(text: str) -> dict[str, float]:
     """Return the weighted terms of a correctly spelt question."""
     terms: dict[str, float] = {}
     for word in words(text):
@@ -78,7 +78,7 @@ def score(documents: list[Analysis], document: Analysis, terms: dict[str, float]
 def textbook(catalogue: list[Entry], question: str) -> dict[str, float]:
     """Return the score of each tool: half by the whole question, half by its best clause, if it has several."""
     documents = [analyse(entry.tool, entry.examples) for entry in catalogue]
-    parts = [asked(part) for part in clauses(question)]
+    parts = [question_weights(part) for part in clauses(question)]
     whole = {term: max(part.get(term, 0) for part in parts) for part in parts for term in part}
     known = {term for document in documents for term in document.terms}
     telling = [part for part in parts if sum(term in known and term[0] not in "~=" for term in part) >= 2]

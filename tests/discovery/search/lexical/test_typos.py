@@ -34,7 +34,7 @@ def slips(word: str, other: str) -> int:
 
 
 @st.composite
-def slipped(draw: st.DrawFn, word: str) -> str:
+def misspell(draw: st.DrawFn, word: str) -> str:
     """Return a word with one letter too many, too few, wrong, or swapped with its neighbour."""
     at = draw(st.integers(0, len(word) - 2))
     letter = draw(st.sampled_from(ascii_lowercase))
@@ -75,13 +75,13 @@ def test_the_distance_is_that_of_the_full_table(pair: tuple[str, str], limit: in
 @given(st.data())
 def test_one_slip_is_a_distance_of_one(data: st.DataObject) -> None:
     word = data.draw(st.sampled_from(VOCABULARY))
-    assert edit_distance(data.draw(slipped(word)), word, 2) == 1
+    assert edit_distance(data.draw(misspell(word)), word, 2) == 1
 
 
 @given(st.data())
 def test_a_word_with_one_slip_is_read_as_the_one_meant(data: st.DataObject) -> None:
     word = data.draw(st.sampled_from(VOCABULARY))
-    assert learnt(*VOCABULARY).nearest(data.draw(slipped(word)), used) == word
+    assert learnt(*VOCABULARY).nearest(data.draw(misspell(word)), used) == word
 
 
 @given(any_words)

@@ -59,12 +59,12 @@ def real(minilm: Path) -> Pair:
     return Pair(WordPiece(vocabulary), theirs(vocabulary))
 
 
-def settled(character: str) -> bool:
+def is_settled(character: str) -> bool:
     """Return whether all editions of Unicode agree on a character; the reference uses an old one."""
     return unicodedata.ucd_3_2_0.category(character) == unicodedata.category(character) != "Cn"
 
 
-SETTLED = st.characters(exclude_categories=["Cs", "Cn"]).filter(settled)
+SETTLED = st.characters(exclude_categories=["Cs", "Cn"]).filter(is_settled)
 EMOJI = st.sampled_from("😀👩🏳🇨🇭🏽❤\ufe0f\u200d")
 HARD = st.sampled_from(
     "ΣσςİıßﬁǅÅÅ가각〇々ー・。，！＄±×€₿§¶\t\n\r\x0b\x1c\x85\xa0\xad\u2028\u200b\u202e\ufeff\ufffd\x00"
@@ -84,7 +84,7 @@ def test_real_descriptions_of_tools_are_read_alike(real: Pair, data: Path) -> No
 
 def test_every_character_in_common_use_is_read_alike(real: Pair) -> None:
     codes = [*range(0x3100), *range(0xF900, 0x10000), *range(0x1F000, 0x1FB00), *range(0x20000, 0x2FA20, 64)]
-    texts = [f"a{chr(code)}b {chr(code)}" for code in codes if settled(chr(code))]
+    texts = [f"a{chr(code)}b {chr(code)}" for code in codes if is_settled(chr(code))]
     texts += [f"a{chr(code)}b {chr(code)}" for code in range(0x1F300, 0x1FA00)]
     assert real.disagree(texts) == []
 

@@ -43,7 +43,7 @@ def searched(made: Tool, examples: Sequence[str] = ()) -> tuple[tuple[str, str],
     return search_doc(made, examples).fields
 
 
-def analysed(made: Tool, examples: Sequence[str] = ()) -> Analysis:
+def analyse(made: Tool, examples: Sequence[str] = ()) -> Analysis:
     found = analyse_tools([(made, examples)])
     terms = [found.vocabulary[number] for number in found.terms]
     return Analysis(dict(zip(terms, found.values.tolist(), strict=True)), found.lengths.item())
@@ -255,24 +255,24 @@ def test_a_term_counts_what_its_fields_weigh(
 ) -> None:
     schema = obj(**{key: {"description": text, "enum": [text]} for key, text in parameters.items()})
     made = tool(name=name, description=description, title=title, input_schema=schema)
-    found = analysed(made, examples)
+    found = analyse(made, examples)
     terms, length = bag(made, tuple(examples))
     assert found.terms == pytest.approx(terms)
     assert found.length == pytest.approx(length)
 
 
 def test_a_field_says_only_so_many_words() -> None:
-    most = analysed(tool(description="weather " * 5_000))
-    assert analysed(tool(description="weather " * 9_000)) == most
+    most = analyse(tool(description="weather " * 5_000))
+    assert analyse(tool(description="weather " * 9_000)) == most
     many = obj(**{f"p{number}": {"description": "weather " * 100} for number in range(100)})
-    assert analysed(tool(input_schema=many)).terms["weather"] == pytest.approx(5_000 * 0.2)
-    assert analysed(tool(), ["weather " * 100 + str(number) for number in range(100)]).length < 5_000
+    assert analyse(tool(input_schema=many)).terms["weather"] == pytest.approx(5_000 * 0.2)
+    assert analyse(tool(), ["weather " * 100 + str(number) for number in range(100)]).length < 5_000
 
 
 @pytest.mark.parametrize("name", ["the", "_", "...", "-"])
 def test_a_name_may_say_nothing(name: str) -> None:
-    assert analysed(tool(name=name)).terms == {}
-    assert analysed(tool(name=name)).length == 0
+    assert analyse(tool(name=name)).terms == {}
+    assert analyse(tool(name=name)).length == 0
 
 
 MEGABYTE = "create issue " * 80_000
@@ -320,11 +320,11 @@ HUGE: dict[str, Callable[[], Tool]] = {
 @pytest.mark.parametrize("build", HUGE.values(), ids=HUGE.keys())
 def test_any_tool_is_read_in_a_moment(build: Callable[[], Tool]) -> None:
     made = build()
-    assert seconds(lambda: analysed(made)) < 4
-    assert len(analysed(made).terms) < 50_000
+    assert seconds(lambda: analyse(made)) < 4
+    assert len(analyse(made).terms) < 50_000
 
 
 @pytest.mark.attack
 def test_any_number_of_examples_is_read_in_a_moment() -> None:
     examples = [f"create issue number {number} in the repository" for number in range(100_000)]
-    assert seconds(lambda: analysed(tool(), examples)) < 4
+    assert seconds(lambda: analyse(tool(), examples)) < 4

@@ -27,7 +27,7 @@ def tool_with(schema: Any, version: str = "3.1.0", **schemas: Any) -> Tool:
     return made.tools()[0]
 
 
-def skipped_with(schema: Any, version: str = "3.1.0", **schemas: Any) -> str:
+def skip_reason(schema: Any, version: str = "3.1.0", **schemas: Any) -> str:
     """Return why an operation with this schema is skipped."""
     operation = {"parameters": [{"name": "p", "in": "query", "schema": schema}]}
     document = document_of(operation, openapi=version, components={"schemas": schemas})
@@ -171,12 +171,12 @@ def test_read_only_properties_are_no_inputs_and_write_only_ones_no_outputs() -> 
     ],
 )
 def test_an_operation_whose_schema_cannot_be_used_is_skipped(schema: Any, reason: str) -> None:
-    assert re.search(reason, skipped_with(schema))
+    assert re.search(reason, skip_reason(schema))
 
 
 def test_a_reference_may_lead_anywhere_in_the_document() -> None:
     assert tool_with({"$ref": "#/components/schemas/A/allOf/1"}, A={"allOf": [{}, {"type": "string"}]})
-    assert "leads to a reference" in skipped_with(
+    assert "leads to a reference" in skip_reason(
         {"properties": {"a": {"$ref": "#/components/schemas/A"}}}, A={"$ref": "#/components/schemas/A"}
     )
 

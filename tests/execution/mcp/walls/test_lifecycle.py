@@ -31,7 +31,7 @@ def processes() -> list[str]:
     return found
 
 
-def left_over(marker: str) -> list[str]:
+def remaining_commands(marker: str) -> list[str]:
     """Return the commands with a word that are there still, of processes and of containers."""
     found = processes()
     if "DOCKER_HOST" in os.environ:
@@ -41,7 +41,9 @@ def left_over(marker: str) -> list[str]:
 
 
 def daemons(marker: str) -> list[str]:
-    return [line for line in left_over(marker) if "time.sleep(600)" in line and "container" not in line]
+    return [
+        line for line in remaining_commands(marker) if "time.sleep(600)" in line and "container" not in line
+    ]
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def marker(tmp_path: Path) -> Iterator[str]:
     """Return a word in the command of a server by which its processes are known; in the end there are none."""
     word = f"marker-{tmp_path.name}-{os.getpid()}"
     yield word
-    wait_until(lambda: not left_over(word))
+    wait_until(lambda: not remaining_commands(word))
 
 
 def start(kind: str, marker: str, **settings: Any) -> dict[str, Any]:
@@ -61,8 +63,8 @@ def test_a_stopped_server_leaves_no_process_no_daemon_and_no_container(kind: str
     with SyncCrib(start(kind, marker)) as crib:
         assert "got" in attempt(crib, DAEMON)
         assert daemons(marker)
-        assert kind != "docker" or [line for line in left_over(marker) if "container" in line]
-    assert left_over(marker) == []
+        assert kind != "docker" or [line for line in remaining_commands(marker) if "container" in line]
+    assert remaining_commands(marker) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.proof)])
@@ -74,7 +76,7 @@ def test_nothing_outlives_a_toolcrib_that_is_killed(kind: str, marker: str, numb
         assert us.stdout.readline().startswith(b"{'got'")
         assert daemons(marker)
         us.send_signal(number)
-    wait_until(lambda: not left_over(marker))
+    wait_until(lambda: not remaining_commands(marker))
 
 
 def test_the_end_of_the_watchdog_too_leaves_nothing(kind: str, marker: str) -> None:
@@ -89,7 +91,7 @@ def test_the_end_of_the_watchdog_too_leaves_nothing(kind: str, marker: str) -> N
                 os.kill(int(child), signal.SIGKILL)
         us.kill()
     wait_until(lambda: not daemons(marker))
-    wait_until(lambda: not [line for line in left_over(marker) if "container" in line])
+    wait_until(lambda: not [line for line in remaining_commands(marker) if "container" in line])
 
 
 def test_daemons_end_with_their_server(kind: str, marker: str) -> None:
@@ -123,7 +125,7 @@ def test_how_a_server_ended_is_told_as_without_a_wall(kind: str, marker: str) ->
 def test_secrets_of_a_server_are_in_no_command_line(kind: str, marker: str) -> None:
     with SyncCrib(start(kind, marker, env={"OWN_TOKEN": SECRET})) as crib:
         assert attempt(crib, "import os\ngot = os.environ['OWN_TOKEN'][::-1]") == {"got": SECRET[::-1]}
-        assert left_over(marker)
+        assert remaining_commands(marker)
         assert not [line for line in processes() if SECRET in line]
 
 

@@ -55,7 +55,7 @@ class Upstream:
 
 
 @asynccontextmanager
-async def proxied(*hosts: str, trusts_names: bool = False) -> AsyncIterator[tuple[int, Upstream]]:
+async def run_proxy(*hosts: str, trusts_names: bool = False) -> AsyncIterator[tuple[int, Upstream]]:
     """Give the port of a proxy for hosts, and a server; `PORT` in a host is that of the server."""
     ends = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     port, upstream = ends[0].getsockname()[1], Upstream(ends[1].getsockname()[1])
@@ -78,7 +78,7 @@ async def ask(port: int, request: bytes) -> bytes:
 
 
 async def test_a_named_address_is_connected_to_and_all_is_passed_on_both_ways() -> None:
-    async with proxied("127.0.0.1:PORT") as (port, upstream):
+    async with run_proxy("127.0.0.1:PORT") as (port, upstream):
         answer = await ask(
             port, f"CONNECT 127.0.0.1:{upstream.port} HTTP/1.1\r\nHost: x\r\n\r\nhello there".encode()
         )
@@ -87,7 +87,7 @@ async def test_a_named_address_is_connected_to_and_all_is_passed_on_both_ways() 
 
 
 async def test_a_plain_request_is_passed_on_without_what_is_for_proxies() -> None:
-    async with proxied("127.0.0.1") as (port, upstream):
+    async with run_proxy("127.0.0.1") as (port, upstream):
         lines = [
             f"GET http://127.0.0.1:{upstream.port}/a/b?c=d HTTP/1.1",
             f"Host: 127.0.0.1:{upstream.port}",
@@ -108,14 +108,14 @@ async def test_a_plain_request_is_passed_on_without_what_is_for_proxies() -> Non
 
 
 async def test_a_trusted_name_may_have_a_private_address() -> None:
-    async with proxied("loop.example", trusts_names=True) as (port, upstream):
+    async with run_proxy("loop.example", trusts_names=True) as (port, upstream):
         assert b"200 OK" in await ask(
             port, f"CONNECT loop.example:{upstream.port} HTTP/1.1\r\n\r\nhello".encode()
         )
 
 
 async def test_a_name_with_a_private_address_that_is_named_too_passes() -> None:
-    async with proxied("mixed.example", "127.0.0.1") as (port, upstream):
+    async with run_proxy("mixed.example", "127.0.0.1") as (port, upstream):
         assert b"200 OK" in await ask(
             port, f"CONNECT mixed.example:{upstream.port} HTTP/1.1\r\n\r\nhello".encode()
         )
@@ -149,7 +149,7 @@ async def test_a_name_with_a_private_address_that_is_named_too_passes() -> None:
 )
 async def test_refused_request_gets_a_response(target: str, status: int, reason: str) -> None:
     hosts = ("named.example:443", "inner.example", "mapped.example", "metadata.example", "gone.example")
-    async with proxied(*hosts) as (port, upstream):
+    async with run_proxy(*hosts) as (port, upstream):
         answer = (await ask(port, f"{target} HTTP/1.1\r\nHost: named.example\r\n\r\n".encode())).decode()
         assert answer.startswith(f"HTTP/1.1 {status} ")
         assert reason in answer
@@ -158,7 +158,7 @@ async def test_refused_request_gets_a_response(target: str, status: int, reason:
 
 async def test_a_refused_host_is_logged_once_with_what_to_add(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    async with proxied("named.example") as (port, _):
+    async with run_proxy("named.example") as (port, _):
         for target in (
             "one.example:443",
             "one.example:80",
@@ -176,7 +176,7 @@ async def test_a_refused_host_is_logged_once_with_what_to_add(caplog: pytest.Log
 
 async def test_many_refused_hosts_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    async with proxied("named.example") as (port, _):
+    async with run_proxy("named.example") as (port, _):
         for number in range(130):
             await ask(port, f"CONNECT h{number}.example:443 HTTP/1.1\r\n\r\n".encode())
     assert len(caplog.records) == 100
@@ -199,7 +199,7 @@ async def test_many_refused_hosts_do_not_fill_the_log(caplog: pytest.LogCaptureF
     ],
 )
 async def test_no_input_ends_the_proxy(noise: bytes) -> None:
-    async with proxied("127.0.0.1:PORT") as (port, upstream):
+    async with run_proxy("127.0.0.1:PORT") as (port, upstream):
         await ask(port, noise)
         assert b"200 OK" in await ask(
             port, f"CONNECT 127.0.0.1:{upstream.port} HTTP/1.1\r\n\r\nhello".encode()
@@ -210,14 +210,14 @@ async def test_a_host_that_does_not_answer_is_told() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         target = f"127.0.0.1:{closed.getsockname()[1]}"
-        async with proxied("127.0.0.1") as (port, _):
+        async with run_proxy("127.0.0.1") as (port, _):
             assert b"does not answer at port" in await ask(
                 port, f"CONNECT {target} HTTP/1.1\r\n\r\n".encode()
             )
 
 
 async def test_connections_do_not_wait_for_each_other() -> None:
-    async with proxied("127.0.0.1") as (port, upstream):
+    async with run_proxy("127.0.0.1") as (port, upstream):
         request = f"CONNECT 127.0.0.1:{upstream.port} HTTP/1.1\r\n\r\nhello".encode()
         async with await anyio.connect_tcp("127.0.0.1", port) as idle, anyio.create_task_group() as tasks:
             await idle.send(b"CONNECT ")

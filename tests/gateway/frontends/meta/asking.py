@@ -84,7 +84,7 @@ def crib_of_tools(config: Any = None, **options: Any) -> Crib:
     return crib
 
 
-async def called(
+async def call_tool(
     face: MetaTools, name: str, args: Any = None, client: Asking | None = None
 ) -> CallToolResult:
     """Call a meta-tool, validate its result against the published output schema, and return it."""
@@ -97,17 +97,17 @@ async def called(
 
 async def given(face: MetaTools, name: str, args: Any = None, client: Asking | None = None) -> dict[str, Any]:
     """Return the structured content of a successful meta-tool call."""
-    result = await called(face, name, args, client)
+    result = await call_tool(face, name, args, client)
     assert not result.is_error, result.structured_content
     said: dict[str, Any] = result.structured_content
     return said
 
 
-async def refused(
+async def call_refused(
     face: MetaTools, name: str, args: Any = None, client: Asking | None = None
 ) -> dict[str, Any]:
     """Return the error that a meta-tool gives."""
-    result = await called(face, name, args, client)
+    result = await call_tool(face, name, args, client)
     assert result.is_error, result.structured_content
     said: dict[str, Any] = result.structured_content["error"]
     return said

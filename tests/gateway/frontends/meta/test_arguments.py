@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.frontends.meta.asking import called, crib_of_tools, face_of, given, refused
+from gateway.frontends.meta.asking import call_refused, call_tool, crib_of_tools, face_of, given
 from hypothesis import given as given_
 from hypothesis import strategies as st
 from laws import law
@@ -158,7 +158,7 @@ WORDS = st.sampled_from(sorted({word for each in DEFINITIONS.values() for word i
     st.sampled_from([*DEFINITIONS][:7]), st.dictionaries(WORDS | st.text(max_size=8), JSON, max_size=4) | JSON
 )
 def test_whatever_is_sent_is_answered_in_the_published_form(name: str, args: Any) -> None:
-    anyio.run(called, FACE, name, args)
+    anyio.run(call_tool, FACE, name, args)
 
 
 @pytest.mark.anyio
@@ -168,6 +168,6 @@ async def test_repairs_are_in_the_notes_of_the_result() -> None:
     assert ran["structured"]["number"] == 3
     assert ran["notes"] == ["args came as text, and was read as JSON"]
     assert "Limit came as text" in (await given(face, "list_tools", {"limit": "3"}))["note"]
-    error = await refused(face, "run_tool", {"id": "shop:order"})
+    error = await call_refused(face, "run_tool", {"id": "shop:order"})
     assert error["code"] == "validation_input"
     assert error["message"].startswith("run_tool was not called: /id: is not an argument of run_tool")

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.frontends.meta.asking import Asking, crib_of_tools, face_of, given, refused
+from gateway.frontends.meta.asking import Asking, call_refused, crib_of_tools, face_of, given
 from mcp_types import InputRequiredResult
 from waiting import PATIENCE
 
@@ -38,7 +38,7 @@ async def test_a_person_who_says_no_is_obeyed() -> None:
         ("run_chain", {"steps": [DROP]}),
         ("execute_code", {"code": "await shop.drop_order(number=1)"}),
     ):
-        error = await refused(face, name, args, client)
+        error = await call_refused(face, name, args, client)
         assert error["code"] == "denied"
         assert error["op"] == "policy"
         assert "the user declined" in error["message"]
@@ -55,7 +55,7 @@ async def test_a_no_is_recorded_and_obeyed_whatever_policy_the_crib_has() -> Non
         """Delete an order for ever."""
         dropped.append(number)
 
-    await refused(face_of(crib), "run_tool", DROP, Asking(ConfirmationResult.DECLINED))
+    await call_refused(face_of(crib), "run_tool", DROP, Asking(ConfirmationResult.DECLINED))
     assert [(each.tool_id, each.effect, each.error) for each in records] == [
         ("shop:drop_order", "deny", "denied")
     ]
@@ -85,7 +85,7 @@ _EACH_WAY: Any = pytest.mark.parametrize(
 async def test_a_question_without_an_answer_is_not_told_as_a_no_and_the_operator_learns_what_to_do(
     name: str, args: Any, result: ConfirmationResult, said: str
 ) -> None:
-    error = await refused(face_of(crib_of_tools()), name, args, Asking(result))
+    error = await call_refused(face_of(crib_of_tools()), name, args, Asking(result))
     assert error["code"] == "denied"
     assert said in error["message"]
     assert "declined" not in error["message"]
@@ -98,11 +98,11 @@ async def test_a_question_of_a_rule_that_is_dismissed_names_the_rule_and_no_sett
     rules = [{"name": "orders", "tools": ["shop:order"], "effect": "ask"}, {"name": "all", "effect": "allow"}]
     face = face_of(crib_of_tools({"policy": rules}))
     args = {"tool_id": "shop:order", "args": {"number": 1}}
-    error = await refused(face, "run_tool", args, Asking(ConfirmationResult.DISMISSED))
+    error = await call_refused(face, "run_tool", args, Asking(ConfirmationResult.DISMISSED))
     assert error["details"] == {"rule": "orders", "answer": "dismissed"}
     assert "change the effect of the rule 'orders'" in error["message"]
     assert "gateway.confirm" not in error["message"]
-    chain = await refused(face, "run_chain", {"steps": [args]}, Asking(ConfirmationResult.DISMISSED))
+    chain = await call_refused(face, "run_chain", {"steps": [args]}, Asking(ConfirmationResult.DISMISSED))
     assert "gateway.confirm" not in chain["message"]
     assert "[[policy]] rule that asks" in chain["message"]
 
@@ -114,7 +114,7 @@ async def test_the_audit_says_of_each_refused_tool_how_the_question_ended(
 ) -> None:
     records: list[AuditRecord] = []
     crib = crib_of_tools(observers=[Audit(records.append)])
-    await refused(face_of(crib), name, args, Asking(result))
+    await call_refused(face_of(crib), name, args, Asking(result))
     assert [(each.tool_id, each.effect, each.answer) for each in records] == [
         ("shop:drop_order", "deny", result.value)
     ]
@@ -171,7 +171,7 @@ async def test_code_may_reach_a_tool_that_a_rule_consents_to_without_naming_it()
         hidden = "__out = await run_tool('shop:' + 'drop_order', {'number': 1})"
         assert (await given(face_of(crib), "execute_code", {"code": hidden}, client))["value"] == "dropped 1"
         other = "__out = await run_tool('wipe' + '-all')"
-        error = await refused(face_of(crib), "execute_code", {"code": other}, client)
+        error = await call_refused(face_of(crib), "execute_code", {"code": other}, client)
         assert "user has to agree" in error["message"]
     assert client.questions == []
 
@@ -329,7 +329,7 @@ def crib_that_erases() -> Crib:
 async def test_question_shows_what_is_destroyed(how: str) -> None:
     name, args = _TRIES[how]
     client = Asking(ConfirmationResult.DECLINED)
-    await refused(face_of(crib_that_erases()), name, args, client)
+    await call_refused(face_of(crib_that_erases()), name, args, client)
     text = client.questions[0].text
     assert TARGET in text or TARGET.replace("/", ".") in text
     assert "[secret]" not in text
@@ -344,21 +344,21 @@ async def test_question_shows_what_is_destroyed(how: str) -> None:
 
 async def test_an_answer_holds_for_a_whole_digest_of_the_call() -> None:
     client = Asking(ConfirmationResult.DECLINED)
-    await refused(face_of(crib_that_erases()), "run_tool", _ERASE, client)
+    await call_refused(face_of(crib_that_erases()), "run_tool", _ERASE, client)
     assert len(client.questions[0].key.removeprefix("run-")) == 64  # nobody finds two calls of one key
 
 
 async def test_lines_of_a_short_program_cannot_pass_for_lines_of_the_question() -> None:
     client = Asking(ConfirmationResult.DECLINED)
     code = f'await erase(path=\'{TARGET}\')\n"""\nThe administrator has checked this.\n"""'
-    await refused(face_of(crib_that_erases()), "execute_code", {"code": code}, client)
+    await call_refused(face_of(crib_that_erases()), "execute_code", {"code": code}, client)
     assert "\n3| The administrator has checked this.\n" in client.questions[0].text
 
 
 async def test_question_lists_calls_of_code_with_what_they_use_and_numbers_its_lines() -> None:
     client = Asking(ConfirmationResult.DECLINED)
     code = f"place = '{TARGET}'\n{_COMMENTS}\nfor path in [place]:\n    await erase(path=path)"
-    await refused(face_of(crib_that_erases()), "execute_code", {"code": code}, client)
+    await call_refused(face_of(crib_that_erases()), "execute_code", {"code": code}, client)
     lines = client.questions[0].text.split("\n")
     assert lines[1:5] == [
         "It uses them here:",
@@ -382,7 +382,7 @@ async def test_question_lists_calls_of_code_with_what_they_use_and_numbers_its_l
 )
 async def test_call_that_cannot_be_shown_is_refused_and_nobody_is_asked(name: str, args: Any) -> None:
     client = Asking()
-    error = await refused(face_of(crib_that_erases()), name, args, client)
+    error = await call_refused(face_of(crib_that_erases()), name, args, client)
     assert error["code"] == "denied"
     assert "split it into smaller calls" in error["message"]
     assert client.questions == []
@@ -391,7 +391,7 @@ async def test_call_that_cannot_be_shown_is_refused_and_nobody_is_asked(name: st
 async def test_nobody_is_asked_about_a_call_that_cannot_be() -> None:
     client = Asking()
     for args in ({"number": "many"}, {}):
-        error = await refused(
+        error = await call_refused(
             face_of(crib_of_tools()), "run_tool", {"tool_id": "shop:drop_order", "args": args}, client
         )
         assert error["code"] == "validation_input"
@@ -412,13 +412,14 @@ async def test_code_reaches_only_the_destructive_tools_that_it_names(backend: st
         asked = f"Run a program that uses shop:drop_order, wipe-all? {risk} The program: {named}"
         assert [each.text for each in client.questions] == [asked]
         hidden = "__out = await run_tool('shop:' + 'drop_order', {'number': 1})"
-        error = await refused(face, "execute_code", {"code": hidden}, client)
+        error = await call_refused(face, "execute_code", {"code": hidden}, client)
         assert error["code"] == "execution_failed"
         assert "PermissionError" in error["message"]
         assert "write its id 'shop:drop_order' in the code" in error["message"]
         chained = "__out = await run_chain([{'tool_id': 'shop:' + 'drop_order', 'args': {'number': 1}}])"
         assert (
-            "user has to agree" in (await refused(face, "execute_code", {"code": chained}, client))["message"]
+            "user has to agree"
+            in (await call_refused(face, "execute_code", {"code": chained}, client))["message"]
         )
         harmless = "__out = await run_tool('shop:' + 'prices')"
         assert (await given(face, "execute_code", {"code": harmless}, client))["value"] == [1, 2, 3]
@@ -441,7 +442,7 @@ async def test_consent_to_one_request_does_not_cover_another() -> None:
         face = face_of(crib)
 
         async def refuse() -> None:
-            told.append((await refused(face, "execute_code", {"code": hidden}, Asking()))["message"])
+            told.append((await call_refused(face, "execute_code", {"code": hidden}, Asking()))["message"])
 
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as group:
@@ -492,11 +493,11 @@ async def test_saved_tool_runs_nothing_that_nobody_was_asked_about() -> None:
     crib.save_as_tool(await crib.execute(code), name="tidy")
     call = {"tool_id": "tidy", "args": {"number": 1}}
     face = face_of(crib)
-    error = await refused(face, "run_tool", call, Asking())
+    error = await call_refused(face, "run_tool", call, Asking())
     assert "the user has to agree before the code begins" in error["message"]
-    error = await refused(face, "run_chain", {"steps": [call]}, Asking())
+    error = await call_refused(face, "run_chain", {"steps": [call]}, Asking())
     assert "the user has to agree before the code begins" in error["message"]
-    error = await refused(face, "execute_code", {"code": "await tidy(number=1)"}, Asking())
+    error = await call_refused(face, "execute_code", {"code": "await tidy(number=1)"}, Asking())
     assert "the user has to agree before the code begins" in error["message"]
     both = "await tidy(number=1)  # shop:drop_order"
     client = Asking()
@@ -519,7 +520,7 @@ async def test_function_that_calls_tools_itself_needs_the_consent_that_its_calle
 
     face = face_of(crib)
     for name in ("clean", "clean_by_code"):
-        error = await refused(face, "run_tool", {"tool_id": name}, Asking())
+        error = await call_refused(face, "run_tool", {"tool_id": name}, Asking())
         assert "the user has to agree before the code begins" in error["message"]
         ran = await given(face, "run_tool", {"tool_id": name}, Asking(can_ask=False))
         assert ran["structured"] == "dropped 2"
@@ -536,5 +537,5 @@ async def test_rule_that_comes_while_a_person_is_asked_holds_for_the_call() -> N
             return await super().confirm(question)
 
     async with crib:
-        error = await refused(face_of(crib), "run_tool", DROP, Thinking())
+        error = await call_refused(face_of(crib), "run_tool", DROP, Thinking())
     assert error["message"] == "shop:drop_order was refused by the rule 'closed'"

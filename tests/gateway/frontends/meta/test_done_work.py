@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.frontends.meta.asking import Asking, called, crib_of_tools, face_of, given, refused
+from gateway.frontends.meta.asking import Asking, call_refused, call_tool, crib_of_tools, face_of, given
 from waiting import PATIENCE
 
 from toolcrib import Context, Crib, tool
@@ -79,7 +79,7 @@ async def test_a_chain_of_many_values_is_kept() -> None:
 )
 async def test_a_chain_may_be_tried_again_only_where_nothing_of_it_ran(steps: Any, retryable: bool) -> None:
     face = face_of(working_crib([]), code=False)
-    error = await refused(face, "run_chain", {"steps": steps})
+    error = await call_refused(face, "run_chain", {"steps": steps})
     assert (error["code"], error["retryable"]) == ("chain_step_failed", retryable)
 
 
@@ -95,7 +95,7 @@ async def test_a_failure_of_our_own_after_the_work_does_not_ask_for_it_again(
     face = face_of(working_crib(done, middleware=[breaks]), code=False)
     args: dict[str, Any] = {"tool_id": "many", "args": {"count": 1}}
     with caplog.at_level(logging.CRITICAL, "toolcrib"):
-        error = await refused(face, name, {"steps": [args]} if name == "run_chain" else args)
+        error = await call_refused(face, name, {"steps": [args]} if name == "run_chain" else args)
     assert done == ["many"]
     assert (error["code"], error["retryable"]) == ("internal", False)
     assert "may have run" in error["message"]
@@ -141,7 +141,7 @@ async def test_an_error_that_json_cannot_carry_is_told() -> None:
 
 
 async def test_a_result_that_breaks_the_promise_of_its_tool_is_shown() -> None:
-    error = await refused(face_of(working_crib([]), code=False), "run_tool", {"tool_id": "lies"})
+    error = await call_refused(face_of(working_crib([]), code=False), "run_tool", {"tool_id": "lies"})
     assert (error["code"], error["retryable"]) == ("validation_output", False)
     assert "did run" in error["message"]
     assert error["details"]["result"] == '"paid 5 EUR"'
@@ -187,7 +187,7 @@ async def test_a_client_that_takes_no_progress_gets_the_answer(
 async def test_code_that_fails_after_its_calls_says_which_there_were(end: str) -> None:
     face = face_of(working_crib([]))
     code = f"await many(count=3)\nprint('half')\n{end}"
-    error = await refused(face, "execute_code", {"code": code, "max_tool_calls": 1})
+    error = await call_refused(face, "execute_code", {"code": code, "max_tool_calls": 1})
     assert error["retryable"] is False
     assert "1 call" in error["message"]
     assert "do not simply run it again" in error["message"]
@@ -203,6 +203,6 @@ async def test_result_too_large_to_keep_does_not_invite_a_retry() -> None:
         """Write."""
         return "x" * 70_000_000
 
-    result = await called(face_of(crib, code=False), "run_tool", {"tool_id": "text"})
+    result = await call_tool(face_of(crib, code=False), "run_tool", {"tool_id": "text"})
     assert "it ran" in result.content[0].text
     assert result.structured_content["truncated"]["uri"] == ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.frontends.meta.asking import Asking, called, crib_of_tools, face_of, refused
+from gateway.frontends.meta.asking import Asking, call_refused, call_tool, crib_of_tools, face_of
 from mcp import MCPError
 from waiting import PATIENCE
 
@@ -97,7 +97,7 @@ async def test_each_code_is_told_where_it_belongs(code: str, caplog: pytest.LogC
     make, name, args = TABLE[code]
     client = Asking(ConfirmationResult.DECLINED)
     with caplog.at_level(logging.CRITICAL, "toolcrib"):
-        error = await refused(face_of(make()), name, args, client)
+        error = await call_refused(face_of(make()), name, args, client)
     assert error["code"] == code
     assert error["message"]
     assert isinstance(error["retryable"], bool)
@@ -114,7 +114,7 @@ async def test_a_server_that_cannot_start_is_unavailable() -> None:
                 ("describe_tool", {"tool_id": "gone:t"}),
                 ("run_chain", {"steps": [{"tool_id": "gone:t"}]}),
             ):
-                error = await refused(face_of(crib, code=False), name, args, Asking())
+                error = await call_refused(face_of(crib, code=False), name, args, Asking())
                 assert error["code"] == "backend_unavailable"
                 assert error["retryable"]
 
@@ -124,7 +124,7 @@ async def test_a_server_that_is_not_ready_in_time_is_unavailable() -> None:
     async with Crib({"mcpServers": servers, "store": "memory"}) as crib:
         with anyio.fail_after(PATIENCE):
             args = {"tool_id": "slow:t", "timeout_ms": 50}
-            error = await refused(face_of(crib, code=False), "run_tool", args, Asking())
+            error = await call_refused(face_of(crib, code=False), "run_tool", args, Asking())
     assert error["code"] == "backend_unavailable"
     assert error["op"] == "resolve"
     assert error["retryable"]
@@ -132,17 +132,17 @@ async def test_a_server_that_is_not_ready_in_time_is_unavailable() -> None:
 
 async def test_errors_say_what_to_do_next() -> None:
     face = face_of(failing_crib())
-    missing = await refused(face, "run_tool", {"tool_id": "shop:ordr"})
+    missing = await call_refused(face, "run_tool", {"tool_id": "shop:ordr"})
     assert missing["message"] == (
         "no tool named 'shop:ordr'; did you mean 'shop:order' or 'shop:drop_order'? Call search_tools to find the tool that you need"
     )
     assert missing["details"]["suggestions"] == ["shop:order", "shop:drop_order"]
-    wrong = await refused(face, "run_tool", {"tool_id": "shop:order", "args": {"number": "x"}})
+    wrong = await call_refused(face, "run_tool", {"tool_id": "shop:order", "args": {"number": "x"}})
     assert "call describe_tool with tool_id 'shop:order'" in wrong["message"]
     assert wrong["details"]["problems"][0]["path"] == "/number"
-    slow = await refused(face, "run_tool", {"tool_id": "sleeps", "timeout_ms": 20})
+    slow = await call_refused(face, "run_tool", {"tool_id": "sleeps", "timeout_ms": 20})
     assert "larger timeout_ms" in slow["message"]
-    odd = await refused(face, "describe_tool", {"tool_id": "a:b:c:d"})
+    odd = await call_refused(face, "describe_tool", {"tool_id": "a:b:c:d"})
     assert (odd["code"], odd["message"]) == (
         "validation_input",
         "invalid tool id 'a:b:c:d': it has more than two colons; write namespace:name:version",
@@ -154,7 +154,7 @@ async def test_a_failure_of_our_own_is_logged_and_tells_nothing_of_the_machine(
 ) -> None:
     face = face_of(raising(lambda _: KeyError("/root/secret")))
     with caplog.at_level(logging.ERROR, "toolcrib"):
-        error = await refused(face, "run_tool", {"tool_id": "any"})
+        error = await call_refused(face, "run_tool", {"tool_id": "any"})
     assert error["code"] == "internal"
     assert "in its log" in error["message"]
     assert "/root/secret" in caplog.text
@@ -164,7 +164,7 @@ async def test_a_closed_crib_is_answered_for() -> None:
     crib = crib_of_tools()
     async with crib:
         face = face_of(crib, code=False)
-    assert (await refused(face, "search_tools", {"query": "x"}))["code"] == "internal"
+    assert (await call_refused(face, "search_tools", {"query": "x"}))["code"] == "internal"
 
 
 async def test_a_tool_that_is_not_in_the_list_is_an_error_of_the_protocol() -> None:
@@ -203,7 +203,7 @@ def test_errors_are_told_without_what_is_nobodys_business(
 
 
 async def test_an_error_is_shown_as_text_too() -> None:
-    result = await called(face_of(crib_of_tools()), "run_tool", {"tool_id": "breaks"})
+    result = await call_tool(face_of(crib_of_tools()), "run_tool", {"tool_id": "breaks"})
     assert '"code":"execution_failed"' in result.content[0].text
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from gateway.frontends.meta.asking import crib_of_tools, face_of, given, refused
+from gateway.frontends.meta.asking import call_refused, crib_of_tools, face_of, given
 from waiting import PATIENCE, until
 
 from toolcrib import Crib
@@ -50,7 +50,7 @@ async def test_pages_follow_each_other_and_a_cursor_of_something_else_is_refused
             break
         args["cursor"] = page["nextCursor"]
     assert seen == ["breaks", "nothing", "shop:drop_order", "shop:order", "shop:prices:1.2.0", "wipe-all"]
-    error = await refused(face, "search_tools", {"query": "x", "cursor": args["cursor"]})
+    error = await call_refused(face, "search_tools", {"query": "x", "cursor": args["cursor"]})
     assert error["code"] == "validation_input"
     assert "without a cursor" in error["message"]
     first = await given(face, "search_tools", {"query": "order", "limit": 1})
@@ -93,7 +93,7 @@ async def test_a_list_without_tools_says_what_there_is(args: dict[str, str], not
 
 @pytest.mark.parametrize("query", ["", " \n"], ids=["empty", "blank"])
 async def test_a_question_without_words_is_refused(query: str) -> None:
-    error = await refused(face_of(crib_of_tools()), "search_tools", {"query": query})
+    error = await call_refused(face_of(crib_of_tools()), "search_tools", {"query": query})
     assert error["code"] == "validation_input"
     assert "query" in error["message"]
 
@@ -190,7 +190,7 @@ async def test_a_view_shows_its_own_tools_alone() -> None:
         face = MetaTools(crib.view(Scope(namespaces=("shop",))), GatewaySettings(), sandbox=False)
         assert (await given(face, "list_namespaces"))["namespaces"] == ["shop"]
         assert "3 tools" in (face.tools()[0].description or "")
-        error = await refused(face, "run_tool", {"tool_id": "nothing"})
+        error = await call_refused(face, "run_tool", {"tool_id": "nothing"})
         assert error["code"] == "tool_not_found"
         assert (await given(face, "run_tool", {"tool_id": "shop:order", "args": {"number": 1}}))["structured"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.frontends.meta.asking import called, crib_of_tools, face_of, texts
+from gateway.frontends.meta.asking import call_tool, crib_of_tools, face_of, texts
 from servers.launch import python
 
 from toolcrib.crib import GatewaySettings
@@ -81,9 +81,9 @@ async def test_a_large_result_is_shown_in_part_and_kept_whole() -> None:
         return "ä" * size
 
     face = face_of(crib, result_bytes=4096)
-    small = await called(face, "run_tool", {"tool_id": "numbers", "args": {"count": 10}})
+    small = await call_tool(face, "run_tool", {"tool_id": "numbers", "args": {"count": 10}})
     assert "truncated" not in small.structured_content
-    large = await called(face, "run_tool", {"tool_id": "numbers", "args": {"count": 5000}})
+    large = await call_tool(face, "run_tool", {"tool_id": "numbers", "args": {"count": 5000}})
     said = large.structured_content
     assert said["structured"] is None
     assert said["toolId"] == "numbers"
@@ -96,7 +96,9 @@ async def test_a_large_result_is_shown_in_part_and_kept_whole() -> None:
     assert [block.type for block in large.content] == ["text", "resource_link"]
     assert large.content[1].uri == said["truncated"]["uri"]
     assert f"read the whole at {said['truncated']['uri']}" in texts(large)[0]
-    written = (await called(face, "run_tool", {"tool_id": "text", "args": {"size": 3000}})).structured_content
+    written = (
+        await call_tool(face, "run_tool", {"tool_id": "text", "args": {"size": 3000}})
+    ).structured_content
     assert written["truncated"]["bytes"] == 6000
     whole = face.kept.read(written["truncated"]["uri"])
     assert whole is not None
@@ -118,21 +120,21 @@ async def test_chains_and_code_are_cut_too() -> None:
 
     face = face_of(crib, result_bytes=4096)
     step = {"tool_id": "text", "args": {"size": 5000}}
-    chain = (await called(face, "run_chain", {"steps": [step]})).structured_content
+    chain = (await call_tool(face, "run_chain", {"steps": [step]})).structured_content
     assert chain["final"] is None
     assert chain["results"][0]["toolId"] == "text"
     assert chain["results"][0]["structured"] is None
     whole = face.kept.read(chain["truncated"]["uri"])
     assert whole is not None
     assert json.loads(whole.data)["final"] == "x" * 5000
-    broken = (await called(face, "run_chain", {"steps": [step, {"tool_id": "stops"}]})).structured_content
+    broken = (await call_tool(face, "run_chain", {"steps": [step, {"tool_id": "stops"}]})).structured_content
     assert broken["error"]["code"] == "chain_step_failed"
     assert broken["results"][0]["structured"] is None
     assert broken["truncated"]["uri"]
-    many = (await called(face, "run_chain", {"steps": [step] * 100})).structured_content
+    many = (await call_tool(face, "run_chain", {"steps": [step] * 100})).structured_content
     assert many["results"] == []
     assert many["truncated"]["uri"]
-    code = (await called(face, "execute_code", {"code": "__out = 'x' * 5000"})).structured_content
+    code = (await call_tool(face, "execute_code", {"code": "__out = 'x' * 5000"})).structured_content
     assert code["value"] is None
     assert code["truncated"]["bytes"] > 5000
 
@@ -146,7 +148,7 @@ async def test_result_that_cannot_be_kept_is_still_summarized() -> None:
         return "x" * 5000
 
     face = MetaTools(crib, GatewaySettings(result_bytes=1024), kept=KeptResults(max_bytes=1000))
-    result = await called(face, "run_tool", {"tool_id": "text"})
+    result = await call_tool(face, "run_tool", {"tool_id": "text"})
     assert result.structured_content["truncated"]["uri"] == ""
     assert [block.type for block in result.content] == ["text"]
     assert "ask for less" in texts(result)[0]
@@ -186,9 +188,9 @@ async def test_results_of_a_failed_step_are_reported_within_the_limit() -> None:
         return {"steps": [{"tool_id": "shop:order", "args": {"number": 7}}, step]}
 
     face = face_of(crib, result_bytes=4096)
-    small = (await called(face, "run_chain", chain(10))).structured_content["results"]
+    small = (await call_tool(face, "run_chain", chain(10))).structured_content["results"]
     assert [part.get("structured") for part in small[1]["parts"]] == ["x" * 10] * 3 + [None]
-    large = (await called(face, "run_chain", chain(5_000))).structured_content
+    large = (await call_tool(face, "run_chain", chain(5_000))).structured_content
     assert large["results"][0]["structured"] == {"number": 7, "total": 5.0}
     assert ["error" in part for part in large["results"][1]["parts"]] == [False, False, False, True]
     kept = face.kept.read(large["truncated"]["uri"])

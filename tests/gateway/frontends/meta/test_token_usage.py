@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway.frontends.meta.asking import called, crib_of_tools, face_of
+from gateway.frontends.meta.asking import call_tool, crib_of_tools, face_of
 
 from toolcrib.discovery import Index
 from toolcrib.gateway.frontends.meta.catalog_summary import CatalogSummary
@@ -68,7 +68,7 @@ async def test_frontend_measures_its_tools_and_results_carry_no_receipt() -> Non
     assert usage.tools == 6
     assert usage.direct > 100
     assert usage.surface > 500
-    assert (await called(face, "list_tools", {})).meta is None
+    assert (await call_tool(face, "list_tools", {})).meta is None
 
 
 def test_real_definitions_take_about_a_token_for_every_four_characters(data: Path) -> None:
