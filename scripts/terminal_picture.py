@@ -35,6 +35,8 @@ SCENES = (
 COLUMNS, ROWS = 92, 18
 CELL_WIDTH, CELL_HEIGHT = 8.43, 19
 PADDING, BAR_HEIGHT = 18, 34
+FIRST = 2
+"""The scene with which the animation begins."""
 SECONDS, TYPING = 5.0, 1.2
 """The length of a scene, and of the part of it in which the command is typed."""
 COLOURS = {1: "#e06c75", 2: "#98c379", 3: "#e5c07b", 6: "#56b6c2"}
@@ -99,7 +101,7 @@ def wrap(line: Text) -> list[Text]:
 
 
 def draw(scenes: list[Scene]) -> str:
-    """Return the animation; where motion is not wanted, its last scene stands still."""
+    """Return the animation; it begins with a finished scene, which stands still where nothing moves."""
     width = round(2 * PADDING + COLUMNS * CELL_WIDTH)
     height = BAR_HEIGHT + 2 * PADDING + ROWS * CELL_HEIGHT
     whole = SECONDS * len(scenes)
@@ -116,17 +118,16 @@ def draw(scenes: list[Scene]) -> str:
     ]
     body = []
     for number, scene in enumerate(scenes):
-        delay, end = number * SECONDS, (len(scene.command) + 2) * CELL_WIDTH + 4
+        delay, end = (number - FIRST) * SECONDS - TYPING, (len(scene.command) + 2) * CELL_WIDTH + 4
         styles.append(f"#s{number}, #s{number} .out, #c{number} {{ animation-delay: {delay:g}s; }}")
         styles.append(
             f"#c{number} {{ animation: type{number} {whole:g}s steps(1) {delay:g}s infinite; }}"
             f" @keyframes type{number} {{ {_type(end, len(scene.command), typed)} }}"
         )
         body.append(_draw_scene(number, scene, end))
-    last = len(scenes) - 1
+    styles.append(f"#s{FIRST}, #s{FIRST} .out {{ opacity: 1; }}")
     styles.append(
-        "@media (prefers-reduced-motion: reduce) { .scene, .out, rect { animation: none !important; } "
-        f"#s{last}, #s{last} .out {{ opacity: 1; }} }}"
+        "@media (prefers-reduced-motion: reduce) { .scene, .out, rect { animation: none !important; } }"
     )
     dots = "".join(
         f'<circle cx="{PADDING + 4 + 18 * place}" cy="{BAR_HEIGHT / 2:g}" r="5.5" fill="{colour}"/>'
