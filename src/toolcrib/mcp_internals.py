@@ -130,6 +130,18 @@ def connection_of(session: ServerSession) -> Connection:
     return stand_in
 
 
+def number_requests_from(connection: Connection, first: int) -> None:
+    """Number the requests to a client from a number on, so that no two sessions of it use the same ones."""
+    if hasattr(connection.outbound, "_next_id"):
+        connection.outbound._next_id = first  # noqa: SLF001 - the SDK always begins with 1
+
+
+def is_waiting_for(connection: Connection, request_id: RequestId) -> bool:
+    """Return whether a request to the client of a session waits for its answer."""
+    pending = getattr(connection.outbound, "_pending", None)
+    return pending is None or request_id in pending
+
+
 class _Incoming:
     """Hands messages to the server of a session; where it has just ended, the streams of its requests do too.
 
