@@ -58,6 +58,7 @@ from mcp.server.streamable_http import (  # noqa: E402
     StreamableHTTPServerTransport,
 )
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: E402
+from mcp.shared.dispatcher import coerce_request_id  # noqa: E402
 from mcp.shared.message import ServerMessageMetadata, SessionMessage  # noqa: E402
 from mcp_types import (  # noqa: E402
     ErrorData,
@@ -139,7 +140,7 @@ def number_requests_from(connection: Connection, first: int) -> None:
 def is_waiting_for(connection: Connection, request_id: RequestId) -> bool:
     """Return whether a request to the client of a session waits for its answer."""
     pending = getattr(connection.outbound, "_pending", None)
-    return pending is None or request_id in pending
+    return pending is None or coerce_request_id(request_id) in pending
 
 
 class _Incoming:

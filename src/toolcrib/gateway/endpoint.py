@@ -26,7 +26,7 @@ from toolcrib.concurrency.lru import LruCache
 from toolcrib.crib import Settings, View
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.config import ContentChange
-from toolcrib.gateway.entries import Entries
+from toolcrib.gateway.entries import SharedEntries
 from toolcrib.gateway.frontends.shared.frontend import (
     Frontend,
     SettlingFrontend,
@@ -90,7 +90,7 @@ class McpEndpoint:
         view: View | None = None,
         make_frontend: Callable[[View], Frontend] | None = None,
         gateways: Callable[[], dict[str, dict[str, Any]]] = dict,
-        shared: Callable[[], Entries | None] = lambda: None,
+        shared: Callable[[], SharedEntries | None] = lambda: None,
         worker: int | None = None,
         restores_sessions: bool = False,
     ) -> None:

@@ -14,7 +14,7 @@ from toolcrib.crib.config.gateway import Expose
 from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.endpoint import McpEndpoint
-from toolcrib.gateway.entries import Entries
+from toolcrib.gateway.entries import SharedEntries
 from toolcrib.gateway.frontends.beside import ToolsBeside
 from toolcrib.gateway.frontends.shared.frontend import Frontend
 from toolcrib.gateway.request.client import ObtainLogin
@@ -47,7 +47,7 @@ class Endpoints:
         expose: Expose | None = None,
         has_surfaces: bool = True,
         worker: Worker | None = None,
-        entries: Entries | None = None,
+        entries: SharedEntries | None = None,
     ) -> None:
         """Have no endpoints before `follow` is called.
 
@@ -66,7 +66,7 @@ class Endpoints:
         self._expose, self._has_surfaces = expose, has_surfaces
         key = crib.shared_key or (None if worker is None else worker.key)
         self._worker, self._is_shared = worker, key is not None
-        self._shared: Callable[[], Entries | None] = lambda: crib.shared_store or entries
+        self._shared: Callable[[], SharedEntries | None] = lambda: crib.shared_store or entries
         self._security = RequestStateSecurity.ephemeral() if key is None else RequestStateSecurity(keys=[key])
         self._kept = KeptResults(shared=self._shared)
         self._here: dict[EndpointAddress, McpEndpoint] = {}

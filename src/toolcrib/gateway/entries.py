@@ -13,7 +13,7 @@ from toolcrib.errors import StoreError
 _TIMEOUT = 5.0
 
 
-class Entries(Protocol):
+class SharedEntries(Protocol):
     """Values by collection and name; implemented by `PostgresStore` and, on one machine, by `FileEntries`."""
 
     def put_entry(self, collection: str, name: str, value: bytes, lifetime: float) -> bool:

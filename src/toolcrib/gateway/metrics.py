@@ -146,9 +146,8 @@ def label_by_worker(texts: Mapping[int, bytes]) -> bytes:
     for number, text in sorted(texts.items()):
         for found in text_string_to_metric_families(text.decode()):
             family = families.setdefault(found.name, Metric(found.name, found.documentation, found.type))
-            family.samples += [
-                each._replace(labels={**each.labels, "worker": str(number)}) for each in found.samples
-            ]
+            for name, labels, value, *_ in found.samples:
+                family.add_sample(name, {**labels, "worker": str(number)}, value)
     return generate_latest(_Families(list(families.values())))
 
 

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from toolcrib.concurrency.loop import in_thread
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.errors import StoreError
-from toolcrib.gateway.entries import Entries
+from toolcrib.gateway.entries import SharedEntries
 from toolcrib.gateway.identity.principals import Account
 
 _NONCE = 12
@@ -61,7 +61,7 @@ class SessionSeal:
     """Seals the state of sessions into their ids, and remembers those that their clients have ended."""
 
     def __init__(
-        self, key: bytes, holder: str, worker: int, shared: Callable[[], Entries | None] = lambda: None
+        self, key: bytes, holder: str, worker: int, shared: Callable[[], SharedEntries | None] = lambda: None
     ) -> None:
         """Seal for a holder of sessions; `shared` returns the store in which all find the ended ones."""
         self._cipher = AESGCM(sha256(b"toolcrib session" + key).digest())
