@@ -43,6 +43,7 @@ from toolcrib.gateway.signals import Stop, stop_signals
 from toolcrib.gateway.stdio import is_toolcrib, serve_streams, taken_over
 from toolcrib.gateway.watch import mark_of, watch_any
 from toolcrib.gateway.watch import watch as watch_file
+from toolcrib.gateway.workers.fleet import Fleet
 from toolcrib.gateway.workers.links import Links
 from toolcrib.gateway.workers.supervisor import Worker
 from toolcrib.model import LocalTool, SchemaValidator, Tool
@@ -118,6 +119,7 @@ class Gateway:
             self._browsers_address,
             environ,
             shared=lambda: self.crib.shared_logins,
+            key=None if worker is None else worker.key,
         )
         self._calls = CallLog()
         self.approvals = Approvals(
@@ -160,6 +162,8 @@ class Gateway:
             worker=worker,
             entries=self._entries,
         )
+        self.fleet = Fleet(self.crib, self.approvals, self.logins, self.links)
+        """Acts on all workers of this gateway."""
         self.console = ConsoleSite(
             self.crib,
             lambda: self.rules().identities,
@@ -168,6 +172,7 @@ class Gateway:
             enabled=wanted,
             calls=self._calls,
             approvals=self.approvals,
+            fleet=self.fleet,
         )
         self.seal = self._make_seal()
         self._life: Background | None = None

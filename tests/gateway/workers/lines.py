@@ -80,8 +80,12 @@ class Line:
     @property
     def worker(self) -> int:
         """The process of the worker at the other end."""
-        server = self.call_stateless("tiny__echo")["result"]["structuredContent"]["pid"]
-        return worker_of(self._served, server)
+        return worker_of(self._served, self.pid_of("tiny__echo"))
+
+    def pid_of(self, tool: str) -> int:
+        """Return the process that a tool gives."""
+        found = self.call_stateless(tool)["result"]["structuredContent"]
+        return int(found["pid"] if "pid" in found else found["result"])
 
     def __enter__(self) -> Self:
         return self
@@ -126,14 +130,14 @@ def worker_of(served: Served, pid: int) -> int:
     return pid
 
 
-def lines_to_both(served: Served) -> dict[int, Line]:
-    """Return a connection to each of two workers."""
+def lines_to_both(served: Served, tool: str = "tiny__echo") -> dict[int, Line]:
+    """Return a connection to each of two workers, found by a tool that gives the process of its server."""
     found: dict[int, Line] = {}
 
     def connect() -> bool:
         line = Line(served)
         with suppress(OSError, HTTPException):
-            if found.setdefault(line.worker, line) is line:
+            if found.setdefault(worker_of(served, line.pid_of(tool)), line) is line:
                 return len(found) == 2
         line.connection.close()
         return False

@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway.api.test_webhook import SECRET, receiver
 from gateway.support import Place, Served
 from gateway.workers.lines import (
     Line,
@@ -21,7 +23,7 @@ from gateway.workers.lines import (
     worker_of,
     workers,
 )
-from servers.launch import alive, shifting, tiny
+from servers.launch import alive, command, little, shifting, tiny
 from waiting import PATIENCE, wait_until
 
 FORMS = {"elicitation": {"form": {}}}
@@ -207,3 +209,50 @@ def test_first_worker_that_cannot_start_ends_the_command(tmp_path: Path) -> None
     )
     assert ended.returncode == 2
     assert ended.stderr.count("it needs a token") == 1
+
+
+def toolcrib(place: Place, *arguments: str) -> Any:
+    """Run a command in the gateway, and return what it prints."""
+    program = [*command(), *arguments, "--config", str(place.config), "--json"]
+    done = subprocess.run(
+        program, env=place.environ, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def test_commands_reach_all_workers(served: Served, place: Place, lines: list[Line]) -> None:
+    status = toolcrib(place, "status")
+    assert {each["pid"] for each in status["workers"]} == workers(served)
+    assert [each["number"] for each in status["workers"]] == [0, 1]
+    toolcrib(place, "server", "stop", "tiny")
+    for line in lines:
+        refused = line.call_stateless("tiny__echo")["result"]
+        assert refused["isError"], refused
+        assert "stopped" in str(refused), refused
+    toolcrib(place, "server", "start", "tiny")
+    assert {line.worker for line in lines} == workers(served)
+
+
+def test_operator_answers_calls_of_all_workers(tmp_path: Path) -> None:
+    ask = {"name": "ask", "tools": ["tiny:echo"], "effect": "ask", "reason": "Look first."}
+    rules = [ask, {"name": "rest", "effect": "allow"}]
+    servers = {"tiny": tiny(start_timeout=PATIENCE), "little": little(start_timeout=PATIENCE)}
+    with receiver() as (url, _):
+        webhook = {"url": url, "secret": SECRET}
+        place = Place(tmp_path, servers, timeout=PATIENCE, console={"webhook": webhook}, policy=rules)
+        with Served(place, "--workers", "2") as served, ThreadPoolExecutor(2) as pool:
+            found = lines_to_both(served, "little__get_pid")
+            calls = [pool.submit(line.call_stateless, "tiny__echo") for line in found.values()]
+            waiting = wait_until(lambda: both(toolcrib(place, "approvals", "list")["calls"]))
+            assert {each["toolId"] for each in waiting} == {"tiny:echo"}
+            for each in waiting:
+                toolcrib(place, "approvals", "approve", each["id"])
+            answers = [call.result(PATIENCE) for call in calls]
+            for line in found.values():
+                line.connection.close()
+    assert len({pid_of(answer) for answer in answers}) == 2
+
+
+def both(calls: list[Any]) -> list[Any] | None:
+    return calls if len(calls) == 2 else None

@@ -4,8 +4,9 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -44,6 +45,7 @@ from toolcrib.gateway.endpoints import Endpoints
 from toolcrib.gateway.identity.identities import METADATA
 from toolcrib.gateway.identity.principals import account_of
 from toolcrib.gateway.metrics import label_by_worker
+from toolcrib.gateway.workers.fleet import Fleet
 from toolcrib.gateway.workers.links import OWN, Links, WorkerEndedError
 from toolcrib.mcp_internals import is_waiting_for
 
@@ -74,6 +76,8 @@ class Served(Protocol):
     """The console and the API."""
     links: Links | None
     """The channel to the other workers; None where this process serves alone."""
+    fleet: Fleet
+    """Acts on all workers."""
     seal: SessionSeal | None
     """Seals the state of sessions into their ids; None where nobody else could restore them."""
 
@@ -312,11 +316,13 @@ class HttpApp:
         path: str = scope["path"]
         request: HttpRequest = scope["toolcrib.request"]
         if ConsoleSite.serves(path):
-            await self._answer_console(scope, receive, send)
+            answer = partial(self._gateway.console.answer, scope, receive, send)
+            await self._answer_at_first(answer, scope, receive, send)
         elif scope["method"] not in {"GET", "HEAD"}:
             await reply(send, 405, "only GET is answered here", [(b"allow", b"GET, HEAD")])
         elif path.startswith(CONNECT):
-            await self._gateway.logins.answer(scope, send)
+            answer = partial(self._gateway.logins.answer, scope, send)
+            await self._answer_at_first(answer, scope, receive, send)
         elif path == "/health":
             await reply(send, 200, {"status": "ok", "version": __version__})
         elif path == "/ready":
@@ -332,12 +338,14 @@ class HttpApp:
                 "there are /mcp, /mcp/all, /mcp/meta, /mcp/{toolset}, /console/, /health, /ready, /metrics",
             )
 
-    async def _answer_console(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request to the console or the API, which the first worker serves for all."""
+    async def _answer_at_first(
+        self, answer: Callable[[], Awaitable[None]], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request to the console, the API or a login page, which the first worker serves for all."""
         if self._links is None or self._links.worker.number == 0:
-            await self._gateway.console.answer(scope, receive, send)
+            await answer()
         elif not await self._relay(0, scope, receive, send):
-            text = "the worker that serves the console is being started; try again"
+            text = "the worker that serves this page is being started; try again"
             await reply(send, 503, text, [(b"retry-after", b"1"), *CLOSE])
 
     async def wait_answered(self) -> None:

@@ -100,7 +100,7 @@ async def serve(
             server = _Server(_make_config(guard, gateway))
             try:
                 if gateway.links is not None:
-                    await tasks.start(gateway.links.listen, guard)
+                    await tasks.start(gateway.links.listen, guard, gateway.fleet.obey)
                 await tasks.start(server.run_on, listener)
                 tasks.start_soon(guard.cancel_revoked)
                 if on_ready is not None:

@@ -8,19 +8,28 @@ the client has left, or that the worker has ended.
 """
 
 import json
+import math
 import struct
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import anyio
 from anyio.abc import SocketStream, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from toolcrib.errors import ToolcribError
 from toolcrib.gateway.app.asgi import App, Message, Receive, Scope, Send
 from toolcrib.gateway.workers.supervisor import Worker
+from toolcrib.redaction import error_text
 
 _HEAD = struct.Struct("!cI")
-_REQUEST, _START, _MORE, _LAST = b"Q", b"S", b"M", b"L"
+_REQUEST, _START, _MORE, _LAST, _COMMAND, _RESULT = b"Q", b"S", b"M", b"L", b"C", b"R"
+_TAKEN = b"T"
+"""Sent before a request is answered: where it does not come, the request was not begun."""
+Obey = Callable[[dict[str, Any]], Awaitable[Any]]
+"""Carries out a command of another worker, and returns what came of it as JSON."""
 _CONNECT_TIMEOUT = 5.0
 _ASK_TIMEOUT = 5.0
 _LEFT_OUT = frozenset({b"origin"})
@@ -43,13 +52,13 @@ class Links:
         """The numbers of the other workers."""
         return [number for number in range(self.worker.count) if number != self.worker.number]
 
-    async def listen(self, app: App, *, task_status: TaskStatus[None]) -> None:
-        """Answer requests of the other workers by an application, until cancelled."""
+    async def listen(self, app: App, obey: Obey, *, task_status: TaskStatus[None]) -> None:
+        """Answer requests of the other workers by an application, and obey their commands."""
         path = anyio.Path(self.worker.socket_of(self.worker.number))
         await path.unlink(missing_ok=True)  # of a worker that was killed
         async with await anyio.create_unix_listener(str(path), mode=0o600) as listener:
             task_status.started()
-            await listener.serve(partial(_answer, app))
+            await listener.serve(partial(_answer, app, obey))
 
     async def relay(
         self, number: int, scope: Scope, body: bytes, receive: Receive, send: Send, *, own: bool = False
@@ -64,7 +73,7 @@ class Links:
                 stream = await anyio.connect_unix(self.worker.socket_of(number))
         except (OSError, TimeoutError):
             return False
-        has_ended = False
+        is_taken = has_ended = False
         async with stream, anyio.create_task_group() as tasks:
 
             async def watch_client() -> None:
@@ -76,13 +85,26 @@ class Links:
             try:
                 await _put(stream, _REQUEST, _pack_scope(scope, own=own))
                 await _put(stream, _LAST, body)
-                await _pass_response(stream, send)
+                reader = BufferedByteReceiveStream(stream)
+                is_taken = (await _get(reader))[0] == _TAKEN
+                await _pass_response(reader, send)
             except _ENDED:
                 has_ended = True
             tasks.cancel_scope.cancel()
-        if has_ended:
+        if has_ended and is_taken:
             raise WorkerEndedError(number)
-        return True
+        return not has_ended
+
+    async def ask(
+        self, number: int, command: Mapping[str, Any], *, within: float = math.inf
+    ) -> dict[str, Any] | None:
+        """Return what came of a command at another worker: `done`, or why it `failed`; else None."""
+        with anyio.move_on_after(within), suppress(OSError, *_ENDED):
+            async with await anyio.connect_unix(self.worker.socket_of(number)) as stream:
+                await _put(stream, _COMMAND, json.dumps(command).encode())
+                answer: dict[str, Any] = json.loads((await _get(BufferedByteReceiveStream(stream)))[1])
+                return answer
+        return None
 
     async def fetch(self, number: int, scope: Scope) -> tuple[int, bytes] | None:
         """Return the status and the body with which another worker alone answers; None without an answer."""
@@ -122,13 +144,17 @@ class WorkerEndedError(Exception):
         super().__init__(f"worker {number} of the gateway ended before it had answered")
 
 
-async def _answer(app: App, stream: SocketStream) -> None:
-    """Answer one request of another worker."""
+async def _answer(app: App, obey: Obey, stream: SocketStream) -> None:
+    """Answer one request of another worker, or obey its command until it leaves."""
     async with stream:
         with suppress(*_ENDED):
             reader = BufferedByteReceiveStream(stream)
-            _, head = await _get(reader)
+            kind, head = await _get(reader)
+            if kind == _COMMAND:
+                await _obey(obey, json.loads(head), stream, reader)
+                return
             _, body = await _get(reader)
+            await _put(stream, _TAKEN, b"")
             is_read = False
 
             async def receive() -> Message:
@@ -155,8 +181,28 @@ async def _answer(app: App, stream: SocketStream) -> None:
             await app(_unpack_scope(head), receive, send)
 
 
-async def _pass_response(stream: SocketStream, send: Send) -> None:
-    reader, kind = BufferedByteReceiveStream(stream), b""
+async def _obey(
+    obey: Obey, command: dict[str, Any], stream: SocketStream, reader: BufferedByteReceiveStream
+) -> None:
+    async with anyio.create_task_group() as tasks:
+
+        async def watch() -> None:
+            with suppress(*_ENDED):
+                await reader.receive(1)  # nothing comes but the end
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(watch)
+        try:
+            answer = {"done": await obey(command)}
+        except ToolcribError as error:
+            answer = {"failed": error_text(error)}
+        with suppress(*_ENDED):
+            await _put(stream, _RESULT, json.dumps(answer).encode())
+        tasks.cancel_scope.cancel()
+
+
+async def _pass_response(reader: BufferedByteReceiveStream, send: Send) -> None:
+    kind = b""
     while kind != _LAST:
         kind, data = await _get(reader)
         if kind == _START:
