@@ -188,7 +188,13 @@ class Gateway:
             return None
         holder = secrets.token_hex(8) if worker is None else worker.generation
         number = 0 if worker is None else worker.number
-        return SessionSeal(key, holder, number, lambda: self.crib.shared_store or self._entries)
+        return SessionSeal(
+            key,
+            holder,
+            number,
+            lambda: self.crib.shared_store or self._entries,
+            lambda: self.crib.shared_store is not None,
+        )
 
     @property
     def settings(self) -> GatewaySettings:

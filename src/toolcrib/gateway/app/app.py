@@ -198,8 +198,12 @@ class HttpApp:
         if is_elsewhere and await self._relay(known.worker, scope, receive, send):
             return
         session = await self._find_session(address, name, known)
+        is_end = scope["method"] == "DELETE"
+        if not is_end and (session is None or seal.has_other_holders()) and await seal.has_ended(name):
+            await reply(send, 404, _NO_SESSION)  # it may have been ended at another gateway
+            return
         asked = _answered_question(request.body) if scope["method"] == "POST" else None
-        if scope["method"] == "DELETE":
+        if is_end:
             await self._end_session(seal, name)
             if session is None:
                 await send_bytes(send, 200, b"", b"application/json")
@@ -212,7 +216,7 @@ class HttpApp:
             async with self._restoring:
                 session = await self._find_session(address, name, known)
                 if session is None:
-                    session = await self._restore(seal, address, name, known, scope)
+                    session = await self._restore(address, name, known, scope)
         if session is None:
             await reply(send, 404, _NO_SESSION)
         else:
@@ -240,10 +244,10 @@ class HttpApp:
             _LOG.warning("other gateways are not told that a session has ended: %s", error)
 
     async def _restore(
-        self, seal: SessionSeal, address: EndpointAddress, name: str, known: SealedSession, scope: Scope
+        self, address: EndpointAddress, name: str, known: SealedSession, scope: Scope
     ) -> str | None:
-        """Begin a session anew as its client did, and return its id here; None if it has ended."""
-        if not known.is_restorable or await seal.has_ended(name):
+        """Begin a session anew as its client did, and return its id here; None if that is too long ago."""
+        if not known.is_restorable:
             return None
         begin = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": known.params}
         session = await self._post(address, scope, begin, None)

@@ -61,9 +61,18 @@ class SessionSeal:
     """Seals the state of sessions into their ids, and remembers those that their clients have ended."""
 
     def __init__(
-        self, key: bytes, holder: str, worker: int, shared: Callable[[], SharedEntries | None] = lambda: None
+        self,
+        key: bytes,
+        holder: str,
+        worker: int,
+        shared: Callable[[], SharedEntries | None],
+        has_other_holders: Callable[[], bool],
     ) -> None:
-        """Seal for a holder of sessions; `shared` returns the store in which all find the ended ones."""
+        """Seal for a holder of sessions; `shared` returns the store in which all find the ended ones.
+
+        `has_other_holders` returns whether another gateway may have restored a session that is held here.
+        """
+        self.has_other_holders = has_other_holders
         self._cipher = AESGCM(sha256(b"toolcrib session" + key).digest())
         self.holder, self.worker, self._shared = holder, worker, shared
         self._opened: LruCache[tuple[str, str, Account | None], SealedSession] = LruCache(_SEEN)
