@@ -1,6 +1,7 @@
 """A crib that MCP clients can reach: endpoints for everything and for each toolset."""
 
 import logging
+import os
 import secrets
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from toolcrib.discovery import Embedder, Searcher, Store, StoreStatus
 from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy, Principal
 from toolcrib.execution.audit import AuditStatus
+from toolcrib.execution.mcp.config import WORKERS_FOLDER
 from toolcrib.gateway.addresses import EndpointAddress, Surface
 from toolcrib.gateway.api.approvals import Approvals
 from toolcrib.gateway.api.calls import CallLog
@@ -110,6 +112,8 @@ class Gateway:
         """
         self._health = Health(lambda: self.crib, lambda: self.endpoints.sessions)
         self._metrics = Metrics(self._health, lambda: self.crib)
+        if worker is not None:  # by which servers that are shared find each other
+            environ = {**(os.environ if environ is None else environ), WORKERS_FOLDER: str(worker.folder)}
         self._environ, self._watch = environ, watch
         self._mark = mark_of(config) if isinstance(config, str | PathLike) else None
         self._address: str | None = None

@@ -84,7 +84,9 @@ class Line:
 
     def pid_of(self, tool: str) -> int:
         """Return the process that a tool gives."""
-        found = self.call_stateless(tool)["result"]["structuredContent"]
+        answer = self.call_stateless(tool)
+        assert "result" in answer, answer
+        found = answer["result"]["structuredContent"]
         return int(found["pid"] if "pid" in found else found["result"])
 
     def __enter__(self) -> Self:

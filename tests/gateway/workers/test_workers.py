@@ -254,5 +254,27 @@ def test_operator_answers_calls_of_all_workers(tmp_path: Path) -> None:
     assert len({pid_of(answer) for answer in answers}) == 2
 
 
+def test_shared_server_runs_once_and_its_lease_passes_on(tmp_path: Path) -> None:
+    servers = {"tiny": tiny(start_timeout=PATIENCE, shared=True), "little": little(start_timeout=PATIENCE)}
+    with Served(Place(tmp_path, servers, timeout=PATIENCE), "--workers", "2") as served:
+        lines = lines_to_both(served, "little__get_pid")
+        (shared,) = {line.pid_of("tiny__echo") for line in lines.values()}
+        holder = worker_of(served, shared)
+        kill(holder)
+        other = next(line for worker, line in lines.items() if worker != holder)
+        wait_until(lambda: not alive(shared), "it ends with its holder")
+
+        def call() -> Any:
+            return other.call_stateless("tiny__echo").get("result", {}).get("structuredContent")
+
+        assert wait_until(lambda: (call() or {}).get("pid")) != shared
+        for line in lines.values():
+            line.connection.close()
+        fresh = lines_to_both(served, "little__get_pid")
+        assert len({line.pid_of("tiny__echo") for line in fresh.values()}) == 1
+        for line in fresh.values():
+            line.connection.close()
+
+
 def both(calls: list[Any]) -> list[Any] | None:
     return calls if len(calls) == 2 else None
