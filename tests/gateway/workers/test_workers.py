@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +277,48 @@ def test_shared_server_runs_once_and_its_lease_passes_on(tmp_path: Path) -> None
         assert len({line.pid_of("tiny__echo") for line in fresh.values()}) == 1
         for line in fresh.values():
             line.connection.close()
+
+
+def test_workers_write_one_audit_and_one_catalogue(tmp_path: Path) -> None:
+    settings = {"audit": {"path": str(tmp_path / "audit.jsonl")}, "store": str(tmp_path / "tools.db")}
+    servers = {"tiny": tiny(start_timeout=PATIENCE), "little": little(start_timeout=PATIENCE)}
+    place = Place(tmp_path, servers, timeout=PATIENCE, **settings)
+    with Served(place, "--workers", "2") as served, ThreadPoolExecutor(2) as pool:
+        lines = lines_to_both(served)
+        victim, other = lines.values()
+        before = calls_in(served)
+
+        def call(line: Line) -> None:
+            for _ in range(_CALLS):
+                assert "result" in line.call_stateless("little__get_pid")
+
+        list(pool.map(call, lines.values()))
+        assert calls_in(served) - before == 2 * _CALLS
+        wait_until(lambda: written(tmp_path).count("little:get_pid") == 2 * _CALLS)
+        kill(victim.worker)
+        for _ in range(_CALLS):
+            assert "result" in other.call_stateless("little__get_pid")
+        for line in lines.values():
+            line.connection.close()
+    report = toolcrib(place, "audit", "verify")
+    assert report["problems"] == []
+    assert written(tmp_path).count("little:get_pid") == 3 * _CALLS
+    with closing(sqlite3.connect(tmp_path / "tools.db")) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+_CALLS = 50
+
+
+def written(folder: Path) -> str:
+    return (folder / "audit.jsonl").read_text(encoding="utf-8")
+
+
+def calls_in(served: Served) -> int:
+    """Return how many calls of the little server ended well at all workers."""
+    metrics = served.get("/metrics") or ""
+    pattern = r'toolcrib_calls_total\{(?=.*namespace="little")(?=.*outcome="ok").*\} ([\d.]+)'
+    return sum(int(float(count)) for count in re.findall(pattern, metrics))
 
 
 def both(calls: list[Any]) -> list[Any] | None:
