@@ -166,7 +166,7 @@ class Gateway:
             worker=worker,
             entries=self._entries,
         )
-        self.fleet = Fleet(self.crib, self.approvals, self.logins, self.links)
+        self.fleet = Fleet(self.crib, self.approvals, self._calls, self.logins, self.links)
         """Acts on all workers of this gateway."""
         self.console = ConsoleSite(
             self.crib,

@@ -9,10 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from gateway.api.test_webhook import SECRET, receiver
 from gateway.support import Place, Served
@@ -235,6 +236,31 @@ def test_commands_reach_all_workers(served: Served, place: Place, lines: list[Li
         assert "stopped" in str(refused), refused
     toolcrib(place, "server", "start", "tiny")
     assert {line.worker for line in lines} == workers(served)
+
+
+def test_console_shows_the_calls_of_all_workers(place: Place, served: Served, lines: list[Line]) -> None:
+    link = toolcrib(place, "console", "--no-open")["console"]
+    code = link.partition("#login=")[2]
+    pids = {line.worker for line in lines}
+    assert len(pids) == 2
+    with ExitStack() as stack:
+        clients = [stack.enter_context(httpx.Client(base_url=served.url.removesuffix("/mcp"))) for _ in lines]
+        login = clients[0].post("/api/v1/login", json={"code": code}, headers={"x-toolcrib-key": "login"})
+        headers = {"x-toolcrib-key": login.raise_for_status().json()["key"]}
+        for client in clients:
+            client.cookies = clients[0].cookies
+        mark = [line.call_stateless("tiny__echo", mark=number) for number, line in enumerate(lines)]
+        assert all("result" in answer for answer in mark)
+
+        def shown() -> bool:
+            rows = clients[1].get("/api/v1/calls", params={"tool": "tiny:echo"}, headers=headers).json()
+            calls = [clients[0].get(f"/api/v1/calls/{row['id']}", headers=headers) for row in rows["items"]]
+            found = {
+                call.json()["payload"]["args"]["text"] for call in calls if "args" in call.json()["payload"]
+            }
+            return {'{"mark":0}', '{"mark":1}'} <= found
+
+        wait_until(shown, "the calls of both are shown")
 
 
 def test_operator_answers_calls_of_all_workers(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What one worker does on behalf of all: approvals, and commands to their servers, runs and logins."""
 
 import os
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -13,6 +14,7 @@ from toolcrib.errors import RunStateError
 from toolcrib.execution import Principal
 from toolcrib.execution.oauth.vault import Owner
 from toolcrib.gateway.api.approvals import Approvals, Question
+from toolcrib.gateway.api.calls import CallLog
 from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.workers.links import Links
 
@@ -25,10 +27,14 @@ _PAUSE = 0.1
 class Fleet:
     """Acts on all workers of a gateway; where there is one process, on that."""
 
-    def __init__(self, crib: Crib, approvals: Approvals, logins: LoginPages, links: Links | None) -> None:
+    def __init__(
+        self, crib: Crib, approvals: Approvals, calls: CallLog, logins: LoginPages, links: Links | None
+    ) -> None:
+        self._calls = calls
         self._crib, self._approvals, self._logins, self._links = crib, approvals, logins, links
         if links is not None and links.worker.number != 0:
             approvals.ask_elsewhere = partial(self._ask_first, links)
+            calls.send_rows = partial(self._send_rows, links)
         if links is not None:
             logins.on_login = self.note_login
 
@@ -87,10 +93,20 @@ class Fleet:
             "start": lambda: self._crib.start_server(command["server"]),
             "stop": lambda: self._stop_here(command["server"]),
             "cancel": lambda: self._cancel_run_here(command["run"], command["principal"]),
+            "calls": lambda: self._take_rows(command["rows"], command["worker"]),
             "describe": self._describe_here,
             "login": lambda: self._note_login_here(command["server"], tuple(command["owner"])),
         }
         return await known[command["do"]]()
+
+    async def _take_rows(self, rows: str, worker: int) -> None:
+        self._calls.take_rows(b64decode(rows), worker)
+
+    @staticmethod
+    async def _send_rows(links: Links, rows: bytes) -> None:
+        """Have the first worker keep the rows of calls; while it is being started they are lost."""
+        command = {"do": "calls", "worker": links.worker.number, "rows": b64encode(rows).decode()}
+        await links.ask(0, command, within=_PATIENCE)
 
     async def _stop_here(self, name: str) -> None:
         self._crib.stop_server(name)
