@@ -31,8 +31,8 @@ _NOBODY = {
 Message = dict[str, Any]
 
 
-class Client:
-    """One process that uses the server."""
+class SharingProcess:
+    """One process that uses the server, which is one of its clients."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
@@ -57,22 +57,22 @@ class SharedServer:
 
     def __init__(self, server: asyncio.StreamWriter) -> None:
         self._server, self._numbers = server, count(1)
-        self._clients: set[Client] = set()
-        self._running: dict[int, tuple[Client, Any, str]] = {}
+        self._clients: set[SharingProcess] = set()
+        self._running: dict[int, tuple[SharingProcess, Any, str]] = {}
         """The client of each request, its id there, and its method."""
-        self._tokens: dict[int, tuple[Client, Any]] = {}
+        self._tokens: dict[int, tuple[SharingProcess, Any]] = {}
         """Progress tokens by the ids of their requests."""
-        self._asked: dict[Any, Client] = {}
+        self._asked: dict[Any, SharingProcess] = {}
         """The client of each question of the server."""
-        self._watched: dict[str, set[Client]] = {}
+        self._watched: dict[str, set[SharingProcess]] = {}
         self._hello: Message | None = None
         self._is_initialized = False
-        self._greeting: list[tuple[Client, Any]] | None = None
+        self._greeting: list[tuple[SharingProcess, Any]] | None = None
         """The clients that wait for the answer to `initialize`."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass on what a client sends, until it leaves; then cancel what it has under way."""
-        client = Client(writer)
+        client = SharingProcess(writer)
         self._clients.add(client)
         try:
             while line := await reader.readline():
@@ -92,7 +92,7 @@ class SharedServer:
     def _tell_server(self, message: Message) -> None:
         self._server.write(json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode() + b"\n")
 
-    def _pass_on(self, client: Client, message: Message) -> None:
+    def _pass_on(self, client: SharingProcess, message: Message) -> None:
         """Pass on a message of a client."""
         method, params = message.get("method"), message.get("params") or {}
         if method is None:
@@ -112,7 +112,7 @@ class SharedServer:
         else:
             self._request(client, method, params, message)
 
-    def _note(self, client: Client, method: str, params: Message, message: Message) -> None:
+    def _note(self, client: SharingProcess, method: str, params: Message, message: Message) -> None:
         """Pass on a notification of a client; that it is initialized only once."""
         if method == "notifications/initialized":
             if self._is_initialized:
@@ -125,7 +125,7 @@ class SharedServer:
             message = {**message, "params": {**params, "requestId": found}}
         self._tell_server(message)
 
-    def _request(self, client: Client, method: str, params: Message, message: Message) -> None:
+    def _request(self, client: SharingProcess, method: str, params: Message, message: Message) -> None:
         number = next(self._numbers)
         self._running[number] = client, message["id"], method
         client.running.add(number)
@@ -141,7 +141,7 @@ class SharedServer:
             message = {**message, "params": {**params, "_meta": {**meta, "progressToken": number}}}
         self._tell_server({**message, "id": number})
 
-    def _unwatch(self, client: Client, uri: str) -> None:
+    def _unwatch(self, client: SharingProcess, uri: str) -> None:
         """End the subscription of a client that has left, and at the server with the last one."""
         self._watched[uri].discard(client)
         if not self._watched[uri]:
@@ -161,7 +161,7 @@ class SharedServer:
                 for client in self._answer(message):
                     await client.drain()
 
-    def _answer(self, message: Message) -> list[Client]:
+    def _answer(self, message: Message) -> list[SharingProcess]:
         """Pass on a message of the server, and return who was sent it."""
         if "method" not in message:
             return self._answer_request(message)
@@ -178,7 +178,7 @@ class SharedServer:
             client.send(message)
         return receivers
 
-    def _answer_request(self, message: Message) -> list[Client]:
+    def _answer_request(self, message: Message) -> list[SharingProcess]:
         number = message.get("id")
         if not isinstance(number, int) or (found := self._running.pop(number, None)) is None:
             return []
@@ -193,7 +193,7 @@ class SharedServer:
                 each.send({**message, "id": its})
         return [client]
 
-    def _route(self, message: Message, active: list[Client]) -> tuple[Message, list[Client]]:
+    def _route(self, message: Message, active: list[SharingProcess]) -> tuple[Message, list[SharingProcess]]:
         """Return a notification as its receivers know it, and them."""
         method, params = message["method"], message.get("params") or {}
         meta = params.get("_meta") or {}
@@ -217,7 +217,7 @@ class SharedServer:
         return message, list(self._clients)
 
 
-def _listed(client: Client | None) -> list[Client]:
+def _listed(client: SharingProcess | None) -> list[SharingProcess]:
     return [] if client is None else [client]
 
 
