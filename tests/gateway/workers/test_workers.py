@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import secrets
 import signal
 import sqlite3
 import subprocess
@@ -95,6 +96,15 @@ def test_session_is_answered_at_any_worker_where_it_is_held(lines: list[Line]) -
     for line in lines:
         assert line.send(calling("tiny__echo"), session).status == 404
         line.connection.close()
+
+
+def test_session_of_a_client_that_says_much_of_itself_is_answered_at_any_worker(lines: list[Line]) -> None:
+    about = {"name": "line", "version": "1", "title": secrets.token_hex(20_000)}
+    params = {"protocolVersion": "2025-11-25", "clientInfo": about, "capabilities": {}}
+    response = lines[0].send({"id": 0, "method": "initialize", "params": params})
+    session = response.headers["mcp-session-id"]
+    assert "result" in last(response)
+    assert len({pid_of(line.call("tiny__echo", session)) for line in lines}) == 1
 
 
 def test_question_in_a_session_is_answered_over_another_worker(lines: list[Line]) -> None:

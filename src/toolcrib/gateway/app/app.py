@@ -191,8 +191,8 @@ class HttpApp:
         request: HttpRequest = scope["toolcrib.request"]
         name = request.headers[_SESSION]
         known = seal.open(name, address.name, account_of(request.principal))
-        if known is None:
-            await reply(send, 404, _NO_SESSION)
+        if known is None:  # it is unknown, unless its state was too long to be sealed
+            await self._answer_at(address, scope, receive, send)
             return
         is_elsewhere = known.holder == seal.holder and known.worker != seal.worker
         if is_elsewhere and await self._relay(known.worker, scope, receive, send):

@@ -29,6 +29,7 @@ from toolcrib.gateway.identity.principals import Account
 _NONCE = 12
 _MAX_ID = 4_096
 """Longest session id; proxies bound the headers of a request."""
+_MAX_NAME = 200
 _MAX_STATE = 64 * 1024
 _LIFETIME = 24 * 60 * 60.0
 """Seconds for which a session can be restored."""
@@ -81,13 +82,17 @@ class SessionSeal:
     def seal(self, session: str, place: str, account: Account | None, params: dict[str, Any]) -> str | None:
         """Return the id of a session for its client; None if its state is too long for one.
 
-        It is valid at one place, the name of an endpoint, and for one account.
+        It is valid at one place, the name of an endpoint, and for one account. Of a client that says much of
+        itself only the name, the version and the capabilities are kept.
         """
-        content = json.dumps([session, self.holder, self.worker, time.time(), params]).encode()
-        nonce = secrets.token_bytes(_NONCE)
-        sealed = nonce + self._cipher.encrypt(nonce, zlib.compress(content), _bind(place, account))
-        name = urlsafe_b64encode(sealed).decode().rstrip("=")
-        return name if len(name) <= _MAX_ID else None
+        for kept in (params, _shorten(params)):
+            content = json.dumps([session, self.holder, self.worker, time.time(), kept]).encode()
+            nonce = secrets.token_bytes(_NONCE)
+            sealed = nonce + self._cipher.encrypt(nonce, zlib.compress(content), _bind(place, account))
+            name = urlsafe_b64encode(sealed).decode().rstrip("=")
+            if len(name) <= _MAX_ID:
+                return name
+        return None
 
     def open(self, name: str, place: str, account: Account | None) -> SealedSession | None:
         """Return the content of an id; None if it is not one, or that of another place or account."""
@@ -123,6 +128,16 @@ class SessionSeal:
             return await in_thread(store.entry, _ENDED, digest) is not None
         except StoreError:  # it can be restored all the same, as without such a store
             return False
+
+
+def _shorten(params: dict[str, Any]) -> dict[str, Any]:
+    info = params.get("clientInfo")
+    known = info if isinstance(info, dict) else {}
+    about = {name: str(known.get(name, ""))[:_MAX_NAME] for name in ("name", "version")}
+    kept: dict[str, Any] = {
+        name: params[name] for name in ("protocolVersion", "capabilities") if name in params
+    }
+    return {**kept, "clientInfo": about}
 
 
 def _bind(place: str, account: Account | None) -> bytes:
