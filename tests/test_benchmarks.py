@@ -36,6 +36,10 @@ def test_code_is_measured(root: Path) -> None:
     assert "What a model reads and writes" in run(root, "code_mode")
 
 
+def test_workers_and_stores_are_measured(root: Path) -> None:
+    assert "4 workers, stateless" in run(root, "scale")
+
+
 def test_the_gateway_is_measured(root: Path) -> None:
     npm_tool("mcp-proxy")  # a contender
     assert "toolcrib" in run(root, "gateway")

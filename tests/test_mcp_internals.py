@@ -25,6 +25,7 @@ from mcp.server.session import ServerSession
 from mcp.server.streamable_http import EventMessage, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 from mcp_types.version import LATEST_MODERN_VERSION
@@ -35,7 +36,12 @@ from waiting import PATIENCE, wait_until
 from toolcrib.errors import UnsupportedPackageError
 from toolcrib.gateway.resources.handlers import ContentHandlers
 from toolcrib.gateway.resources.subscriptions import ChangeBus, Subscriptions
-from toolcrib.mcp_internals import check_version, connection_of
+from toolcrib.mcp_internals import (
+    check_version,
+    connection_of,
+    is_waiting_for,
+    number_requests_from,
+)
 
 Edit = tuple[str, str]
 """A pattern in the sources of the SDK, and its replacement."""
@@ -194,6 +200,27 @@ async def test_response_goes_into_the_request_stream_of_its_request() -> None:
             await session.terminate()
             with pytest.raises(anyio.ClosedResourceError):
                 await streams[1].receive()
+
+
+@pytest.mark.anyio
+async def test_a_connection_numbers_its_requests_by_next_id_and_keeps_those_without_an_answer_pending() -> (
+    None
+):
+    incoming, outgoing = (anyio.create_memory_object_stream[SessionMessage | Exception](1) for _ in range(2))
+    dispatcher: JSONRPCDispatcher[Any] = JSONRPCDispatcher(incoming[1], outgoing[0])  # type: ignore[arg-type]
+    connection = Connection.for_loop(dispatcher)
+    assert dispatcher._next_id == 0
+    assert dispatcher._pending == {}
+    assert not is_waiting_for(connection, 1_001)
+    number_requests_from(connection, 1_000)
+    with anyio.fail_after(PATIENCE):
+        async with incoming[0], incoming[1], outgoing[0], outgoing[1], anyio.create_task_group() as tasks:
+            await tasks.start(dispatcher.run, None, None)
+            tasks.start_soon(connection.send_raw_request, "ping", None)
+            sent: Any = await outgoing[1].receive()
+            assert sent.message.id == 1_001
+            assert is_waiting_for(connection, 1_001)
+            tasks.cancel_scope.cancel()
 
 
 def renamed(name: str) -> Edit:

@@ -58,6 +58,7 @@ from mcp.server.streamable_http import (  # noqa: E402
     StreamableHTTPServerTransport,
 )
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: E402
+from mcp.shared.dispatcher import coerce_request_id  # noqa: E402
 from mcp.shared.message import ServerMessageMetadata, SessionMessage  # noqa: E402
 from mcp_types import (  # noqa: E402
     ErrorData,
@@ -128,6 +129,18 @@ def connection_of(session: ServerSession) -> Connection:
     stand_in.client_params = session.client_params
     stand_in.client_capabilities = session.client_capabilities
     return stand_in
+
+
+def number_requests_from(connection: Connection, first: int) -> None:
+    """Number the requests to a client from a number on, so that no two sessions of it use the same ones."""
+    if hasattr(connection.outbound, "_next_id"):
+        connection.outbound._next_id = first  # noqa: SLF001 - the SDK always begins with 1
+
+
+def is_waiting_for(connection: Connection, request_id: RequestId) -> bool:
+    """Return whether a request to the client of a session waits for its answer."""
+    pending = getattr(connection.outbound, "_pending", None)
+    return pending is None or coerce_request_id(request_id) in pending
 
 
 class _Incoming:

@@ -59,8 +59,8 @@ class Place:
 class Served:
     """A gateway over HTTP in a process of its own, on a port that stays reserved while it is down."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, place: Place, *options: str) -> None:
+        self.place, self._options = place, options
         self.port = 0
         self._held = closed_port()
         self._process: Forked | None = None
@@ -83,7 +83,7 @@ class Served:
 
     def start(self) -> float:
         """Start it, and return after how many seconds it could be reached."""
-        command = self.place.arguments("--transport", "http", "--port", str(self.port))
+        command = self.place.arguments("--transport", "http", "--port", str(self.port), *self._options)
         started = time.monotonic()
         with self.log.open("ab") as log, Path(os.devnull).open("rb") as nothing:
             streams = (nothing.fileno(), log.fileno(), log.fileno())

@@ -81,10 +81,11 @@ def is_apart(scenario: str) -> bool:
     return any(scenario.startswith(name[:-1]) if name.endswith("*") else scenario == name for name in APART)
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+@pytest.fixture(scope="module", params=["1", "2"], ids=["one process", "two workers"])
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A gateway over a server, as `toolcrib serve` starts it."""
-    with Served(Place(tmp_path_factory.mktemp("gateway"), {"tiny": tiny()})) as served:
+    place = Place(tmp_path_factory.mktemp("gateway"), {"tiny": tiny()})
+    with Served(place, "--workers", request.param) as served:
         yield served
 
 

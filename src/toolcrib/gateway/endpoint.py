@@ -1,6 +1,7 @@
 """The MCP server of one address, for clients of both eras of the protocol."""
 
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -23,9 +24,9 @@ from toolcrib import __version__
 from toolcrib.concurrency.background import Loop
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.crib import Settings, View
-from toolcrib.discovery import PostgresStore
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.config import ContentChange
+from toolcrib.gateway.entries import SharedEntries
 from toolcrib.gateway.frontends.shared.frontend import (
     Frontend,
     SettlingFrontend,
@@ -46,7 +47,7 @@ from toolcrib.gateway.resources.handlers import ContentHandlers, Declared
 from toolcrib.gateway.resources.lists import page
 from toolcrib.gateway.resources.subscriptions import ChangeBus, PrincipalBus, Subscriptions
 from toolcrib.gateway.tasks.handlers import TaskHandlers
-from toolcrib.mcp_internals import connection_of
+from toolcrib.mcp_internals import connection_of, number_requests_from
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _PATIENCE = 300.0
@@ -57,6 +58,8 @@ _NOTIFY_TIMEOUT = 5.0
 """Seconds that a client has to accept a notification."""
 _LIST_FRESH = 60_000
 """Milliseconds for which a client may cache a list; clients that listen are notified of changes."""
+_MAX_REQUEST_ID = 2**50
+"""All clients can represent it; they may read a number as a double."""
 _MAX_BY_RULES = 32
 """Sets of rules whose frontends are cached."""
 _MAX_SCHEMAS = 64
@@ -87,13 +90,17 @@ class McpEndpoint:
         view: View | None = None,
         make_frontend: Callable[[View], Frontend] | None = None,
         gateways: Callable[[], dict[str, dict[str, Any]]] = dict,
-        shared: Callable[[], PostgresStore | None] = lambda: None,
+        shared: Callable[[], SharedEntries | None] = lambda: None,
+        worker: int | None = None,
+        restores_sessions: bool = False,
     ) -> None:
         """Create the server; `name` is of its address, `description` of its toolset.
 
         Where `view` has rules, each principal has a frontend that `make_frontend` makes of its own view; else
         all use `frontend`. `gateways` returns the ids of gateways to declare, by which nested gateways find
-        cycles. `shared` returns the store of all gateways, in which an answer counts once.
+        cycles. `shared` returns the store of all gateways, in which an answer counts once. `worker` is the
+        number of this process among those that serve the same address. With `restores_sessions` another
+        process may have the same session.
         """
         self._view, self._make_frontend, self._gateways = view, make_frontend, gateways
         self._by_rules: LruCache[str, tuple[Settings, Frontend]] = LruCache(_MAX_BY_RULES)
@@ -108,9 +115,10 @@ class McpEndpoint:
         self._content_changes: dict[ContentChange, None] = {}
         security = security or RequestStateSecurity.ephemeral()
         self._calls = HeldCalls(
-            ConfirmationTokens(security.ttl, shared=shared), patience, max_held, obtain_login
+            ConfirmationTokens(security.ttl, shared=shared), patience, max_held, obtain_login, worker=worker
         )
-        self._tasks = TaskHandlers(self._content, self._calls, self._frontend_seen_by)
+        self._tasks = TaskHandlers(self._content, self._calls, self._frontend_seen_by, worker=worker)
+        self._restores_sessions = restores_sessions
         self._sessions: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()
         self.connections: WeakValueDictionary[str, Connection] = WeakValueDictionary()
         """Initialized connections of the handshake era over HTTP, by session id."""
@@ -278,6 +286,10 @@ class McpEndpoint:
     async def _register_session(self, context: _Context, _: mcp_types.NotificationParams) -> None:
         connection = connection_of(context.session)
         if connection.has_standalone_channel:
+            if (
+                self._restores_sessions
+            ):  # an answer must not be taken for that to a question of another process
+                number_requests_from(connection, secrets.randbelow(_MAX_REQUEST_ID))
             self._sessions[connection] = principal_of(context)
             self._note_shown(self._frontend_seen_by(self._sessions[connection]))
             if connection.session_id is not None:

@@ -14,11 +14,13 @@ from toolcrib.crib.config.gateway import Expose
 from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.endpoint import McpEndpoint
+from toolcrib.gateway.entries import SharedEntries
 from toolcrib.gateway.frontends.beside import ToolsBeside
 from toolcrib.gateway.frontends.shared.frontend import Frontend
 from toolcrib.gateway.request.client import ObtainLogin
 from toolcrib.gateway.resources.handlers import ContentHandlers
 from toolcrib.gateway.results import KeptResults
+from toolcrib.gateway.workers.supervisor import Worker
 from toolcrib.model import ToolId
 from toolcrib.model.shape import ToolShape
 
@@ -35,7 +37,7 @@ class Endpoints:
     are first used: to list all tools of a large catalogue takes time and memory.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - parts that only the gateway combines
         self,
         crib: Crib,
         frontends: Frontends,
@@ -44,6 +46,8 @@ class Endpoints:
         *,
         expose: Expose | None = None,
         has_surfaces: bool = True,
+        worker: Worker | None = None,
+        entries: SharedEntries | None = None,
     ) -> None:
         """Have no endpoints before `follow` is called.
 
@@ -54,13 +58,17 @@ class Endpoints:
             obtain_login: obtains a login of a person that a request needs.
             expose: replaces the `expose` of the settings.
             has_surfaces: whether addresses may choose the frontend.
+            worker: this process, if several serve the same address.
+            entries: what these share.
         """
         self._crib, self._frontends, self._middleware = crib, frontends, middleware
         self._obtain_login = obtain_login
         self._expose, self._has_surfaces = expose, has_surfaces
-        key = crib.shared_key
+        key = crib.shared_key or (None if worker is None else worker.key)
+        self._worker, self._is_shared = worker, key is not None
+        self._shared: Callable[[], SharedEntries | None] = lambda: crib.shared_store or entries
         self._security = RequestStateSecurity.ephemeral() if key is None else RequestStateSecurity(keys=[key])
-        self._kept = KeptResults(shared=lambda: crib.shared_store)
+        self._kept = KeptResults(shared=self._shared)
         self._here: dict[EndpointAddress, McpEndpoint] = {}
         self._shown: dict[EndpointAddress, _Shown] = {}
         self._servers: Mapping[str, object] | None = None
@@ -158,7 +166,9 @@ class Endpoints:
             make_frontend=partial(self._make_frontend, address),
             gateways=view.content.servers.declared_gateways,
             security=self._security,
-            shared=lambda: self._crib.shared_store,
+            shared=self._shared,
+            worker=None if self._worker is None else self._worker.number,
+            restores_sessions=self._is_shared,
             middleware=self._middleware,
         )
         if self._tasks is not None:

@@ -1,12 +1,16 @@
 """A crib that MCP clients can reach: endpoints for everything and for each toolset."""
 
 import logging
+import os
+import secrets
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 from anyio import to_thread
+from anyio.abc import TaskStatus
 
 from toolcrib.concurrency.background import Background
 from toolcrib.crib import Config, Crib, GatewaySettings, Reload, Settings, View, load
@@ -15,6 +19,7 @@ from toolcrib.discovery import Embedder, Searcher, Store, StoreStatus
 from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy, Principal
 from toolcrib.execution.audit import AuditStatus
+from toolcrib.execution.mcp.config import WORKERS_FOLDER
 from toolcrib.gateway.addresses import EndpointAddress, Surface
 from toolcrib.gateway.api.approvals import Approvals
 from toolcrib.gateway.api.calls import CallLog
@@ -22,8 +27,10 @@ from toolcrib.gateway.api.site import ConsoleSite
 from toolcrib.gateway.api.webhook import ApprovalWebhook
 from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.app.guard import AccessRules
+from toolcrib.gateway.app.sealed import SessionSeal
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints, Frontends
+from toolcrib.gateway.entries import FileEntries
 from toolcrib.gateway.frontends.auto import AutoTools
 from toolcrib.gateway.frontends.meta import MetaTools
 from toolcrib.gateway.frontends.passthrough import PassthroughTools
@@ -34,10 +41,13 @@ from toolcrib.gateway.metrics import Metrics
 from toolcrib.gateway.request.client import relay_input
 from toolcrib.gateway.request.login import LoginRequests
 from toolcrib.gateway.results import KeptResults
-from toolcrib.gateway.signals import stop_signals
+from toolcrib.gateway.signals import Stop, stop_signals
 from toolcrib.gateway.stdio import is_toolcrib, serve_streams, taken_over
 from toolcrib.gateway.watch import mark_of, watch_any
 from toolcrib.gateway.watch import watch as watch_file
+from toolcrib.gateway.workers.fleet import Fleet
+from toolcrib.gateway.workers.links import Links
+from toolcrib.gateway.workers.supervisor import Worker
 from toolcrib.model import LocalTool, SchemaValidator, Tool
 from toolcrib.model.suggest import choose
 from toolcrib.runtime import Sandbox
@@ -74,6 +84,7 @@ class Gateway:
         embedder: Embedder | None = None,
         store: Store | None = None,
         sandboxes: Sequence[Sandbox] = (),
+        worker: Worker | None = None,
     ) -> None:
         """Read a configuration; nothing is started.
 
@@ -94,12 +105,15 @@ class Gateway:
             embedder: makes the vectors of the default search.
             store: keeps the catalogue.
             sandboxes: run code.
+            worker: this process, where several serve one address; see `toolcrib serve --workers`.
 
         Raises:
             ConfigError: with every problem found.
         """
         self._health = Health(lambda: self.crib, lambda: self.endpoints.sessions)
         self._metrics = Metrics(self._health, lambda: self.crib)
+        if worker is not None:  # by which servers that are shared find each other
+            environ = {**(os.environ if environ is None else environ), WORKERS_FOLDER: str(worker.folder)}
         self._environ, self._watch = environ, watch
         self._mark = mark_of(config) if isinstance(config, str | PathLike) else None
         self._address: str | None = None
@@ -109,6 +123,7 @@ class Gateway:
             self._browsers_address,
             environ,
             shared=lambda: self.crib.shared_logins,
+            key=None if worker is None else worker.key,
         )
         self._calls = CallLog()
         self.approvals = Approvals(
@@ -138,6 +153,8 @@ class Gateway:
         for each in tools:
             self.crib.add(each)
         self._started = self.settings
+        self.links = None if worker is None else Links(worker)
+        self._entries = None if worker is None else FileEntries(worker.folder / "entries.db")
         limits = ClientLimits(self._metrics.limited)
         self.endpoints = Endpoints(
             self.crib,
@@ -146,7 +163,11 @@ class Gateway:
             LoginRequests(self.logins).obtain,
             expose=expose,
             has_surfaces=frontends is None,
+            worker=worker,
+            entries=self._entries,
         )
+        self.fleet = Fleet(self.crib, self.approvals, self._calls, self.logins, self.links)
+        """Acts on all workers of this gateway."""
         self.console = ConsoleSite(
             self.crib,
             lambda: self.rules().identities,
@@ -155,11 +176,29 @@ class Gateway:
             enabled=wanted,
             calls=self._calls,
             approvals=self.approvals,
+            fleet=self.fleet,
         )
+        self.seal = self._make_seal()
         self._life: Background | None = None
         self._has_failed = False
         self._bound = "127.0.0.1"
         self._rules: AccessRules | None = None
+
+    def _make_seal(self) -> SessionSeal | None:
+        """Return what seals sessions, if other gateways or workers have the key to restore them."""
+        worker = None if self.links is None else self.links.worker
+        key = self.crib.shared_key or (None if worker is None else worker.key)
+        if key is None:
+            return None
+        holder = secrets.token_hex(8) if worker is None else worker.generation
+        number = 0 if worker is None else worker.number
+        return SessionSeal(
+            key,
+            holder,
+            number,
+            lambda: self.crib.shared_store or self._entries,
+            lambda: self.crib.shared_store is not None,
+        )
 
     @property
     def settings(self) -> GatewaySettings:
@@ -191,6 +230,8 @@ class Gateway:
         if self._life is not None:
             await self._life.stop()
         await self.crib.__aexit__(*exc_info)
+        if self._entries is not None:
+            self._entries.close()
 
     def endpoint(self, toolset: str | None = None, expose: Surface | None = None) -> "Server[Any]":
         """Return the MCP server of a toolset, or of everything.
@@ -266,13 +307,31 @@ class Gateway:
         host = self.settings.host if host is None else host
         port = self.settings.port if port is None else port
         self._make_rules(self.crib.settings, host)
-        listener = listen(host, port, self.crib.settings.origin)
+        worker = None if self.links is None else self.links.worker
+        listener = listen(host, port, self.crib.settings.origin) if worker is None else worker.listener
         self._bound, self._rules = host, None
         self.console.bind(host)
         self._listens_at = address_of(listener)
         self._address = self._listens_at if is_loopback(host) else None
-        async with stop_signals() as stop:
+        async with stop_signals() as stop, anyio.create_task_group() as tasks:
+            if worker is not None:
+                await tasks.start(self._follow_parent, worker, stop)
             await serve(self, listener, stop, on_ready)
+            tasks.cancel_scope.cancel()
+
+    async def _follow_parent(self, worker: Worker, stop: Stop, *, task_status: TaskStatus[None]) -> None:
+        """Read the configuration again when the parent says so, and stop when it has ended."""
+        async with anyio.create_task_group() as tasks:
+
+            async def stop_with_parent() -> None:
+                await anyio.wait_readable(worker.life)
+                stop.ask()
+
+            tasks.start_soon(stop_with_parent)
+            with anyio.open_signal_receiver(signal.SIGHUP) as signals:
+                task_status.started()
+                async for _ in signals:
+                    await self.reload()
 
     def _browsers_address(self) -> str | None:
         """Return where browsers reach it; None where that is not known, or not safe."""

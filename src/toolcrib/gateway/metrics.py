@@ -9,6 +9,7 @@ from mcp.shared.exceptions import MCPError
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from toolcrib.crib import Crib
@@ -137,6 +138,25 @@ class Metrics:
             return result
         finally:
             self._request_of(method, outcome).inc()
+
+
+def label_by_worker(texts: Mapping[int, bytes]) -> bytes:
+    """Return the metrics of several workers as one text, in which each sample has the label `worker`."""
+    families: dict[str, Metric] = {}
+    for number, text in sorted(texts.items()):
+        for found in text_string_to_metric_families(text.decode()):
+            family = families.setdefault(found.name, Metric(found.name, found.documentation, found.type))
+            for name, labels, value, *_ in found.samples:
+                family.add_sample(name, {**labels, "worker": str(number)}, value)
+    return generate_latest(_Families(list(families.values())))
+
+
+class _Families(Collector):
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._families
 
 
 def _outcome_of(error: BaseException) -> str:

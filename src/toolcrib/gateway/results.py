@@ -19,9 +19,9 @@ from pydantic_core import to_json
 
 from toolcrib.concurrency.loop import in_thread
 from toolcrib.concurrency.threads import Threads
-from toolcrib.discovery import PostgresStore
 from toolcrib.errors import StoreError
 from toolcrib.execution import Principal
+from toolcrib.gateway.entries import SharedEntries
 from toolcrib.gateway.identity.principals import Account, account_of, reader_of
 from toolcrib.model.plain import parse_json
 
@@ -87,7 +87,7 @@ class KeptResults:
         max_age: float = _MAX_AGE,
         *,
         clock: Callable[[], float] = time.monotonic,
-        shared: Callable[[], PostgresStore | None] = lambda: None,
+        shared: Callable[[], SharedEntries | None] = lambda: None,
     ) -> None:
         """Store results in memory; `shared` returns the store in which other gateways find them too."""
         self._shared = shared
@@ -118,7 +118,7 @@ class KeptResults:
             self._threads.submit(partial(self._share, store, kept))
         return kept.uri if is_kept else None
 
-    def _share(self, store: PostgresStore, kept: KeptResult) -> None:
+    def _share(self, store: SharedEntries, kept: KeptResult) -> None:
         name, cipher = _sealing(kept.uri)
         is_text = isinstance(kept.data, str)
         data = kept.data.encode("utf-8", "surrogatepass") if isinstance(kept.data, str) else kept.data

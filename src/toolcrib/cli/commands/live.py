@@ -33,11 +33,11 @@ def start(state: State, name: str) -> None:
 
     Example: toolcrib server start github
     """
-    crib = state.running_gateway().crib
+    gateway = state.running_gateway()
 
     async def work() -> "ServerStatus":
-        await crib.start_server(name)
-        return crib.status()[name]
+        await gateway.fleet.start_server(name)
+        return gateway.crib.status()[name]
 
     _show_server(state, wait_for(work))
 
@@ -51,11 +51,11 @@ def stop(state: State, name: str) -> None:
 
     Example: toolcrib server stop github
     """
-    crib = state.running_gateway().crib
+    gateway = state.running_gateway()
 
     async def work() -> "ServerStatus":
-        crib.stop_server(name)
-        return crib.status()[name]
+        await gateway.fleet.stop_server(name)
+        return gateway.crib.status()[name]
 
     _show_server(state, wait_for(work))
 
@@ -152,7 +152,7 @@ def cancel(state: State, run: str) -> None:
     Example: toolcrib cancel 390536bce7d7c564
     """
     gateway = state.running_gateway()
-    wait_for(lambda: gateway.crib.cancel_run(run, principal=local_principal()))
+    wait_for(lambda: gateway.fleet.cancel_run(run, principal=local_principal()))
     if state.json:
         show_json({"id": run, "cancelled": True})
     else:

@@ -3,11 +3,12 @@
 import gc
 import json
 import logging
+import os
 import re
 import shlex
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from toolcrib.errors.base import count_noun
 if TYPE_CHECKING:
     from toolcrib.crib import GatewaySettings
     from toolcrib.gateway import Gateway
+    from toolcrib.gateway.workers.supervisor import Worker
 
 _LEVELS = ("debug", "info", "warning", "error")
 _STDIO = """\
@@ -63,6 +65,13 @@ _FURTHER = "for another name, such as that of a proxy or a container's host, set
 @click.option(
     "--log-level", type=click.Choice(_LEVELS), default="warning", show_default=True, help="What is logged."
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    metavar="N",
+    help="How many processes serve the port; one that ends is started anew.",
+)
 @click.option("--open", "opens", is_flag=True, help="Open the console in the browser, where there is one.")
 @shared
 @click.pass_obj
@@ -73,6 +82,7 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     port: int | None,
     expose: str | None,
     log_level: str,
+    workers: int,
     opens: bool,  # noqa: FBT001 - click gives it by name
 ) -> None:
     """Serve all tools to MCP clients at one endpoint.
@@ -86,6 +96,9 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     With --json, one line of JSON says where it serves once it does: on standard output, or, over stdio, on
     standard error.
 
+    With --workers N, N processes serve the port, each with servers of its own. The first also serves the
+    console and the commands. SIGHUP has all of them read the configuration again.
+
     Example: toolcrib serve --transport http --port 8808
     """
     if transport == "stdio" and not (host is None and port is None):
@@ -97,7 +110,29 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     if not state.debug:
         logging.getLogger().setLevel(log_level.upper())
     source = state.source()
-    wait_for(lambda: _serve(state, source, transport, {"host": host, "port": port}, expose, opens=opens))
+    place = {"host": host, "port": port}
+    if workers > 1 and transport == "stdio":
+        raise click.UsageError("--workers is for --transport http; over stdio one process serves one client")
+    if workers > 1 and state.demo:
+        raise click.UsageError("--workers is not for --demo, which makes its calls in one process")
+    worker = _start_workers(source, place, workers) if workers > 1 else None
+    wait_for(lambda: _serve(state, source, transport, place, expose, opens=opens, worker=worker))
+
+
+def _start_workers(source: str | None, place: Mapping[str, Any], count: int) -> "Worker":
+    """Bind the address and fork the workers; return in each of them."""
+    if not hasattr(os, "fork"):
+        raise click.UsageError("--workers needs a system that can fork, which Windows cannot")
+    # All that workers load is loaded before they are forked, so that they share its memory.
+    from toolcrib.crib import load  # noqa: PLC0415 - heavy, and not needed to ask for help
+    from toolcrib.gateway import Gateway  # noqa: F401, PLC0415
+    from toolcrib.gateway.app.server import listen  # noqa: PLC0415
+    from toolcrib.gateway.workers.supervisor import run_workers  # noqa: PLC0415
+
+    settings = load(source)
+    host = settings.gateway.host if place["host"] is None else place["host"]
+    port = settings.gateway.port if place["port"] is None else place["port"]
+    return run_workers(count, listen(host, port, settings.origin))
 
 
 @click.command()
@@ -141,11 +176,13 @@ async def _serve(  # noqa: PLR0913 - the options of a command
     *,
     opens: bool,
     console: bool = False,
+    worker: "Worker | None" = None,
 ) -> None:
     from toolcrib.cli.memory import memory_upkeep  # noqa: PLC0415 - heavy, and not needed to ask for help
     from toolcrib.gateway import Gateway  # noqa: PLC0415
 
-    shared_at = _find_address(state, source) if transport == "http" else None
+    is_first = worker is None or worker.number == 0
+    shared_at = _find_address(state, source) if transport == "http" and is_first else None
     wanted = True if console or opens or state.demo else None  # else the configuration says it
     async with AsyncExitStack() as stack:
         config: Any = source
@@ -158,7 +195,7 @@ async def _serve(  # noqa: PLR0913 - the options of a command
             if transport == "http":
                 folder = stack.enter_context(TemporaryDirectory(prefix="toolcrib-demo-"))
                 config = write_demo_config(Path(folder))
-        gateway = Gateway(config, expose=expose, console=wanted)
+        gateway = Gateway(config, expose=expose, console=wanted, worker=worker)
         await stack.enter_async_context(memory_upkeep())
         chosen = None if transport == "stdio" else place
         await _serve_with(state, gateway, source, chosen, shared_at, opens=opens)
@@ -193,7 +230,9 @@ async def _serve_with(
                 await gateway.crib.trust.lock(by="demo")  # so that a tool that changes has to be approved
             async with _accept_commands(gateway, shared_at), _playing(state, gateway):
                 show = partial(_show_addresses, state, gateway, opens=opens)
-                await gateway.serve_http(**place, on_ready=show)
+                worker = None if gateway.links is None else gateway.links.worker
+                is_shown = worker is None or (worker.number == 0 and worker.is_first_start)
+                await gateway.serve_http(**place, on_ready=show if is_shown else None)
 
 
 @asynccontextmanager

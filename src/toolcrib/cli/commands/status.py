@@ -54,6 +54,9 @@ def status(state: State, timeout: float) -> None:
                 await crib.ready(timeout)
             view = crib if state.toolset is None else crib.view(state.toolset)
             facts = {**_facts(crib, view), "tokens": await _count_tokens(view), **_gateway_facts(state)}
+            if REMOTE.get() is not None:
+                workers = await state.running_gateway().fleet.describe_workers()
+                facts |= {"workers": workers} if workers else {}
             if state.json:
                 show_json(facts)
             else:
@@ -161,6 +164,10 @@ def _show(facts: dict[str, Any]) -> None:
         click.echo(f"waiting        {waiting} for a person; `toolcrib approvals list` shows them")
     if "gateway" in facts:
         click.echo(f"gateway        {_describe_gateway(facts['gateway'])}")
+    for each in facts.get("workers", ()):
+        failed = [name for name, state in each["servers"].items() if state == "failed"]
+        note_of_it = f", failed: {', '.join(failed)}" if failed else ""
+        click.echo(clean(f"worker {each['number']}       process {each['pid']}{note_of_it}"))
     click.echo(clean(f"configuration  {facts['config'] or 'none'}"))
     catalogue = facts["catalogue"]
     kept = f", kept in {catalogue['keptIn']}" if catalogue["keptIn"] else ", kept in memory only"

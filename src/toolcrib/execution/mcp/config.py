@@ -58,10 +58,12 @@ _SPELLINGS: dict[str, Transport] = {
 }
 _CONNECTION = (
     *("command", "args", "env", "inherit", "cwd", "url", "headers", "auth", "transport"),
-    *("sandbox", "read", "write", "network"),
+    *("sandbox", "read", "write", "network", "is_shared"),
 )
 _OF_WALLS = ("read", "write", "network")
 _URL_NAMES = ("url", "serverUrl", "httpUrl")
+WORKERS_FOLDER = "TOOLCRIB_WORKERS"
+"""The variable with the folder in which the workers of a gateway meet; set for them alone."""
 _SOURCE = "the settings of an mcp server"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_IN_A_HEADER = re.compile(r"[^\t\x20-\x7e]")
@@ -257,6 +259,9 @@ class ServerConfig(Record):
     """How to talk to it: a program by `stdio`, an address by `http`, or `sse` where it is old."""
     required: bool = False
     """Whether nothing is well without it: `ready()` raises, and `/ready` of a gateway says no."""
+    is_shared: bool = Field(default=False, alias="shared")
+    """Whether the workers of `toolcrib serve --workers` share one process of it, since its callers have a
+    state in common there; else each worker has its own. It is not stopped while it is idle."""
     disabled: bool = False
     """Whether it is left out, as if it were not there."""
     timeout: Seconds | None = None
@@ -430,6 +435,9 @@ def _contradictions(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
         )
     if not commanded and not urls:
         yield _detail((), "command", "it needs a 'command' to start, or a 'url' to reach")
+    if data.get("shared") is True and (urls or data.get("sandbox") is not None):
+        reason = "is for a server that is started, without a sandbox: one that is reached is shared as it is"
+        yield _detail(("shared",), "shared", reason)
     yield from _misplaced(data, is_started=commanded)
     yield from _impersonal(data)
     transports = _declared_transports(data)

@@ -29,7 +29,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 import toolcrib
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.client_relay import APPS
-from toolcrib.execution.mcp.config import ChangeKind, ServerConfig
+from toolcrib.execution.mcp.config import WORKERS_FOLDER, ChangeKind, ServerConfig
 from toolcrib.execution.mcp.errors import is_lost_session
 from toolcrib.execution.mcp.gateways import CLIENT_NAME, declared_gateways
 from toolcrib.execution.mcp.negotiation import negotiate
@@ -84,7 +84,8 @@ def transport_to(  # noqa: PLR0913 - each is another fact of the connection
     added to the secrets when they are sent.
     """
     if config.transport == "stdio":
-        return stdio_transport(config, name=name, stderr=stderr, written=written)
+        folder = environ.get(WORKERS_FOLDER) if config.is_shared else None
+        return stdio_transport(config, name=name, stderr=stderr, written=written, workers=folder)
     auth = bearer_auth(name, config, environ, person, secrets, logins)
     if config.transport == "http":
         return http_transport(config, auth=auth, dropped=dropped)

@@ -584,7 +584,7 @@ class Upstream:
 
     def _idle_seconds_left(self) -> float:
         """Return the seconds until the server has been idle for too long."""
-        limit, second = self.config.idle_timeout, self._legacy_twin
+        limit, second = None if self.config.is_shared else self.config.idle_timeout, self._legacy_twin
         if limit is None:
             return inf
         if self.running or self.watcher.busy or (self.changes.busy and self._first is None):

@@ -3,7 +3,7 @@
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,14 +27,25 @@ _UNSTAFFED = (
 _RISK = "It may destroy or overwrite something."
 
 
+@dataclass(frozen=True)
+class Question:
+    """What a person is asked about a call; plain data, which another worker can be sent."""
+
+    facts: dict[str, Any]
+    """The tool with all that is sent to it, the caller, the rule."""
+    owner: str
+    """Whose share of the calls that may wait it takes."""
+    patience: float
+    """Seconds to wait for an answer."""
+    must_wait: bool
+    """Whether to wait although nobody has the console open."""
+
+
 @dataclass(eq=False)
 class Waiting:
     """A call that waits for the answer of a person."""
 
-    request: Request
-    rule: str | None
-    """The name of the rule that asks."""
-    reason: str
+    question: Question
     asked: float
     """Seconds since 1970."""
     ends: float
@@ -48,30 +59,31 @@ class Waiting:
     """Lets the holder of a link see and answer it."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the facts for a decision: the tool with all that is sent to it, the caller, the rule.
+        """Return the facts for a decision."""
+        return {"id": self.id, **self.question.facts, "asked": self.asked, "ends": self.ends}
 
-        `seenAs` is the tool as its caller knows it, where a toolset gives it another shape.
-        """
-        request = self.request
-        who, shaped = request.principal or Principal(), request.shaped
-        seen = {}
-        if shaped is not None:
-            args = _written(shaped.seen_args(request.args))
-            seen = {"seenAs": {"toolId": str(shaped.id), "args": args}}
-        return {
-            "id": self.id,
-            "toolId": request.tool_id,
-            "args": _written(request.args),
-            **seen,
-            "issuer": who.issuer,
-            "subject": who.subject,
-            "client": who.client,
-            "rule": self.rule,
-            "reason": self.reason,
-            "destructive": request.destructive,
-            "asked": self.asked,
-            "ends": self.ends,
-        }
+
+def describe_call(request: Request, rule: str | None, reason: str) -> dict[str, Any]:
+    """Return what a person has to know of a call that a rule asks about.
+
+    `seenAs` is the tool as its caller knows it, where a toolset gives it another shape.
+    """
+    who, shaped = request.principal or Principal(), request.shaped
+    seen = {}
+    if shaped is not None:
+        args = _written(shaped.seen_args(request.args))
+        seen = {"seenAs": {"toolId": str(shaped.id), "args": args}}
+    return {
+        "toolId": request.tool_id,
+        "args": _written(request.args),
+        **seen,
+        "issuer": who.issuer,
+        "subject": who.subject,
+        "client": who.client,
+        "rule": rule,
+        "reason": reason,
+        "destructive": request.destructive,
+    }
 
 
 def _written(args: dict[str, Any]) -> str:
@@ -98,18 +110,15 @@ class Approvals:
         self._waiting: dict[str, Waiting] = {}
         self.version = 0
         """Counts the changes of what waits."""
+        self.ask_elsewhere: Callable[[Question], Awaitable[bool | str]] | None = None
+        """Asks in the worker that has the console; None where that is this process."""
 
     async def __call__(self, request: Request, rule: Rule) -> bool | str:
         """Return whether an operator agrees to a call that a rule asks about, or why nobody does.
 
         A call waits only while somebody is there to answer, or the webhook reaches somebody.
         """
-        is_staffed = self._is_staffed()
-        if is_staffed is None:
-            return False
-        if not is_staffed and not self.webhook.is_set:
-            return _UNSTAFFED
-        return await self._wait_for_answer(request, rule.name, rule.reason)
+        return await self._ask(request, rule.name, rule.reason, must_wait=False)
 
     async def ask(self, request: Request, decision: Decision) -> None:
         """Ask about a call, whether or not an operator has the console open; for `Approval.ask`.
@@ -119,17 +128,27 @@ class Approvals:
         """
         rule = decision.rule if not decision.is_risky else None
         name, reason = (None, _RISK) if rule is None else (rule.name, rule.reason)
-        verdict = await self._wait_for_answer(request, name, reason)
+        verdict = await self._ask(request, name, reason, must_wait=True)
         if isinstance(verdict, str):
             raise PolicyDeniedError(tool_id=request.tool_id, reason=verdict, rule=name)
 
-    async def _wait_for_answer(self, request: Request, rule: str | None, reason: str) -> bool | str:
-        owner = slot_owner(request.principal)
-        own = sum(slot_owner(each.request.principal) == owner for each in self._waiting.values())
+    async def _ask(self, request: Request, rule: str | None, reason: str, *, must_wait: bool) -> bool | str:
+        facts, owner = describe_call(request, rule, reason), repr(slot_owner(request.principal))
+        question = Question(facts, owner, self._patience(), must_wait)
+        return await (self.ask_here if self.ask_elsewhere is None else self.ask_elsewhere)(question)
+
+    async def ask_here(self, question: Question) -> bool | str:
+        """Return whether an operator of this process's console agrees, or why nobody does."""
+        is_staffed = self._is_staffed()
+        if is_staffed is None and not question.must_wait:
+            return False
+        if not (question.must_wait or is_staffed or self.webhook.is_set):
+            return _UNSTAFFED
+        own = sum(question.owner == each.question.owner for each in self._waiting.values())
         if own >= _SHARE or len(self._waiting) >= _MOST:
             return f"{len(self._waiting)} calls wait for an operator, {own} of them yours; try again later"
-        now, patience = self._clock(), self._patience()
-        call = Waiting(request, rule, reason, now, now + patience)
+        now, patience = self._clock(), question.patience
+        call = Waiting(question, now, now + patience)
         self._waiting[call.id] = call
         self.version += 1
         try:

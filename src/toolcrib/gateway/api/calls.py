@@ -1,8 +1,9 @@
 """The latest calls of a gateway, in memory: a row for each, and the payloads of the newest."""
 
+import pickle
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -38,6 +39,8 @@ _MAX_ENDED = 500
 """Ended calls that wait at most."""
 _SCANNED = 2_000
 """Running calls that are listed at most."""
+_TRACE_BITS = 40
+"""Traces of other workers begin with the number of the worker, above so many bits."""
 _TRACED = 200
 """Calls of one request that are shown at most."""
 
@@ -189,12 +192,16 @@ class CallLog:
         self._has_ended = anyio.Event()
         self._last = 0
         self._is_open = False
+        self.send_rows: Callable[[bytes], Awaitable[None]] | None = None
+        """Sends rows to the worker that has the console and keeps them; None where that is this one."""
+        self._unsent: deque[tuple[CallRow, Payload]] = deque(maxlen=0)
 
     def open(self, most: int) -> None:
         """Keep so many calls from now on; those that are kept already stay, as far as they fit."""
         self._is_open = True
         if self._rows.maxlen != most:
             self._rows = deque(self._rows, maxlen=most)
+            self._unsent = deque(self._unsent, maxlen=most)
 
     async def run(self) -> None:
         """Write the rows of calls soon after their end, until cancelled."""
@@ -203,6 +210,15 @@ class CallLog:
             await anyio.sleep(_PAUSE)
             self._has_ended = anyio.Event()
             self._add_rows()
+            if self._unsent and self.send_rows is not None:
+                sent = pickle.dumps(list(self._unsent))
+                self._unsent.clear()
+                await self.send_rows(sent)
+
+    def take_rows(self, sent: bytes, worker: int) -> None:
+        """Keep rows that another worker has sent."""
+        for row, payload in pickle.loads(sent):  # noqa: S301 - the socket is of this user's own processes
+            self._keep(row._replace(trace=(worker << _TRACE_BITS) + row.trace), payload)
 
     def __len__(self) -> int:
         self._add_rows()
@@ -235,46 +251,17 @@ class CallLog:
     def _add_rows(self) -> None:
         ended, self._ended = self._ended, []
         for running, outcome in ended:
-            self._add_row(running, outcome)
+            made = _make_row(running, outcome)
+            if self.send_rows is None:
+                self._keep(*made)
+            else:
+                self._unsent.append(made)
 
-    def _add_row(self, running: Running, outcome: Outcome) -> None:
-        args, result = json_text(args_of(outcome)) or b"", json_text(result_of(outcome)) or b""
-        sizes = len(args), len(result)
-        self._last += 1  # rows are in the order in which calls end, and so are their ids
-        self._keep_payload(self._last, outcome, args, result)
-        failure = None
-        if outcome.error is not None:
-            failure = make_record(
-                outcome, running.began, args_bytes=sizes[0] or None, result_bytes=sizes[1] or None
-            )
-        self._rows.append(
-            CallRow(
-                self._last,
-                running.began,
-                outcome.principal or running.principal,
-                outcome.tool_id,
-                outcome.duration,
-                outcome.trace,
-                sizes[0] or None,
-                sizes[1] or None,
-                outcome.backend,
-                outcome.rule,
-                outcome.answer is not None and FROM_CACHE in outcome.answer.notes,
-                () if outcome.answer is None else outcome.answer.findings,
-                failure,
-            )
-        )
-
-    def _keep_payload(self, row_id: int, outcome: Outcome, args: bytes, result: bytes) -> None:
-        sizes = len(args), len(result)
-        if args:
-            schema = {} if outcome.request is None else outcome.request.tool.shared("input_schema")
-            given = args_of(outcome)
-            shown = remove_secrets(given, schema)
-            args = args if shown == given else json_text(shown) or b""
-        message = "" if outcome.error is None else error_text(outcome.error)[:_PAYLOAD]
-        payload = Payload(args[:_PAYLOAD], result[:_PAYLOAD], message, sizes, outcome.stages)
-        self._payloads[row_id] = payload
+    def _keep(self, row: CallRow, payload: Payload) -> None:
+        """Keep the row of a call, with the next id: rows are in the order in which calls end."""
+        self._last += 1
+        self._rows.append(row._replace(id=self._last))
+        self._payloads[self._last] = payload
         self._payload_bytes += _size(payload)
         while self._payload_bytes > _PAYLOADS or len(self._payloads) > (self._rows.maxlen or 0):
             _, dropped = self._payloads.popitem(last=False)
@@ -328,6 +315,39 @@ class CallLog:
     def running(self) -> list[Running]:
         """Return the calls that have not ended, the oldest first."""
         return list(islice(self._running.values(), _SCANNED))
+
+
+def _make_row(running: Running, outcome: Outcome) -> tuple[CallRow, Payload]:
+    """Return the row of a call that has ended, without an id, and its payload."""
+    args, result = json_text(args_of(outcome)) or b"", json_text(result_of(outcome)) or b""
+    sizes = len(args), len(result)
+    failure = None
+    if outcome.error is not None:
+        failure = make_record(
+            outcome, running.began, args_bytes=sizes[0] or None, result_bytes=sizes[1] or None
+        )
+    row = CallRow(
+        0,
+        running.began,
+        outcome.principal or running.principal,
+        outcome.tool_id,
+        outcome.duration,
+        outcome.trace,
+        sizes[0] or None,
+        sizes[1] or None,
+        outcome.backend,
+        outcome.rule,
+        outcome.answer is not None and FROM_CACHE in outcome.answer.notes,
+        () if outcome.answer is None else outcome.answer.findings,
+        failure,
+    )
+    if args:
+        schema = {} if outcome.request is None else outcome.request.tool.shared("input_schema")
+        given = args_of(outcome)
+        shown = remove_secrets(given, schema)
+        args = args if shown == given else json_text(shown) or b""
+    message = "" if outcome.error is None else error_text(outcome.error)[:_PAYLOAD]
+    return row, Payload(args[:_PAYLOAD], result[:_PAYLOAD], message, sizes, outcome.stages)
 
 
 def _size(payload: Payload) -> int:

@@ -55,6 +55,7 @@ from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.frontends.meta import MetaTools
 from toolcrib.gateway.frontends.meta.token_usage import TokenUsage, tool_tokens
 from toolcrib.gateway.request.confirm import ConfirmedCalls
+from toolcrib.gateway.workers.fleet import Fleet
 from toolcrib.model import ToolDoc
 from toolcrib.model.record import Record
 from toolcrib.model.results import RunResult
@@ -87,8 +88,13 @@ class ApiOperations:
         approvals: Approvals,
         pages: LoginPages,
         sessions: Callable[[], int],
+        fleet: Fleet,
     ) -> None:
-        """Answer for a crib; `sessions` returns the number of connected clients of the handshake era."""
+        """Answer for a crib; `sessions` returns the number of connected clients of the handshake era.
+
+        `fleet` acts on all workers.
+        """
+        self._fleet = fleet
         self._crib, self._calls, self._approvals = crib, calls, approvals
         self._pages, self._sessions = pages, sessions
         self._usage: tuple[tuple[object, ...], TokenUsage, list[dict[str, Any]]] | None = None
@@ -414,12 +420,12 @@ class ApiOperations:
         """Start a server, after stopping it where it runs."""
         name = self._status_of(caller).name
         with suppress(ServerUnavailableError):  # its line says why
-            await self._crib.start_server(name)
+            await self._fleet.start_server(name)
         return self._server_line(self._status_of(caller))
 
     async def stop_server(self, caller: ApiCaller) -> records.ServerLine:
         """Stop a server until it is started again."""
-        self._crib.stop_server(self._status_of(caller).name)
+        await self._fleet.stop_server(self._status_of(caller).name)
         return self._server_line(self._status_of(caller))
 
     async def server_login(self, caller: ApiCaller) -> records.LoginPage:
@@ -779,7 +785,7 @@ class ApiOperations:
 
     async def cancel_run(self, caller: ApiCaller) -> dict[str, Any]:
         """Cancel a durable run."""
-        await caller.view.cancel_run(caller.path["id"], principal=await self._owner_of(caller))
+        await self._fleet.cancel_run(caller.path["id"], principal=await self._owner_of(caller))
         return {}
 
     async def config(self, caller: ApiCaller) -> dict[str, Any]:  # noqa: ARG002 - of all operations

@@ -32,6 +32,7 @@ from toolcrib.gateway.api.webhook import WebhookSignatureError
 from toolcrib.gateway.app.asgi import STREAM, Headers, HttpRequest, Receive, Scope, Send, send_bytes
 from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.identity.identities import Identities, Refusal
+from toolcrib.gateway.workers.fleet import Fleet
 from toolcrib.model.record import Record
 
 PAGES = "/console/"
@@ -93,6 +94,7 @@ class ConsoleSite:
         enabled: bool | None,
         calls: CallLog,
         approvals: Approvals,
+        fleet: Fleet,
     ) -> None:
         """Serve a crib; `calls` observes it, and `approvals` asks for its consent.
 
@@ -100,7 +102,7 @@ class ConsoleSite:
         """
         self._crib, self._identities, self._is_enabled = crib, identities, enabled
         self._calls, self.approvals, self._browsers = calls, approvals, ConsoleLogins()
-        self._operations = ApiOperations(crib, calls, approvals, logins, sessions)
+        self._operations = ApiOperations(crib, calls, approvals, logins, sessions, fleet)
         self._routes = (*self._session_operations(), *self._operations.all())
         self._pages = ConsolePages()
         self._document: bytes | None = None

@@ -85,6 +85,8 @@ class HttpRequest:
     """Whether the response is a stream without an end, so that it must not outlive its token."""
     is_answered = False
     """Whether the response is complete, so that only `background_scopes` are left."""
+    elsewhere: int | None = None
+    """The worker that holds what the request is about, and answers it; what is sent here is dropped."""
     still_allowed: Callable[["HttpRequest"], Awaitable[bool]]
     """Returns whether the token would be accepted now."""
     _head: Message | None = None
@@ -106,6 +108,8 @@ class HttpRequest:
 
     async def send(self, message: Message) -> None:
         """Send a part of the response; of a subscription only while its token is accepted."""
+        if self.elsewhere is not None:
+            return
         if self.is_subscription and not await self.still_allowed(self):
             self.cancel_scope.cancel()
             await anyio.lowlevel.checkpoint()  # the cancellation takes effect here, before anything is sent
@@ -141,6 +145,22 @@ def http_request_of(context: ServerRequestContext[Any, Any]) -> HttpRequest | No
     """Return the HTTP request behind a request of MCP; None on a pipe."""
     found = None if context.request is None else context.request.scope.get("toolcrib.request")
     return found if isinstance(found, HttpRequest) else None
+
+
+def name_at(name: str, worker: int | None) -> str:
+    """Return a name that says which worker has what it names; the name itself where there is one process.
+
+    >>> name_at("b7", None), name_at("b7", 2)
+    ('b7', '2.b7')
+    """
+    return name if worker is None else f"{worker}.{name}"
+
+
+def send_elsewhere(request: HttpRequest | None, name: str, worker: int | None) -> None:
+    """Have a request answered by the worker of a name, unless that is this one."""
+    number, dot, _ = name.partition(".")
+    if request is not None and worker is not None and dot and number.isdecimal() and int(number) != worker:
+        request.elsewhere = int(number)
 
 
 def _is_event_stream(head: Message) -> bool:

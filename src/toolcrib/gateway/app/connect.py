@@ -9,7 +9,7 @@ import os
 import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -128,15 +128,18 @@ class LoginPages:
         *,
         shared: Callable[[], SharedLogins | None] = lambda: None,
         clock: Callable[[], float] = time.time,
+        key: bytes | None = None,
     ) -> None:
         """Serve the servers of some settings; `base` returns the address for browsers.
 
-        `shared` returns the logins that gateways share.
+        `shared` returns the logins that gateways share. Processes with one `key` open each other's links.
         """
+        self.on_login: Callable[[str, Owner], Awaitable[None]] | None = None
+        """Called when a person has logged in to a server."""
         self._shared = shared
         self._settings, self._base, self._clock = settings, base, clock
         self._environ = os.environ if environ is None else environ
-        self._key = secrets.token_bytes(32)
+        self._key = secrets.token_bytes(32) if key is None else key
         self._used: dict[str, float] = {}
         self._pending: dict[str, _Pending] = {}
         self._clients: dict[tuple[str, str, str], tuple[AuthConfig, StoredLogin]] = {}
@@ -268,7 +271,14 @@ class LoginPages:
         except ToolcribError as error:
             _LOG.warning("a login to server %r failed: %s", name, error_text(error))
             raise _Refused(502, _FAILED) from error
-        waiting = self._waiting.pop((name, begun.login.owner or ("", "")), None)
+        owner = begun.login.owner or ("", "")
+        self.end_wait(name, owner)
+        if self.on_login is not None:
+            await self.on_login(name, owner)
+
+    def end_wait(self, server: str, owner: Owner) -> None:
+        """Have calls go on that wait for the login of a person to a server."""
+        waiting = self._waiting.pop((server, owner), None)
         if waiting is not None:
             waiting.done.set()
 

@@ -99,10 +99,14 @@ async def serve(
             guard = Guard(site.answer_mcp, site.answer_page, gateway.rules, gateway.limited)
             server = _Server(_make_config(guard, gateway))
             try:
+                if gateway.links is not None:
+                    await tasks.start(gateway.links.listen, guard, gateway.fleet.obey)
                 await tasks.start(server.run_on, listener)
                 tasks.start_soon(guard.cancel_revoked)
                 if on_ready is not None:
                     on_ready(address_of(listener))
+                if gateway.links is not None:
+                    gateway.links.worker.report_ready()
                 await stop.asked.wait()
                 gateway.end_listening()
                 await until_urged(lambda: _drain(site, server), stop, gateway.settings.shutdown_timeout)
@@ -139,7 +143,7 @@ def _make_config(app: Any, gateway: Served) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         limit_concurrency=_max_connections(2 * settings.sessions + 200),
-        backlog=_BACKLOG,
+        backlog=_BACKLOG if gateway.links is None else 1,  # how many connections are accepted at once, too
         timeout_keep_alive=75,
     )
 
@@ -178,6 +182,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen, and report that."""
         await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(_BACKLOG)  # where asyncio was given 1, so that workers take turns to accept
         self._started.started()
 
     async def main_loop(self) -> None:

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from toolcrib.concurrency.loop import in_thread
-from toolcrib.discovery import PostgresStore
 from toolcrib.errors import LimitExceededError, StoreError
+from toolcrib.gateway.entries import SharedEntries
 from toolcrib.gateway.identity.principals import Account
 from toolcrib.gateway.limits import share_of
 
@@ -33,7 +33,7 @@ class ConfirmationTokens:
         ttl: float = _TTL,
         *,
         clock: Callable[[], float] = time.monotonic,
-        shared: Callable[[], PostgresStore | None] = lambda: None,
+        shared: Callable[[], SharedEntries | None] = lambda: None,
     ) -> None:
         """Remember used tokens for as long as they would be valid, also in the store that gateways share."""
         self._shared = shared

@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 from toolcrib.concurrency.background import Background
 from toolcrib.errors import LimitExceededError
-from toolcrib.gateway.app.asgi import HttpRequest
+from toolcrib.gateway.app.asgi import HttpRequest, http_request_of, name_at, send_elsewhere
 from toolcrib.gateway.frontends.shared.frontend import InputNeeded
 from toolcrib.gateway.identity.principals import account_of
 from toolcrib.gateway.limits import share_of
@@ -56,8 +56,14 @@ class HeldCalls:
         patience: float,
         max_held: int = MAX_HELD,
         obtain_login: ObtainLogin | None = None,
+        *,
+        worker: int | None = None,
     ) -> None:
-        """Hold at most `max_held` calls; each waits `patience` seconds for an answer."""
+        """Hold at most `max_held` calls; each waits `patience` seconds for an answer.
+
+        Keys name the `worker`, so that another one can have the repeated request answered where the call is.
+        """
+        self._worker = worker
         self._tokens, self._patience, self._max_held = tokens, patience, max_held
         self._obtain_login = obtain_login
         self._held: dict[str, HeldCall] = {}
@@ -134,6 +140,7 @@ class HeldCalls:
         """Give the responses of a request to the call that waits for them, and return the call."""
         held = self._held.pop(key, None)
         if held is None or held.is_over:
+            send_elsewhere(http_request_of(context), key, self._worker)
             message = (
                 "the call that waited for this input is over: make the request again, without requestState"
             )
@@ -160,7 +167,7 @@ class HeldCalls:
             held.client.detach()
             held.on_end = lambda: self._calls.discard(held)
             return held
-        held.key = key = secrets.token_hex(16)
+        held.key = key = name_at(secrets.token_hex(16), self._worker)
         self._held[key] = held
         held.client.detach()
         held.on_end = lambda: self._forget(held)

@@ -20,7 +20,7 @@ from toolcrib.execution import Principal
 from toolcrib.execution.call import Call
 from toolcrib.execution.mcp.client_relay import TASKS
 from toolcrib.execution.mcp.results import task_ttl_ms
-from toolcrib.gateway.app.asgi import http_request_of
+from toolcrib.gateway.app.asgi import http_request_of, name_at, send_elsewhere
 from toolcrib.gateway.frontends.shared.frontend import Frontend, StartedTask, TaskFrontend
 from toolcrib.gateway.identity.principals import authenticated_principal, principal_of
 from toolcrib.gateway.passing import add_findings, wire
@@ -64,6 +64,7 @@ class _UpdateParams(_TaskParams):
 class _RelayedTask:
     """A task of a server, with another id here."""
 
+    id: str
     owner: Principal
     name: str
     """The tool that was called, by the name that the client knows."""
@@ -73,7 +74,6 @@ class _RelayedTask:
     own_id: str
     """Its id at the server."""
     ttl_ms: int
-    id: str = field(default_factory=new_id)
     created: float = field(default_factory=time.monotonic)
 
     def is_expired(self, now: float) -> bool:
@@ -90,9 +90,18 @@ class TaskHandlers:
     """
 
     def __init__(
-        self, content: ContentHandlers, calls: HeldCalls, frontend: Callable[[Principal | None], Frontend]
+        self,
+        content: ContentHandlers,
+        calls: HeldCalls,
+        frontend: Callable[[Principal | None], Frontend],
+        *,
+        worker: int | None = None,
     ) -> None:
-        """Send requests to servers through `content` and `calls`; `frontend` returns that of a principal."""
+        """Send requests to servers through `content` and `calls`; `frontend` returns that of a principal.
+
+        The ids of tasks name the `worker` that has them, which answers requests about them.
+        """
+        self._worker = worker
         self._content, self._calls, self._frontend = content, calls, frontend
         self._relayed: TaskTable[_RelayedTask] = TaskTable(*_RELAYED)
         self._own: TaskTable[OwnTask] = TaskTable(*_OWN)
@@ -134,14 +143,15 @@ class TaskHandlers:
             MCPError: the handle of the server cannot be used.
         """
         if isinstance(given, HeldCall):
-            own = OwnTask(principal, given)
+            own = OwnTask(principal, given, name_at(new_id(), self._worker))
             self._own.add(own)
             return own.handle()
         server, own_id = getattr(given.call.backend, "server_name", ""), given.handle.get("taskId")
         if not isinstance(own_id, str) or not 0 < len(own_id) <= _MAX_ID:
             raise MCPError(mcp_types.INTERNAL_ERROR, "the server has begun a task without an id of use")
         ttl_ms = task_ttl_ms(given.handle)
-        task = _RelayedTask(principal, name, given.call, server, own_id, ttl_ms)
+        task_id = name_at(new_id(), self._worker)
+        task = _RelayedTask(task_id, principal, name, given.call, server, own_id, ttl_ms)
         self._relayed.add(task)
         return _with_own_id(task, add_findings(given.handle, given.findings))
 
@@ -192,6 +202,7 @@ class TaskHandlers:
         Raises:
             MCPError: there is no such task for this principal, or the request may not ask for it.
         """
+        send_elsewhere(http_request_of(context), params.task_id, self._worker)
         is_there = len(self._own) or len(self._relayed) or self._extensions_of(principal_of(context))
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS or not is_there:
             raise MCPError(mcp_types.METHOD_NOT_FOUND, "Method not found", context.method)

@@ -11,7 +11,6 @@ from toolcrib.execution import Principal
 from toolcrib.gateway.app.asgi import HttpRequest
 from toolcrib.gateway.passing import wire
 from toolcrib.gateway.request.held import HeldCall
-from toolcrib.gateway.tasks.table import new_id
 
 _LIFETIME = 60 * 60.0
 """Least seconds for which a client can ask about a task."""
@@ -25,10 +24,10 @@ class OwnTask:
     """A call that continues after its request was answered; once it has ended, only its outcome is kept."""
 
     def __init__(
-        self, owner: Principal, held: HeldCall, *, clock: Callable[[], float] = time.monotonic
+        self, owner: Principal, held: HeldCall, task_id: str, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """Wrap a running call."""
-        self.id, self.owner = new_id(), owner
+        self.id, self.owner = task_id, owner
         self._held: HeldCall | None = held
         self._clock, self._before = clock, held.on_end
         self._began, self._began_at = clock(), datetime.now(UTC)

@@ -12,9 +12,11 @@ escape that, and have a guard of their own:
 import os
 import re
 import signal
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Self, cast
 
@@ -23,6 +25,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.transport import shared_server
 from toolcrib.execution.mcp.transport.environment import server_environment
 from toolcrib.execution.mcp.transport.strays import MARK, end_strays, new_mark
 from toolcrib.execution.mcp.transport.watchdog import forget_group, watch_group
@@ -238,6 +241,14 @@ def _plain_launch(config: ServerConfig) -> Launch:
     environment = server_environment(os.environ, config.env, config.inherit)
     folder = _at_home(config.cwd) if config.cwd else None
     return Launch((_at_home(config.command or ""), *config.args), environment, folder)
+
+
+def share_launch(config: ServerConfig, name: str, folder: str) -> Launch:
+    """Return how a server is started that the workers of a gateway share, who meet in a folder."""
+    launch = _plain_launch(config)
+    key = sha256(f"{name} {config.identity}".encode()).hexdigest()[:16]
+    command = (sys.executable, "-S", "-I", shared_server.__file__, f"{folder}/{key}", *launch.command)
+    return replace(launch, command=command)
 
 
 def _at_home(path: str) -> str:

@@ -24,7 +24,7 @@ from toolcrib.execution.mcp.transport.lines import (
     read_long_line,
 )
 from toolcrib.execution.mcp.transport.outbox import Outbox
-from toolcrib.execution.mcp.transport.process import ServerProcess, StderrTail
+from toolcrib.execution.mcp.transport.process import ServerProcess, StderrTail, share_launch
 from toolcrib.execution.mcp.walls.wall import open_wall
 from toolcrib.redaction import hide_secrets
 
@@ -55,13 +55,15 @@ async def stdio_transport(  # noqa: PLR0913 - the last three are limits
     name: str,
     stderr: StderrTail,
     written: ServerConfig | None = None,
+    workers: str | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     grace: float = 1.0,
     patience: float = 30.0,
 ) -> AsyncGenerator[TransportStreams, None]:
     """Run a server for the length of the block, and give the streams that a `ClientSession` takes.
 
-    `written` has the settings without values from the environment, for messages.
+    `written` has the settings without values from the environment, for messages. `workers` is the folder of
+    the workers that share the server.
 
     What it prints on standard output beside messages is skipped and kept in `stderr`. When it dies, sends a
     message that is too long, or prints a great deal before it has sent any message at all, the read stream
@@ -76,6 +78,8 @@ async def stdio_transport(  # noqa: PLR0913 - the last three are limits
     failure: Exception | None = None
     async with open_wall(config, name=name, written=written) as wall:
         launch = None if wall is None else wall.launch
+        if workers is not None:
+            launch = share_launch(config, name, workers)
         process = await ServerProcess.start(config, name=name, written=written, launch=launch)
         stderr.pid = process.pid
         connection = _StdioConnection(process, name, stderr, max_message_bytes)
