@@ -218,7 +218,7 @@ async def late(_: Load, client: Client) -> str:
     return outcome
 
 
-async def cancel_call(_: Load, client: Client) -> str:
+async def cancelled(_: Load, client: Client) -> str:
     """Call a tool that does not answer, and cancel the call."""
     with anyio.move_on_after(DICE.uniform(0.02, 0.3)):
         await call(client, "run_tool", tool_id=f"{DICE.choice(CALM)}:hang", args={"key": "cancelled"})
@@ -314,7 +314,7 @@ WORK: tuple[tuple[Act, float], ...] = (
     (code, 2.0),
     (endless_code, 10.0),
     (late, 0.5),
-    (cancel_call, 0.5),
+    (cancelled, 0.5),
     (vanish, 0.5),
     (abandon, 0.5),
     (garbage, 2.0),
