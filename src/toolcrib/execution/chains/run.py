@@ -67,10 +67,12 @@ async def run_chain(
     progress: ChainProgress | None = None,
     limits: ChainLimits | None = None,
     since: float | None = None,
+    deadline: anyio.CancelScope | None = None,
 ) -> ChainResult:
     """Run the steps of a chain and return their results; nothing is retried.
 
     `timeout` is in seconds for all steps together, from `since` by the clock of the event loop, or from now.
+    Cancelling `deadline`, where it is given, ends the chain as if that time were over.
     An exception of `run` that is no `ToolcribError` propagates. Results must not be changed: their `args`
     share referenced values with the chain and with earlier results, and a group shares values with its parts.
 
@@ -83,7 +85,9 @@ async def run_chain(
     began = anyio.current_time() if since is None else since
     running = _ChainRun(chain, run, limits or ChainLimits())
     try:
-        with anyio.move_on_at(inf if limit is None or not chain.nodes else began + limit):
+        scope = anyio.CancelScope() if deadline is None else deadline
+        scope.deadline = inf if limit is None or not chain.nodes else began + limit
+        with scope:
             await running.run_steps(progress)
         return running.make_result(limit or 0.0)
     except ChainError as error:
@@ -222,7 +226,7 @@ class _ChainRun:
         facts: dict[str, Any] = {
             "index": index,
             "backend": ran.backend,
-            "duration": perf_counter() - started,
+            "duration": max(perf_counter() - started, ran.duration),  # of a stored result, that of its call
             "args": args,
             "notes": ran.notes,
             "findings": ran.findings,
@@ -287,10 +291,11 @@ class _ChainRun:
             return result.error is None
 
         refused = await run_in_parallel(work, count, node.width)
+        parts = _finished_results(done)
         common: dict[str, Any] = {
             "index": node.index,
-            "duration": perf_counter() - started,
-            "parts": _finished_results(done),
+            "duration": max(perf_counter() - started, *(part.duration for part in parts), 0.0),
+            "parts": parts,
         }
         culprit = None if refused is None else done[refused]
         if refused is None or culprit is None or culprit.error is None:
