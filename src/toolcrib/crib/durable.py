@@ -31,7 +31,7 @@ from toolcrib.model.record import Record
 from toolcrib.paths import runs_file, runs_key
 from toolcrib.postgres import is_postgres, public_address
 from toolcrib.runs import MemoryRunStore, PostgresRunStore, RunStore, SqliteRunStore
-from toolcrib.runs.journal import RunJournal
+from toolcrib.runs.journal import RunJournal, serialize_error
 from toolcrib.runs.keeper import RunKeeper
 from toolcrib.runs.signing import Signer, check_key, load_key
 
@@ -106,7 +106,7 @@ class DurableRuns:
                         result = await run()
                     except ToolcribError as error:
                         if _is_final(error, journal):
-                            await journal.end("failed", str(error))
+                            await journal.end("failed", {"message": str(error), "error": serialize_error(error)})
                         raise
                     await journal.end("done", result.model_dump(mode="json", by_alias=True))
                     return result
