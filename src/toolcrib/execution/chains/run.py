@@ -59,7 +59,7 @@ _MAX_BUSY_SECONDS = 0.005
 _RESULT_TOO_LARGE = "the tool ran, but there is no room for what it gave"
 
 
-async def run_chain(
+async def run_chain(  # noqa: PLR0913 - the deadline in three ways: as a number, since when, and as a scope
     chain: Chain,
     run: RunTool,
     *,
