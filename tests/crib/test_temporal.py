@@ -1,5 +1,6 @@
 """Durable runs on a real Temporal server: any worker does the next piece, and none is done twice."""
 
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,11 +9,22 @@ from uuid import uuid4
 
 import anyio
 import pytest
+from servers.runworkers import Workers, make_crib, run_storm, steps_of
 from servers.temporal import TemporalServer
 from waiting import until
 
 from toolcrib import Crib
-from toolcrib.errors import ChainError
+from toolcrib.errors import (
+    CallUncertainError,
+    ChainError,
+    CodeError,
+    ConfigError,
+    EngineUnavailableError,
+    LimitExceededError,
+    RunNotFoundError,
+    RunStateError,
+)
+from toolcrib.execution import Principal
 
 pytestmark = pytest.mark.anyio
 CALM = 60.0
@@ -76,7 +88,7 @@ async def _work(crib: Crib, started: Callable[[], None]) -> None:
 
 
 @pytest.fixture
-def shop(temporal: TemporalServer, tmp_path: Path, home: Path) -> Shop:
+def shop(temporal: TemporalServer, tmp_path: Path, home: Path) -> Shop:  # noqa: ARG001 - the key of the runs is there
     return Shop(temporal, tmp_path)
 
 
@@ -145,3 +157,278 @@ async def test_parts_of_a_chain_and_calls_of_code_run_at_the_same_time(shop: Sho
         5,
     ]
     assert len(shop.calls) == 5
+
+
+async def test_wrong_code_fails_as_it_does_in_process(shop: Shop) -> None:
+    code = "first = await shop.look(n=1)\nraise ValueError(f'no {first}')"
+    async with working(shop.crib()), shop.crib() as crib:
+        with pytest.raises(CodeError, match="no 1") as caught:
+            await crib.execute(code, durable=True)
+        with pytest.raises(CodeError) as plain:
+            await crib.execute(code)
+        [run] = await crib.runs()
+    assert (caught.value.line, str(caught.value)) == (plain.value.line, str(plain.value))
+    assert [call.tool_id for call in caught.value.result.tool_calls] == ["shop:look"]
+    assert run.state == "failed"
+
+
+async def test_a_chain_within_code_is_done_step_by_step(shop: Shop) -> None:
+    code = (
+        "steps = [{'tool_id': 'shop:look', 'args': {'n': n}} for n in (1, 2)]\n"
+        "done = await run_chain(steps)\n__out = done['final'] + await shop.order(n=1)"
+    )
+    async with working(shop.crib()), shop.crib() as crib:
+        result = await crib.execute(code, durable=True)
+    assert result.value == 12
+    assert shop.calls == [("look", 1), ("look", 2), ("order", 1)]
+
+
+async def test_a_run_whose_time_is_over_is_suspended_and_can_be_resumed(shop: Shop) -> None:
+    steps = [{"toolId": "shop:look", "args": {"n": 1}}, {"toolId": "shop:wait", "args": {"n": 2}}]
+    async with working(shop.crib()), shop.crib() as crib:
+        with pytest.raises(ChainError, match=r"did not finish within 1 s, and shop:wait was running") as late:
+            await crib.run_chain(steps, durable=True, timeout=1)
+        assert late.value.results[0].structured == 1
+        with pytest.raises(LimitExceededError, match="did not end within 1 s"):
+            await crib.execute("__out = await shop.wait(n=3)", durable=True, timeout=1)
+        code, chain = await crib.runs()
+        assert (code.state, chain.state) == ("suspended", "suspended")
+        assert list(chain.uncertain.values()) == ["shop:wait"]
+        shop.go.set()
+        with pytest.raises(CallUncertainError):
+            await crib.resume(chain.id)
+        assert (await crib.resume(chain.id, repeat=True)).final == 2  # type: ignore[union-attr]
+        [key] = code.uncertain
+        assert (await crib.resume(code.id, answers={key: 7})).value == 7  # type: ignore[union-attr]
+    assert shop.calls == [("look", 1), ("wait", 2), ("wait", 3), ("wait", 2)]
+
+
+async def test_a_run_can_be_cancelled_by_any_process_and_by_its_caller(shop: Shop) -> None:
+    steps = [{"toolId": "shop:wait", "args": {"n": 1}}]
+    caught: list[Exception] = []
+
+    async def run(crib: Crib) -> None:
+        try:
+            await crib.run_chain(steps, durable=True)
+        except RunStateError as error:
+            caught.append(error)
+
+    async with working(shop.crib()), shop.crib() as crib, shop.crib() as other:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run, crib)
+            await until(lambda: len(shop.calls) == 1)
+            [running] = await other.runs()
+            assert running.state == "running"
+            assert running.workflow is not None
+            await other.cancel_run(running.id)
+        [cancelled] = await crib.runs()
+        assert cancelled.state == "suspended"
+        assert "was cancelled, and can be resumed" in str(caught[0])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run, crib)
+            await until(lambda: len(shop.calls) == 2)
+            tasks.cancel_scope.cancel()
+        assert [run.state for run in await crib.runs()] == ["suspended", "suspended"]
+
+
+async def test_a_run_belongs_to_its_principal_whose_calls_the_workers_make(shop: Shop) -> None:
+    ann, bob = Principal(subject="ann", groups=frozenset({"buyers"})), Principal(subject="bob")
+    rules = {"policy": [{"name": "buyers", "tools": ["shop"], "who": ["group:buyers"], "effect": "allow"}]}
+    async with working(shop.crib(**rules)), shop.crib(**rules) as crib:
+        result = await crib.run_chain(STEPS, durable=True, principal=ann)
+        assert result.final == 10
+        assert result.run_id is not None
+        assert await crib.runs(principal=bob) == ()
+        with pytest.raises(RunNotFoundError):
+            await crib.resume(result.run_id, principal=bob)
+
+
+async def test_the_progress_of_a_chain_is_reported_while_workers_run_it(shop: Shop) -> None:
+    steps = [*STEPS, {"toolId": "shop:wait", "args": {"n": 1}}]
+    seen: list[tuple[int, int, str]] = []
+
+    def note(done: int, total: int, event: str) -> None:
+        seen.append((done, total, event))
+        if done == 3:
+            shop.go.set()
+
+    async with working(shop.crib()), shop.crib() as crib:
+        await crib.run_chain(steps, durable=True, progress=note)
+    assert seen == [(0, 4, "started"), *((n, 4, "step_completed") for n in (1, 2, 3, 4))]
+
+
+async def test_a_run_waits_for_a_worker_and_its_caller_may_leave(shop: Shop) -> None:
+    async with shop.crib() as crib:
+        with anyio.move_on_after(0.5):
+            await crib.run_chain(STEPS, durable=True)
+        assert shop.calls == []
+        async with working(shop.crib()):
+            await until(lambda: _is_suspended(crib))  # by the worker, which takes note of the cancellation
+            [run] = await crib.runs()
+            assert (await crib.resume(run.id)).final == 10  # type: ignore[union-attr]
+
+
+async def _is_suspended(crib: Crib) -> bool:
+    return {run.state for run in await crib.runs()} == {"suspended"}
+
+
+async def test_a_workflow_that_was_terminated_leaves_a_run_that_can_be_resumed(
+    shop: Shop, temporal: TemporalServer
+) -> None:
+    from temporalio.client import Client  # noqa: PLC0415 - an extra
+
+    steps = [{"toolId": "shop:wait", "args": {"n": 1}}]
+    caught: list[Exception] = []
+
+    async def run(crib: Crib) -> None:
+        try:
+            await crib.run_chain(steps, durable=True)
+        except RunStateError as error:
+            caught.append(error)
+
+    async with working(shop.crib()), shop.crib() as crib:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run, crib)
+            await until(lambda: len(shop.calls) == 1)
+            [running] = await crib.runs()
+            client = await Client.connect(temporal.address)
+            await client.get_workflow_handle(running.workflow or "").terminate()
+        assert "terminated in Temporal, and can be resumed" in str(caught[0])
+        shop.go.set()
+        assert (await crib.resume(running.id, repeat=True)).final == 1  # type: ignore[union-attr]
+
+
+async def test_nothing_is_begun_where_no_server_answers(shop: Shop) -> None:
+    shop.config["engine"] = {"temporal": "127.0.0.1:1"}
+    async with shop.crib() as crib:
+        with pytest.raises(EngineUnavailableError, match=r"Temporal at 127\.0\.0\.1:1, is unavailable"):
+            await crib.run_chain(STEPS, durable=True)
+        assert await crib.runs() == ()
+        with pytest.raises(EngineUnavailableError):
+            await crib.run_worker()
+
+
+@pytest.mark.usefixtures("home")
+async def test_a_worker_needs_an_engine_and_an_engine_a_shared_store() -> None:
+    async with Crib() as crib:
+        with pytest.raises(ConfigError, match="names no Temporal server"):
+            await crib.run_worker()
+    with pytest.raises(ConfigError, match=r"workers share the store of the runs"):
+        Crib({"mcpServers": {}, "runs": {"store": "memory"}, "engine": {"temporal": "h:7233"}})
+    with pytest.raises(ConfigError, match=r"need tls = true"):
+        Crib({"mcpServers": {}, "engine": {"temporal": "h:7233", "api_key": "${KEY}"}})
+    with pytest.raises(ConfigError, match=r"belong together"):
+        Crib({"mcpServers": {}, "engine": {"temporal": "h:7233", "tls": True, "certificate": "c.pem"}})
+
+
+def make_workers(server: TemporalServer, folder: Path, *, heartbeat: float = 2.0) -> Workers:
+    """Return workers as processes, with a queue of their own."""
+    engine = {"temporal": server.address, "queue": f"q{uuid4().hex}", "heartbeat": heartbeat}
+    config = {"mcpServers": {}, "runs": {"store": str(folder / "runs.db")}, "engine": engine}
+    return Workers(config, folder)
+
+
+async def wait_for_call(workers: Workers, tool: str, n: int, *, times: int = 1) -> int:
+    """Wait until a tool was called, and return the process that did it last."""
+
+    def find() -> int | None:
+        found = [each.pid for each in workers.read_ledger() if (each.tool, each.n) == (tool, n)]
+        return found[-1] if len(found) >= times else None
+
+    return int(await until(find))
+
+
+@pytest.mark.usefixtures("home")
+async def test_a_call_whose_worker_died_is_asked_about_and_not_repeated(
+    temporal: TemporalServer, tmp_path: Path
+) -> None:
+    workers = make_workers(temporal, tmp_path)
+    steps = steps_of("one", 0.0)
+    steps[3]["args"]["delay"] = 3600
+    with workers.start(2):
+        async with make_crib(workers.config, workers.ledger) as crib:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_kill_at, workers, "add", 2)
+                with pytest.raises(CallUncertainError, match="may have run") as asked:
+                    await crib.run_chain(steps, durable=True)
+            [run] = await crib.runs()
+            assert run.state == "suspended"
+            assert asked.value.calls == run.uncertain == {"3.3": "ledger:add"}
+            result = await crib.resume(run.id, answers={"3.3": 20})
+            assert result.final == 30  # type: ignore[union-attr]
+    assert [each.n for each in workers.read_ledger() if each.tool == "add"] == [1, 2, 3]
+
+
+async def _kill_at(workers: Workers, tool: str, n: int) -> None:
+    workers.kill(await wait_for_call(workers, tool, n))
+
+
+@pytest.mark.usefixtures("home")
+async def test_a_read_only_call_whose_worker_died_is_made_by_another(
+    temporal: TemporalServer, tmp_path: Path
+) -> None:
+    workers = make_workers(temporal, tmp_path)
+    steps = steps_of("one", 0.0)
+    steps[2]["args"]["delay"] = 2.0
+    with workers.start(2):
+        async with make_crib(workers.config, workers.ledger) as crib, anyio.create_task_group() as tasks:
+            tasks.start_soon(_kill_at, workers, "look", 2)
+            result = await crib.run_chain(steps, durable=True)
+    assert result.final == 30
+    made = workers.read_ledger()
+    assert [each.n for each in made if each.tool == "add"] == [1, 2, 3]
+    assert len({each.pid for each in made if (each.tool, each.n) == ("look", 2)}) == 2
+
+
+@pytest.mark.usefixtures("home")
+async def test_a_small_storm_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    with TemporalServer(tmp_path) as server:
+        workers = make_workers(server, tmp_path)
+
+        async def disturb(done: anyio.Event) -> int:
+            pid = await wait_for_call(workers, "add", 2)
+            workers.kill(pid)
+            await anyio.to_thread.run_sync(workers.start_one)
+            await anyio.to_thread.run_sync(server.restart)
+            await done.wait()
+            return 1
+
+        with workers.start(2):
+            async with make_crib(workers.config, workers.ledger) as crib:
+                storm = await run_storm(
+                    workers, crib, chains=4, codes=2, at_once=6, delay=0.1, disturb=disturb
+                )
+                states = {run.state for run in await crib.runs()}
+    assert (storm.wrong, storm.twice, storm.missing) == ((), (), ())
+    assert states == {"done"}
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(1500)
+@pytest.mark.usefixtures("home")
+async def test_a_storm_of_400_runs_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    with TemporalServer(tmp_path) as server:
+        workers = make_workers(server, tmp_path)
+
+        async def disturb(done: anyio.Event) -> int:
+            kills = 0
+            while not done.is_set():
+                with anyio.move_on_after(2):
+                    await done.wait()
+                    break
+                workers.kill(random.choice(workers.living()))  # noqa: S311 - any of them
+                kills += 1
+                await anyio.to_thread.run_sync(workers.start_one)
+                if kills == 5:
+                    await anyio.to_thread.run_sync(server.restart)
+            return kills
+
+        with workers.start(3):
+            async with make_crib(workers.config, workers.ledger) as crib:
+                storm = await run_storm(
+                    workers, crib, chains=300, codes=100, at_once=24, delay=0.02, disturb=disturb
+                )
+                states = {run.state for run in await crib.runs()}
+    assert (storm.wrong, storm.twice, storm.missing) == ((), (), ())
+    assert storm.kills >= 6
+    assert states == {"done"}

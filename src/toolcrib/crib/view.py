@@ -30,6 +30,7 @@ from toolcrib.discovery.facade import ListOptions, SearchOptions
 from toolcrib.discovery.learned import MAX_QUESTIONS, LearnedQuestion, Lift
 from toolcrib.errors import (
     CallUncertainError,
+    ChainError,
     CribStateError,
     InvalidToolIdError,
     LimitExceededError,
@@ -53,10 +54,12 @@ from toolcrib.execution.chains import (
     ChainProgress,
     ChainResult,
     Plan,
+    StepResult,
     Steps,
     advance_chain,
 )
 from toolcrib.execution.chains.parse import invalid_chain_error, read_chain
+from toolcrib.execution.chains.run import name_event
 from toolcrib.execution.kept import mark_handles, may_have_handles, unmark_handles
 from toolcrib.execution.mcp import (
     Completion,
@@ -984,14 +987,29 @@ class View:
             queue = f"{queue}-{run.request['backend'] or DEFAULT_SANDBOX}"
         sealed = run.keeper.seal_principal(run.id, context.principal)
         task = RunTask(run.id, sealed, queue, engine.heartbeat, run.request["timeout"])
+        reported = None if progress is None else _Reported(progress, len(run.request["steps"]))
         async with AsyncExitStack() as stack:
-            if progress is not None:
-                reporting = Background(partial(self._report_progress, run, context, progress))
+            if reported is not None:
+                reporting = Background(partial(self._follow_progress, run, context, reported))
                 stack.push_async_callback(reporting.stop)
             ended = await self._durable.run_workflow(run.keeper, task, run.workflow)
+        return await self._read_end(run, ended, context, reported)
+
+    async def _read_end(
+        self, run: "_BegunRun", ended: Reply, context: CallContext, reported: "_Reported | None"
+    ) -> Any:
+        """Return the result of a run whose workflow has ended, as JSON, or raise its error."""
         match ended.end:
             case "done" | "failed":
-                return await run.keeper.read_end(run.id)
+                try:
+                    result = await run.keeper.read_end(run.id)
+                except ChainError as error:
+                    if reported is not None:
+                        await reported.finish(error.results)
+                    raise
+                if reported is not None:
+                    await reported.finish(ChainResult.from_json(result).results)
+                return result
             case "stopped":
                 raise parse_error(json.loads(ended.error))
             case "timeout" if run.kind == "code":
@@ -1005,20 +1023,16 @@ class View:
         unsafe = {key: tool for key, tool in uncertain.items() if not await self._is_repeatable(tool)}
         if unsafe:
             raise CallUncertainError(run.id, unsafe)
-        raise RunStateError(
-            run.id, "its workers failed again and again, as their logs say; it can be resumed"
-        )
+        reason = "its workers failed again and again, as their logs say; it can be resumed"
+        raise RunStateError(run.id, reason)
 
-    async def _report_progress(self, run: "_BegunRun", context: CallContext, progress: ChainProgress) -> None:
+    async def _follow_progress(self, run: "_BegunRun", context: CallContext, reported: "_Reported") -> None:
         """Report the progress of a chain that workers run, as its journal shows it."""
-        reported = 0
         while True:
             with suppress(ToolcribError):  # it has ended, or the store is away for a moment
                 journal = await run.keeper.read_journal(run.id)
                 advanced = await self._advance_chain(run.request, journal, context)
-                for done, total, event in advanced.events[reported:]:
-                    await notify(progress, done, total, event, work_done=done > 0)
-                reported = max(reported, len(advanced.events))
+                await reported.report(advanced.events)
             await anyio.sleep(_PROGRESS_INTERVAL)
 
     async def _advance_chain(
@@ -1241,6 +1255,26 @@ class _BegunRun:
     kind: RunKind
     request: dict[str, Any]
     workflow: str
+
+
+@dataclass(slots=True)
+class _Reported:
+    """What a caller knows of the progress of a chain."""
+
+    progress: ChainProgress
+    total: int
+    events: int = 0
+
+    async def report(self, events: Sequence[tuple[int, int, str]]) -> None:
+        """Report those of all events so far that the caller does not know."""
+        for done, total, event in events[self.events :]:
+            self.events += 1
+            await notify(self.progress, done, total, event, work_done=done > 0)
+
+    async def finish(self, results: Sequence[StepResult]) -> None:
+        """Report the rest of a chain that has ended with these results."""
+        ended = [(place, self.total, name_event(each)) for place, each in enumerate(results, start=1)]
+        await self.report([(0, self.total, "started"), *ended])
 
 
 def _without_ended(run: RunRecord, ended: Collection[str]) -> RunRecord:

@@ -30,7 +30,11 @@ _AWAY = 120.0
 """Seconds for which a caller who waits for a run goes on waiting while the server is away."""
 _PAUSE = 0.2
 """Seconds between attempts to reach the server."""
-_CLEANUP_TIMEOUT = 10.0
+_LONGEST_BEAT = 1.0
+"""Seconds between heartbeats at most: their answers tell a worker that its piece was cancelled."""
+_LONGEST_STICKY = 2.0
+"""Seconds at most for which the next step of a workflow waits for the worker that has it in memory."""
+_CLEANUP_TIMEOUT = 5.0
 """Seconds for the cancellation of a run whose caller was cancelled."""
 _FEATURE = "an engine for durable runs"
 
@@ -178,10 +182,12 @@ async def serve_pieces(
 
     from toolcrib.runs.workflow import DO_PIECE, RELEASE, RunWorkflow  # noqa: PLC0415 - needs the extra
 
+    beat = min(heartbeat / 4, _LONGEST_BEAT)
+
     async def send_heartbeats() -> None:
         while True:
             activity.heartbeat()
-            await anyio.sleep(heartbeat / 4)
+            await anyio.sleep(beat)
 
     @activity.defn(name=DO_PIECE)
     async def do_piece_alive(piece: Piece) -> Reply:
@@ -196,10 +202,10 @@ async def serve_pieces(
         await release(piece)
 
     first, *others = dict.fromkeys(queues)
-    sticky = timedelta(seconds=heartbeat / 2)
+    sticky = timedelta(seconds=min(heartbeat / 2, _LONGEST_STICKY))
     common: Mapping[str, Any] = {
         "graceful_shutdown_timeout": timedelta(seconds=shutdown_timeout),
-        "max_heartbeat_throttle_interval": timedelta(seconds=heartbeat / 4),
+        "max_heartbeat_throttle_interval": timedelta(seconds=beat),
         "workflow_runner": UnsandboxedWorkflowRunner(),
     }
     stack = AsyncExitStack()

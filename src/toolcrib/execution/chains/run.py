@@ -143,7 +143,7 @@ class _ChainRun:
             if not done.result.skipped:
                 self._final = previous = done.result.structured
             if progress is not None:
-                await notify(progress, place, total, _name_event(done.result), work_done=True)
+                await notify(progress, place, total, name_event(done.result), work_done=True)
             if done.error is not None:
                 reason = f"{done.where}{done.error}"
                 results = tuple(self._results)
@@ -408,7 +408,8 @@ def _input_error(node: StepNode, at: str, message: str) -> InputValidationError:
     return InputValidationError((Problem(at, "$ref", message[:500]),), tool_id=node.step.tool_id or "")
 
 
-def _name_event(result: StepResult) -> str:
+def name_event(result: StepResult) -> str:
+    """Return how a `ChainProgress` names the end of a step."""
     if result.skipped:
         return "step_skipped"
     return "step_completed" if result.error is None else "step_error"
