@@ -36,6 +36,10 @@ def test_code_is_measured(root: Path) -> None:
     assert "What a model reads and writes" in run(root, "code_mode")
 
 
+def test_durable_runs_on_temporal_are_measured(root: Path) -> None:
+    assert "until another one repeats the step" in run(root, "temporal")
+
+
 def test_the_gateway_is_measured(root: Path) -> None:
     npm_tool("mcp-proxy")  # a contender
     assert "toolcrib" in run(root, "gateway")

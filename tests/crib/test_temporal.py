@@ -1,6 +1,7 @@
 """Durable runs on a real Temporal server: any worker does the next piece, and none is done twice."""
 
 import random
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from toolcrib.errors import (
     LimitExceededError,
     RunNotFoundError,
     RunStateError,
+    SnapshotError,
 )
 from toolcrib.execution import Principal
 
@@ -308,6 +310,35 @@ async def test_nothing_is_begun_where_no_server_answers(shop: Shop) -> None:
             await crib.run_worker()
 
 
+async def test_runs_that_a_worker_cannot_read_stop_and_say_so(shop: Shop) -> None:
+    mine, others = ({"runs": {**shop.config["runs"], "key": letter * 40}} for letter in "ab")
+    async with working(shop.crib(**others)), shop.crib(**mine) as crib:
+        with pytest.raises(SnapshotError, match="signed with another key"):
+            await crib.run_chain(STEPS, durable=True)
+        [run] = await crib.runs()
+        assert (run.state, shop.calls) == ("suspended", [])
+
+
+async def test_runs_are_listed_while_the_server_is_away(tmp_path: Path, home: Path) -> None:
+    del home  # the key of the runs is there
+    with TemporalServer(tmp_path) as server:
+        shop = Shop(server, tmp_path)
+        async with working(shop.crib()), shop.crib() as crib, anyio.create_task_group() as tasks:
+            tasks.start_soon(
+                lambda: crib.run_chain([{"toolId": "shop:wait", "args": {"n": 1}}], durable=True)
+            )
+            await until(lambda: shop.calls)
+            await anyio.to_thread.run_sync(server.kill)
+            [run] = await crib.runs()
+            assert run.state == "running"
+            with pytest.raises(EngineUnavailableError):
+                await crib.cancel_run(run.id)
+            await anyio.to_thread.run_sync(server.start)
+            shop.go.set()
+        [run] = await Crib({key: value for key, value in shop.config.items() if key != "engine"}).runs()
+    assert run.state == "done"
+
+
 @pytest.mark.usefixtures("home")
 async def test_a_worker_needs_an_engine_and_an_engine_a_shared_store() -> None:
     async with Crib() as crib:
@@ -432,3 +463,48 @@ async def test_a_storm_of_400_runs_loses_and_repeats_nothing(tmp_path: Path) -> 
     assert (storm.wrong, storm.twice, storm.missing) == ((), (), ())
     assert storm.kills >= 6
     assert states == {"done"}
+
+
+async def test_the_program_of_the_page_runs(temporal: TemporalServer, tmp_path: Path, home: Path) -> None:
+    del home  # the key of the runs is there
+    page = (Path(__file__).parents[2] / "docs" / "temporal.md").read_text(encoding="utf-8")
+    program = page.partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "program.py").write_text(program, encoding="utf-8")
+    config = tmp_path / "toolcrib.toml"
+    config.write_text(
+        f'[engine]\ntemporal = "{temporal.address}"\nqueue = "page"\nheartbeat = 60\n[runs]\nstore = "runs.db"\n',
+        encoding="utf-8",
+    )
+    command = [sys.executable, str(tmp_path / "program.py"), str(config)]
+    ended = await anyio.run_process(command, check=False)
+    assert ended.stdout.decode() == "2.5 ['done']\n", ended.stderr.decode()
+
+
+HISTORIES = sorted((Path(__file__).parents[1] / "data" / "temporal").glob("*/*.json"))
+
+
+@pytest.mark.parametrize("history", HISTORIES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+async def test_the_workflow_replays_the_histories_of_releases(history: Path) -> None:
+    from temporalio.client import WorkflowHistory  # noqa: PLC0415 - an extra
+    from temporalio.worker import Replayer, UnsandboxedWorkflowRunner  # noqa: PLC0415
+
+    from toolcrib.runs.workflow import RunWorkflow  # noqa: PLC0415
+
+    replayer = Replayer(workflows=[RunWorkflow], workflow_runner=UnsandboxedWorkflowRunner())
+    text = await anyio.Path(history).read_text(encoding="utf-8")
+    await replayer.replay_workflow(WorkflowHistory.from_json(history.stem, text))
+
+
+async def test_a_history_of_other_commands_is_refused_by_the_replay() -> None:
+    from temporalio.client import WorkflowHistory  # noqa: PLC0415 - an extra
+    from temporalio.worker import Replayer, UnsandboxedWorkflowRunner  # noqa: PLC0415
+    from temporalio.workflow import NondeterminismError  # noqa: PLC0415
+
+    from toolcrib.runs.workflow import RunWorkflow  # noqa: PLC0415
+
+    text = next(path for path in HISTORIES if path.stem == "chain").read_text(encoding="utf-8")
+    replayer = Replayer(workflows=[RunWorkflow], workflow_runner=UnsandboxedWorkflowRunner())
+    with pytest.raises(NondeterminismError):
+        await replayer.replay_workflow(
+            WorkflowHistory.from_json("other", text.replace("toolcrib.piece", "another.activity"))
+        )

@@ -26,6 +26,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "runs": "List the durable runs, the latest first.",
         "resume": "Go on with a durable run.",
         "cancel": "Cancel a durable run of the gateway that runs.",
+        "worker": "Do pieces of durable runs for a Temporal server.",
         "saved": "List and delete tools that were made of runs.",
     },
     "Read and prompt": {
@@ -127,6 +128,7 @@ LAZY = {
     "up": "toolcrib.cli.commands.resident:up",
     "verify": "toolcrib.cli.commands.trust:verify",
     "version": "toolcrib.cli.commands.about:version",
+    "worker": "toolcrib.cli.commands.worker:worker",
 }
 """Where each verb is."""
 ALIASES = {"exec": "code"}

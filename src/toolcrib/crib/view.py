@@ -48,16 +48,14 @@ from toolcrib.execution.arguments import check_value
 from toolcrib.execution.call import NESTED_APPROVAL
 from toolcrib.execution.chains import (
     Around,
-    ChainAdvance,
-    ChainCall,
     ChainLimits,
     ChainProgress,
     ChainResult,
     Plan,
     StepResult,
     Steps,
-    advance_chain,
 )
+from toolcrib.execution.chains.advance import ChainAdvance, ChainCall, advance_chain
 from toolcrib.execution.chains.parse import invalid_chain_error, read_chain
 from toolcrib.execution.chains.run import name_event
 from toolcrib.execution.kept import mark_handles, may_have_handles, unmark_handles
@@ -1063,8 +1061,11 @@ class View:
             if not piece.advances:
                 return Reply(advanced=False)
             try:
-                run = await keeper.take(piece.run_id, piece.workflow)
-                view, principal = self._place_of(keeper, run, piece)
+                try:
+                    run = await keeper.take(piece.run_id, piece.workflow)
+                    view, principal = self._place_of(keeper, run, piece)
+                except SnapshotError as error:  # no worker with this key can read it
+                    return Reply(end="stopped", error=json.dumps(serialize_error(error)))
                 return await view._advance_run(run, piece, principal)  # noqa: SLF001 - of its own kind
             except ToolcribError:
                 if piece.key is None:

@@ -28,6 +28,8 @@ _CONNECT_TIMEOUT = 10.0
 """Seconds in which the server must answer."""
 _AWAY = 120.0
 """Seconds for which a caller who waits for a run goes on waiting while the server is away."""
+_AWAY_SHORT = 3.0
+"""The same for callers who list or cancel runs."""
 _PAUSE = 0.2
 """Seconds between attempts to reach the server."""
 _LONGEST_BEAT = 1.0
@@ -137,9 +139,9 @@ async def cancel_workflow(client: "Client", address: str, workflow_id: str) -> N
         EngineUnavailableError: the server cannot be reached.
     """
     handle = client.get_workflow_handle(workflow_id, result_type=Reply)
-    await _reach_server(address, handle.cancel)
+    await _reach_server(address, handle.cancel, _AWAY_SHORT)
     with suppress(RunStateError):
-        await _reach_server(address, lambda: _wait_for_end(handle, workflow_id))
+        await _reach_server(address, lambda: _wait_for_end(handle, workflow_id), _AWAY_SHORT)
 
 
 async def is_running(client: "Client", address: str, workflow_id: str) -> bool:
@@ -160,7 +162,7 @@ async def is_running(client: "Client", address: str, workflow_id: str) -> bool:
             raise
         return described.status == WorkflowExecutionStatus.RUNNING
 
-    return await _reach_server(address, describe)
+    return await _reach_server(address, describe, _AWAY_SHORT)
 
 
 @asynccontextmanager
@@ -240,8 +242,8 @@ async def _wait_for_end(handle: "WorkflowHandle[Any, Reply]", run_id: str) -> Re
         raise RunStateError(run_id, f"it was {how}, and can be resumed") from error
 
 
-async def _reach_server(address: str, ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask the server for something, and ask again while it is away.
+async def _reach_server(address: str, ask: Callable[[], Awaitable[T]], patience: float = _AWAY) -> T:
+    """Ask the server for something, and ask again while it is away, for so many seconds.
 
     Raises:
         EngineUnavailableError: it was away for too long, or refuses.
@@ -263,7 +265,7 @@ async def _reach_server(address: str, ask: Callable[[], Awaitable[T]]) -> T:
         except RPCError as error:
             if away_since is None or monotonic() - asked > _CONNECT_TIMEOUT:  # it was there meanwhile
                 away_since = asked
-            if error.status in refusals or monotonic() - away_since > _AWAY:
+            if error.status in refusals or monotonic() - away_since > patience:
                 raise EngineUnavailableError(address, _first_line(error)) from error
         await anyio.sleep(_PAUSE)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolcrib.errors import ChainError, ToolcribError, ToolExecutionError, ToolTimeoutError
-from toolcrib.execution.chains import ChainAdvance, ChainCall, advance_chain
+from toolcrib.execution.chains.advance import ChainAdvance, ChainCall, advance_chain
 from toolcrib.execution.chains.parse import read_chain
 from toolcrib.model import RunResult, Tool
 from toolcrib.model.backend import LocalBackend

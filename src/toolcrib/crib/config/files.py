@@ -147,7 +147,7 @@ def _make_paths_absolute(settings: Settings, path: Path) -> Settings:
     }
     if settings.store and settings.store != MEMORY and not is_postgres(settings.store):
         changes["store"] = _absolute_path(folder, settings.store)
-    if settings.runs.store and settings.runs.store != MEMORY:
+    if settings.runs.store and settings.runs.store != MEMORY and not is_postgres(settings.runs.store):
         changes["runs"] = settings.runs.replace(store=_absolute_path(folder, settings.runs.store))
     if settings.engine is not None:
         files = {name: getattr(settings.engine, name) for name in ("ca", "certificate", "private_key")}

@@ -1,10 +1,9 @@
 """Chains: steps that run one after another, each with access to the results of the earlier ones.
 
 `check_chain` parses steps and reports every problem before any of them runs, `plan_chain` returns their plan,
-`run_chain` runs them, and `advance_chain` finds the calls that come next.
+and `run_chain` runs them.
 """
 
-from toolcrib.execution.chains.advance import ChainAdvance, ChainCall, advance_chain
 from toolcrib.execution.chains.check import check_chain
 from toolcrib.execution.chains.parse import Chain, Steps
 from toolcrib.execution.chains.plan import Plan, PlannedStep, plan_chain
@@ -15,8 +14,6 @@ from toolcrib.execution.chains.steps import ChainLimits, ChainStep
 __all__ = [
     "Around",
     "Chain",
-    "ChainAdvance",
-    "ChainCall",
     "ChainLimits",
     "ChainProgress",
     "ChainResult",
@@ -26,7 +23,6 @@ __all__ = [
     "RunTool",
     "StepResult",
     "Steps",
-    "advance_chain",
     "check_chain",
     "plan_chain",
     "run_chain",
