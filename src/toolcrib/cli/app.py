@@ -26,7 +26,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "runs": "List the durable runs, the latest first.",
         "resume": "Go on with a durable run.",
         "cancel": "Cancel a durable run of the gateway that runs.",
-        "worker": "Do pieces of durable runs for a Temporal server.",
+        "worker": "Do durable runs for a Temporal server, with any number of others.",
         "saved": "List and delete tools that were made of runs.",
     },
     "Read and prompt": {

@@ -29,7 +29,6 @@ from toolcrib.execution.policy.rules import Approver
 from toolcrib.model import LocalBackend, LocalTool, SchemaValidator, Tool, ToolOptions, tool
 from toolcrib.model.decorator import check_options, replace_options
 from toolcrib.runs import RunStore
-from toolcrib.runs.temporal import serve_pieces
 from toolcrib.runtime import ExecuteResult, Sandbox
 
 if TYPE_CHECKING:
@@ -270,11 +269,10 @@ class Crib(View):
             MissingExtraError: temporalio is not installed.
         """
         engine = self._durable.engine
-        client = await self._durable.connect()
+        connected = await self._durable.connect()
         kinds = await to_thread.run_sync(self._shared.sandboxes.list_available, ("monty", "docker"))
         queues = [engine.queue, *(f"{engine.queue}-{kind}" for kind in kinds)]
-        async with serve_pieces(
-            client,
+        async with connected.serve_pieces(
             queues,
             self._do_piece,
             self._release_piece,

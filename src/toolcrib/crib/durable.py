@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
@@ -35,15 +35,12 @@ from toolcrib.execution.variables import Expansion
 from toolcrib.model.record import Record
 from toolcrib.paths import runs_file, runs_key
 from toolcrib.postgres import is_postgres, public_address
-from toolcrib.runs import MemoryRunStore, PostgresRunStore, RunRecord, RunStore, SqliteRunStore, temporal
+from toolcrib.runs import MemoryRunStore, PostgresRunStore, RunRecord, RunStore, SqliteRunStore
 from toolcrib.runs.journal import RunJournal, serialize_error
 from toolcrib.runs.keeper import RunKeeper
-from toolcrib.runs.pieces import Reply, RunTask
+from toolcrib.runs.pieces import PieceReply, RunTask
 from toolcrib.runs.signing import Signer, check_key, load_key
-from toolcrib.runs.temporal import Connection
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
+from toolcrib.runs.temporal import ServerAddress, TemporalEngine
 
 T = TypeVar("T", bound=Record)
 _THREADS = 4
@@ -81,7 +78,7 @@ class DurableRuns:
         self._opening = Lock()
         self._store: RunStore | None = None
         self._threads = Threads(_THREADS)
-        self._connected: tuple[asyncio.AbstractEventLoop, Connection, Client] | None = None
+        self._connected: tuple[asyncio.AbstractEventLoop, ServerAddress, TemporalEngine] | None = None
         self._connecting = anyio.Lock()
         self._running: dict[str, anyio.CancelScope] = {}
 
@@ -139,20 +136,20 @@ class DurableRuns:
         await self.connect()
         return f"toolcrib-{token_hex(8)}"
 
-    async def connect(self) -> "Client":
-        """Return a client of the Temporal server of the settings, one for each event loop.
+    async def connect(self) -> TemporalEngine:
+        """Return the connection to the Temporal server of the settings, one for each event loop.
 
         Raises:
             EngineUnavailableError: it cannot be reached, or there is none in the settings.
         """
-        to = self._connection()
+        to = self._server_address()
         async with self._connecting:
             loop = asyncio.get_running_loop()
             if self._connected is None or self._connected[:2] != (loop, to):
-                self._connected = (loop, to, await temporal.connect(to))
+                self._connected = (loop, to, await TemporalEngine.connect(to))
             return self._connected[2]
 
-    async def run_workflow(self, keeper: RunKeeper, task: RunTask, workflow: str) -> Reply:
+    async def run_workflow(self, keeper: RunKeeper, task: RunTask, workflow: str) -> PieceReply:
         """Have Temporal do a run that the workflow holds, and return how it ended.
 
         A run whose workflow ends without a word is released.
@@ -161,10 +158,9 @@ class DurableRuns:
             EngineUnavailableError: the server cannot be reached.
             RunStateError: the workflow was cancelled or terminated; the run can be resumed.
         """
-        engine = self.engine
-        client = await self.connect()
+        engine = await self.connect()
         try:
-            return await temporal.run_workflow(client, engine.temporal, task, workflow, engine.queue)
+            return await engine.run_workflow(task, workflow, self.engine.queue)
         except RunStateError:
             await keeper.release_workflow(task.run_id, workflow)
             raise
@@ -178,15 +174,14 @@ class DurableRuns:
         if not held or self._settings().engine is None:
             return frozenset()
         try:
-            client = await self.connect()
-            address = self.engine.temporal
-            return frozenset([each for each in held if not await temporal.is_running(client, address, each)])
+            engine = await self.connect()
+            return frozenset([each for each in held if not await engine.is_running(each)])
         except (EngineUnavailableError, MissingExtraError):
             return frozenset()
 
     async def cancel_workflow(self, workflow: str) -> None:
         """Cancel a workflow, and wait until it has released its run."""
-        await temporal.cancel_workflow(await self.connect(), self.engine.temporal, workflow)
+        await (await self.connect()).cancel_workflow(workflow)
 
     @property
     def engine(self) -> EngineSettings:
@@ -201,13 +196,13 @@ class DurableRuns:
             raise ConfigError(settings.origin, (Problem("/engine", "missing", reason),))
         return settings.engine
 
-    def _connection(self) -> Connection:
+    def _server_address(self) -> ServerAddress:
         engine = self.engine
         fill = Expansion(os.environ if self._environ is None else self._environ)
         key = None if engine.api_key is None else fill.text(engine.api_key, path="/engine/api_key")
         if fill.problems:
             raise ConfigError(self._settings().origin, tuple(fill.problems))
-        return Connection(
+        return ServerAddress(
             engine.temporal,
             namespace=engine.namespace,
             tls=engine.tls,

@@ -82,7 +82,7 @@ from toolcrib.model.toolid import without_version
 from toolcrib.runs import RunDetails, RunRecord
 from toolcrib.runs.journal import RunJournal, parse_error, serialize_error
 from toolcrib.runs.keeper import HeldRun, RunKeeper
-from toolcrib.runs.pieces import CallNotMadeError, NextCall, Piece, Reply, RunTask
+from toolcrib.runs.pieces import CallNotMadeError, NextCall, Piece, PieceReply, RunTask
 from toolcrib.runs.run_record import RunKind
 from toolcrib.runtime.registry import DEFAULT as DEFAULT_SANDBOX
 from toolcrib.runtime.request import (
@@ -994,7 +994,7 @@ class View:
         return await self._read_end(run, ended, context, reported)
 
     async def _read_end(
-        self, run: "_BegunRun", ended: Reply, context: CallContext, reported: "_Reported | None"
+        self, run: "_BegunRun", ended: PieceReply, context: CallContext, reported: "_Reported | None"
     ) -> Any:
         """Return the result of a run whose workflow has ended, as JSON, or raise its error."""
         match ended.end:
@@ -1048,7 +1048,7 @@ class View:
         advance = partial(advance_chain, chain, find_result, limits=limits)
         return await to_thread.run_sync(partial(advance, expired=asked["timeout"] if expired else None))
 
-    async def _do_piece(self, piece: Piece) -> Reply:
+    async def _do_piece(self, piece: Piece) -> PieceReply:
         """Do a piece of a durable run for Temporal: make a call, or find the next calls, or both.
 
         Raises:
@@ -1059,18 +1059,18 @@ class View:
             if piece.key is not None:
                 await self._make_held_call(keeper, piece, piece.key)
             if not piece.advances:
-                return Reply(advanced=False)
+                return PieceReply(advanced=False)
             try:
                 try:
                     run = await keeper.take(piece.run_id, piece.workflow)
                     view, principal = self._place_of(keeper, run, piece)
                 except SnapshotError as error:  # no worker with this key can read it
-                    return Reply(end="stopped", error=json.dumps(serialize_error(error)))
+                    return PieceReply(end="stopped", error=json.dumps(serialize_error(error)))
                 return await view._advance_run(run, piece, principal)  # noqa: SLF001 - of its own kind
             except ToolcribError:
                 if piece.key is None:
                     raise
-                return Reply(advanced=False)  # the call was made: only the advance is tried again
+                return PieceReply(advanced=False)  # the call was made: only the advance is tried again
 
     async def _make_held_call(self, keeper: RunKeeper, piece: Piece, key: str) -> None:
         """Make a call that was begun, and record its answer."""
@@ -1090,11 +1090,11 @@ class View:
         make = partial(view.run, tool_id, args, timeout=piece.within, principal=principal)
         await run.journal.make_begun_call(key, make)
 
-    async def _advance_run(self, run: HeldRun, piece: Piece, principal: Principal | None) -> Reply:
+    async def _advance_run(self, run: HeldRun, piece: Piece, principal: Principal | None) -> PieceReply:
         """Find and begin the next calls of a run, or end it."""
         journal, context = run.journal, self._context(principal, None)
         if any(journal.open_call(key) for key in piece.lost):
-            return Reply(end="uncertain")
+            return PieceReply(end="uncertain")
         try:
             if run.kind == "chain":
                 wanted, result = await self._find_chain_calls(run.request, journal, context)
@@ -1106,15 +1106,15 @@ class View:
             if getattr(error, "retry_after", None) is not None:  # the sandbox is busy
                 raise
             if piece.running:  # what other workers do is not cut off
-                return Reply()
+                return PieceReply()
             if not is_final(error, journal):
-                return Reply(end="stopped", error=json.dumps(serialize_error(error)))
+                return PieceReply(end="stopped", error=json.dumps(serialize_error(error)))
             await journal.end("failed", {"message": str(error), "error": serialize_error(error)})
-            return Reply(end="failed")
+            return PieceReply(end="failed")
         if result is not None:
             await journal.end("done", result)
-            return Reply(end="done")
-        return Reply(calls=await self._begin_calls(journal, wanted, piece.running))
+            return PieceReply(end="done")
+        return PieceReply(calls=await self._begin_calls(journal, wanted, piece.running))
 
     async def _begin_calls(
         self, journal: RunJournal, wanted: Iterable[WantedCall], running: Collection[str]

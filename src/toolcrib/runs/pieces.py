@@ -69,7 +69,7 @@ class NextCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class PieceReply:
     """How far a piece has brought a run."""
 
     end: str = ""

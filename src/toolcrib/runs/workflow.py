@@ -18,7 +18,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType
 
-from toolcrib.runs.pieces import NextCall, Piece, Reply, RunTask
+from toolcrib.runs.pieces import NextCall, Piece, PieceReply, RunTask
 
 WORKFLOW = "toolcrib.run"
 """The name of the workflow."""
@@ -49,12 +49,12 @@ class RunWorkflow:
     """Has the pieces of one durable run done until it ends, and returns how it ended."""
 
     def __init__(self) -> None:
-        self._running: dict[str, asyncio.Task[Reply]] = {}
+        self._running: dict[str, asyncio.Task[PieceReply]] = {}
         """The activities that run, by the key of the call; that of the advance is empty."""
         self._began = workflow.time()
 
     @workflow.run
-    async def run(self, task: RunTask) -> Reply:
+    async def run(self, task: RunTask) -> PieceReply:
         """Return how the run ended."""
         try:
             end = await self._run_to_end(task)
@@ -65,7 +65,7 @@ class RunWorkflow:
             await self._stop(task)
         return end
 
-    async def _run_to_end(self, task: RunTask) -> Reply:
+    async def _run_to_end(self, task: RunTask) -> PieceReply:
         lost: list[str] = []
         must_advance = True
         while True:
@@ -77,12 +77,12 @@ class RunWorkflow:
                 [*self._running.values()], timeout=left, return_when=asyncio.FIRST_COMPLETED
             )
             if not done:
-                return Reply(end="timeout")
+                return PieceReply(end="timeout")
             for key in [key for key, each in self._running.items() if each in done]:
                 try:
                     reply = self._running.pop(key).result()
                 except ActivityError:  # it was tried again and again
-                    return Reply(end="lost")
+                    return PieceReply(end="lost")
                 if reply.end:
                     return reply
                 must_advance = must_advance or not reply.advanced
@@ -113,10 +113,10 @@ class RunWorkflow:
         made = self._make_call(task, call, piece) if call is not None else self._advance(task, piece)
         self._running["" if call is None else call.key] = asyncio.create_task(made)
 
-    async def _advance(self, task: RunTask, piece: Piece) -> Reply:
+    async def _advance(self, task: RunTask, piece: Piece) -> PieceReply:
         return await self._execute(task, piece, task.queue, _SAFE, "advance")
 
-    async def _make_call(self, task: RunTask, call: NextCall, piece: Piece) -> Reply:
+    async def _make_call(self, task: RunTask, call: NextCall, piece: Piece) -> PieceReply:
         retry = _SAFE if call.repeatable else _ONCE
         try:
             return await self._execute(task, piece, call.queue, retry, call.tool_id)
@@ -124,14 +124,16 @@ class RunWorkflow:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type == NOT_MADE:
                 await asyncio.sleep(_PAUSE)
-                return Reply(advanced=False)
-            return Reply(advanced=False, lost=True)
+                return PieceReply(advanced=False)
+            return PieceReply(advanced=False, lost=True)
 
-    async def _execute(self, task: RunTask, piece: Piece, queue: str, retry: RetryPolicy, what: str) -> Reply:
-        reply: Reply = await workflow.execute_activity(
+    async def _execute(
+        self, task: RunTask, piece: Piece, queue: str, retry: RetryPolicy, what: str
+    ) -> PieceReply:
+        reply: PieceReply = await workflow.execute_activity(
             DO_PIECE,
             piece,
-            result_type=Reply,
+            result_type=PieceReply,
             task_queue=queue,
             start_to_close_timeout=_LONGEST,
             heartbeat_timeout=timedelta(seconds=task.heartbeat),
