@@ -1,6 +1,5 @@
 """Durable runs on a real Temporal server: any worker does the next piece, and none is done twice."""
 
-import random
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -10,11 +9,12 @@ from uuid import uuid4
 
 import anyio
 import pytest
-from servers.runworkers import Workers, make_crib, run_storm, steps_of
+from servers.runworkers import Workers, kill_every, make_crib, run_storm, steps_of
 from servers.temporal import TemporalServer
 from waiting import until
 
 from toolcrib import Crib
+from toolcrib.crib import ToolsetSettings
 from toolcrib.errors import (
     CallUncertainError,
     ChainError,
@@ -44,7 +44,7 @@ class Shop:
 
     def crib(self, **more: Any) -> Crib:
         """Return a crib with the tools; several of them are as many processes would be."""
-        crib = Crib({**self.config, **more})
+        crib = Crib({**self.config, "toolsets": {"reading": {"ids": ["shop:look"]}}, **more})
         crib.add(self.look, namespace="shop", annotations={"readOnlyHint": True})
         crib.add(self.order, namespace="shop")
         crib.add(self.wait, namespace="shop")
@@ -319,6 +319,25 @@ async def test_runs_that_a_worker_cannot_read_stop_and_say_so(shop: Shop) -> Non
         assert (run.state, shop.calls) == ("suspended", [])
 
 
+async def test_a_run_of_a_toolset_without_a_name_stops_since_no_worker_knows_it(shop: Shop) -> None:
+    async with working(shop.crib()), shop.crib() as crib:
+        named, unnamed = crib.view("reading"), crib.view(ToolsetSettings(ids=("shop:look",)))
+        with pytest.raises(RunStateError, match="a toolset without a name"):
+            await unnamed.run_chain(STEPS[:1], durable=True)
+        assert (await named.run_chain(STEPS[:1], durable=True)).final == 1
+        with pytest.raises(ChainError, match="shop:order"):
+            await named.run_chain(STEPS, durable=True)
+
+
+async def test_code_that_computes_for_too_long_is_suspended(shop: Shop) -> None:
+    code = "n = await shop.look(n=1)\nwhile n:\n    n = n + 1"
+    async with working(shop.crib()), shop.crib() as crib:
+        with pytest.raises(LimitExceededError, match="did not end within 2 s"):
+            await crib.execute(code, durable=True, timeout=2)
+        [run] = await crib.runs()
+    assert (run.state, run.uncertain) == ("suspended", {})
+
+
 async def test_runs_are_listed_while_the_server_is_away(tmp_path: Path, home: Path) -> None:
     del home  # the key of the runs is there
     with TemporalServer(tmp_path) as server:
@@ -441,23 +460,16 @@ async def test_a_storm_of_400_runs_loses_and_repeats_nothing(tmp_path: Path) -> 
     with TemporalServer(tmp_path) as server:
         workers = make_workers(server, tmp_path)
 
-        async def disturb(done: anyio.Event) -> int:
-            kills = 0
-            while not done.is_set():
-                with anyio.move_on_after(2):
-                    await done.wait()
-                    break
-                workers.kill(random.choice(workers.living()))  # noqa: S311 - any of them
-                kills += 1
-                await anyio.to_thread.run_sync(workers.start_one)
-                if kills == 5:
-                    await anyio.to_thread.run_sync(server.restart)
-            return kills
-
         with workers.start(3):
             async with make_crib(workers.config, workers.ledger) as crib:
                 storm = await run_storm(
-                    workers, crib, chains=300, codes=100, at_once=24, delay=0.02, disturb=disturb
+                    workers,
+                    crib,
+                    chains=300,
+                    codes=100,
+                    at_once=24,
+                    delay=0.02,
+                    disturb=kill_every(2, workers, server),
                 )
                 states = {run.state for run in await crib.runs()}
     assert (storm.wrong, storm.twice, storm.missing) == ((), (), ())

@@ -5,6 +5,7 @@ As a program it is one worker: `python -m servers.runworkers CONFIG.json LEDGER`
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
+from servers.temporal import TemporalServer
 from waiting import PATIENCE
 
 from toolcrib import Crib
@@ -233,6 +236,27 @@ async def run_storm(  # noqa: PLR0913 - the sizes of a storm
         twice=tuple(f"{run} {n}" for (run, n), count in made.items() if count > 1),
         missing=tuple(f"{run} {n}" for run, n in expected if not made[run, n]),
     )
+
+
+def kill_every(
+    seconds: float, workers: Workers, server: TemporalServer, *, restart_after: int = 5
+) -> Callable[[anyio.Event], Awaitable[int]]:
+    """Return what kills a random worker every so often, and restarts the server once."""
+
+    async def disturb(done: anyio.Event) -> int:
+        kills = 0
+        while not done.is_set():
+            with anyio.move_on_after(seconds):
+                await done.wait()
+                break
+            workers.kill(random.choice(workers.living()))  # noqa: S311 - any of them
+            kills += 1
+            await anyio.to_thread.run_sync(workers.start_one)
+            if kills == restart_after:
+                await anyio.to_thread.run_sync(server.restart)
+        return kills
+
+    return disturb
 
 
 async def _work(config: dict[str, Any], ledger: Path) -> None:

@@ -1011,8 +1011,7 @@ class View:
             case "stopped":
                 raise parse_error(json.loads(ended.error))
             case "timeout" if run.kind == "code":
-                limit = run.request["timeout"]
-                raise LimitExceededError("timeout", f"the code did not end within {limit:g} s")
+                raise LimitExceededError("timeout", _describe_timeout(run.request["timeout"]))
             case "timeout":
                 journal = await run.keeper.read_journal(run.id)
                 advanced = await self._advance_chain(run.request, journal, context, expired=True)
@@ -1061,12 +1060,7 @@ class View:
             if not piece.advances:
                 return PieceReply(advanced=False)
             try:
-                try:
-                    run = await keeper.take(piece.run_id, piece.workflow)
-                    view, principal = self._place_of(keeper, run, piece)
-                except SnapshotError as error:  # no worker with this key can read it
-                    return PieceReply(end="stopped", error=json.dumps(serialize_error(error)))
-                return await view._advance_run(run, piece, principal)  # noqa: SLF001 - of its own kind
+                return await self._advance_held_run(keeper, piece)
             except ToolcribError:
                 if piece.key is None:
                     raise
@@ -1090,6 +1084,18 @@ class View:
         make = partial(view.run, tool_id, args, timeout=piece.within, principal=principal)
         await run.journal.make_begun_call(key, make)
 
+    async def _advance_held_run(self, keeper: RunKeeper, piece: Piece) -> PieceReply:
+        """Advance a run in its toolset; one that no worker like this one can read is stopped."""
+        try:
+            run = await keeper.take(piece.run_id, piece.workflow)
+        except SnapshotError as error:
+            return _stop_with(error)
+        try:
+            view, principal = self._place_of(keeper, run, piece)
+        except ToolcribError as error:
+            return _stop_with(error)
+        return await view._advance_run(run, piece, principal)  # noqa: SLF001 - of its own kind
+
     async def _advance_run(self, run: HeldRun, piece: Piece, principal: Principal | None) -> PieceReply:
         """Find and begin the next calls of a run, or end it."""
         journal, context = run.journal, self._context(principal, None)
@@ -1108,7 +1114,7 @@ class View:
             if piece.running:  # what other workers do is not cut off
                 return PieceReply()
             if not is_final(error, journal):
-                return PieceReply(end="stopped", error=json.dumps(serialize_error(error)))
+                return _stop_with(error)
             await journal.end("failed", {"message": str(error), "error": serialize_error(error)})
             return PieceReply(end="failed")
         if result is not None:
@@ -1124,10 +1130,8 @@ class View:
         for call in wanted:
             if call.key not in running:
                 await journal.begin_call(call.key, call.tool_id, call.args)
-                queue, repeatable = (
-                    await self._queue_for(call.tool_id),
-                    await self._is_repeatable(call.tool_id),
-                )
+                queue = await self._queue_for(call.tool_id)
+                repeatable = await self._is_repeatable(call.tool_id)
                 calls.append(NextCall(call.key, call.tool_id, queue, repeatable, call.within))
         return tuple(calls)
 
@@ -1170,6 +1174,8 @@ class View:
         if not ended:
             return piece.wanted.values(), None
         [end] = ended
+        if isinstance(end, LimitExceededError) and end.limit == "timeout":
+            end.reason = _describe_timeout(asked["timeout"])
         if isinstance(end, ToolcribError):
             raise end
         return (), end.replace(duration=end.duration + elapsed).model_dump(mode="json", by_alias=True)
@@ -1276,6 +1282,15 @@ class _Reported:
         """Report the rest of a chain that has ended with these results."""
         ended = [(place, self.total, name_event(each)) for place, each in enumerate(results, start=1)]
         await self.report([(0, self.total, "started"), *ended])
+
+
+def _stop_with(error: ToolcribError) -> PieceReply:
+    """Return the reply for an error that stops a run, which can be resumed."""
+    return PieceReply(end="stopped", error=json.dumps(serialize_error(error)))
+
+
+def _describe_timeout(limit: float) -> str:
+    return f"the code did not end within {limit:g} s"
 
 
 def _without_ended(run: RunRecord, ended: Collection[str]) -> RunRecord:
