@@ -27,6 +27,7 @@ from toolcrib.errors import (
     SnapshotError,
 )
 from toolcrib.execution import Principal
+from toolcrib.setup.doctor import diagnose
 
 pytestmark = pytest.mark.anyio
 CALM = 60.0
@@ -475,6 +476,17 @@ async def test_a_storm_of_400_runs_loses_and_repeats_nothing(tmp_path: Path) -> 
     assert (storm.wrong, storm.twice, storm.missing) == ((), (), ())
     assert storm.kills >= 6
     assert states == {"done"}
+
+
+async def test_doctor_reaches_the_server(temporal: TemporalServer) -> None:
+    async def say(address: str) -> list[tuple[str, str, str]]:
+        found = await diagnose({"mcpServers": {}, "engine": {"temporal": address}})
+        return [(each.severity, each.what, each.why) for each in found.findings if each.subject == "runs"]
+
+    assert await say(temporal.address) == [("ok", f"they are done by Temporal at {temporal.address}", "")]
+    [(severity, what, why)] = await say("127.0.0.1:1")
+    assert (severity, what) == ("error", "Temporal at 127.0.0.1:1 cannot be used")
+    assert why
 
 
 async def test_the_program_of_the_page_runs(temporal: TemporalServer, tmp_path: Path, home: Path) -> None:

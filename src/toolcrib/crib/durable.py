@@ -66,6 +66,35 @@ def runs_path(settings: Settings, environ: Mapping[str, str] | None = None) -> P
     return None if settings.runs.store == MEMORY else Path(settings.runs.store).expanduser()
 
 
+def engine_address(settings: Settings, environ: Mapping[str, str] | None = None) -> ServerAddress:
+    """Return how the Temporal server of a configuration is reached.
+
+    Raises:
+        ConfigError: there is none, or a variable is not set.
+    """
+    engine = _engine_of(settings)
+    fill = Expansion(os.environ if environ is None else environ)
+    key = None if engine.api_key is None else fill.text(engine.api_key, path="/engine/api_key")
+    if fill.problems:
+        raise ConfigError(settings.origin, tuple(fill.problems))
+    return ServerAddress(
+        engine.temporal,
+        namespace=engine.namespace,
+        tls=engine.tls,
+        ca=None if engine.ca is None else Path(engine.ca),
+        certificate=None if engine.certificate is None else Path(engine.certificate),
+        private_key=None if engine.private_key is None else Path(engine.private_key),
+        api_key=key,
+    )
+
+
+def _engine_of(settings: Settings) -> EngineSettings:
+    if settings.engine is None:
+        reason = "names no Temporal server; without one, the process that begins a run does it"
+        raise ConfigError(settings.origin, (Problem("/engine", "missing", reason),))
+    return settings.engine
+
+
 class DurableRuns:
     """The durable runs of a crib and its views; the store is opened at first use."""
 
@@ -142,7 +171,7 @@ class DurableRuns:
         Raises:
             EngineUnavailableError: it cannot be reached, or there is none in the settings.
         """
-        to = self._server_address()
+        to = engine_address(self._settings(), self._environ)
         async with self._connecting:
             loop = asyncio.get_running_loop()
             if self._connected is None or self._connected[:2] != (loop, to):
@@ -190,27 +219,7 @@ class DurableRuns:
         Raises:
             ConfigError: there is none.
         """
-        settings = self._settings()
-        if settings.engine is None:
-            reason = "names no Temporal server; without one, the process that begins a run does it"
-            raise ConfigError(settings.origin, (Problem("/engine", "missing", reason),))
-        return settings.engine
-
-    def _server_address(self) -> ServerAddress:
-        engine = self.engine
-        fill = Expansion(os.environ if self._environ is None else self._environ)
-        key = None if engine.api_key is None else fill.text(engine.api_key, path="/engine/api_key")
-        if fill.problems:
-            raise ConfigError(self._settings().origin, tuple(fill.problems))
-        return ServerAddress(
-            engine.temporal,
-            namespace=engine.namespace,
-            tls=engine.tls,
-            ca=None if engine.ca is None else Path(engine.ca),
-            certificate=None if engine.certificate is None else Path(engine.certificate),
-            private_key=None if engine.private_key is None else Path(engine.private_key),
-            api_key=key,
-        )
+        return _engine_of(self._settings())
 
     def cancel(self, run_id: str) -> bool:
         """Cancel a run that this process runs; return False if it does not."""
