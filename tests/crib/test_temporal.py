@@ -25,8 +25,10 @@ from toolcrib.errors import (
     RunNotFoundError,
     RunStateError,
     SnapshotError,
+    StoreError,
 )
 from toolcrib.execution import Principal
+from toolcrib.runs import Lease, MemoryRunStore, RunStore
 from toolcrib.setup.doctor import diagnose
 
 pytestmark = pytest.mark.anyio
@@ -43,9 +45,11 @@ class Shop:
         self.calls: list[Any] = []
         self.go = anyio.Event()
 
-    def crib(self, **more: Any) -> Crib:
+    def crib(self, *, run_store: RunStore | None = None, **more: Any) -> Crib:
         """Return a crib with the tools; several of them are as many processes would be."""
-        crib = Crib({**self.config, "toolsets": {"reading": {"ids": ["shop:look"]}}, **more})
+        crib = Crib(
+            {**self.config, "toolsets": {"reading": {"ids": ["shop:look"]}}, **more}, run_store=run_store
+        )
         crib.add(self.look, namespace="shop", annotations={"readOnlyHint": True})
         crib.add(self.order, namespace="shop")
         crib.add(self.wait, namespace="shop")
@@ -337,6 +341,36 @@ async def test_code_that_computes_for_too_long_is_suspended(shop: Shop) -> None:
             await crib.execute(code, durable=True, timeout=2)
         [run] = await crib.runs()
     assert (run.state, run.uncertain) == ("suspended", {})
+
+
+class LosingStore(MemoryRunStore):
+    """A store whose answer is lost when the first run has ended."""
+
+    lost = 0
+
+    def end(self, lease: Lease, status: str, result: bytes, step: int, now: float) -> None:
+        """Store the end, and say nothing of it the first time."""
+        super().end(lease, status, result, step, now)
+        self.lost += 1
+        if self.lost == 1:
+            raise StoreError("memory", "its answer was lost")
+
+
+@pytest.mark.parametrize(
+    "steps", [STEPS, [*STEPS, {"toolId": "shop:fail", "args": {"n": 1}}]], ids=["done", "failed"]
+)
+async def test_a_run_whose_end_was_stored_by_a_worker_that_died_has_ended(
+    shop: Shop, steps: list[Any]
+) -> None:
+    store = LosingStore()
+    async with working(shop.crib(run_store=store)), shop.crib(run_store=store) as crib:
+        if len(steps) == 3:
+            assert (await crib.run_chain(steps, durable=True)).final == 10
+        else:
+            with pytest.raises(ChainError, match="no 1"):
+                await crib.run_chain(steps, durable=True)
+    assert store.lost == 1
+    assert shop.calls == [("look", 1), ("order", 1), ("look", 10)]
 
 
 async def test_runs_are_listed_while_the_server_is_away(tmp_path: Path, home: Path) -> None:

@@ -1055,16 +1055,25 @@ class View:
             RunStateError: the workflow does not hold the run any more.
         """
         async with self._durable.keeper(keep=self._is_entered) as keeper:
-            if piece.key is not None:
-                await self._make_held_call(keeper, piece, piece.key)
-            if not piece.advances:
-                return PieceReply(advanced=False)
             try:
-                return await self._advance_held_run(keeper, piece)
-            except ToolcribError:
-                if piece.key is None:
+                return await self._do_held_piece(keeper, piece)
+            except RunStateError:
+                end = await keeper.find_end(piece.run_id)
+                if not end:
                     raise
-                return PieceReply(advanced=False)  # the call was made: only the advance is tried again
+                return PieceReply(end=end)  # by an earlier attempt, whose worker died before it could say so
+
+    async def _do_held_piece(self, keeper: RunKeeper, piece: Piece) -> PieceReply:
+        if piece.key is not None:
+            await self._make_held_call(keeper, piece, piece.key)
+        if not piece.advances:
+            return PieceReply(advanced=False)
+        try:
+            return await self._advance_held_run(keeper, piece)
+        except ToolcribError:
+            if piece.key is None:
+                raise
+            return PieceReply(advanced=False)  # the call was made: only the advance is tried again
 
     async def _make_held_call(self, keeper: RunKeeper, piece: Piece, key: str) -> None:
         """Make a call that was begun, and record its answer."""

@@ -176,6 +176,11 @@ class RunKeeper:
         journal = RunJournal(self._store, self._signer, run, self._threads)
         return HeldRun(head["kind"], head["request"], head.get("toolset"), journal)
 
+    async def find_end(self, run_id: str) -> str:
+        """Return `done` or `failed` for a run that has ended; empty for others."""
+        run = await self._run_in_thread(self._store.get, run_id)
+        return "" if run is None or run.status == OPEN else run.status
+
     async def release_workflow(self, run_id: str, workflow: str) -> None:
         """Release a run that a workflow holds, so that it can be resumed."""
         await self._run_in_thread(self._release_workflow, run_id, workflow)
