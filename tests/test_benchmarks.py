@@ -40,6 +40,10 @@ def test_workers_and_stores_are_measured(root: Path) -> None:
     assert "4 workers, stateless" in run(root, "scale")
 
 
+def test_durable_runs_on_temporal_are_measured(root: Path) -> None:
+    assert "until another one repeats the step" in run(root, "temporal")
+
+
 def test_the_gateway_is_measured(root: Path) -> None:
     npm_tool("mcp-proxy")  # a contender
     assert "toolcrib" in run(root, "gateway")

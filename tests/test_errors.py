@@ -18,6 +18,7 @@ from toolcrib.errors import (
     ConversionError,
     CribStateError,
     EmbeddingError,
+    EngineUnavailableError,
     ExternalRefError,
     InputValidationError,
     InvalidBackendError,
@@ -114,6 +115,7 @@ BASES: dict[type[ToolcribError], tuple[type[BaseException], ...]] = {
     LimitExceededError: (ToolcribError,),
     CodeError: (ToolcribError,),
     EmbeddingError: (ToolcribError, RuntimeError),
+    EngineUnavailableError: (ToolcribError, ConnectionError),
     ModelError: (ToolcribError, RuntimeError),
     RunNotFoundError: (ToolcribError, LookupError),
     RunStateError: (ToolcribError, RuntimeError),
@@ -283,6 +285,10 @@ TEXTS: list[tuple[ToolcribError, str]] = [
             "no run 'r1' in /runs/a.db; `toolcrib runs` lists them, and --config names another"
             " configuration, which has runs of its own"
         ),
+    ),
+    (
+        EngineUnavailableError("h:7233", "refused"),
+        "the engine of durable runs, Temporal at h:7233, is unavailable: refused",
     ),
     (RunStateError("r1", "it is running"), "run 'r1' cannot be resumed: it is running"),
     (SnapshotError("r1", "it was changed"), "what is stored of run 'r1' is refused: it was changed"),

@@ -23,6 +23,7 @@ ONLY_ASYNC = {
     "shared_logins",
     "shared_store",
     "absent", "audit_status", "catalogue_status", "code_names", "content", "content_for", "index", "known", "needs_start", "on_content_change", "rules", "seen_by",
+    "run_worker",  # a process of its own, which ends when it is cancelled
     "trust", "validator", "view", "warnings", "watch",
 }  # fmt: skip
 """Members of Crib that the crib without an event loop does not have."""

@@ -26,6 +26,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "runs": "List the durable runs, the latest first.",
         "resume": "Resume a durable run.",
         "cancel": "Cancel a durable run of the running gateway.",
+        "worker": "Do durable runs for a Temporal server, with any number of other workers.",
         "saved": "List and delete tools that were made from runs.",
     },
     "Read and prompt": {
@@ -127,6 +128,7 @@ LAZY = {
     "up": "toolcrib.cli.commands.resident:up",
     "verify": "toolcrib.cli.commands.trust:verify",
     "version": "toolcrib.cli.commands.about:version",
+    "worker": "toolcrib.cli.commands.worker:worker",
 }
 """The module and the function of each command."""
 ALIASES = {"exec": "code"}

@@ -1,6 +1,6 @@
 """Runs code that calls the tools of a crib, in warm sandboxes."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import AsyncExitStack
 
 import anyio
@@ -10,6 +10,7 @@ from toolcrib.discovery import Result, Summary
 from toolcrib.execution import Principal
 from toolcrib.model.protocols import Journal, ToolGateway
 from toolcrib.runtime import ExecuteRequest, ExecuteResult, Runtime, Sandbox
+from toolcrib.runtime.registry import make_sandbox
 
 CODE = Principal(client="code")
 """Default principal of calls made by code."""
@@ -25,6 +26,14 @@ class Sandboxes:
         self._given = given
         self._runtime: Runtime | None = None
         self._starting = anyio.Lock()
+
+    def list_available(self, kinds: Iterable[str]) -> list[str]:
+        """Return which of these kinds can run here; blocks, since some start a program to find out."""
+        given = {sandbox.kind: sandbox for sandbox in self._given}
+        found = [*dict.fromkeys([*given, *kinds])]
+        return [
+            kind for kind in found if (given.get(kind) or make_sandbox(kind)).info().details.get("available")
+        ]
 
     async def execute(  # noqa: PLR0913 - the code, the tools that it may call, and how it is run
         self,

@@ -257,6 +257,32 @@ class Crib(View):
         await self._tools.wait_for_all(timeout)
         return self.status()
 
+    async def run_worker(self, *, on_started: Callable[[], object] | None = None) -> None:
+        """Do pieces of the durable runs of all principals for Temporal, until this is cancelled.
+
+        Any number of workers may run, on any number of machines, with the same configuration. Functions that
+        a program has added are called by its own workers alone. Call it inside `async with crib:`.
+
+        Raises:
+            ConfigError: the settings have no section `engine`.
+            EngineUnavailableError: Temporal cannot be reached.
+            MissingExtraError: temporalio is not installed.
+        """
+        engine = self._durable.engine
+        connected = await self._durable.connect()
+        kinds = await to_thread.run_sync(self._shared.sandboxes.list_available, ("monty", "docker"))
+        queues = [engine.queue, *(f"{engine.queue}-{kind}" for kind in kinds)]
+        async with connected.serve_pieces(
+            queues,
+            self._do_piece,
+            self._release_piece,
+            heartbeat=engine.heartbeat,
+            shutdown_timeout=engine.shutdown_timeout,
+        ):
+            if on_started is not None:
+                on_started()
+            await anyio.sleep_forever()
+
     def stop_server(self, name: str) -> None:
         """Stop an MCP server when its calls have ended, and refuse others until `start_server`.
 

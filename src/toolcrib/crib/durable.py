@@ -1,10 +1,12 @@
 """Durable runs of a crib: they can be listed and resumed, also by another process."""
 
+import asyncio  # noqa: TID251 - a client of Temporal belongs to one event loop
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -13,12 +15,15 @@ import anyio
 from toolcrib.concurrency.background import await_future
 from toolcrib.concurrency.threads import Threads
 from toolcrib.crib.compose import Hooks, fill_address
-from toolcrib.crib.config.settings import MEMORY, Settings
+from toolcrib.crib.config.settings import MEMORY, EngineSettings, Settings
 from toolcrib.errors import (
     ChainError,
     CodeError,
     ConfigError,
+    EngineUnavailableError,
     LimitExceededError,
+    MissingExtraError,
+    Problem,
     RunNotFoundError,
     RunStateError,
     RuntimeUnavailableError,
@@ -30,10 +35,12 @@ from toolcrib.execution.variables import Expansion
 from toolcrib.model.record import Record
 from toolcrib.paths import runs_file, runs_key
 from toolcrib.postgres import is_postgres, public_address
-from toolcrib.runs import MemoryRunStore, PostgresRunStore, RunStore, SqliteRunStore
-from toolcrib.runs.journal import RunJournal
+from toolcrib.runs import MemoryRunStore, PostgresRunStore, RunRecord, RunStore, SqliteRunStore
+from toolcrib.runs.journal import RunJournal, serialize_error
 from toolcrib.runs.keeper import RunKeeper
+from toolcrib.runs.pieces import PieceReply, RunTask
 from toolcrib.runs.signing import Signer, check_key, load_key
+from toolcrib.runs.temporal import ServerAddress, TemporalEngine
 
 T = TypeVar("T", bound=Record)
 _THREADS = 4
@@ -59,6 +66,35 @@ def runs_path(settings: Settings, environ: Mapping[str, str] | None = None) -> P
     return None if settings.runs.store == MEMORY else Path(settings.runs.store).expanduser()
 
 
+def engine_address(settings: Settings, environ: Mapping[str, str] | None = None) -> ServerAddress:
+    """Return how the Temporal server of a configuration is reached.
+
+    Raises:
+        ConfigError: there is none, or a variable is not set.
+    """
+    engine = _engine_of(settings)
+    fill = Expansion(os.environ if environ is None else environ)
+    key = None if engine.api_key is None else fill.text(engine.api_key, path="/engine/api_key")
+    if fill.problems:
+        raise ConfigError(settings.origin, tuple(fill.problems))
+    return ServerAddress(
+        engine.temporal,
+        namespace=engine.namespace,
+        tls=engine.tls,
+        ca=None if engine.ca is None else Path(engine.ca),
+        certificate=None if engine.certificate is None else Path(engine.certificate),
+        private_key=None if engine.private_key is None else Path(engine.private_key),
+        api_key=key,
+    )
+
+
+def _engine_of(settings: Settings) -> EngineSettings:
+    if settings.engine is None:
+        reason = "names no Temporal server; without one, the process that begins a run does it"
+        raise ConfigError(settings.origin, (Problem("/engine", "missing", reason),))
+    return settings.engine
+
+
 class DurableRuns:
     """The durable runs of a crib and its views; the store is opened at first use."""
 
@@ -71,6 +107,8 @@ class DurableRuns:
         self._opening = Lock()
         self._store: RunStore | None = None
         self._threads = Threads(_THREADS)
+        self._connected: tuple[asyncio.AbstractEventLoop, ServerAddress, TemporalEngine] | None = None
+        self._connecting = anyio.Lock()
         self._running: dict[str, anyio.CancelScope] = {}
 
     @asynccontextmanager
@@ -105,14 +143,83 @@ class DurableRuns:
                     try:
                         result = await run()
                     except ToolcribError as error:
-                        if _is_final(error, journal):
-                            await journal.end("failed", str(error))
+                        if is_final(error, journal):
+                            await journal.end(
+                                "failed", {"message": str(error), "error": serialize_error(error)}
+                            )
                         raise
                     await journal.end("done", result.model_dump(mode="json", by_alias=True))
                     return result
             finally:
                 del self._running[journal.run_id]
         raise RunStateError(journal.run_id, "it was cancelled, and can be resumed")
+
+    async def new_workflow(self) -> str | None:
+        """Return the id of a new workflow, for a run that Temporal is to do; None without an engine.
+
+        Raises:
+            EngineUnavailableError: Temporal cannot be reached.
+        """
+        if self._settings().engine is None:
+            return None
+        await self.connect()
+        return f"toolcrib-{token_hex(8)}"
+
+    async def connect(self) -> TemporalEngine:
+        """Return the connection to the Temporal server of the settings, one for each event loop.
+
+        Raises:
+            EngineUnavailableError: it cannot be reached, or there is none in the settings.
+        """
+        to = engine_address(self._settings(), self._environ)
+        async with self._connecting:
+            loop = asyncio.get_running_loop()
+            if self._connected is None or self._connected[:2] != (loop, to):
+                self._connected = (loop, to, await TemporalEngine.connect(to))
+            return self._connected[2]
+
+    async def run_workflow(self, keeper: RunKeeper, task: RunTask, workflow: str) -> PieceReply:
+        """Have Temporal do a run that the workflow holds, and return how it ended.
+
+        A run whose workflow ends without a word is released.
+
+        Raises:
+            EngineUnavailableError: the server cannot be reached.
+            RunStateError: the workflow was cancelled or terminated; the run can be resumed.
+        """
+        engine = await self.connect()
+        try:
+            return await engine.run_workflow(task, workflow, self.engine.queue)
+        except RunStateError:
+            await keeper.release_workflow(task.run_id, workflow)
+            raise
+
+    async def find_ended(self, runs: Iterable[RunRecord]) -> frozenset[str]:
+        """Return the workflows that hold runs, and have ended without releasing them.
+
+        While the server is away, none has.
+        """
+        held = [run.workflow for run in runs if run.workflow is not None]
+        if not held or self._settings().engine is None:
+            return frozenset()
+        try:
+            engine = await self.connect()
+            return frozenset([each for each in held if not await engine.is_running(each)])
+        except (EngineUnavailableError, MissingExtraError):
+            return frozenset()
+
+    async def cancel_workflow(self, workflow: str) -> None:
+        """Cancel a workflow, and wait until it has released its run."""
+        await (await self.connect()).cancel_workflow(workflow)
+
+    @property
+    def engine(self) -> EngineSettings:
+        """The engine of the settings.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        return _engine_of(self._settings())
 
     def cancel(self, run_id: str) -> bool:
         """Cancel a run that this process runs; return False if it does not."""
@@ -171,7 +278,7 @@ def journal_calls(journal: RunJournal) -> Around:
     return around
 
 
-def _is_final(error: ToolcribError, journal: RunJournal) -> bool:
+def is_final(error: ToolcribError, journal: RunJournal) -> bool:
     """Return whether a resumed run would fail with the same error."""
     if isinstance(error, LimitExceededError):
         return error.limit != "timeout"

@@ -1,23 +1,26 @@
 """The operations of a crib, on all its tools or a part of them."""
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
+import anyio
 from anyio import to_thread
 
+from toolcrib.concurrency.background import Background
 from toolcrib.crib.code import CODE, Named, Sandboxes
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.content import ViewContent
-from toolcrib.crib.durable import DurableRuns, journal_calls
+from toolcrib.crib.durable import DurableRuns, is_final, journal_calls
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.formats import convert, make_formats
 from toolcrib.crib.learning import Asked, owner_of
+from toolcrib.crib.pieces import PieceJournal, WantedCall
 from toolcrib.crib.session import SEARCH_TOOL, SearchOnDemand, ToolSession
 from toolcrib.crib.shaped import ShapedScope
 from toolcrib.crib.sources.origins import Absence
@@ -26,9 +29,14 @@ from toolcrib.discovery import DetailLevel, DetailName, Index, IndexView, Page, 
 from toolcrib.discovery.facade import ListOptions, SearchOptions
 from toolcrib.discovery.learned import MAX_QUESTIONS, LearnedQuestion, Lift
 from toolcrib.errors import (
+    CallUncertainError,
+    ChainError,
     CribStateError,
     InvalidToolIdError,
+    LimitExceededError,
     RunStateError,
+    SnapshotError,
+    StoreError,
     ToolcribError,
     ToolNotFoundError,
     ValidationError,
@@ -38,9 +46,19 @@ from toolcrib.errors.text import truncate
 from toolcrib.execution import CallContext, Request, RunResult, StreamEvent
 from toolcrib.execution.arguments import check_value
 from toolcrib.execution.call import NESTED_APPROVAL
-from toolcrib.execution.chains import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
+from toolcrib.execution.chains import (
+    Around,
+    ChainLimits,
+    ChainProgress,
+    ChainResult,
+    Plan,
+    StepResult,
+    Steps,
+)
+from toolcrib.execution.chains.advance import ChainAdvance, ChainCall, advance_chain
 from toolcrib.execution.chains.parse import invalid_chain_error, read_chain
-from toolcrib.execution.kept import mark_handles, may_have_handles
+from toolcrib.execution.chains.run import name_event
+from toolcrib.execution.kept import mark_handles, may_have_handles, unmark_handles
 from toolcrib.execution.mcp import (
     Completion,
     OnContent,
@@ -55,13 +73,18 @@ from toolcrib.execution.mcp.content import ServerContent
 from toolcrib.execution.mcp.server_health import ServerTable
 from toolcrib.execution.policy.rules import Rules
 from toolcrib.execution.principal import Principal, slot_owner
-from toolcrib.execution.progress import Progress
+from toolcrib.execution.progress import Progress, notify
 from toolcrib.model import LocalTool, SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
+from toolcrib.model.backend import McpBackend
+from toolcrib.model.protocols import Journal
 from toolcrib.model.shape import ShapedTool
 from toolcrib.model.toolid import without_version
 from toolcrib.runs import RunDetails, RunRecord
-from toolcrib.runs.journal import RunJournal
-from toolcrib.runs.keeper import RunKeeper
+from toolcrib.runs.journal import RunJournal, parse_error, serialize_error
+from toolcrib.runs.keeper import HeldRun, RunKeeper
+from toolcrib.runs.pieces import CallNotMadeError, NextCall, Piece, PieceReply, RunTask
+from toolcrib.runs.run_record import RunKind
+from toolcrib.runtime.registry import DEFAULT as DEFAULT_SANDBOX
 from toolcrib.runtime.request import (
     ExecuteRequest,
     ExecuteResult,
@@ -74,6 +97,10 @@ from toolcrib.runtime.request import (
 if TYPE_CHECKING:
     from toolcrib.adapter import Conversion, ConversionOptions, SessionTarget, Target
 
+_PROGRESS_INTERVAL = 0.25
+"""Seconds between looks at the journal of a chain whose caller wants to know its progress."""
+_LEAST_TIMEOUT = 0.001
+"""Seconds that code has left at least: its timeout must be positive."""
 _SHOWN = 500
 """Characters of an output schema that an error shows for an answer that does not fit it."""
 _LARGE = 10_000
@@ -517,7 +544,7 @@ class View:
         return await (self._execute_durably if durable else self._execute)(request, context)
 
     async def _execute(
-        self, request: ExecuteRequest, context: CallContext, journal: RunJournal | None = None
+        self, request: ExecuteRequest, context: CallContext, journal: Journal | None = None
     ) -> ExecuteResult:
         view = self.seen_by(context.principal)
         return await self._shared.sandboxes.execute(
@@ -754,7 +781,9 @@ class View:
     async def runs(self, *, principal: Principal | None = None) -> tuple[RunRecord, ...]:
         """Return the durable runs, the latest first: those of a principal, or of the program itself."""
         async with self._durable.keeper(keep=self._is_entered) as keeper:
-            return await keeper.runs(principal or self._principal)
+            found = await keeper.runs(principal or self._principal)
+        ended = await self._durable.find_ended(found)
+        return tuple(_without_ended(run, ended) for run in found)
 
     async def describe_run(self, run_id: str, *, principal: Principal | None = None) -> RunDetails:
         """Return a durable run with its code or steps, and its calls or its result.
@@ -764,19 +793,24 @@ class View:
             SnapshotError: what is stored was changed, or signed with another key.
         """
         async with self._durable.keeper(keep=self._is_entered) as keeper:
-            return await keeper.read(run_id, principal or self._principal)
+            details = await keeper.read(run_id, principal or self._principal)
+        ended = await self._durable.find_ended([details.run])
+        return details.replace(run=_without_ended(details.run, ended)) if ended else details
 
     async def cancel_run(self, run_id: str, *, principal: Principal | None = None) -> None:
-        """Cancel a durable run of this process; it can be resumed.
+        """Cancel a durable run of this process, or one that Temporal does; it can be resumed.
 
         Raises:
             RunNotFoundError: there is none, or it belongs to another principal.
             RunStateError: it does not run, or another process runs it.
+            EngineUnavailableError: Temporal does it, and cannot be reached.
         """
         found = await self.describe_run(run_id, principal=principal)
         if found.run.state != "running":
             raise RunStateError(run_id, f"it is {found.run.state}, and does not run")
-        if not self._durable.cancel(run_id):
+        if found.run.workflow is not None:
+            await self._durable.cancel_workflow(found.run.workflow)
+        elif not self._durable.cancel(run_id):
             raise RunStateError(run_id, "another process runs it, which alone can cancel it")
 
     async def resume(
@@ -811,15 +845,19 @@ class View:
             ValidationError: an answer does not fit the output schema of its tool; the run is as it was.
             SnapshotError: what is stored was changed, signed with another key, or is too old.
             CallUncertainError: calls may have run, and it may do harm to repeat them.
+            EngineUnavailableError: Temporal does it, and cannot be reached.
         """
         given, context = context, self._context(principal, context)
         who = context.principal
         async with self._durable.keeper(keep=self._is_entered) as keeper:
-            view = self._view_of_run((await keeper.read(run_id, who)).run)
+            listed = (await keeper.read(run_id, who)).run
+            view = self._view_of_run(listed)
             if view is not self:
                 return await view.resume(
                     run_id, repeat=repeat, answers=answers, principal=principal, context=given
                 )
+            ended = await self._durable.find_ended([listed])
+            workflow = await self._durable.new_workflow()
             run = await keeper.resume(
                 run_id,
                 who,
@@ -827,10 +865,15 @@ class View:
                 check_answer=self._check_answer,
                 repeat=repeat,
                 answers=answers,
+                workflow=workflow,
+                ended=next(iter(ended), None),
             )
             kind = ExecuteResult if run.kind == "code" else ChainResult
             if run.journal is None:
                 return kind.from_json(run.result)
+            if workflow is not None:
+                begun = _BegunRun(keeper, run_id, run.kind, run.request, workflow)
+                return kind.from_json(await self._run_workflow(begun, context))
             if run.kind == "code":
                 return await self._run_journaled_code(keeper, run.journal, run.request, context)
             return await self._run_journaled_chain(keeper, run.journal, run.request, context)
@@ -847,28 +890,35 @@ class View:
         return f"#{sha256(key.encode()).hexdigest()[:16]}"
 
     def _view_of_run(self, run: RunRecord) -> "View":
+        return self._view_of_toolset(run.id, run.toolset)
+
+    def _view_of_toolset(self, run_id: str, toolset: str | None) -> "View":
         """Return the view in which a run continues: this one, or that of its toolset if this is the crib.
 
         Raises:
             RunStateError: it was begun in other tools than those of this view.
             ConfigError: its toolset is not in the settings any more.
         """
-        if run.toolset is None or run.toolset == self._toolset_key:
+        if toolset is None or toolset == self._toolset_key:
             return self
-        if self._scope is None and not run.toolset.startswith("#"):
-            return View(self._shared, scope_of(run.toolset, self.settings), self._principal, run.toolset)
-        if not run.toolset:
+        if self._scope is None and not toolset.startswith("#"):
+            return View(self._shared, scope_of(toolset, self.settings), self._principal, toolset)
+        if not toolset:
             reason = "it was begun without a toolset; resume it without one"
-        elif run.toolset.startswith("#"):
+        elif toolset.startswith("#"):
             reason = "it was begun in a toolset without a name; resume it with `Crib.view` of the same"
         else:
-            reason = f"it was begun in the toolset {run.toolset!r}; resume it there, or without a toolset"
-        raise RunStateError(run.id, reason)
+            reason = f"it was begun in the toolset {toolset!r}; resume it there, or without a toolset"
+        raise RunStateError(run_id, reason)
 
     async def _execute_durably(self, request: ExecuteRequest, context: CallContext) -> ExecuteResult:
         async with self._durable.keeper(keep=self._is_entered) as keeper:
             asked = request.model_dump(mode="json")
-            journal = await keeper.begin("code", asked, context.principal, self._toolset_key)
+            workflow = await self._durable.new_workflow()
+            journal = await keeper.begin("code", asked, context.principal, self._toolset_key, workflow)
+            if workflow is not None:
+                begun = _BegunRun(keeper, journal.run_id, "code", asked, workflow)
+                return ExecuteResult.from_json(await self._run_workflow(begun, context))
             return await self._run_journaled_code(keeper, journal, asked, context)
 
     async def _run_journaled_code(
@@ -895,7 +945,11 @@ class View:
             "limits": None if limits is None else asdict(limits),
         }
         async with self._durable.keeper(keep=self._is_entered) as keeper:
-            journal = await keeper.begin("chain", asked, context.principal, self._toolset_key)
+            workflow = await self._durable.new_workflow()
+            journal = await keeper.begin("chain", asked, context.principal, self._toolset_key, workflow)
+            if workflow is not None:
+                begun = _BegunRun(keeper, journal.run_id, "chain", asked, workflow)
+                return ChainResult.from_json(await self._run_workflow(begun, context, progress))
             return await self._run_journaled_chain(keeper, journal, asked, context, progress)
 
     async def _run_journaled_chain(
@@ -920,6 +974,244 @@ class View:
             return result.replace(run_id=journal.run_id)
 
         return await self._durable.run_to_end(keeper, journal, run)
+
+    async def _run_workflow(
+        self, run: "_BegunRun", context: CallContext, progress: ChainProgress | None = None
+    ) -> Any:
+        """Have Temporal do a run, and return its result as JSON, or raise its error."""
+        engine = self._durable.engine
+        queue = engine.queue
+        if run.kind == "code":
+            queue = f"{queue}-{run.request['backend'] or DEFAULT_SANDBOX}"
+        sealed = run.keeper.seal_principal(run.id, context.principal)
+        task = RunTask(run.id, sealed, queue, engine.heartbeat, run.request["timeout"])
+        reported = None if progress is None else _Reported(progress, len(run.request["steps"]))
+        async with AsyncExitStack() as stack:
+            if reported is not None:
+                reporting = Background(partial(self._follow_progress, run, context, reported))
+                stack.push_async_callback(reporting.stop)
+            ended = await self._durable.run_workflow(run.keeper, task, run.workflow)
+        return await self._read_end(run, ended, context, reported)
+
+    async def _read_end(
+        self, run: "_BegunRun", ended: PieceReply, context: CallContext, reported: "_Reported | None"
+    ) -> Any:
+        """Return the result of a run whose workflow has ended, as JSON, or raise its error."""
+        match ended.end:
+            case "done" | "failed":
+                try:
+                    result = await run.keeper.read_end(run.id)
+                except ChainError as error:
+                    if reported is not None:
+                        await reported.finish(error.results)
+                    raise
+                if reported is not None:
+                    await reported.finish(ChainResult.from_json(result).results)
+                return result
+            case "stopped":
+                raise parse_error(json.loads(ended.error))
+            case "timeout" if run.kind == "code":
+                raise LimitExceededError("timeout", _describe_timeout(run.request["timeout"]))
+            case "timeout":
+                journal = await run.keeper.read_journal(run.id)
+                advanced = await self._advance_chain(run.request, journal, context, expired=True)
+                raise advanced.error or RunStateError(run.id, "its time was over; it can be resumed")
+        uncertain = (await run.keeper.read(run.id, context.principal)).run.uncertain
+        unsafe = {key: tool for key, tool in uncertain.items() if not await self._is_repeatable(tool)}
+        if unsafe:
+            raise CallUncertainError(run.id, unsafe)
+        reason = "its workers failed again and again, as their logs say; it can be resumed"
+        raise RunStateError(run.id, reason)
+
+    async def _follow_progress(self, run: "_BegunRun", context: CallContext, reported: "_Reported") -> None:
+        """Report the progress of a chain that workers run, as its journal shows it."""
+        while True:
+            with suppress(ToolcribError):  # it has ended, or the store is away for a moment
+                journal = await run.keeper.read_journal(run.id)
+                advanced = await self._advance_chain(run.request, journal, context)
+                await reported.report(advanced.events)
+            await anyio.sleep(_PROGRESS_INTERVAL)
+
+    async def _advance_chain(
+        self, asked: dict[str, Any], journal: RunJournal, context: CallContext, *, expired: bool = False
+    ) -> ChainAdvance:
+        """Return how far a chain comes with the answers in its journal."""
+        limits = None if asked["limits"] is None else ChainLimits(**asked["limits"])
+        runner = self._shared.engine.runner
+        chain = await runner.check_chain(asked["steps"], context=context, limits=limits)
+
+        def find_result(call: ChainCall) -> RunResult | None:
+            answer = journal.find_answer(call.key, call.tool_id, unmark_handles(call.args))
+            return None if answer is None else answer.replay()
+
+        advance = partial(advance_chain, chain, find_result, limits=limits)
+        return await to_thread.run_sync(partial(advance, expired=asked["timeout"] if expired else None))
+
+    async def _do_piece(self, piece: Piece) -> PieceReply:
+        """Do a piece of a durable run for Temporal: make a call, or find the next calls, or both.
+
+        Raises:
+            CallNotMadeError: the call was certainly not made.
+            RunStateError: the workflow does not hold the run any more.
+        """
+        async with self._durable.keeper(keep=self._is_entered) as keeper:
+            try:
+                return await self._do_held_piece(keeper, piece)
+            except RunStateError:
+                end = await keeper.find_end(piece.run_id)
+                if not end:
+                    raise
+                return PieceReply(end=end)  # by an earlier attempt, whose worker died before it could say so
+
+    async def _do_held_piece(self, keeper: RunKeeper, piece: Piece) -> PieceReply:
+        if piece.key is not None:
+            await self._make_held_call(keeper, piece, piece.key)
+        if not piece.advances:
+            return PieceReply(advanced=False)
+        try:
+            return await self._advance_held_run(keeper, piece)
+        except ToolcribError:
+            if piece.key is None:
+                raise
+            return PieceReply(advanced=False)  # the call was made: only the advance is tried again
+
+    async def _make_held_call(self, keeper: RunKeeper, piece: Piece, key: str) -> None:
+        """Make a call that was begun, and record its answer."""
+        try:
+            run = await keeper.read_held(piece.run_id, piece.workflow)
+            view, principal = self._place_of(keeper, run, piece)
+        except RunStateError:
+            raise
+        except ToolcribError as error:
+            raise CallNotMadeError(str(error)) from error
+        call = run.journal.open_call(key)
+        if call is None:  # an earlier attempt has recorded its answer
+            return
+        if principal is None and run.kind == "code":
+            principal = CODE
+        tool_id, args = call
+        make = partial(view.run, tool_id, args, timeout=piece.within, principal=principal)
+        await run.journal.make_begun_call(key, make)
+
+    async def _advance_held_run(self, keeper: RunKeeper, piece: Piece) -> PieceReply:
+        """Advance a run in its toolset; one that no worker like this one can read is stopped."""
+        try:
+            run = await keeper.take(piece.run_id, piece.workflow)
+        except SnapshotError as error:
+            return _stop_with(error)
+        try:
+            view, principal = self._place_of(keeper, run, piece)
+        except ToolcribError as error:
+            return _stop_with(error)
+        return await view._advance_run(run, piece, principal)  # noqa: SLF001 - of its own kind
+
+    async def _advance_run(self, run: HeldRun, piece: Piece, principal: Principal | None) -> PieceReply:
+        """Find and begin the next calls of a run, or end it."""
+        journal, context = run.journal, self._context(principal, None)
+        if any(journal.open_call(key) for key in piece.lost):
+            return PieceReply(end="uncertain")
+        try:
+            if run.kind == "chain":
+                wanted, result = await self._find_chain_calls(run.request, journal, context)
+            else:
+                wanted, result = await self._find_code_calls(run.request, journal, context, piece.elapsed)
+        except (SnapshotError, StoreError):
+            raise  # tried again by Temporal
+        except ToolcribError as error:
+            if getattr(error, "retry_after", None) is not None:  # the sandbox is busy
+                raise
+            if piece.running:  # what other workers do is not cut off
+                return PieceReply()
+            if not is_final(error, journal):
+                return _stop_with(error)
+            await journal.end("failed", {"message": str(error), "error": serialize_error(error)})
+            return PieceReply(end="failed")
+        if result is not None:
+            await journal.end("done", result)
+            return PieceReply(end="done")
+        return PieceReply(calls=await self._begin_calls(journal, wanted, piece.running))
+
+    async def _begin_calls(
+        self, journal: RunJournal, wanted: Iterable[WantedCall], running: Collection[str]
+    ) -> tuple[NextCall, ...]:
+        """Record calls before workers make them; those of `running` are being made."""
+        calls = []
+        for call in wanted:
+            if call.key not in running:
+                await journal.begin_call(call.key, call.tool_id, call.args)
+                queue = await self._queue_for(call.tool_id)
+                repeatable = await self._is_repeatable(call.tool_id)
+                calls.append(NextCall(call.key, call.tool_id, queue, repeatable, call.within))
+        return tuple(calls)
+
+    async def _find_chain_calls(
+        self, asked: dict[str, Any], journal: RunJournal, context: CallContext
+    ) -> tuple[Iterable[WantedCall], Any]:
+        """Return the calls that a chain makes next, and its result as JSON if it has ended."""
+        advanced = await self._advance_chain(asked, journal, context)
+        if advanced.error is not None:
+            raise advanced.error
+        if advanced.result is not None:
+            result = advanced.result.replace(run_id=journal.run_id)
+            return (), result.model_dump(mode="json", by_alias=True)
+        wanted = [
+            WantedCall(call.key, call.tool_id, unmark_handles(call.args), call.timeout)
+            for call in advanced.calls
+        ]
+        return wanted, None
+
+    async def _find_code_calls(
+        self, asked: dict[str, Any], journal: RunJournal, context: CallContext, elapsed: float
+    ) -> tuple[Iterable[WantedCall], Any]:
+        """Run code from its state to its next calls; return these, and its result as JSON if it has ended."""
+        left = max(_LEAST_TIMEOUT, asked["timeout"] - elapsed)
+        request = ExecuteRequest(**{**asked, "timeout": left})
+        piece = PieceJournal(journal)
+        ended: list[ExecuteResult | ToolcribError] = []
+
+        async def run() -> None:
+            try:
+                ended.append(await self._execute(request, context, piece))
+            except ToolcribError as error:
+                ended.append(error)
+            piece.ready.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await piece.ready.wait()
+            tasks.cancel_scope.cancel()
+        if not ended:
+            return piece.wanted.values(), None
+        [end] = ended
+        if isinstance(end, LimitExceededError) and end.limit == "timeout":
+            end.reason = _describe_timeout(asked["timeout"])
+        if isinstance(end, ToolcribError):
+            raise end
+        return (), end.replace(duration=end.duration + elapsed).model_dump(mode="json", by_alias=True)
+
+    def _place_of(self, keeper: RunKeeper, run: HeldRun, piece: Piece) -> tuple["View", Principal | None]:
+        """Return the view in which a run makes its calls, and its principal."""
+        return self._view_of_toolset(piece.run_id, run.toolset), keeper.open_principal(
+            piece.run_id, piece.principal
+        )
+
+    async def _queue_for(self, tool_id: str) -> str:
+        """Return the task queue of the workers that can make a call: those with Docker, for its wall."""
+        queue = self._durable.engine.queue
+        try:
+            await self._tools.wait_for(tool_id)
+            backends = self._tools.find(tool_id).backends
+        except ToolcribError:  # the call itself then fails with this error
+            return queue
+        servers = self.settings.servers
+        names = {each.server_name for each in backends if isinstance(each, McpBackend)}
+        walls = {servers[name].sandbox for name in names if name in servers}
+        return f"{queue}-docker" if walls == {"docker"} else queue
+
+    async def _release_piece(self, piece: Piece) -> None:
+        """Release a run that its workflow gives up."""
+        async with self._durable.keeper(keep=self._is_entered) as keeper:
+            await keeper.release_workflow(piece.run_id, piece.workflow)
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
@@ -968,6 +1260,51 @@ class View:
     def _check_open(self) -> None:
         if self._shared.state == "closed":
             raise CribStateError("this crib is closed; make another")
+
+
+@dataclass(frozen=True, slots=True)
+class _BegunRun:
+    """A run that a workflow of Temporal holds."""
+
+    keeper: RunKeeper
+    id: str
+    kind: RunKind
+    request: dict[str, Any]
+    workflow: str
+
+
+@dataclass(slots=True)
+class _Reported:
+    """What a caller knows of the progress of a chain."""
+
+    progress: ChainProgress
+    total: int
+    events: int = 0
+
+    async def report(self, events: Sequence[tuple[int, int, str]]) -> None:
+        """Report those of all events so far that the caller does not know."""
+        for done, total, event in events[self.events :]:
+            self.events += 1
+            await notify(self.progress, done, total, event, work_done=done > 0)
+
+    async def finish(self, results: Sequence[StepResult]) -> None:
+        """Report the rest of a chain that has ended with these results."""
+        ended = [(place, self.total, name_event(each)) for place, each in enumerate(results, start=1)]
+        await self.report([(0, self.total, "started"), *ended])
+
+
+def _stop_with(error: ToolcribError) -> PieceReply:
+    """Return the reply for an error that stops a run, which can be resumed."""
+    return PieceReply(end="stopped", error=json.dumps(serialize_error(error)))
+
+
+def _describe_timeout(limit: float) -> str:
+    return f"the code did not end within {limit:g} s"
+
+
+def _without_ended(run: RunRecord, ended: Collection[str]) -> RunRecord:
+    """Return the record of a run; one whose workflow has ended without a word can be resumed."""
+    return run.replace(state="suspended", workflow=None) if run.workflow in ended else run
 
 
 class CodeGateway:

@@ -21,6 +21,7 @@ message from them: the problem first, then the remedy.
     │       └── ToolWithheldError                                       (PolicyDeniedError)
     ├── ChainError
     │   └── InvalidChainError                                           (ValidationError)
+    ├── EngineUnavailableError                                          (ConnectionError)
     ├── ServerUnavailableError                                          (ConnectionError)
     │   └── LoginRequiredError
     ├── LoginError                                                      (PermissionError)
@@ -59,6 +60,7 @@ from toolcrib.errors.definitions import (
 )
 from toolcrib.errors.durable import (
     CallUncertainError,
+    EngineUnavailableError,
     NotStraightLineError,
     RunNotFoundError,
     RunStateError,
@@ -112,6 +114,7 @@ __all__ = [
     "ConversionError",
     "CribStateError",
     "EmbeddingError",
+    "EngineUnavailableError",
     "ExternalRefError",
     "InputValidationError",
     "InvalidBackendError",

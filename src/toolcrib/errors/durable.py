@@ -38,6 +38,19 @@ class RunStateError(ToolcribError, RuntimeError):
 
 
 @dataclass(eq=False)
+class EngineUnavailableError(ToolcribError, ConnectionError):
+    """A Temporal server that cannot be reached, or refuses this client; runs that it has go on."""
+
+    address: str
+    """Its host and port."""
+    reason: str
+    """The reason, as the connection or the server gave it."""
+
+    def __str__(self) -> str:
+        return f"the engine of durable runs, Temporal at {self.address}, is unavailable: {self.reason}"
+
+
+@dataclass(eq=False)
 class SnapshotError(ToolcribError, ValueError):
     """A stored durable run that cannot be trusted or read: modified, signed by another key, or too old."""
 

@@ -13,7 +13,13 @@ from toolcrib.errors.definitions import (
     ToolNotFoundError,
     ValidationError,
 )
-from toolcrib.errors.durable import CallUncertainError, RunNotFoundError, RunStateError, SnapshotError
+from toolcrib.errors.durable import (
+    CallUncertainError,
+    EngineUnavailableError,
+    RunNotFoundError,
+    RunStateError,
+    SnapshotError,
+)
 from toolcrib.errors.running import (
     BackendUnavailableError,
     ChainError,
@@ -58,6 +64,7 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
     (ToolCancelledError, "cancelled"),
     (BackendUnavailableError, "backend_unavailable"),
     (ServerUnavailableError, "backend_unavailable"),
+    (EngineUnavailableError, "backend_unavailable"),
     (StreamNotSupportedError, "stream_not_supported"),
     (PolicyDeniedError, "denied"),
     (ResultBlockedError, "denied"),

@@ -55,6 +55,7 @@ from toolcrib.execution.arguments import (
 from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, StreamEvent
 from toolcrib.execution.chains import (
     Around,
+    Chain,
     ChainLimits,
     ChainProgress,
     ChainResult,
@@ -303,19 +304,13 @@ class Runner:
         began = anyio.current_time()
         limit = None if timeout is None else check_timeout(timeout)
         context = context or CallContext(principal=principal)
-        tools = context.tools or self._tools
         if may_have_handles(steps):
             context = replace(context, read_kept=context.read_kept or nothing_kept)
         elif context.read_kept is not None:
             context = replace(context, read_kept=None)
-        if not isinstance(tools, _KnownTools):
-            steps = await self._wait_for_steps(
-                steps, tools, self._timeout if limit is None else limit, limits
-            )
-        check = partial(check_chain, steps, tools, self._validator, limits=limits)
-        chain = await run_in_thread_if_large(steps, check)
+        chain = await self.check_chain(steps, timeout=limit, context=context, limits=limits)
         if dry_run:
-            return plan_chain(chain, tools)
+            return plan_chain(chain, context.tools or self._tools)
 
         async def run(tool_id: str, args: dict[str, Any], within: float | None, _step: str) -> RunResult:
             state = _CallState(tool_id, args, context)
@@ -323,6 +318,27 @@ class Runner:
 
         calling: RunTool = run if around is None else around(run)
         return await run_chain(chain, calling, timeout=limit, progress=progress, limits=limits, since=began)
+
+    async def check_chain(
+        self,
+        steps: Steps,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as for run
+        context: CallContext | None = None,
+        limits: ChainLimits | None = None,
+    ) -> Chain:
+        """Return the checked steps, when the servers of their tools have listed them.
+
+        Raises:
+            InvalidChainError: the steps are invalid.
+            BackendUnavailableError: the tools were not listed in time.
+        """
+        tools = (None if context is None else context.tools) or self._tools
+        if not isinstance(tools, _KnownTools):
+            wait = self._timeout if timeout is None else timeout
+            steps = await self._wait_for_steps(steps, tools, wait, limits)
+        check = partial(check_chain, steps, tools, self._validator, limits=limits)
+        return await run_in_thread_if_large(steps, check)
 
     async def _wait_for_steps(
         self, steps: Steps, tools: ToolSource, limit: float, limits: ChainLimits | None

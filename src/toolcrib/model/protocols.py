@@ -130,15 +130,30 @@ class Journal(Protocol):
         """Return the recorded calls, in the order in which they were begun."""
         ...
 
+    @property
+    def dump_interval(self) -> float:
+        """Seconds between states of code that does the same again with the same results; 0: at each call."""
+        ...
+
     def suspend(self, state: bytes) -> None:
         """Set the state to resume from, which is stored with the next call."""
         ...
 
+    def note_waiting(self, keys: Iterable[str]) -> None:
+        """Take note that the sandbox waits for these calls, and does nothing before one of them ends."""
+        ...
+
     async def call(
-        self, key: str, tool_id: str, args: dict[str, Any], make: Callable[[], Awaitable[Any]]
+        self,
+        key: str,
+        tool_id: str,
+        args: dict[str, Any],
+        make: Callable[[], Awaitable[Any]],
+        within: float | None = None,
     ) -> Any:
         """Record a call, make it, record its result, and return the result.
 
         A call that is already recorded is not made again. One that cannot be recorded is a `SnapshotError`.
+        `within` is the timeout of the call, which `make` keeps.
         """
         ...

@@ -19,7 +19,7 @@ without waiting (`intend_at_once`), an intent is written in the event loop, sinc
 
 import asyncio  # noqa: TID251 - anyio has no `call_later`
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import lru_cache, partial
@@ -34,6 +34,7 @@ import toolcrib.errors
 from toolcrib.concurrency.background import Background, await_future
 from toolcrib.concurrency.threads import Threads
 from toolcrib.errors import (
+    ChainError,
     InvalidToolIdError,
     LimitExceededError,
     Problem,
@@ -42,6 +43,7 @@ from toolcrib.errors import (
     ToolcribError,
     ToolExecutionError,
 )
+from toolcrib.execution.chains import StepResult
 from toolcrib.model import RunResult, Tool, ToolId
 from toolcrib.model.backend import AnyBackend, ToolBackend
 from toolcrib.model.findings import ResultFinding
@@ -51,9 +53,13 @@ from toolcrib.redaction import error_text
 from toolcrib.runs.run_record import RunCall
 from toolcrib.runs.signing import Signer
 from toolcrib.runs.store import NewCall, RunStore, StoredRun
+from toolcrib.runtime import ExecuteResult
 
 MAX_STATE_BYTES = 32 << 20
 """The state is stored with each call, so a larger one would make every call slow."""
+_DUMP_INTERVAL = 0.05
+"""Seconds between states of code that does the same again: what it computes since then is computed again
+after a crash."""
 _ANSWER_DELAY = 0.001
 """Seconds to wait for another call, whose write then includes the answer: one write instead of two."""
 _MAX_BYTES_IN_LOOP = 64 << 10
@@ -102,7 +108,7 @@ class RunJournal:
         Raises:
             SnapshotError: something in it was changed, or signed with another key.
         """
-        self.run_id, self.lease = run.id, run.lease
+        self.run_id, self.lease, self._holder = run.id, run.lease, run.holder
         self._store, self._signer = store, signer
         self._threads = threads or Threads(1)
         self._at_once: Callable[..., bool] | None = getattr(store, "intend_at_once", None)
@@ -186,15 +192,37 @@ class RunJournal:
             await self._write_answer(key, outcome)
         self._record_outcome(key, outcome)
 
+    @property
+    def dump_interval(self) -> float:
+        """Seconds between states of code that does the same again with the same answers."""
+        return _DUMP_INTERVAL
+
+    def note_waiting(self, keys: Iterable[str]) -> None:
+        """Do nothing: this process makes the calls that the sandbox waits for."""
+
+    def find_answer(self, key: str, tool_id: str, args: dict[str, Any]) -> Answered | None:
+        """Return the stored answer of a call; None if there is none.
+
+        Raises:
+            SnapshotError: another call was recorded by this key.
+        """
+        before = self._answered.get(key)
+        if before is not None and (before.tool_id, before.args) != (tool_id, args):
+            raise SnapshotError(self.run_id, f"call {key} is another one than was recorded")
+        return before
+
     async def call(
-        self, key: str, tool_id: str, args: dict[str, Any], make: Callable[[], Awaitable[Any]]
+        self,
+        key: str,
+        tool_id: str,
+        args: dict[str, Any],
+        make: Callable[[], Awaitable[Any]],
+        within: float | None = None,  # noqa: ARG002 - `make` keeps it
     ) -> Any:
         """Make a call, or return the stored answer if it was made before."""
         if self._write_failure is not None:
             raise self._write_failure
-        if (before := self._answered.get(key)) is not None:
-            if (before.tool_id, before.args) != (tool_id, args):
-                raise SnapshotError(self.run_id, f"call {key} is another one than was recorded")
+        if (before := self.find_answer(key, tool_id, args)) is not None:
             return before.replay()
         await self._write_intent(key, tool_id, args)  # before the call, so that no call goes unrecorded
         started = perf_counter()
@@ -202,11 +230,54 @@ class RunJournal:
             result = await make()
         except Exception as error:
             self._schedule_answer(
-                key, {"error": _serialize_error(error, tool_id), "duration": perf_counter() - started}
+                key, {"error": serialize_error(error, tool_id), "duration": perf_counter() - started}
             )
             raise
         self._schedule_answer(key, _serialize_result(result, perf_counter() - started))
         return result
+
+    def open_call(self, key: str) -> tuple[str, dict[str, Any]] | None:
+        """Return the tool and the arguments of a call that was begun and has no answer; None for others."""
+        call = None if key in self._done else self._begun.get(key)
+        return None if call is None else (call.tool_id, call.args)
+
+    async def begin_call(self, key: str, tool_id: str, args: dict[str, Any]) -> None:
+        """Store a call that another process will make with `make_begun_call`, if it is not stored yet."""
+        if key not in self._begun:
+            await self._write_intent(key, tool_id, args)
+
+    async def make_begun_call(self, key: str, make: Callable[[], Awaitable[Any]]) -> None:
+        """Make a call that `begin_call` has stored, and store its answer.
+
+        Meanwhile the lease of the run may be renewed by others for the same holder, who begin its next calls.
+
+        Raises:
+            SnapshotError: the answer cannot be written; somebody else may hold the run.
+        """
+        started = perf_counter()
+        try:
+            result = await make()
+        except Exception as error:  # noqa: BLE001 - the answer of the call
+            failure = serialize_error(error, self._begun[key].tool_id)
+            outcome = {"error": failure, "duration": perf_counter() - started}
+        else:
+            outcome = _serialize_result(result, perf_counter() - started)
+
+        def write() -> None:
+            sealed = self._seal(f"answer:{key}", _to_json_bytes(outcome))
+            while True:
+                try:
+                    return self._store.answer(self.lease, key, sealed)
+                except StoreError:
+                    run = self._store.get(self.run_id)
+                    if run is None or run.holder != self._holder or run.lease == self.lease:
+                        raise
+                    self.lease = run.lease
+
+        async with self._writing:
+            with self._translate_store_errors():
+                await self._run_in_thread(write)
+            self._done.add(key)
 
     async def _write_intent(self, key: str, tool_id: str, args: dict[str, Any]) -> None:
         """Store a call before it is made, with the new state and the answers that wait to be written."""
@@ -324,7 +395,7 @@ class RunJournal:
         duration = outcome["duration"]
         result, error = None, None
         if "error" in outcome:
-            error = _parse_error(outcome["error"])
+            error = parse_error(outcome["error"])
         else:
             result = _parse_result(outcome, begun.tool_id, duration)
         self._answered[key] = Answered(key, begun.tool_id, begun.args, duration, result, error)
@@ -399,7 +470,7 @@ def _parse_result(outcome: Mapping[str, Any], reference: str, duration: float) -
     )
 
 
-def _serialize_error(error: Exception, tool_id: str) -> dict[str, Any]:
+def serialize_error(error: Exception, tool_id: str = "") -> dict[str, Any]:
     """Return an error as JSON: its class and those of its fields that are plain values."""
     if not isinstance(error, ToolcribError):
         error = ToolExecutionError(tool_id=tool_id, reason=error_text(error))
@@ -410,7 +481,15 @@ def _serialize_error(error: Exception, tool_id: str) -> dict[str, Any]:
     }
     problems = [[each.path, each.keyword, each.message] for each in getattr(error, "problems", ())]
     suggestions = list(getattr(error, "suggestions", ()))
+    more: dict[str, Any] = {}
+    if isinstance(error, ChainError):
+        more["results"] = [each.model_dump(mode="json", by_alias=True) for each in error.results]
+        if isinstance(error.__cause__, ToolcribError):
+            more["cause"] = serialize_error(error.__cause__)
+    elif isinstance(so_far := getattr(error, "result", None), ExecuteResult):
+        more["result"] = so_far.model_dump(mode="json", by_alias=True)
     return {
+        **more,
         "class": type(error).__name__,
         "facts": facts,
         "problems": problems,
@@ -419,7 +498,7 @@ def _serialize_error(error: Exception, tool_id: str) -> dict[str, Any]:
     }
 
 
-def _parse_error(kept: Mapping[str, Any]) -> ToolcribError:
+def parse_error(kept: Mapping[str, Any]) -> ToolcribError:
     """Return a stored error; a `ToolExecutionError` if its class is unknown."""
     kind = getattr(toolcrib.errors, kept["class"], None)
     if not (isinstance(kind, type) and issubclass(kind, ToolcribError)):
@@ -441,5 +520,11 @@ def _parse_error(kept: Mapping[str, Any]) -> ToolcribError:
         known["problems"] = tuple(Problem(*each) for each in kept["problems"])
     if "suggestions" in known:
         known["suggestions"] = tuple(kept["suggestions"])
+    if "results" in kept:
+        known["results"] = tuple(StepResult.from_json(each) for each in kept["results"])
+    if "cause" in kept:
+        error.__cause__ = parse_error(kept["cause"])
+    if "result" in kept:
+        known["result"] = ExecuteResult.from_json(kept["result"])
     error.__dict__.update(known)
     return error

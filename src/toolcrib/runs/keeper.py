@@ -2,10 +2,11 @@
 
 import json
 import logging
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from secrets import token_hex
 from time import time
@@ -25,7 +26,7 @@ from toolcrib.errors import (
 )
 from toolcrib.execution import Principal
 from toolcrib.isolation.owner import is_gone, own_mark
-from toolcrib.runs.journal import RunJournal
+from toolcrib.runs.journal import RunJournal, parse_error
 from toolcrib.runs.run_record import RunDetails, RunKind, RunRecord, RunState
 from toolcrib.runs.signing import Signer
 from toolcrib.runs.store import OPEN, RunStore, StoredRun
@@ -33,6 +34,8 @@ from toolcrib.runs.store import OPEN, RunStore, StoredRun
 _LOG = logging.getLogger("toolcrib.runs")
 _Given = TypeVarTuple("_Given")
 _Result = TypeVar("_Result")
+_WORKFLOW = "workflow:"
+"""Prefix of the mark of a holder that is a workflow of Temporal, whose pieces any worker does."""
 _UNKNOWN_PROCESS = "0"
 """Mark used where processes cannot be listed; a run with it counts as running, since nothing proves the
 end."""
@@ -48,6 +51,18 @@ class ResumedRun:
     journal: RunJournal | None = None
     result: Any = None
     """Final result; None while the run is unfinished."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRun:
+    """A run of a workflow, read by one of its workers."""
+
+    kind: RunKind
+    request: dict[str, Any]
+    """The request that began it."""
+    toolset: str | None
+    """The toolset that it was begun in."""
+    journal: RunJournal
 
 
 class RunKeeper:
@@ -75,14 +90,20 @@ class RunKeeper:
         self._threads = threads or Threads(1)
 
     async def begin(
-        self, kind: RunKind, request: dict[str, Any], principal: Principal | None, toolset: str = ""
+        self,
+        kind: RunKind,
+        request: dict[str, Any],
+        principal: Principal | None,
+        toolset: str = "",
+        workflow: str | None = None,
     ) -> RunJournal:
-        """Begin a run in a toolset, which this process holds until `release_after` ends.
+        """Begin a run in a toolset, which this process, or a workflow, holds until it is released.
 
         Raises:
             LimitExceededError: there are too many unfinished runs.
         """
-        begun = self._threads.submit(partial(self._begin, kind, request, principal, toolset))
+        holder = _holder_mark(workflow)
+        begun = self._threads.submit(partial(self._begin, kind, request, principal, toolset, holder))
         try:
             return await await_future(begun)
         except BaseException:
@@ -96,7 +117,7 @@ class RunKeeper:
             self._threads.submit(partial(self._store.hold, begun.result().lease, ""))
 
     def _begin(
-        self, kind: RunKind, request: dict[str, Any], principal: Principal | None, toolset: str
+        self, kind: RunKind, request: dict[str, Any], principal: Principal | None, toolset: str, holder: str
     ) -> RunJournal:
         now = time()
         self._prune(now)
@@ -104,7 +125,7 @@ class RunKeeper:
         owner = _owner_key(principal)
         head = {"kind": kind, "request": request, "owner": owner, "began": now, "toolset": toolset}
         sealed = self._signer.seal(run_id, "head", json.dumps(head).encode())
-        run = StoredRun(run_id, owner, sealed, now, now, holder=own_mark() or _UNKNOWN_PROCESS)
+        run = StoredRun(run_id, owner, sealed, now, now, holder=holder)
         return RunJournal.begin(self._store, self._signer, run, self._threads)
 
     @asynccontextmanager
@@ -120,6 +141,71 @@ class RunKeeper:
                     await self._run_in_thread(self._store.hold, journal.lease, "")
                 except StoreError as error:
                     _LOG.warning("run %s stays with this process until it ends: %s", journal.run_id, error)
+
+    async def take(self, run_id: str, workflow: str) -> HeldRun:
+        """Return a run for a worker that does the next piece of its workflow; it alone may begin calls.
+
+        Raises:
+            RunStateError: the workflow does not hold the run.
+            StoreError: another worker takes it at this moment.
+            SnapshotError: what is stored was changed, or signed with another key.
+        """
+        return await self._run_in_thread(self._take, run_id, workflow, True)  # noqa: FBT003 - a flag of our own
+
+    async def read_held(self, run_id: str, workflow: str) -> HeldRun:
+        """Return a run for a worker that makes a call which was begun.
+
+        Raises:
+            RunStateError: the workflow does not hold the run.
+            SnapshotError: what is stored was changed, or signed with another key.
+        """
+        return await self._run_in_thread(self._take, run_id, workflow, False)  # noqa: FBT003 - as above
+
+    def _take(self, run_id: str, workflow: str, renew: bool) -> HeldRun:  # noqa: FBT001 - as above
+        run = self._store.get(run_id)
+        holder = _holder_mark(workflow)
+        if run is None or run.status != OPEN or run.holder != holder:
+            raise RunStateError(run_id, f"the workflow {workflow} does not hold it")
+        if renew:
+            # the fencing number changes, so that a worker which was taken for dead begins no more calls
+            lease = self._store.hold(run.lease, holder)
+            if lease is None:
+                raise StoreError("runs", f"another worker has taken run {run_id!r} at this moment")
+            run = replace(run, fence=lease.fence)
+        head = self._open_head(run)
+        journal = RunJournal(self._store, self._signer, run, self._threads)
+        return HeldRun(head["kind"], head["request"], head.get("toolset"), journal)
+
+    async def find_end(self, run_id: str) -> str:
+        """Return `done` or `failed` for a run that has ended; empty for others."""
+        run = await self._run_in_thread(self._store.get, run_id)
+        return "" if run is None or run.status == OPEN else run.status
+
+    async def release_workflow(self, run_id: str, workflow: str) -> None:
+        """Release a run that a workflow holds, so that it can be resumed."""
+        await self._run_in_thread(self._release_workflow, run_id, workflow)
+
+    def _release_workflow(self, run_id: str, workflow: str) -> None:
+        while (run := self._store.get(run_id)) is not None:
+            if run.status != OPEN or run.holder != _holder_mark(workflow):
+                return
+            if self._store.hold(run.lease, "") is not None:
+                return
+
+    def seal_principal(self, run_id: str, principal: Principal | None) -> str:
+        """Return the principal whose calls workers make, signed, as text."""
+        facts = None if principal is None else asdict(principal)
+        payload = json.dumps(facts, default=sorted).encode()
+        return b64encode(self._signer.seal(run_id, "principal", payload)).decode()
+
+    def open_principal(self, run_id: str, sealed: str) -> Principal | None:
+        """Return the principal that `seal_principal` has signed.
+
+        Raises:
+            SnapshotError: it was signed for another run or with another key.
+        """
+        facts = json.loads(self._signer.open(run_id, "principal", b64decode(sealed)))
+        return None if facts is None else Principal(**facts)
 
     async def _run_in_thread(self, function: Callable[[*_Given], _Result], *args: *_Given) -> _Result:
         result: _Result = await await_future(self._threads.submit(partial(function, *args)))
@@ -164,10 +250,10 @@ class RunKeeper:
             return RunDetails(run=record, request=head["request"], calls=journal.calls())
         record = _make_record(run, head, run.step, {}, principal)
         ended = json.loads(self._signer.open(run.id, "result", run.result or b""))
-        end = {"result": ended} if run.status == "done" else {"message": str(ended)}
+        end = {"result": ended} if run.status == "done" else {"message": _message_of(ended)}
         return RunDetails(run=record, request=head["request"], **end)
 
-    async def resume(
+    async def resume(  # noqa: PLR0913 - who resumes it, what about its uncertain calls, and who holds it
         self,
         run_id: str,
         principal: Principal | None,
@@ -176,9 +262,12 @@ class RunKeeper:
         check_answer: Callable[[str, str, Any], Awaitable[None]],
         repeat: bool = False,
         answers: Mapping[str, Any] | None = None,
+        workflow: str | None = None,
+        ended: str | None = None,
     ) -> ResumedRun:
         """Resume a run, which this process then holds until `release_after` ends, or return its result.
 
+        With `workflow`, that workflow holds it. `ended` is a workflow that has ended without a word.
         `is_repeatable` returns whether a tool is idempotent. `check_answer` gets the key of a call, its tool
         and the answer from the caller, and raises if the tool could not have returned that.
 
@@ -188,7 +277,7 @@ class RunKeeper:
             SnapshotError: what is stored was changed, signed with another key, or is too old.
             CallUncertainError: calls may have run, and the caller neither answers nor repeats them.
         """
-        run, head, journal = await self._run_in_thread(self._read_run, run_id, principal)
+        run, head, journal = await self._run_in_thread(self._read_run, run_id, principal, ended)
         if journal is None:
             return await self._run_in_thread(self._open_result, run, head, answers)
         if time() - max(journal.changed, head["began"]) > self._max_age:
@@ -206,7 +295,7 @@ class RunKeeper:
         # cases the fencing number has changed, and `hold` returns None. The shield: a lease that was taken
         # must be known here, or it could not be released again.
         with anyio.CancelScope(shield=True):
-            lease = await self._run_in_thread(self._store.hold, run.lease, own_mark() or _UNKNOWN_PROCESS)
+            lease = await self._run_in_thread(self._store.hold, run.lease, _holder_mark(workflow))
         if lease is None:
             raise RunStateError(run_id, "another process has resumed it meanwhile; list the runs again")
         journal.lease = lease
@@ -220,7 +309,7 @@ class RunKeeper:
         return ResumedRun(head["kind"], head["request"], journal)
 
     def _read_run(
-        self, run_id: str, principal: Principal | None
+        self, run_id: str, principal: Principal | None, ended: str | None
     ) -> tuple[StoredRun, dict[str, Any], RunJournal | None]:
         """Return a run with its journal, which is None if it has ended."""
         run = self._store.get(run_id)
@@ -229,7 +318,7 @@ class RunKeeper:
         head = self._open_head(run)
         if run.status != OPEN:
             return run, head, None
-        if _state_of(run) == "running":
+        if _state_of(run) == "running" and (ended is None or run.holder != _holder_mark(ended)):
             raise RunStateError(run_id, f"a process runs it already, {run.holder}")
         return run, head, RunJournal(self._store, self._signer, run, self._threads)
 
@@ -239,11 +328,43 @@ class RunKeeper:
         """Return the result of a run that has ended."""
         result = json.loads(self._signer.open(run.id, "result", run.result or b""))
         if run.status != "done":
-            raise RunStateError(run.id, f"it has failed: {result}")
+            raise RunStateError(run.id, f"it has failed: {_message_of(result)}")
         if answers:
             reason = "it is done and takes no answers; resume it without any to get its result"
             raise RunStateError(run.id, reason)
         return ResumedRun(head["kind"], head["request"], result=result)
+
+    async def read_journal(self, run_id: str) -> RunJournal:
+        """Return the journal of a run that has not ended, to look at.
+
+        Raises:
+            RunNotFoundError: there is none.
+        """
+        return await self._run_in_thread(self._read_journal, run_id)
+
+    def _read_journal(self, run_id: str) -> RunJournal:
+        run = self._store.get(run_id)
+        if run is None or run.status != OPEN:
+            raise RunNotFoundError(run_id)
+        return RunJournal(self._store, self._signer, replace(run, state=None), self._threads)
+
+    async def read_end(self, run_id: str) -> Any:
+        """Return the result of a run that is done.
+
+        Raises:
+            RunNotFoundError: there is none, or it has not ended.
+            ToolcribError: the error of a run that has failed.
+        """
+        return await self._run_in_thread(self._read_end, run_id)
+
+    def _read_end(self, run_id: str) -> Any:
+        run = self._store.get(run_id)
+        if run is None or run.status == OPEN:
+            raise RunNotFoundError(run_id)
+        ended = json.loads(self._signer.open(run_id, "result", run.result or b""))
+        if run.status == "done":
+            return ended
+        raise parse_error(ended["error"])
 
     def _open_head(self, run: StoredRun) -> dict[str, Any]:
         head: dict[str, Any] = json.loads(self._signer.open(run.id, "head", run.head))
@@ -278,8 +399,23 @@ def _make_record(
         changed=run.changed,
         principal=None if principal is None else str(principal),
         toolset=head.get("toolset"),
+        workflow=_workflow_of(run),
         uncertain=uncertain,
     )
+
+
+def _holder_mark(workflow: str | None) -> str:
+    """Return the mark of this process, or of a workflow."""
+    return own_mark() or _UNKNOWN_PROCESS if workflow is None else _WORKFLOW + workflow
+
+
+def _workflow_of(run: StoredRun) -> str | None:
+    return run.holder.removeprefix(_WORKFLOW) if run.holder.startswith(_WORKFLOW) else None
+
+
+def _message_of(failure: Any) -> str:
+    """Return the message of a failed run, which earlier versions stored alone."""
+    return str(failure["message"] if isinstance(failure, dict) else failure)
 
 
 def _owner_key(principal: Principal | None) -> str:

@@ -31,6 +31,8 @@ class RunRecord(Record):
     toolset: str | None = None
     """The toolset that it was begun in: its name, `#` and a digest for one without a name, or empty for all
     tools; None if an earlier version began it, which did not keep that."""
+    workflow: str | None = None
+    """The id of the workflow in Temporal that holds it; None if a process or nobody does."""
     uncertain: dict[str, str] = Field(default_factory=dict)
     """The tools of the calls that may have run, by the key of the call."""
 

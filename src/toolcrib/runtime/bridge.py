@@ -248,7 +248,12 @@ class Bridge:
         return check_room(to_plain(getattr(result, "structured", result)), self._limits)
 
     async def _make_call(
-        self, reference: str, args: dict[str, Any], make: Callable[[], Awaitable[Any]], key: str
+        self,
+        reference: str,
+        args: dict[str, Any],
+        make: Callable[[], Awaitable[Any]],
+        key: str,
+        within: float | None = None,
     ) -> Any:
         """Make a call, counted before it begins and recorded however it ends."""
         try:
@@ -263,9 +268,8 @@ class Bridge:
                 if self._journal is None:
                     result = await abandon_after(_ABANDON_SECONDS, make)
                 else:
-                    result = await self._journal.call(
-                        key, reference, args, partial(abandon_after, _ABANDON_SECONDS, make)
-                    )
+                    abandon = partial(abandon_after, _ABANDON_SECONDS, make)
+                    result = await self._journal.call(key, reference, args, abandon, within)
             except BaseException as error:
                 call.fail(error, perf_counter() - started)
                 raise
@@ -311,7 +315,7 @@ class Bridge:
 
         async def run_step(tool_id: str, args: dict[str, Any], within: float | None, step: str) -> Any:
             make = partial(run, tool_id, args, within, step)
-            return await self._make_call(tool_id, args, make, f"{key}/{step}")
+            return await self._make_call(tool_id, args, make, f"{key}/{step}", within)
 
         return run_step
 

@@ -384,6 +384,18 @@ def test_a_folder_that_is_a_variable_or_absolute_stays(read: Any) -> None:
     assert [server.cwd for server in read(text).servers.values()] == ["${PLACE}/x", "/srv"]
 
 
+def test_files_of_runs_and_engine_are_beside_the_configuration_and_addresses_stay(
+    read: Any, tmp_path: Path
+) -> None:
+    url = "postgresql://db.test/runs"
+    settings = read(
+        f'runs = {{ store = "{url}" }}\nengine = {{ temporal = "h:7233", tls = true, ca = "ca.pem" }}',
+        "toolcrib.toml",
+    )
+    assert (settings.runs.store, settings.engine.ca) == (url, str(tmp_path / "ca.pem"))
+    assert read('runs = { store = "runs.db" }', "toolcrib.toml").runs.store == str(tmp_path / "runs.db")
+
+
 def test_every_problem_of_our_own_file_is_told_with_its_place(read: Any) -> None:
     with pytest.raises(ConfigError) as error:
         read(
@@ -407,7 +419,7 @@ def test_every_problem_of_our_own_file_is_told_with_its_place(read: Any) -> None
         )
     assert problems(error) == {
         "/timout": "is not a setting; did you mean 'timeout'?",
-        "/colour": "is not a setting; there are servers, inherit, openapi, registry, store, postgres, timeout, limits, search, code, runs, toolsets, gateway, console, cache, retry, policy, results, audit, trust",
+        "/colour": "is not a setting; there are servers, inherit, openapi, registry, store, postgres, timeout, limits, search, code, runs, engine, toolsets, gateway, console, cache, retry, policy, results, audit and 1 more",
         "/limits/result_byte": "is not a setting; did you mean 'result_bytes'?",
         "/cache/ttl": "must be greater than 0",
         "/servers/files/comand": "is not a setting; did you mean 'command'?",

@@ -147,8 +147,13 @@ def _make_paths_absolute(settings: Settings, path: Path) -> Settings:
     }
     if settings.store and settings.store != MEMORY and not is_postgres(settings.store):
         changes["store"] = _absolute_path(folder, settings.store)
-    if settings.runs.store and settings.runs.store != MEMORY:
+    if settings.runs.store and settings.runs.store != MEMORY and not is_postgres(settings.runs.store):
         changes["runs"] = settings.runs.replace(store=_absolute_path(folder, settings.runs.store))
+    if settings.engine is not None:
+        files = {name: getattr(settings.engine, name) for name in ("ca", "certificate", "private_key")}
+        changes["engine"] = settings.engine.replace(
+            **{name: _absolute_path(folder, path) for name, path in files.items() if path}
+        )
     if settings.registry and not settings.registry.lower().startswith(("http://", "https://")):
         changes["registry"] = _absolute_path(folder, settings.registry)
     if settings.search.folder(folder) is not None:

@@ -257,6 +257,41 @@ class RunSettings(Section):
             yield name, public_address(value) if name == "store" and value and is_postgres(value) else value
 
 
+class EngineSettings(Section):
+    """Where durable runs are done: by a Temporal server and its workers."""
+
+    temporal: Text
+    """The address of the server, such as `temporal.example.com:7233`. Runs then need a store that all workers
+    share (`runs.store`), and at least one `toolcrib worker`."""
+    namespace: Text = "default"
+    """The namespace at the server."""
+    queue: Text = "toolcrib"
+    """The task queue of workers and workflows. Pieces that need a kind of sandbox are in a queue with its
+    name behind a dash, such as `toolcrib-monty`."""
+    tls: bool = False
+    """Whether the connection is encrypted."""
+    ca: FilePath | None = None
+    """A file with the authorities that are trusted, instead of those of the system."""
+    certificate: FilePath | None = None
+    """The file of the client's certificate, where the server asks for one."""
+    private_key: FilePath | None = None
+    """The file of the key of that certificate."""
+    api_key: Text | None = Field(default=None, repr=False)
+    """The key of an account at a hosted server, `${VAR}` allowed."""
+    heartbeat: Annotated[float, Field(ge=0.5, le=3600)] = 2.0
+    """After how many seconds without a word a worker counts as dead, and another one takes over."""
+    shutdown_timeout: Seconds = 10.0
+    """For how many seconds a worker that is stopped lets its calls end."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "EngineSettings":
+        if (self.certificate is None) != (self.private_key is None):
+            raise PydanticCustomError("tls", "certificate and private_key belong together")
+        if not self.tls and (self.ca or self.certificate or self.api_key):
+            raise PydanticCustomError("tls", "ca, certificate and api_key need tls = true")
+        return self
+
+
 class PostgresSettings(Section):
     """How a PostgreSQL database is used."""
 
@@ -305,6 +340,8 @@ class Settings(Section):
     """How code that calls tools is run."""
     runs: RunSettings = RunSettings.from_valid()
     """How durable runs are kept."""
+    engine: EngineSettings | None = None
+    """Where durable runs are done; without this section, by the process that begins them."""
     toolsets: dict[str, ToolsetSettings] = Field(default={})
     """Parts of the catalogue by name, each served at an address of its own."""
     gateway: GatewaySettings = GatewaySettings.from_valid()
@@ -401,6 +438,13 @@ class Settings(Section):
             shown = {"names": ", ".join(map(repr, twice))}
             raise PydanticCustomError("name", "{names} is the name of several rules", shown)
         return rules
+
+    @model_validator(mode="after")
+    def _share_runs(self) -> "Settings":
+        if self.engine is not None and self.runs.store == MEMORY:
+            message = "workers share the store of the runs; name a file or a database in runs.store"
+            raise PydanticCustomError("store", message)
+        return self
 
     @model_validator(mode="after")
     def _apart(self) -> "Settings":

@@ -59,7 +59,7 @@ _MAX_BUSY_SECONDS = 0.005
 _RESULT_TOO_LARGE = "the tool ran, but there is no room for what it gave"
 
 
-async def run_chain(
+async def run_chain(  # noqa: PLR0913 - the deadline in three ways: as a number, since when, and as a scope
     chain: Chain,
     run: RunTool,
     *,
@@ -67,10 +67,12 @@ async def run_chain(
     progress: ChainProgress | None = None,
     limits: ChainLimits | None = None,
     since: float | None = None,
+    deadline: anyio.CancelScope | None = None,
 ) -> ChainResult:
     """Run the steps of a chain and return their results; nothing is retried.
 
     `timeout` is in seconds for all steps together, from `since` by the clock of the event loop, or from now.
+    Cancelling `deadline`, where it is given, ends the chain as if that time were over.
     An exception of `run` that is no `ToolcribError` propagates. Results must not be changed: their `args`
     share referenced values with the chain and with earlier results, and a group shares values with its parts.
 
@@ -83,7 +85,9 @@ async def run_chain(
     began = anyio.current_time() if since is None else since
     running = _ChainRun(chain, run, limits or ChainLimits())
     try:
-        with anyio.move_on_at(inf if limit is None or not chain.nodes else began + limit):
+        scope = anyio.CancelScope() if deadline is None else deadline
+        scope.deadline = inf if limit is None or not chain.nodes else began + limit
+        with scope:
             await running.run_steps(progress)
         return running.make_result(limit or 0.0)
     except ChainError as error:
@@ -139,7 +143,7 @@ class _ChainRun:
             if not done.result.skipped:
                 self._final = previous = done.result.structured
             if progress is not None:
-                await notify(progress, place, total, _name_event(done.result), work_done=True)
+                await notify(progress, place, total, name_event(done.result), work_done=True)
             if done.error is not None:
                 reason = f"{done.where}{done.error}"
                 results = tuple(self._results)
@@ -222,7 +226,7 @@ class _ChainRun:
         facts: dict[str, Any] = {
             "index": index,
             "backend": ran.backend,
-            "duration": perf_counter() - started,
+            "duration": max(perf_counter() - started, ran.duration),  # of a stored result, that of its call
             "args": args,
             "notes": ran.notes,
             "findings": ran.findings,
@@ -287,10 +291,11 @@ class _ChainRun:
             return result.error is None
 
         refused = await run_in_parallel(work, count, node.width)
+        parts = _finished_results(done)
         common: dict[str, Any] = {
             "index": node.index,
-            "duration": perf_counter() - started,
-            "parts": _finished_results(done),
+            "duration": max(perf_counter() - started, *(part.duration for part in parts), 0.0),
+            "parts": parts,
         }
         culprit = None if refused is None else done[refused]
         if refused is None or culprit is None or culprit.error is None:
@@ -403,7 +408,8 @@ def _input_error(node: StepNode, at: str, message: str) -> InputValidationError:
     return InputValidationError((Problem(at, "$ref", message[:500]),), tool_id=node.step.tool_id or "")
 
 
-def _name_event(result: StepResult) -> str:
+def name_event(result: StepResult) -> str:
+    """Return how a `ChainProgress` names the end of a step."""
     if result.skipped:
         return "step_skipped"
     return "step_completed" if result.error is None else "step_error"

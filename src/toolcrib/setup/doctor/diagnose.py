@@ -17,16 +17,23 @@ from anyio import to_thread
 from toolcrib.crib.compose import fill_address, open_store
 from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.settings import MEMORY, Settings
-from toolcrib.crib.durable import runs_address
+from toolcrib.crib.durable import engine_address, runs_address
 from toolcrib.crib.shaped import ShapedScope, ShapedTools, find_unused
 from toolcrib.crib.visible import scope_of
 from toolcrib.discovery import Bm25Searcher, Index
-from toolcrib.errors import ConfigError, ServerUnavailableError, StoreError, ToolcribError
+from toolcrib.errors import (
+    ConfigError,
+    EngineUnavailableError,
+    ServerUnavailableError,
+    StoreError,
+    ToolcribError,
+)
 from toolcrib.errors.base import count_noun
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model import DefaultValidator, Tool
 from toolcrib.paths import catalogue_file, data_folder
 from toolcrib.postgres import is_postgres, is_private, public_address
+from toolcrib.runs.temporal import TemporalEngine
 from toolcrib.runtime.registry import backends
 from toolcrib.setup.doctor.config import (
     check_extras,
@@ -120,6 +127,8 @@ async def diagnose(
         ]
         probes = await _probe_all(settings, startable, known, limit, on_server)
         findings += [found for each in probes for found in _judge_probe(each, f"server {each.name!r}", slow)]
+        if settings.engine is not None:
+            findings.append(await _check_engine(settings, settings.engine.temporal, known))
         findings += await _run_blocking_checks(lambda: _check_tools(settings, [*probes, *apis]))
     return Diagnosis.of(findings)
 
@@ -316,6 +325,16 @@ def check_catalogue(settings: Settings, environ: Mapping[str, str]) -> Iterator[
         yield good("catalogue", "nothing is kept yet", file=str(path))
     else:
         yield _check_database(path)
+
+
+async def _check_engine(settings: Settings, address: str, environ: Mapping[str, str]) -> Finding:
+    try:
+        await TemporalEngine.connect(engine_address(settings, environ))
+    except ToolcribError as failure:
+        reason = failure.reason if isinstance(failure, EngineUnavailableError) else str(failure)
+        what = f"Temporal at {address} cannot be used"
+        return error("runs", what, reason, "mend `engine`, or start the server")
+    return good("runs", f"they are done by Temporal at {address}")
 
 
 def _check_postgres(settings: Settings, url: str, environ: Mapping[str, str]) -> Iterator[Finding]:

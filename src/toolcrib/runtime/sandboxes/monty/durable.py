@@ -12,7 +12,7 @@ by
   step with snapshots, and dumped at each call. Parallel calls (`asyncio.gather`) begin only when every task
   of the guest waits, so that one dump includes all of them.
 - The behaviour of other code depends only on the results of its calls. It runs at full speed, makes one call
-  at a time, and is dumped only every `_DUMP_INTERVAL`: when resumed, it repeats the calls since the last
+  at a time, and is dumped only every `dump_interval`: when resumed, it repeats the calls since the last
   dump, and the journal returns the stored results.
 
 When a run is resumed, the journal decides for each pending call of the header whether to return the stored
@@ -53,8 +53,6 @@ _VARYING = re.compile(
     r"\b(?:asyncio|time|datetime|random|os|sys|pathlib|search_tools|describe_tool|hash|id)\b"
 )
 """Names in code that may behave differently with the same results of calls; also in strings and comments."""
-_DUMP_INTERVAL = 0.05
-"""Seconds between dumps of other code: what it computes since then is computed again after a crash."""
 _SINGLE_CALL = -1
 """Key of `_pending` for the call of code that makes one at a time, which has no number of the engine."""
 _LENGTH_BYTES = 4
@@ -121,8 +119,9 @@ class DurableDriver:
         return self._make_single_call(call)
 
     async def _make_single_call(self, call: _PendingCall) -> Any:
-        if perf_counter() - self._last_dump > _DUMP_INTERVAL:
+        if perf_counter() - self._last_dump > self._journal.dump_interval:
             self._save_state(await self._session.dump())
+        self._journal.note_waiting([call.key])
         return await self._make_call(call)
 
     def _read_call(self, path: Any, args: Any, kwargs: Any) -> _PendingCall:
@@ -199,6 +198,7 @@ class DurableDriver:
     def _make_only_call(self, *_: Any) -> Coroutine[Any, Any, Any]:
         """Return the coroutine of the one call that the guest waits for."""
         [call] = self._pending.values()
+        self._journal.note_waiting([call.key])
         return self._make_call(call)
 
     async def _await_results(self, snapshot: AsyncFutureSnapshot, tasks: TaskGroup) -> dict[int, Any]:
@@ -209,6 +209,8 @@ class DurableDriver:
             self._begun |= fresh
             for number in sorted(fresh):
                 tasks.start_soon(self._run_call, number)
+        if not self._results:
+            self._journal.note_waiting(call.key for call in self._pending.values() if call.key)
         while not self._results:
             await self._result_came.wait()
             self._result_came = anyio.Event()
