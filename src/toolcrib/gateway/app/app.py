@@ -168,7 +168,10 @@ class HttpApp:
 
     async def _answer_at(self, address: EndpointAddress, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request at an endpoint of this process."""
-        manager = await self._find_manager(address, scope["toolcrib.request"].headers.get(_SESSION))
+        session = scope["toolcrib.request"].headers.get(_SESSION)
+        manager = self._managers.get(address)
+        if manager is None or manager.closed.is_set() or not (session is None or manager.has(session)):
+            manager = await self._find_manager(address, session)
         if manager is None:
             await reply(send, 404, f"there is no toolset {address.name[:100]!r} here")
         else:
