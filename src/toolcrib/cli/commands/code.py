@@ -167,7 +167,7 @@ def _row(run: "RunRecord") -> tuple[str, ...]:
     "answers",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Go on with this answer of a call that may have run, as JSON or text, and do not make it.",
+    help="Use this answer for a call that may have run, as JSON or text, and do not make it.",
 )
 @YES
 @shared
@@ -204,7 +204,7 @@ def resume(state: State, run: str, repeat: bool, answers: tuple[str, ...]) -> No
 @click.group(cls=VerbGroup)
 @shared
 def saved() -> None:
-    """List and delete tools that were made from runs.
+    """List and delete the tools saved from runs.
 
     A program makes them, with `Crib.save_as_tool`; they are kept with the catalogue of a configuration, and
     are found and run as all others.
@@ -217,7 +217,7 @@ def saved() -> None:
 @shared
 @click.pass_obj
 def list_(state: State) -> None:
-    """List the tools that were made of runs.
+    """List the tools saved from runs.
 
     Example: toolcrib saved list
     """
