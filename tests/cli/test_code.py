@@ -9,7 +9,7 @@ import anyio
 import pytest
 from runtime.sandboxes.wasm.modules import like_cpython
 
-from toolcrib import Crib
+from toolcrib import Crib, SyncCrib
 from toolcrib.cli.state import local_principal
 from toolcrib.execution import Request
 from toolcrib.paths import runs_file
@@ -142,6 +142,16 @@ def test_a_durable_run_is_listed_and_can_be_asked_for_its_result_again(toolcrib:
     assert run in toolcrib("runs", "--demo").stdout
     again = toolcrib("resume", run, "--demo")
     assert (again.exit_code, again.stdout) == (0, "working\n42.0\n")
+
+
+def test_durable_run_of_a_program_is_listed_and_resumed(toolcrib: Any) -> None:
+    Path("toolcrib.toml").write_text("")
+    with SyncCrib("toolcrib.toml") as crib:
+        run_id = crib.execute("__out = 6 * 7", durable=True).run_id
+    [listed] = json.loads(toolcrib("runs", "--json").stdout)["runs"]
+    assert (listed["id"], listed["state"]) == (run_id, "done")
+    again = toolcrib("resume", str(run_id))
+    assert (again.exit_code, again.stdout) == (0, "42\n")
 
 
 def test_a_durable_chain_is_resumed_as_one(toolcrib: Any) -> None:

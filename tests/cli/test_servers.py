@@ -1,6 +1,7 @@
 """The verbs that change which servers there are: `add` and `remove`."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -57,6 +58,10 @@ def test_a_server_that_does_not_work_stays_in_the_file(toolcrib: Any, little: An
     assert "note: it is in the file, and does not work: " in made.stderr
     assert "no licence" in made.stderr
     assert list(load("toolcrib.toml").servers) == ["bad"]
+    correction = made.stderr.partition("note: correct it and add it again: ")[2].strip()
+    assert correction.partition(" add ")[2] == shlex.join(
+        ["bad", "--force", *command(little, "fail", "no licence")]
+    )
 
 
 def test_adding_as_json_is_one_document(toolcrib: Any, little: Any) -> None:
@@ -102,6 +107,8 @@ def test_a_server_that_is_reached_has_headers(toolcrib: Any, tmp_path: Path) -> 
         (["a", "-e", "A", "--", "x"], "--env takes NAME=VALUE"),
         (["a", "--url", "nowhere"], "must begin with http:// or https://"),
         (["a b", "--", "x"], "may contain only letters"),
+        (["a", "--", "-m", "x"], "'-m' is not a command; was a shell variable before it empty"),
+        (["a", "--", "", "-m", "x"], "the command is empty; was a shell variable before it empty"),
         (["a", "--user", "--config", "x.toml", "--", "x"], "--user and --config name two files"),
     ],
 )

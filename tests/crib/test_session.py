@@ -11,7 +11,7 @@ import httpx
 import httpx2
 import pytest
 
-from toolcrib import Crib, SyncCrib
+from toolcrib import Crib, SyncCrib, ToolId
 from toolcrib.errors import ConversionError, CribStateError, ToolNotFoundError
 from toolcrib.execution import Principal
 
@@ -501,8 +501,11 @@ def test_calls_of_whole_responses_that_ran_out_of_tokens_are_not_run() -> None:
 @pytest.mark.parametrize("response", [None, {"foo": 1}, {"error": {"message": "quota exceeded"}}, "text", 5])
 def test_invalid_response_is_refused(target: Any, options: Any, response: Any) -> None:
     session, _ = wiper(target, **options)
-    with pytest.raises(ConversionError, match="no response with") as caught:
+    with pytest.raises(ConversionError, match=r"response.* with") as caught:
         session.run(response)
+    if response is None:
+        assert "expected the model's response, as the SDK returned it, with " in str(caught.value)
+        assert str(caught.value).endswith("; this is None")
     assert ("quota exceeded" in str(caught.value)) == (isinstance(response, dict) and "error" in response)
 
 
@@ -636,3 +639,35 @@ def test_named_tools_of_a_search_are_checked_at_once_and_may_go_later() -> None:
         crib.call_in_loop(unregister)
         session.run(chat(("1", "search_tools", json.dumps({"query": "send a mail"}))))
         assert names_of(session) == ["search_tools"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tools": "shop:total"}, "tools must be a list; put 'shop:total' into one"),
+        ({"tools": ToolId.parse("shop:total")}, "tools must be a list; put 'shop:total' into one"),
+        ({"tool": ["shop:total"]}, "there is no option 'tool'; did you mean 'tools'?"),
+        ({"serach": True}, "there is no option 'serach'; did you mean 'search'?"),
+        ({"name": "x"}, "there is no option 'name'"),
+    ],
+)
+@pytest.mark.parametrize("target", ["openai", "anthropic", "gemini"])
+def test_misspelt_keyword_of_session_is_refused(target: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConversionError) as caught:
+        SyncCrib().session(target, **options)
+    assert caught.value.reason == message
+
+
+def test_session_is_displayed_with_its_provider_and_number_of_tools() -> None:
+    session, _ = wiper("anthropic")
+    assert repr(session) == "<SyncToolSession anthropic, 1 tool>"
+
+
+def test_model_that_calls_an_unknown_tool_is_told_which_there_are() -> None:
+    session, _ = wiper("anthropic")
+    call = {"type": "tool_use", "id": "call_0", "name": "nosuch", "input": {}}
+    [_, answer] = session.run({"content": [call], "role": "assistant"})
+    [result] = answer["content"]
+    assert result["is_error"]
+    assert json.dumps(result["content"]).count("no tool is called 'nosuch'; there is wipe") == 1
+    assert "decode_call" not in json.dumps(result)

@@ -1,6 +1,7 @@
 """The crib for programs without an event loop."""
 
 import gc
+import inspect
 import json
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from servers import launch
 from waiting import PATIENCE, wait_until
 
-from toolcrib import SyncCrib
+from toolcrib import Crib, SyncCrib
 from toolcrib.errors import (
     ConfigError,
     CribStateError,
@@ -240,3 +241,10 @@ def test_a_tool_that_was_added_stands_for_its_id() -> None:
     assert crib.run(double, {"number": 2}).structured == 4
     assert crib.describe(double).summary == "Double a number."
     assert [event.data for event in crib.stream(double, {"number": 2})][-1] == 4
+
+
+def test_help_of_methods_has_the_details_of_crib() -> None:
+    for name in ("session", "run", "execute", "add"):
+        details = inspect.getdoc(getattr(Crib, name))
+        assert details is not None
+        assert str(inspect.getdoc(getattr(SyncCrib, name))).endswith(f"\n\n`Crib.{name}`: {details}")

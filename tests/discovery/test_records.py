@@ -111,3 +111,10 @@ def test_to_normalize_twice_is_to_normalize_once(tags: list[str], description: s
         return
     once = document.normalized()
     assert once.normalized() == once
+
+
+def test_missing_item_of_a_page_is_explained() -> None:
+    with pytest.raises(IndexError, match="there is no item 0: this page is empty: nothing fits"):
+        Page()[0]
+    with pytest.raises(IndexError, match="there is no item 1: this page has 1 item"):
+        Page(items=("a",), total=1)[1]

@@ -123,6 +123,13 @@ def test_unknown_name_has_a_suggestion() -> None:
     assert str(caught.value) == "NameError: name 'nobody' is not defined"
 
 
+def test_undefined_name_of_a_tool_is_completed_by_its_namespace() -> None:
+    seen = surface("create_issue()", "github:create_issue", "gitlab:create_issue", "shop:total")
+    reason = "NameError: name 'create_issue' is not defined"
+    assert seen.hint(reason) == "; did you mean 'github.create_issue' or 'gitlab.create_issue'?"
+    assert seen.hint("name 'totl' is not defined") == ""
+
+
 def test_colliding_names_get_identifiers_of_their_own() -> None:
     ids = ("shop:a-b", "shop:a_b", "shop:a.b")
     seen = surface("shop.a_b(); shop.a_b_2(); shop.a_b_3()", *ids)

@@ -9,7 +9,7 @@ from toolcrib.adapter.results import read_outcome
 from toolcrib.adapter.wire import PayloadError, WireCall
 from toolcrib.errors import ConversionError
 from toolcrib.model.plain import copy_json
-from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.suggest import choose
 
 
 class Bundle:
@@ -57,7 +57,7 @@ class Bundle:
             reason = "the call does not say which tool it is of; name it (an A2A message in metadata.skillId)"
             raise self._error(reason, "decode_call")
         if name not in self._by_name:
-            reason = f"no tool is called {name[:200]!r}{did_you_mean(name, self._by_name)}"
+            reason = f"no tool is called {name[:200]!r}{choose(name, self._by_name)}"
             raise self._error(reason, "decode_call")
         return self._by_name[name]
 

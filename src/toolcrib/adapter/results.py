@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from toolcrib.adapter.rewrite.codec import to_text
-from toolcrib.errors import ToolcribError, ValidationError
+from toolcrib.errors import ConversionError, ToolcribError, ValidationError
 from toolcrib.model.plain import copy_json, measure
 from toolcrib.model.results import RunResult
 
@@ -39,7 +39,12 @@ def read_outcome(result: Any) -> ToolOutput:
         ResultError: it is neither JSON, nor an MCP result, a `RunResult` or an exception.
     """
     if isinstance(result, BaseException):
-        text = str(result) if isinstance(result, ToolcribError) else f"{type(result).__name__}: {result}"
+        if isinstance(result, ConversionError):  # adapter and direction say nothing to a model
+            text = result.reason
+        elif isinstance(result, ToolcribError):
+            text = str(result)
+        else:
+            text = f"{type(result).__name__}: {result}"
         text = text.removesuffix(": ").encode(errors="replace").decode()
         return _make_text_output(text, is_error=True)
     may_be_mcp = True

@@ -74,9 +74,12 @@ def _refuse(response: Any, adapter: str, expected: str) -> ConversionError:
     """Return the error for a value that is no response of a model, such as the body of an error."""
     error = _get_member(response, "error")
     message = _get_member(error, "message") or error
-    told = f": {truncate(str(message), _SHOWN)}" if message else ""
-    what = "an error" if message else type(response).__name__
-    return ConversionError(f"this is {what} and no response with {expected}{told}", adapter, "session")
+    if message:
+        reason = f"this is an error and no response with {expected}: {truncate(str(message), _SHOWN)}"
+    else:
+        given = "None" if response is None else f"a {type(response).__name__}"
+        reason = f"expected the model's response, as the SDK returned it, with {expected}; this is {given}"
+    return ConversionError(reason, adapter, "session")
 
 
 def _is_whole(arguments: Any) -> bool:

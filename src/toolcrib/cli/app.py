@@ -17,7 +17,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "list": "List the tools.",
         "describe": "Explain a tool.",
         "learned": "List and delete the questions that were learned from use.",
-        "enrich": "Have a language model write questions that find each tool.",
+        "enrich": "Let a model write example questions for tools.",
     },
     "Run tools": {
         "run": "Run a tool.",
@@ -27,7 +27,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "resume": "Resume a durable run.",
         "cancel": "Cancel a durable run of the running gateway.",
         "worker": "Do durable runs for a Temporal server, with any number of other workers.",
-        "saved": "List and delete tools that were made from runs.",
+        "saved": "List and delete tools saved from runs.",
     },
     "Read and prompt": {
         "resources": "List the resources of servers: files, pages, records.",

@@ -211,7 +211,7 @@ class Crib(View):
 
         The options are those of `tool`: name, title, description, annotations, arguments and the like. They
         stand instead of what the tool says of itself. A `Tool` without a function is added where its
-        `backend` says what runs it.
+        `backend` says what runs it. A tool of the same id replaces the one that was added before.
 
         Raises:
             InvalidToolError: it cannot be made a tool.

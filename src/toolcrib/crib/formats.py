@@ -1,14 +1,19 @@
 """Converts the tools of a catalogue to the formats of model providers."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.discovery import Index, IndexView
-from toolcrib.errors import ToolNotFoundError
+from toolcrib.discovery import Index, IndexView, Result, Summary
+from toolcrib.errors import ConversionError, ToolNotFoundError
 from toolcrib.model import Tool, ToolId
+from toolcrib.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from toolcrib.adapter import Adapter, AdapterRegistry, Conversion
+
+
+_RESERVED = frozenset({"formats", "index", "look_up", "name", "raws", "source", "tool"})
+"""Names of parameters between a crib and its adapters, which an option cannot have."""
 
 
 def make_formats(adapters: "Sequence[Adapter]") -> "AdapterRegistry":
@@ -21,6 +26,21 @@ def make_formats(adapters: "Sequence[Adapter]") -> "AdapterRegistry":
             registry.unregister(adapter.name)
         registry.register(adapter)
     return registry
+
+
+def check_request(tools: object, options: Mapping[str, Any], keywords: Sequence[str], target: str) -> None:
+    """Refuse a single tool in place of a list, and options that are misspelt keywords of a method.
+
+    Raises:
+        ConversionError: one of these, with what was meant.
+    """
+    is_list = isinstance(tools, Iterable) and not isinstance(tools, str | Tool | Summary | Result)
+    if tools is not None and not is_list:
+        raise ConversionError(f"tools must be a list; put {str(tools)!r:.80} into one", target, "convert")
+    for name in options:
+        hint = did_you_mean(name, keywords)
+        if hint or name in _RESERVED:
+            raise ConversionError(f"there is no option {name!r}{hint}", target, "convert")
 
 
 def convert(

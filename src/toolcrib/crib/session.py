@@ -8,6 +8,7 @@ import anyio
 
 from toolcrib.discovery import Page, Result, explain_no_match
 from toolcrib.errors import CribStateError, InputValidationError, Problem, ToolcribError, ValidationError
+from toolcrib.errors.base import count_noun
 from toolcrib.execution.arguments import fill_defaults, read_arguments, validate_arguments
 from toolcrib.model import DefaultValidator, LocalBackend, RunResult, Tool
 from toolcrib.model.schemas import integer, object_, string
@@ -106,6 +107,7 @@ class ToolSession:
 
         self._format = turn_format(adapter, options)
         self._bundle = Bundle(conversions)
+        self._adapter = adapter
         self._make_bundle = Bundle
         self._run, self._search = run, search
 
@@ -118,6 +120,9 @@ class ToolSession:
     def warnings(self) -> "tuple[tuple[str, FeatureLossWarning], ...]":
         """Everything that the provider's format has lost or rewritten, with the id of its tool."""
         return self._bundle.warnings
+
+    def __repr__(self) -> str:
+        return f"<ToolSession {self._adapter}, {count_noun(len(self._bundle.conversions), 'tool')}>"
 
     def join(self, chunks: Iterable[Any]) -> Any:
         """Return the response that the chunks of a stream make together, for `run`.
@@ -192,6 +197,9 @@ class SyncToolSession:
         """Take a session, and the function that runs an asynchronous one."""
         self._session = session
         self._ask = ask
+
+    def __repr__(self) -> str:
+        return f"<Sync{repr(self._session)[1:]}"
 
     @property
     def tools(self) -> list[Any]:

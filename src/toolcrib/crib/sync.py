@@ -9,6 +9,7 @@ Errors leave as if the caller's line had raised them: a decorator of the class r
 from tracebacks, which otherwise have thirty lines of threads and task groups.
 """
 
+import inspect
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
@@ -129,7 +130,17 @@ def _raise_in_callers(cls: type[C]) -> type[C]:
     return cls
 
 
+def _add_docs_of_crib(cls: type[C]) -> type[C]:
+    """Add the docstrings of `Crib` to those of the same methods, for `help`."""
+    for name, method in vars(cls).items():
+        details = inspect.getdoc(getattr(Crib, name, None))
+        if isinstance(method, FunctionType) and not name.startswith("_") and details:
+            method.__doc__ = f"{inspect.getdoc(method)}\n\n`Crib.{name}`: {details}"
+    return cls
+
+
 @_raise_in_callers
+@_add_docs_of_crib
 class SyncCrib:
     """A `Crib` whose methods block until they are done; its event loop runs in its own thread.
 

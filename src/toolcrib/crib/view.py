@@ -18,7 +18,7 @@ from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.content import ViewContent
 from toolcrib.crib.durable import DurableRuns, is_final, journal_calls
 from toolcrib.crib.engine import Engine
-from toolcrib.crib.formats import convert, make_formats
+from toolcrib.crib.formats import check_request, convert, make_formats
 from toolcrib.crib.learning import Asked, owner_of
 from toolcrib.crib.pieces import PieceJournal, WantedCall
 from toolcrib.crib.session import SEARCH_TOOL, SearchOnDemand, ToolSession
@@ -627,6 +627,7 @@ class View:
             ToolNotFoundError: a named tool is not there.
         """
         self._check_open()
+        check_request(tools, options, ["tools"], target)
         formats = make_formats(self._shared.engine.hooks.adapters)
         named = None if tools is None else [self._tool_or_id(tool) for tool in tools]
         return convert(formats, self.index, target, named, self._tools.look_up, **options)
@@ -722,6 +723,7 @@ class View:
             ConversionError: there is no such format, or a tool cannot be written in it.
             ToolNotFoundError: a named tool is not there.
         """
+        check_request(tools, options, ["tools", "search", "timeout", "principal"], target)
         named = None if tools is None else [self._id_of(tool) for tool in tools]
         await self._wait_for_named(named)
         run = partial(self.run, timeout=timeout, principal=principal)

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, overload
 
 from pydantic import Field
 
+from toolcrib.errors.base import count_noun
 from toolcrib.model.display import MAX_ROWS, brief, one_line, table
 from toolcrib.model.record import Record
 
@@ -179,7 +180,11 @@ class Page(Record, Generic[Item]):
     def __getitem__(self, index: slice) -> tuple[Item, ...]: ...
 
     def __getitem__(self, index: int | slice) -> Item | tuple[Item, ...]:
-        return self.items[index]
+        try:
+            return self.items[index]
+        except IndexError:
+            held = f"has {count_noun(len(self.items), 'item')}" if self.items else "is empty: nothing fits"
+            raise IndexError(f"there is no item {index}: this page {held}") from None
 
     def __repr__(self) -> str:
         rows = [one_line(" ".join(_columns(item))) for item in self.items[:MAX_ROWS]]

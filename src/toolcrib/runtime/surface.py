@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from toolcrib.errors.base import join_options
 from toolcrib.model import Tool
 from toolcrib.model.suggest import did_you_mean, nearest
 from toolcrib.runtime.guest_errors import GuestError
@@ -148,7 +149,13 @@ class Surface:
         if hidden:
             return f"; `import {hidden[0]}` hides the tools of that name: import it `as` something else"
         undefined = _UNDEFINED.findall(reason)
-        return did_you_mean(undefined[0], self._known) if len(undefined) == 1 else ""
+        if len(undefined) != 1:
+            return ""
+        [name] = undefined
+        spaces = _names_by_identifier(tuple(filter(None, self._catalogue.namespaces())), TOP_RESERVED)
+        holders = [space for space, namespace in spaces.items() if name in self._names_in(namespace)]
+        paths = tuple(f"{space}.{name}" for space in holders[:_MAX_SUGGESTIONS])
+        return f"; did you mean {join_options(paths)}?" if paths else did_you_mean(name, self._known)
 
     def _names_in(self, namespace: str) -> Mapping[str, str]:
         """Return the names of a namespace's tools, by the identifiers that stand for them."""

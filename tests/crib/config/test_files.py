@@ -440,6 +440,7 @@ def test_every_problem_of_our_own_file_is_told_with_its_place(read: Any) -> None
         ('{"theme": "dark"}', "mcp.json", "", "there are no servers in it; they stand under 'mcpServers'"),
         ('{"mcpServers": 5}', "mcp.json", "/mcpServers", "must be an object of servers by name"),
         ('{"mcpServers": {"a": 5}}', "mcp.json", "/mcpServers/a", "must be an object"),
+        ('{"mcpServers": {"a": {"comand": "x"}}}', "mcp.json", "/mcpServers/a/comand", "is not a setting; did you mean 'command'?"),
         ('{"mcpServers": {"a": {}}}', "mcp.json", "/mcpServers/a", "it needs a 'command' to start, or a 'url' to reach"),
         ('{"servers": {"a": {"type": "tcp", "command": "x"}}}', "mcp.json", "/servers/a/type", "'tcp' is no transport"),
         ('{"toolcrib": 5}', "mcp.json", "/toolcrib", "must be an object"),

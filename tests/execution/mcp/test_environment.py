@@ -106,6 +106,12 @@ def test_variables_that_a_server_got_or_does_not_speak_of_are_not_named(
     assert describe_withheld(USUAL | PRIVATE, ServerConfig(**config), stderr) == ""
 
 
+def test_active_virtual_environment_is_never_what_a_server_missed() -> None:
+    environ = USUAL | {"VIRTUAL_ENV": "/x"}
+    stderr = "warning: `VIRTUAL_ENV=/x` does not match"
+    assert describe_withheld(environ, ServerConfig(command="python3"), stderr) == ""
+
+
 def test_many_variables_are_counted() -> None:
     environ = {f"AWS_{number}": "x" for number in range(9)}
     said = describe_withheld(environ, ServerConfig(command="aws"), "")

@@ -1,5 +1,6 @@
 """The verbs of code that calls tools: `code`, `runs`, `resume`, `saved` for tools of runs, and `sandbox`."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,9 @@ from toolcrib.cli.state import YES, State, common, local_principal, shared, wait
 from toolcrib.errors import CallUncertainError
 
 if TYPE_CHECKING:
+    from toolcrib.crib.config.settings import Settings
+    from toolcrib.crib.view import View
+    from toolcrib.execution.principal import Principal
     from toolcrib.runs import RunRecord
     from toolcrib.runtime import ExecuteResult, ProfileName
     from toolcrib.runtime.sandboxes.docker.engine import Image
@@ -107,7 +111,8 @@ def runs(state: State) -> None:
     """List the durable runs, the latest first.
 
     A suspended run can be resumed, even after a crash. `resume` of a finished run shows its result again.
-    Each configuration has runs of its own.
+    They are those of this user's commands, and of programs that name no principal. Each configuration has
+    runs of its own.
 
     Example: toolcrib runs
     """
@@ -115,7 +120,9 @@ def runs(state: State) -> None:
 
     async def work() -> None:
         async with state.crib() as crib:
-            found = await crib.runs(principal=local_principal())
+            owners = _owners(crib.settings)
+            found = [run for owner in owners for run in await crib.runs(principal=owner)]
+        found.sort(key=lambda run: -run.changed)
         if state.json:
             show_json({"runs": [run.to_json() for run in found]})
         elif found:
@@ -126,6 +133,24 @@ def runs(state: State) -> None:
             note(f"there are no durable runs{f' in {where}' if where else ''}; {_BEGIN}")
 
     wait_for(work)
+
+
+def _owners(settings: "Settings") -> "tuple[Principal | None, ...]":
+    """Return whose runs the local user may resume: its own, and those that its programs start for nobody.
+
+    In a database, runs for nobody may be those of other users' programs.
+    """
+    from toolcrib.crib.durable import runs_address  # noqa: PLC0415 - not needed to ask for help
+
+    return (local_principal(),) if runs_address(settings) else (local_principal(), None)
+
+
+async def _find_owner(view: "View", run_id: str) -> "Principal | None":
+    """Return the owner of a run; the local user, if there is none."""
+    for owner in _owners(view.settings):
+        if any(run.id == run_id for run in await view.runs(principal=owner)):
+            return owner
+    return local_principal()
 
 
 def _row(run: "RunRecord") -> tuple[str, ...]:
@@ -142,7 +167,7 @@ def _row(run: "RunRecord") -> tuple[str, ...]:
     "answers",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Go on with this answer of a call that may have run, as JSON or text, and do not make it.",
+    help="Use this answer for a call that may have run, as JSON or text, and do not make it.",
 )
 @YES
 @shared
@@ -160,10 +185,9 @@ def resume(state: State, run: str, repeat: bool, answers: tuple[str, ...]) -> No
 
     async def work() -> None:
         async with state.view() as view:
+            context = replace(state.call_context(), principal=await _find_owner(view, run))
             with waiting("running"):
-                result: Any = await view.resume(
-                    run, repeat=repeat, answers=given, context=state.call_context()
-                )
+                result: Any = await view.resume(run, repeat=repeat, answers=given, context=context)
             if hasattr(result, "final"):
                 show_chain(state, result)
             else:
@@ -180,7 +204,7 @@ def resume(state: State, run: str, repeat: bool, answers: tuple[str, ...]) -> No
 @click.group(cls=VerbGroup)
 @shared
 def saved() -> None:
-    """List and delete tools that were made from runs.
+    """List and delete the tools saved from runs.
 
     A program makes them, with `Crib.save_as_tool`; they are kept with the catalogue of a configuration, and
     are found and run as all others.
@@ -193,7 +217,7 @@ def saved() -> None:
 @shared
 @click.pass_obj
 def list_(state: State) -> None:
-    """List the tools that were made of runs.
+    """List the tools saved from runs.
 
     Example: toolcrib saved list
     """

@@ -78,7 +78,7 @@ def enrich(  # noqa: PLR0913, PLR0917 - click gives each option by name
     dry_run: bool,  # noqa: FBT001
     forget: bool,  # noqa: FBT001
 ) -> None:
-    """Have a language model write questions that find each tool.
+    """Let a model write example questions for tools.
 
     For each tool, or those named, the model writes when to use it, tags, and three to ten questions.
     Searches find the tool by them; `describe --level full` shows them. What the model writes is checked: a

@@ -1,4 +1,4 @@
-"""The verbs about the gateway that runs: `server`, `approvals` and `cancel`."""
+"""The verbs about the running gateway: `server`, `approvals` and `cancel`."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -147,7 +147,7 @@ def _answer(state: State, call: str, *, is_approved: bool) -> None:
 def cancel(state: State, run: str) -> None:
     """Cancel a durable run of the running gateway.
 
-    RUN is an id, as `toolcrib runs` lists them. `toolcrib resume` goes on with it.
+    RUN is an id, as `toolcrib runs` lists them. `toolcrib resume` resumes it.
 
     Example: toolcrib cancel 390536bce7d7c564
     """
@@ -156,4 +156,4 @@ def cancel(state: State, run: str) -> None:
     if state.json:
         show_json({"id": run, "cancelled": True})
     else:
-        click.echo(f"cancelled {run}; `toolcrib resume {run}` goes on with it")
+        click.echo(f"cancelled {run}; `toolcrib resume {run}` resumes it")

@@ -1,5 +1,6 @@
 """The verbs that change the configured servers and the logins to them: `add`, `remove`, `login`, `logout`."""
 
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ import click
 from toolcrib.cli.completing import server_names
 from toolcrib.cli.exits import UNAVAILABLE, FailedError, NotFoundError
 from toolcrib.cli.screen import clean, is_terminal, note, show_json, show_text, waiting
-from toolcrib.cli.state import State, common, wait_for
+from toolcrib.cli.state import State, common, this_command, wait_for
 from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
@@ -118,6 +119,9 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
         problem = "both a command and --url" if url else "neither a command after `--` nor --url"
         also = "" if url else "; --openapi names the document of an HTTP API"
         raise click.UsageError(f"a server is started or reached, and there is {problem}{also}")
+    if command and command[0][:1] in {"", "-"}:
+        problem = f"{command[0]!r} is not a command" if command[0] else "the command is empty"
+        raise click.UsageError(f"{problem}; was a shell variable before it empty, as in `-- $PYTHON -m x`?")
     if asked.base_url or asked.secret or asked.allow_private:
         raise click.UsageError("--base-url, --secret and --allow-private are for --openapi")
     env = {**asked.planned.get("env", {}), **_parse_pairs("--env", "=", asked.env)}
@@ -276,7 +280,21 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
     if probed is not None:
         if probed.error is not None and not _wants_login(probed) and asked.url and _is_document(asked.url):
             note(f"it is an OpenAPI document: `remove {name}`, and add it with --openapi instead of --url")
-        _report_probe(probed, quiet=state.json)
+        remedy = "" if _wants_login(probed) else _command_to_replace(name, command, asked)
+        _report_probe(probed, quiet=state.json, remedy=remedy)
+
+
+def _command_to_replace(name: str, command: tuple[str, ...], asked: _Asked) -> str:
+    """Return the shell command that replaces a server by what was given, for people to edit."""
+    from toolcrib.redaction import hide_secrets  # noqa: PLC0415 - as above
+
+    user = ("--user",) if asked.user else ()
+    api = ("--openapi", asked.openapi) if asked.openapi else ()
+    url = ("--url", asked.url) if asked.url else ()
+    registry = ("--from", asked.origin) if asked.origin else ()
+    started = ("--", *command) if command and not registry else ()
+    words = shlex.join(["add", name, "--force", *user, *(registry or (*api, *url)), *started])
+    return hide_secrets(f"{this_command()} {words}")
 
 
 def _add_notes(facts: dict[str, Any], notes: list[str]) -> None:
@@ -489,8 +507,8 @@ def _probe_json(probed: "Probe") -> dict[str, Any]:
     return facts if probed.error is None else {**facts, "error": str(probed.error)}
 
 
-def _report_probe(probed: "Probe", *, quiet: bool) -> None:
-    """Report whether a server works; if not, end with an exit code."""
+def _report_probe(probed: "Probe", *, quiet: bool, remedy: str = "") -> None:
+    """Report whether a server works; if not, show the command that corrects it, and end with an exit code."""
     if probed.error is None:
         if not quiet:
             click.echo(f"it works: {count_noun(len(probed.tools), 'tool')}")
@@ -499,6 +517,8 @@ def _report_probe(probed: "Probe", *, quiet: bool) -> None:
         return
     if not quiet:
         note(f"it is in the file, and does not work: {probed.error}")
+        if remedy:
+            note(f"correct it and add it again: {remedy}")
     raise FailedError(UNAVAILABLE)
 
 

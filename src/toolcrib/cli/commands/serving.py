@@ -142,7 +142,7 @@ def _start_workers(source: str | None, place: Mapping[str, Any], count: int) -> 
 def console(state: State, no_open: bool) -> None:  # noqa: FBT001 - click gives it by name
     """Open the console in the browser.
 
-    The gateway that runs with this configuration shows it (`toolcrib serve --transport http`). Where none
+    The running gateway of this configuration shows it (`toolcrib serve --transport http`). Where none
     runs one is started here, which ends with Ctrl-C. The address that is printed logs one browser in, once.
 
     Example: toolcrib console
@@ -155,7 +155,7 @@ def console(state: State, no_open: bool) -> None:  # noqa: FBT001 - click gives 
     link = None if known is None else known.get("console")
     if known is not None and link is None and known["startedBy"] == "serve":
         reason = "set enabled = true below [console] in its configuration, or serve it with --open"
-        raise click.UsageError(f"the gateway that runs (process {known['pid']}) shows no console: {reason}")
+        raise click.UsageError(f"the running gateway (process {known['pid']}) shows no console: {reason}")
     if link is None:
         place = {"host": "127.0.0.1", "port": 0}
         wait_for(lambda: _serve(state, source, "http", place, None, opens=not no_open, console=True))

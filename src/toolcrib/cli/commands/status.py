@@ -66,7 +66,7 @@ def status(state: State, timeout: float) -> None:
 
 
 def _gateway_facts(state: State) -> dict[str, Any]:
-    """Return the facts of the gateway that runs here, and the number of calls that wait there.
+    """Return the facts of the running gateway, and the number of calls that wait there.
 
     `used` says whether it runs commands.
     """

@@ -184,7 +184,11 @@ def _make_plain(parts: RawConfig, folder: Path | None) -> None:
             foreign = _unknown_keys(made)[: _MAX_LOOKED_AT - looked_at]
             looked_at += len(foreign)
             for problem in _find_misspelt(foreign, list(SERVER_KEYS)):
-                _LOG.warning("server %r: %r %s", name, problem.path[1:], problem.message)
+                if is_server(made):  # it works, perhaps with a key of a client that we do not know
+                    _LOG.warning("server %r: %r %s", name, problem.path[1:], problem.message)
+                else:
+                    path = f"{parts.places[name]}{problem.path}"
+                    parts.problems.append(Problem(path, problem.keyword, problem.message))
         except RecursionError:
             message = f"is nested deeper than {_MAX_DEPTH} levels, or holds itself"
             parts.problems.append(Problem(parts.places[name], "depth", message))

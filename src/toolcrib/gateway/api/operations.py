@@ -278,7 +278,7 @@ class ApiOperations:
                 streams=True,
             ),
             get("/runs/{id}", "A durable run: its steps or its code, with the calls.", self.run_details),
-            post("/runs/{id}/resume", "Go on with a durable run.", self.resume, body=records.ResumeBody),
+            post("/runs/{id}/resume", "Resume a durable run.", self.resume, body=records.ResumeBody),
             post("/runs/{id}/cancel", "Cancel a durable run, which can be resumed.", self.cancel_run),
             get("/access/tokens", "The named tokens of the gateway.", self.access_tokens, needs="operator"),
             get(
@@ -774,7 +774,7 @@ class ApiOperations:
         return found | {"steps": steps, "graph": describe_steps(plan, details)}
 
     async def resume(self, caller: ApiCaller) -> Any:
-        """Go on with a durable run, and return its result."""
+        """Resume a durable run, and return its result."""
         owner, asked = await self._owner_of(caller), caller.body
         context = self._context_of_run(caller, owner)
         answers = asked.answers or None

@@ -53,7 +53,7 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     "deno": ("DENO_*",),
     **dict.fromkeys(("uv", "uvx"), _UV),
     **dict.fromkeys(("pip", "pipx"), ("PIP_*", "PIPX_*")),
-    **dict.fromkeys(("python", "python3"), ("PYTHONPATH", "VIRTUAL_ENV")),
+    **dict.fromkeys(("python", "python3"), ("PYTHONPATH",)),
     **dict.fromkeys(("docker", "podman"), ("DOCKER_*", "CONTAINER_HOST")),
     **dict.fromkeys(("aws", "awslabs", "bedrock", "s3"), ("AWS_*",)),
     **dict.fromkeys(("kubectl", "kubernetes", "k8s", "helm"), ("KUBECONFIG",)),
@@ -64,6 +64,8 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     "terraform": ("TF_*",),
 }
 """Variables that a program reads, by a word of the command that starts it."""
+_OF_A_SHELL = "VIRTUAL_ENV"
+"""Set by an activated environment. A Python finds its environment without it, so no server misses it."""
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 _SHORTEST = 3
 """Names that are shorter are too likely to be ordinary words."""
@@ -149,7 +151,7 @@ def describe_withheld(
     'it did not get KUBECONFIG, which is set here; give it with inherit = ["KUBECONFIG"]'
     """
     given = server_environment(environ, config.env, config.inherit, is_posix=is_posix)
-    withheld = sorted(environ.keys() - given.keys())
+    withheld = sorted(environ.keys() - given.keys() - {_OF_A_SHELL})
     mentioned = set(re.findall(r"\w+", stderr))
     named = [name for name in withheld if len(name) >= _SHORTEST and name in mentioned]
     families = _families(config)
