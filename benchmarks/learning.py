@@ -4,7 +4,7 @@ A past use is a question that is followed by a run of its right tool, where the 
 among its first ten. Of each tool at most 0, 1, 3 or 10 past questions are learned, as `crib.learning` does:
 without values, and bounded. With `wrong` uses, one question in five was followed by a run of the highest
 wrong tool instead, and nobody corrected it. Last, the past questions are example questions of their tools, as
-`toolcrib enrich` would write them at best. `--write` puts the table into docs/finding-tools.md.
+`toolcrib enrich` would write them at best. `--write` puts the table into docs/how-search-works.md.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from toolcrib.discovery.index import Index
 from toolcrib.discovery.learned import LearnedQuestion, LearnedQuestions, learnable
 from toolcrib.discovery.search.text import words
 
-PAGE = Path(__file__).parents[1] / "docs" / "finding-tools.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how-search-works.md"
 BEGIN = "<!-- learning -->\n"
 END = "<!-- end of learning -->\n"
 USES = (0, 1, 3, 10)

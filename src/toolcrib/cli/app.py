@@ -27,7 +27,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "resume": "Resume a durable run.",
         "cancel": "Cancel a durable run of the running gateway.",
         "worker": "Do durable runs for a Temporal server, with any number of other workers.",
-        "saved": "List and delete tools saved from runs.",
+        "saved": "List and delete the tools saved from runs.",
     },
     "Read and prompt": {
         "resources": "List the resources of servers: files, pages, records.",
