@@ -1,6 +1,7 @@
 """The verbs for other MCP clients: `import`, `export` and `install`."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -218,18 +219,24 @@ def test_toolcrib_is_installed_shown_and_taken_back(toolcrib: Any, config: Any, 
     assert {f"+++ {file}", f"+++ {path}"} <= set(shown.stdout.splitlines())
     assert list(load(path).servers) == ["theirs"]
     served = f"it serves {file}: 1 server\n"
-    assert toolcrib(*args).stdout == f"changed {path}; restart cursor to see it\n{served}"
+    made = toolcrib(*args)
+    assert made.stdout == f"changed {path}; restart cursor to see it\n{served}"
+    command = f"{this_command()} install cursor"
+    assert f"cursor still starts 1 server itself; `{command} --replace` moves them behind" in made.stderr
+    (backup,) = re.findall(rf"the old file is kept as (.+); `{re.escape(command)} --undo`", made.stderr)
+    assert list(load(backup).servers) == ["theirs"]
     assert toolcrib(*args).stdout == f"{path} is as it should be\n{served}"
     shown = toolcrib(*args, "--dry-run")
-    assert (shown.stdout, shown.stderr) == ("nothing would change\n", f"note: {served}")
+    assert (shown.stdout, f"note: {served}" in shown.stderr) == ("nothing would change\n", True)
     facts = json.loads(toolcrib(*args, "--replace", "--json").stdout)
     assert facts["moved"]["added"] == ["theirs"]
     assert facts["servers"] == ["ours", "theirs"]
     assert len(facts["backups"]) == 2
     assert list(load(path).servers) == ["toolcrib"]
     assert list(load(file).servers) == ["ours", "theirs"]
+    assert "staying" not in facts
     assert toolcrib("install", "cursor", "--undo").exit_code == 0
-    assert "theirs" in load(path).servers
+    assert list(load(path).servers) == ["theirs"]
 
 
 def test_an_installation_without_anything_to_serve_is_refused(toolcrib: Any) -> None:

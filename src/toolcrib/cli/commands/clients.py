@@ -316,12 +316,30 @@ def install(state: State, /, client: str, **options: Any) -> None:
     facts |= {"config": str(planned.config), **_served_facts(planned.served)}
     facts |= {"dryRun": asked.dry_run, "notes": list(planned.notes)}
     facts |= {} if planned.taken is None else {"moved": _merge_facts(planned.taken)}
+    command = _same_client(client, asked)
+    if planned.staying:
+        facts["staying"] = list(planned.staying)
+    if planned.staying and not asked.replace:
+        count = count_noun(len(planned.staying), "server")
+        facts["notes"].append(
+            f"{client} still starts {count} itself; `{command} --replace` moves them behind toolcrib"
+        )
     if asked.dry_run:
         edits = [*([planned.taken.edit] if planned.taken else []), planned.edit]
         facts["diff"] = "\n".join(edit.diff for edit in edits if edit.changes)
     else:
         facts["backups"] = [str(path) for path in planned.write()]
+        if planned.edit.changes and planned.edit.before is not None:
+            kept = facts["backups"][-1]  # the client's file is written last
+            facts["notes"].append(f"the old file is kept as {kept}; `{command} --undo` restores its servers")
     _show(state, client, facts)
+
+
+def _same_client(client: str, asked: _Asked) -> str:
+    """Return the command that installs into the same file, to add an option to."""
+    scope = "" if asked.scope == "user" else f" --scope {asked.scope}"
+    name = "" if asked.name == "toolcrib" else f" --name {shlex.quote(asked.name)}"
+    return f"{this_command()} install {client}{scope}{name}"
 
 
 def _served_facts(settings: "Settings") -> dict[str, Any]:
