@@ -212,10 +212,8 @@ def _none_allowed_note(view: "View") -> str:
     if not hidden:
         return "no tools"
     count = f"none of the {len(hidden):,} tools" if len(hidden) > 1 else "not the only tool"
-    return (
-        f"the rules in {view.settings.source} allow {count}; `{this_command()} policy explain {hidden[0].id}` "
-        "says why"
-    )
+    command = f"{this_command()} policy explain {hidden[0].id}"
+    return f"the rules in {view.settings.source} allow {count}; `{command}` says why"
 
 
 def _show_list(found: "tuple[Summary, ...]", total: int, text: str) -> None:

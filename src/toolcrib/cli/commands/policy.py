@@ -90,9 +90,7 @@ def check(state: State) -> None:
 
 def _refuses_all(tools: int) -> str:
     """Return the warning about rules of which none allows a call."""
-    which = (
-        "every tool" if not tools else "the only tool" if tools == 1 else f"every one of the {tools:,} tools"
-    )
+    which = f"every one of the {tools:,} tools" if tools > 1 else "every tool"
     return f'no rule allows anything, so {which} is refused; add a last rule with effect = "allow"'
 
 
