@@ -88,6 +88,19 @@ def test_import_warns_of_a_token_in_clear_text_in_a_git_repository(toolcrib: Any
     assert "clear text (C_KEY)" in toolcrib("add", "c", "--no-check", "-e", "C_KEY=sesame", "--", "x").stderr
 
 
+def test_import_counts_the_secrets_that_it_copies_as_text(toolcrib: Any, tmp_path: Path) -> None:
+    env = {"GITHUB_TOKEN": "ghp_0123456789abcdefghij0123456789abcdef", "REGION": "eu-central-1"}
+    servers = {"a": {"command": "x", "env": env}, "b": {"command": "y", "env": {"C_KEY": "${C_KEY}"}}}
+    made = toolcrib("import", str(put(tmp_path / "theirs.json", {"mcpServers": servers})))
+    assert (
+        f"1 secret is copied as text into {Path.cwd() / 'toolcrib.toml'}; ${{NAME}} in its place"
+        in made.stderr
+    )
+    assert "install CLIENT --replace`" in made.stderr
+    put(tmp_path / "theirs.json", {"mcpServers": {"b": servers["b"]}})
+    assert "copied as text" not in toolcrib("import", str(tmp_path / "theirs.json"), "--force").stderr
+
+
 def test_import_warns_about_servers_that_will_not_work(
     toolcrib: Any, user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +122,8 @@ def test_import_warns_about_servers_that_will_not_work(
         "${NO_SUCH_TOKEN:-default}\n"
         "note: 'gone' will not work: there is no program 'no-such-program' on the PATH\n"
         f"note: `{this_command()} doctor` starts each of them, and says what is wrong\n"
+        f'note: next: `{this_command()} search "what you want to do"`, then '
+        f"`{this_command()} install cursor --replace`\n"
     )
     moved = toolcrib("install", "cursor", "--replace")
     assert moved.stdout.startswith("moved good, off, unset, gone into ")
