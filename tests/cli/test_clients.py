@@ -1,6 +1,7 @@
 """The verbs for other MCP clients: `import`, `export` and `install`."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -87,6 +88,19 @@ def test_import_warns_of_a_token_in_clear_text_in_a_git_repository(toolcrib: Any
     assert "clear text (C_KEY)" in toolcrib("add", "c", "--no-check", "-e", "C_KEY=sesame", "--", "x").stderr
 
 
+def test_import_counts_the_secrets_that_it_copies_as_text(toolcrib: Any, tmp_path: Path) -> None:
+    env = {"GITHUB_TOKEN": "ghp_0123456789abcdefghij0123456789abcdef", "REGION": "eu-central-1"}
+    servers = {"a": {"command": "x", "env": env}, "b": {"command": "y", "env": {"C_KEY": "${C_KEY}"}}}
+    made = toolcrib("import", str(put(tmp_path / "theirs.json", {"mcpServers": servers})))
+    assert (
+        f"1 secret is copied as text into {Path.cwd() / 'toolcrib.toml'}; ${{NAME}} in its place"
+        in made.stderr
+    )
+    assert "install CLIENT --replace`" in made.stderr
+    put(tmp_path / "theirs.json", {"mcpServers": {"b": servers["b"]}})
+    assert "copied as text" not in toolcrib("import", str(tmp_path / "theirs.json"), "--force").stderr
+
+
 def test_import_warns_about_servers_that_will_not_work(
     toolcrib: Any, user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +122,8 @@ def test_import_warns_about_servers_that_will_not_work(
         "${NO_SUCH_TOKEN:-default}\n"
         "note: 'gone' will not work: there is no program 'no-such-program' on the PATH\n"
         f"note: `{this_command()} doctor` starts each of them, and says what is wrong\n"
+        f'note: next: `{this_command()} search "what you want to do"`, then '
+        f"`{this_command()} install cursor --replace`\n"
     )
     moved = toolcrib("install", "cursor", "--replace")
     assert moved.stdout.startswith("moved good, off, unset, gone into ")
@@ -218,18 +234,24 @@ def test_toolcrib_is_installed_shown_and_taken_back(toolcrib: Any, config: Any, 
     assert {f"+++ {file}", f"+++ {path}"} <= set(shown.stdout.splitlines())
     assert list(load(path).servers) == ["theirs"]
     served = f"it serves {file}: 1 server\n"
-    assert toolcrib(*args).stdout == f"changed {path}; restart cursor to see it\n{served}"
+    made = toolcrib(*args)
+    assert made.stdout == f"changed {path}; restart cursor to see it\n{served}"
+    command = f"{this_command()} install cursor"
+    assert f"cursor still starts 1 server itself; `{command} --replace` moves them behind" in made.stderr
+    (backup,) = re.findall(rf"the old file is kept as (.+); `{re.escape(command)} --undo`", made.stderr)
+    assert list(load(backup).servers) == ["theirs"]
     assert toolcrib(*args).stdout == f"{path} is as it should be\n{served}"
     shown = toolcrib(*args, "--dry-run")
-    assert (shown.stdout, shown.stderr) == ("nothing would change\n", f"note: {served}")
+    assert (shown.stdout, f"note: {served}" in shown.stderr) == ("nothing would change\n", True)
     facts = json.loads(toolcrib(*args, "--replace", "--json").stdout)
     assert facts["moved"]["added"] == ["theirs"]
     assert facts["servers"] == ["ours", "theirs"]
     assert len(facts["backups"]) == 2
     assert list(load(path).servers) == ["toolcrib"]
     assert list(load(file).servers) == ["ours", "theirs"]
+    assert "staying" not in facts
     assert toolcrib("install", "cursor", "--undo").exit_code == 0
-    assert "theirs" in load(path).servers
+    assert list(load(path).servers) == ["theirs"]
 
 
 def test_an_installation_without_anything_to_serve_is_refused(toolcrib: Any) -> None:

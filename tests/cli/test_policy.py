@@ -1,6 +1,7 @@
 """The policy commands, and the rules applied to the command's own user."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +62,45 @@ def test_the_command_does_not_find_what_its_user_may_not_run(toolcrib: Any, rule
     assert toolcrib("describe", "math:evaluate", *ruled).exit_code == 3
 
 
-def test_who_may_use_nothing_is_referred_to_whoever_keeps_the_rules_and_not_told_what_is_hidden(
-    toolcrib: Any, tmp_path: Path
-) -> None:
+CLOSED = '[[policy]]\nname = "closed"\neffect = "deny"\n'
+
+
+def test_search_refers_who_may_use_nothing_to_whoever_keeps_the_rules(toolcrib: Any, tmp_path: Path) -> None:
     path = tmp_path / "toolcrib.toml"
-    path.write_text('[[policy]]\nname = "closed"\neffect = "deny"\n')
+    path.write_text(CLOSED)
     words = "no tools that the rules let you use; whoever keeps them can change that\n"
     for there in (["--demo"], []):
         asked = [*there, "--config", str(path)]
-        assert toolcrib("list", *asked).stdout == words
         assert toolcrib("search", "sums", *asked).stdout == f"nothing fits 'sums'; there are {words}"
+
+
+def test_list_names_the_rules_that_hide_every_tool_and_a_command_that_explains_them(
+    toolcrib: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text(CLOSED)
+    made = toolcrib("list", "--demo", "--config", str(path))
+    assert made.stdout.startswith(f"the rules in {path} allow none of the 12 tools; `")
+    (hidden,) = re.findall(r"policy explain (\S+)`", made.stdout)
+    assert (
+        "by the rule 'closed'"
+        in toolcrib("policy", "explain", hidden, "--demo", "--config", str(path)).stdout
+    )
+    assert toolcrib("list", "--config", str(path)).stdout == "no tools\n"
+
+
+@pytest.mark.parametrize(("effect", "is_closed"), [("deny", True), ("ask", False), ("allow", False)])
+def test_policy_check_warns_of_rules_that_allow_nothing(
+    toolcrib: Any, tmp_path: Path, effect: str, is_closed: bool
+) -> None:
+    path = tmp_path / "toolcrib.toml"
+    rule = '[[policy]]\nname = "no sums"\ntools = ["math:*"]\neffect = "deny"\n'
+    path.write_text(f'{rule}[[policy]]\nname = "rest"\neffect = "{effect}"\n')
+    made = toolcrib("policy", "check", "--demo", "--config", str(path))
+    told = "no rule allows anything, so every one of the 12 tools is refused; add a last rule with effect"
+    assert (told in made.stderr) is is_closed
+    facts = json.loads(toolcrib("policy", "check", "--json", "--demo", "--config", str(path)).stdout)
+    assert ("warning" in facts) is is_closed
 
 
 def test_rules_that_never_decide_are_found(toolcrib: Any, ruled: Any) -> None:

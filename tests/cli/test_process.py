@@ -5,8 +5,10 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -340,6 +342,28 @@ def test_serving_to_others_says_an_address_and_a_line_that_work_from_there() -> 
     assert "may call it by its addresses and as " in told
     assert "crib.test;" in told
     assert "gateway.allowed_hosts" in told
+
+
+def test_console_says_which_calls_it_shows_and_takes_another_port_where_its_own_is_taken() -> None:
+    with socket.socket() as taken:
+        with suppress(OSError):  # another process has it, which is the same here
+            taken.bind(("127.0.0.1", 8808))
+            taken.listen()
+        asked = [*command(), "console", "--demo", "--no-open"]
+        with subprocess.Popen(asked, stderr=subprocess.PIPE, text=True) as served:
+            assert served.stderr is not None
+            try:
+                told = "".join(takewhile(lambda line: not line.startswith("Ctrl-C"), served.stderr))
+                (url,) = re.findall(r"calls of clients that connect to (\S+),", told)
+                is_healthy = httpx.get(url.replace("/mcp", "/health")).is_success
+            finally:
+                served.send_signal(signal.SIGINT)
+                served.wait(PATIENCE)
+    assert is_healthy
+    assert "not of those that start toolcrib over stdio" in told
+    assert ":8808/" not in told
+    assert "/console/#login=" in told
+    assert "Try next" not in told
 
 
 def test_serving_with_json_says_the_addresses_in_one_line() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -166,6 +167,70 @@ async def test_a_program_that_does_not_speak_mcp_is_told_as_that() -> None:
 async def test_a_slow_start_is_told(little: Any) -> None:
     found = await diagnose({"mcpServers": {"a": little()}}, environ=HERE, slow=0.0)
     assert said(found, "server 'a'", "warning") == ["it is slow to start"]
+
+
+@pytest.mark.parametrize(
+    ("command", "remedy"),
+    [
+        ("python3", "the machine is busy, or the server is slow to start"),
+        ("uvx", "install it beforehand"),
+    ],
+)
+async def test_doctor_advises_to_install_beforehand_only_what_is_downloaded(
+    tmp_path: Path, little: Any, command: str, remedy: str
+) -> None:
+    server = little()
+    program = tmp_path / command
+    program.write_text(f"#!/bin/sh\nexec {shlex.join([server['command'], *server['args']])}\n")
+    program.chmod(0o755)
+    found = await diagnose(
+        {"mcpServers": {"a": {"command": str(program), "args": ["notes"]}}}, environ=HERE, slow=0.0
+    )
+    (finding,) = found.warnings
+    assert finding.remedy.startswith(remedy)
+
+
+async def test_doctor_names_the_command_to_start_by_hand_without_its_secrets() -> None:
+    args = ["-c", "import sys; sys.exit('boom')", "--api-key", "sesame1234", "two words"]
+    found = await diagnose({"mcpServers": {"a": {"command": sys.executable, "args": args}}}, environ=HERE)
+    assert found.errors[0].remedy.endswith(
+        f"start it by hand to see what it says: {sys.executable} -c "
+        "'import sys; sys.exit('\"'\"'boom'\"'\"')' --api-key '[secret]' 'two words'"
+    )
+
+
+NODE_FAILURE = """\
+node:internal/modules/package_json_reader:255
+  throw new ERR_MODULE_NOT_FOUND(packageName, fileURLToPath(base), null);
+        ^
+
+Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod' imported from /x/index.js
+    at packageResolve (node:internal/modules/esm/resolve:764:81)
+    at moduleResolve (node:internal/modules/esm/resolve:845:18)
+    at defaultResolve (node:internal/modules/esm/resolve:975:11)
+    at ModuleLoader.resolve (node:internal/modules/esm/loader:394:12)
+    at link (node:internal/modules/esm/module_job:89:32) {
+  code: 'ERR_MODULE_NOT_FOUND'
+}
+
+Node.js v20.19.0
+"""
+
+
+async def test_doctor_shows_the_error_of_node_and_advises_to_delete_an_incomplete_download(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "stderr").write_text(NODE_FAILURE)
+    program = tmp_path / "npx"
+    program.write_text(f"#!/bin/sh\ncat {shlex.quote(str(tmp_path / 'stderr'))} >&2\nexit 1\n")
+    program.chmod(0o755)
+    server = {"command": str(program), "args": ["-y", "notes"]}
+    found = await diagnose({"mcpServers": {"a": server}}, environ=HERE)
+    (finding,) = found.errors
+    assert finding.remedy.startswith("delete ~/.npm/_npx")
+    assert "Cannot find package 'zod'" in finding.details["stderr"]
+    assert "    at " not in finding.details["stderr"]
+    assert "Node.js" not in finding.details["stderr"]
 
 
 @pytest.mark.parametrize("path", ["mcp", "401/mcp", "document"])

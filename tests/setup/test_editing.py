@@ -391,7 +391,7 @@ def test_a_file_with_secrets_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert mode(path) == 0o640
     edit = add_server(path, "c", {**UVX, "env": {"KEY": "s3cret"}})
     assert edit.notes == (
-        f"{path}: only its owner may read it from here on, because secrets are written into it",
+        f"{path}: this change makes it readable by its owner only, because it writes secrets into it",
     )
     edit.write()
     assert mode(path) == 0o600

@@ -533,6 +533,32 @@ def test_undoing_gives_a_file_back_to_the_byte(project: Path, user: Path) -> Non
     assert project.is_dir()
 
 
+def test_undoing_restores_the_servers_before_the_first_of_several_installations(
+    project: Path, user: Path
+) -> None:
+    path = put(user / ".cursor" / "mcp.json", '{"mcpServers": {"a":   {"command": "x"}}}\n')
+    text = path.read_text()
+    config = put(project / "toolcrib.toml", OURS)
+    install(CLIENTS["cursor"], config).write()
+    install(CLIENTS["cursor"], put(project / "other.toml", OURS)).write()
+    install(CLIENTS["cursor"], config, replace=True).write()
+    assert list(load(path).servers) == ["toolcrib"]
+    undo(CLIENTS["cursor"]).write()
+    assert path.read_text() == text
+
+
+def test_undoing_keeps_servers_that_were_added_between_two_installations(project: Path, user: Path) -> None:
+    path = put(user / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+    config = put(project / "toolcrib.toml", OURS)
+    install(CLIENTS["cursor"], config).write()
+    document = json.loads(path.read_text())
+    document["mcpServers"]["b"] = {"command": "y"}
+    put(path, document)
+    install(CLIENTS["cursor"], config, replace=True).write()
+    undo(CLIENTS["cursor"]).write()
+    assert list(load(path).servers) == ["a", "b"]
+
+
 def test_undoing_takes_toolcrib_out_where_there_was_nothing(project: Path, user: Path) -> None:
     put(project / "toolcrib.toml", OURS)
     install(CLIENTS["cursor"], project / "toolcrib.toml").write()

@@ -100,5 +100,5 @@ def note_absent(view: "View", namespace: str | None = None) -> None:
 
 def why_failed(server: "ServerStatus") -> str:
     """Return why a server last failed, with its own message."""
-    words = server.stderr.strip().splitlines()[-1:]
+    words = [server.last_words] if server.last_words else []
     return "; its stderr ends with: ".join([server.last_error or "", *words])

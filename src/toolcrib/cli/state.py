@@ -136,8 +136,13 @@ class State:
     async def visible_view(self) -> "AsyncIterator[View]":
         """Open the same view, limited to what the rules and the logins let the local user find."""
         async with self.view() as view:
-            is_personal = any(config.is_personal for config in view.settings.servers.values())
-            yield view.seen_by(local_principal()) if view.settings.policy or is_personal else view
+            yield self.limit_to_user(view)
+
+    @staticmethod
+    def limit_to_user(view: "View") -> "View":
+        """Return a view limited to what the rules and the logins let the local user find."""
+        is_personal = any(config.is_personal for config in view.settings.servers.values())
+        return view.seen_by(local_principal()) if view.settings.policy or is_personal else view
 
 
 def _describe_protection(config: str) -> str:

@@ -1,6 +1,6 @@
 import pytest
 
-from toolcrib.execution.mcp.server_health import Breaker
+from toolcrib.execution.mcp.server_health import Breaker, ServerStatus
 
 
 class Clock:
@@ -61,3 +61,22 @@ def test_by_default_pauses_stay_within_their_bounds() -> None:
     breaker = Breaker(base=100.0, cap=100.0)
     breaker.failed()
     assert 74.0 < breaker.pause <= 100.0
+
+
+@pytest.mark.parametrize(
+    ("stderr", "words"),
+    [
+        ("", ""),
+        ("starting\nno licence", "no licence"),
+        (
+            "TypeError: x is not a function\n    at main (a.js:1:1)\n  code: 7\n}\n\nNode.js v20.1.0",
+            "TypeError: x",
+        ),
+        ("    at main (a.js:1:1)\nNode.js v20.1.0", "Node.js v20.1.0"),
+    ],
+    ids=["nothing", "last line", "error of node", "frames alone"],
+)
+def test_last_words_of_a_server_name_its_error(stderr: str, words: str) -> None:
+    status = ServerStatus(name="a", state="failed", transport="stdio", stderr=stderr)
+    assert status.last_words.startswith(words)
+    assert bool(status.last_words) is bool(words)

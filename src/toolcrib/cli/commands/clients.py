@@ -150,6 +150,7 @@ def import_(state: State, /, source: str | None, **options: Any) -> None:
     merged = merge(own_file(state, user=asked.user), servers, force=asked.force)
     facts = {"from": [str(path) for path in found.files], **_merge_facts(merged)}
     facts["renamed"] = renamed(found, merged.servers)
+    facts["secrets"] = _count_secrets(merged)
     if merged.servers:
         facts |= carry_out(merged.edit, dry_run=asked.dry_run, notes=notes)
     else:  # a file that is not there is not made to hold nothing
@@ -160,7 +161,22 @@ def import_(state: State, /, source: str | None, **options: Any) -> None:
         return
     _print_merge(merged, facts, dry_run=asked.dry_run)
     tell_notes(facts)
+    if facts["secrets"]:
+        verb = "is" if facts["secrets"] == 1 else "are"
+        copied = f"{count_noun(facts['secrets'], 'secret')} {verb} copied as text"
+        note(f"{copied} into {merged.edit.path}; ${{NAME}} in its place reads it from the environment")
     _print_problems(facts, merged.edit.path)
+    if merged.servers and not asked.dry_run:
+        here, client = this_command(), source if source in _client_names() else "CLIENT"
+        note(f'next: `{here} search "what you want to do"`, then `{here} install {client} --replace`')
+
+
+def _count_secrets(merged: "Merge") -> int:
+    """Return how many secrets stand as text in the servers that are taken over."""
+    from toolcrib.redaction import named_secrets  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.setup.installing.imports import written  # noqa: PLC0415
+
+    return sum(len(set(named_secrets(written(server)))) for server in merged.servers.values())
 
 
 def _merge_facts(merged: "Merge") -> dict[str, Any]:
@@ -283,7 +299,7 @@ def _make_portable(server: "ServerConfig", source: Path, output: Path | None) ->
 @click.option("--name", default="toolcrib", show_default=True, help="The name in the client.")
 @click.option("--replace", is_flag=True, help="Move the client's own servers behind the gateway.")
 @click.option("--force", is_flag=True, help="Replace another server of that name.")
-@click.option("--undo", "undoing", is_flag=True, help="Restore the client's last backup.")
+@click.option("--undo", "undoing", is_flag=True, help="Restore the servers from before the installation.")
 @_DRY_RUN
 @common
 @click.pass_obj
@@ -316,12 +332,30 @@ def install(state: State, /, client: str, **options: Any) -> None:
     facts |= {"config": str(planned.config), **_served_facts(planned.served)}
     facts |= {"dryRun": asked.dry_run, "notes": list(planned.notes)}
     facts |= {} if planned.taken is None else {"moved": _merge_facts(planned.taken)}
+    command = _same_client(client, asked)
+    if planned.staying:
+        facts["staying"] = list(planned.staying)
+    if planned.staying and not asked.replace:
+        count = count_noun(len(planned.staying), "server")
+        facts["notes"].append(
+            f"{client} still starts {count} itself; `{command} --replace` moves them behind toolcrib"
+        )
     if asked.dry_run:
         edits = [*([planned.taken.edit] if planned.taken else []), planned.edit]
         facts["diff"] = "\n".join(edit.diff for edit in edits if edit.changes)
     else:
         facts["backups"] = [str(path) for path in planned.write()]
+        if planned.edit.changes and planned.edit.before is not None:
+            kept = facts["backups"][-1]  # the client's file is written last
+            facts["notes"].append(f"the old file is kept as {kept}; `{command} --undo` restores its servers")
     _show(state, client, facts)
+
+
+def _same_client(client: str, asked: _Asked) -> str:
+    """Return the command that installs into the same file, to add an option to."""
+    scope = "" if asked.scope == "user" else f" --scope {asked.scope}"
+    name = "" if asked.name == "toolcrib" else f" --name {shlex.quote(asked.name)}"
+    return f"{this_command()} install {client}{scope}{name}"
 
 
 def _served_facts(settings: "Settings") -> dict[str, Any]:

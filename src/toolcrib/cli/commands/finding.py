@@ -7,7 +7,7 @@ import click
 from toolcrib.cli.completing import server_names
 from toolcrib.cli.naming import not_there, tell_absent
 from toolcrib.cli.screen import bar, clean, is_terminal, note, shorten_input, show_json, show_table, waiting
-from toolcrib.cli.state import State, shared, wait_for
+from toolcrib.cli.state import State, shared, this_command, wait_for
 
 if TYPE_CHECKING:
     from toolcrib.crib import View
@@ -188,12 +188,13 @@ def list_(
     options: dict[str, Any] = {"namespace": namespace, "tags": tags or None, "backend": backend}
 
     async def work() -> None:
-        async with state.visible_view() as view:
+        async with state.view() as whole:
+            view = state.limit_to_user(whole)
             with waiting("asking the servers"):
                 await view.tools(**options, limit=1)
             found = view.index.list_all(**options)
             shown = found if everything else found[:limit]
-            none = _NONE_ALLOWED if view.rules is not None and not len(view.index) else "no tools"
+            none = _none_allowed_note(whole) if view.rules is not None and not len(view.index) else "no tools"
             message = "" if found else f"{none}{not_there(view, options)}"
             absent = tell_absent(view, namespace)
             if state.json:
@@ -205,9 +206,19 @@ def list_(
     wait_for(work)
 
 
+def _none_allowed_note(view: "View") -> str:
+    """Return the note for a list without tools, to the user of this machine, who can read the rules."""
+    hidden = view.index.list_all()
+    if not hidden:
+        return "no tools"
+    count = f"none of the {len(hidden):,} tools" if len(hidden) > 1 else "not the only tool"
+    command = f"{this_command()} policy explain {hidden[0].id}"
+    return f"the rules in {view.settings.source} allow {count}; `{command}` says why"
+
+
 def _show_list(found: "tuple[Summary, ...]", total: int, text: str) -> None:
     if text:
-        click.echo(text)
+        click.echo(clean(text))
         return
     rows = [(each.id, each.short_description) for each in found]
     show_table(("id", "description"), rows, styles=("cyan",))

@@ -51,7 +51,7 @@ def check(state: State) -> None:
 
     Such a rule comes after one that covers the same callers and tools, or matches no known tool. If there
     are any, the exit code is 1. If no tools are known, a note says that the tools in rules were not
-    checked.
+    checked. If no rule allows anything, a note says that every tool is refused.
 
     Example: toolcrib policy check
     """
@@ -63,6 +63,8 @@ def check(state: State) -> None:
             rules = view.settings.policy
             tools = [view.index.get(each.id) for each in view.index.list_all()]
             unknown = {"note": _NO_TOOLS} if rules and not tools else {}
+            if rules and all(rule.effect == "deny" for rule in rules):
+                unknown["warning"] = _refuses_all(len(tools))
             return (
                 rules,
                 list(_find_idle_rules(rules, tools, view.settings.gateway)),
@@ -79,10 +81,17 @@ def check(state: State) -> None:
         for name, reason in idle:
             note(f"the rule {name!r} never takes effect: {reason}")
         note(f"{count_noun(len(rules), 'rule')}, {len(idle) or 'none'} without effect")
-        if "note" in more:
-            note(more["note"])
+        for each in ("warning", "note"):
+            if each in more:
+                note(more[each])
     if idle:
         raise FailedError(1)
+
+
+def _refuses_all(tools: int) -> str:
+    """Return the warning about rules of which none allows a call."""
+    which = f"every one of the {tools:,} tools" if tools > 1 else "every tool"
+    return f'no rule allows anything, so {which} is refused; add a last rule with effect = "allow"'
 
 
 def _find_idle_rules(

@@ -35,6 +35,10 @@ toolcrib serves MCP on standard input and output, for a client that starts it:
   claude mcp add toolcrib -- {program} serve{more}
 For clients that connect: {here} serve --transport http. Ctrl-C stops it."""
 
+_CONSOLE_SEES = """\
+It shows the calls of clients that connect to {url}, not of those that start toolcrib over stdio."""
+_CONSOLE_PORT = 8808
+
 _DEMO_WAIT = 10.0
 _NAMED = 5
 """Servers that are named while their tools are still being listed, at most."""
@@ -157,7 +161,7 @@ def console(state: State, no_open: bool) -> None:  # noqa: FBT001 - click gives 
         reason = "set enabled = true below [console] in its configuration, or serve it with --open"
         raise click.UsageError(f"the running gateway (process {known['pid']}) shows no console: {reason}")
     if link is None:
-        place = {"host": "127.0.0.1", "port": 0}
+        place = {"host": "127.0.0.1", "port": _find_free_port(_CONSOLE_PORT)}
         wait_for(lambda: _serve(state, source, "http", place, None, opens=not no_open, console=True))
     elif state.json:
         click.echo(json.dumps({"console": link}))
@@ -165,6 +169,18 @@ def console(state: State, no_open: bool) -> None:  # noqa: FBT001 - click gives 
         click.echo(link)
         if not no_open:
             open_in_browser(link)
+
+
+def _find_free_port(wanted: int) -> int:
+    """Return a port of this machine if it is free, otherwise 0, which stands for any that is."""
+    with socket.socket() as probe:
+        if sys.platform != "win32":
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError:
+            return 0
+    return wanted
 
 
 async def _serve(  # noqa: PLR0913 - the options of a command
@@ -198,10 +214,10 @@ async def _serve(  # noqa: PLR0913 - the options of a command
         gateway = Gateway(config, expose=expose, console=wanted, worker=worker)
         await stack.enter_async_context(memory_upkeep())
         chosen = None if transport == "stdio" else place
-        await _serve_with(state, gateway, source, chosen, shared_at, opens=opens)
+        await _serve_with(state, gateway, source, chosen, shared_at, opens=opens, console=console)
 
 
-async def _serve_with(
+async def _serve_with(  # noqa: PLR0913 - the options of a command
     state: State,
     gateway: "Gateway",
     source: str | None,
@@ -209,6 +225,7 @@ async def _serve_with(
     shared_at: tuple[Address, str] | None,
     *,
     opens: bool,
+    console: bool,
 ) -> None:
     """Serve over HTTP at a place, or over stdio where there is none."""
     async with state.enter(gateway.crib, gateway):
@@ -229,7 +246,7 @@ async def _serve_with(
                 await gateway.crib.ready(_DEMO_WAIT)
                 await gateway.crib.trust.lock(by="demo")  # so that a tool that changes has to be approved
             async with _accept_commands(gateway, shared_at), _playing(state, gateway):
-                show = partial(_show_addresses, state, gateway, opens=opens)
+                show = partial(_show_addresses, state, gateway, opens=opens, console=console)
                 worker = None if gateway.links is None else gateway.links.worker
                 is_shown = worker is None or (worker.number == 0 and worker.is_first_start)
                 await gateway.serve_http(**place, on_ready=show if is_shown else None)
@@ -281,10 +298,20 @@ def _absolute_options(state: State, source: str | None) -> str:
     return f"{config}{toolset}{' --demo' if state.demo else ''}"
 
 
-def _show_addresses(state: State, gateway: "Gateway", url: str, *, opens: bool) -> None:
+def _show_addresses(state: State, gateway: "Gateway", url: str, *, opens: bool, console: bool) -> None:
     """Print the addresses, and open the console if that is wanted."""
     link = gateway.make_console_link()
-    _print_addresses(state, gateway, url, link)
+    if console and link is not None and not state.json:
+        lines = (
+            _headline(gateway, f"{url}/mcp"),
+            "The console, at an address that opens it once:",
+            f"  {link}",
+            _CONSOLE_SEES.format(url=f"{url}/mcp"),
+            "Ctrl-C stops it.",
+        )
+        click.echo(clean("\n".join(lines)), err=True)
+    else:
+        _print_addresses(state, gateway, url, link)
     if (
         opens and (second := gateway.make_console_link()) is not None
     ):  # the printed one is for another browser

@@ -199,7 +199,8 @@ def _describe_tokens(tokens: dict[str, Any]) -> str:
     direct, surface = tokens["direct"], tokens["surface"]
     message = f"{direct:,} for all definitions, {surface:,} for the tools that stand for them"
     if direct <= surface:
-        return f"none: {message}; so few tools are cheaper listed directly"
+        remedy = 'set gateway.expose = "auto"'
+        return f"none: {message}; so few tools are cheaper listed directly: {remedy}"
     return f"{tokens['saved']:.0%}: {message}"
 
 

@@ -1,6 +1,7 @@
 """Health of one server: backoff, circuit breaker, and the state that is reported."""
 
 import random
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ from toolcrib.model.record import Record
 
 _LONGEST_REST = 2.0
 """Seconds for which a server that starts, but dies of its requests, is left alone at most."""
+_ERROR = re.compile(r"Error\b|\berror:")
+_AROUND_ERROR = re.compile(r"\s+at .*|Node\.js v\S+|\s*[\^~]+|\s*[\]})]+[,;]?\s*")
+"""Stack frames, the version of the runtime, and marks and brackets by themselves."""
 ServerState = Literal["stopped", "starting", "ready", "failed", "closed", "disabled"]
 """`stopped` starts at the next call; so does `failed`, though it may have to wait; the last two never do."""
 
@@ -68,6 +72,23 @@ class ServerStatus(Record):
         """Return the columns of a server's row: name, state, transport, tools, and the last error."""
         tools = "" if self.tools is None else count_noun(self.tools, "tool")
         return self.name, self.state, self.transport, tools, self.last_error or ""
+
+    @property
+    def last_words(self) -> str:
+        """The line near the end of its standard error that names an error, or else the last one."""
+        lines = telling_lines(self.stderr).splitlines()
+        return next((line for line in reversed(lines) if _ERROR.search(line)), "".join(lines[-1:]))
+
+
+def telling_lines(stderr: str, count: int = 5) -> str:
+    r"""Return the last lines of a standard error, without what runtimes print around an error.
+
+    >>> telling_lines("Error: no module 'x'\n    at run (main.js:1:2)\n\nNode.js v20.1.0")
+    "Error: no module 'x'"
+    """
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if not _AROUND_ERROR.fullmatch(line)]
+    return "\n".join((telling or lines)[-count:])
 
 
 class ServerTable(dict[str, ServerStatus]):

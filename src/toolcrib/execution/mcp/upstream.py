@@ -55,7 +55,7 @@ from toolcrib.execution.mcp.errors import (
     refuses_handshake,
     was_answered,
 )
-from toolcrib.execution.mcp.server_health import Breaker, ServerHealth, ServerStatus
+from toolcrib.execution.mcp.server_health import Breaker, ServerHealth, ServerStatus, telling_lines
 from toolcrib.execution.mcp.tool_watcher import ToolListing, ToolListWatcher
 from toolcrib.execution.mcp.transport.environment import describe_withheld
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
@@ -368,7 +368,7 @@ class Upstream:
 
     def stderr_tail(self) -> str:
         """Return the last lines of its standard error."""
-        return "\n".join(self._stderr.text().splitlines()[-5:])[-1000:]
+        return telling_lines(self._stderr.text())[-1000:]
 
     @property
     def needs_login(self) -> bool:

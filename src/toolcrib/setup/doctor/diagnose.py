@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import shlex
 import shutil
 import sqlite3
 import stat
@@ -33,6 +34,7 @@ from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model import DefaultValidator, Tool
 from toolcrib.paths import catalogue_file, data_folder
 from toolcrib.postgres import is_postgres, is_private, public_address
+from toolcrib.redaction import hide_secrets, secrets_in
 from toolcrib.runs.temporal import TemporalEngine
 from toolcrib.runtime.registry import backends
 from toolcrib.setup.doctor.config import (
@@ -47,6 +49,7 @@ from toolcrib.setup.doctor.config import (
 )
 from toolcrib.setup.doctor.findings import Diagnosis, Finding, error, good, warning
 from toolcrib.setup.doctor.probe import Probe, probe, probe_apis
+from toolcrib.setup.inventory import Package, find_package
 
 _TAIL = 4 * 2**20
 """Bytes at the end of an audit file that are searched."""
@@ -59,8 +62,9 @@ _AT_ONCE = 8
 _SHOWN = 5
 _OnServer = Callable[[str], None]
 _TELL = "tell whoever makes the server; the other tools work"
+_BY_HAND = "start it by hand to see what it"
 _REMEDIES = (
-    ("it did not get ", "give it these variables with `inherit`, or start it by hand to see what it says"),
+    ("it did not get ", f"give it these variables with `inherit`, or {_BY_HAND} says"),
     ("behind its wall it does not see", "name these paths in `read` or `write` of the server"),
     ("certificate", "install the certificate of its authority, or mend the address; SSL_CERT_FILE names one"),
     ("needs a login", "log in, with the command that it names; --device is for machines without a browser"),
@@ -77,7 +81,7 @@ _REMEDIES = (
         "not mcp",
         "mend `command`: it is no MCP server, or it logs to standard output, not standard error",
     ),
-    ("within", "give it more time with `start_timeout`, or start it by hand to see what it waits for"),
+    ("within", f"give it more time with `start_timeout`, or {_BY_HAND} waits for"),
 )
 _LOCK_TIME = 1.0
 
@@ -117,7 +121,7 @@ async def diagnose(
     findings += [finding for each in faulty.values() for finding in each]
     findings += await _run_blocking_checks(lambda: _at_rest(settings, known))
     apis = await probe_apis(settings, known)
-    findings += [finding for each in apis for finding in _judge_probe(each, f"API {each.name!r}", slow)]
+    findings += [found for each in apis for found in _judge_probe(each, f"API {each.name!r}", None, slow)]
     if offline:
         ids = [str(tool.id) for each in apis for tool in each.tools]
         findings += await _run_blocking_checks(lambda: check_shape_names(settings, ids))
@@ -126,7 +130,11 @@ async def diagnose(
             name for name, found in faulty.items() if all(each.severity != "error" for each in found)
         ]
         probes = await _probe_all(settings, startable, known, limit, on_server)
-        findings += [found for each in probes for found in _judge_probe(each, f"server {each.name!r}", slow)]
+        findings += [
+            found
+            for each in probes
+            for found in _judge_probe(each, f"server {each.name!r}", settings.servers[each.name], slow)
+        ]
         if settings.engine is not None:
             findings.append(await _check_engine(settings, settings.engine.temporal, known))
         findings += await _run_blocking_checks(lambda: _check_tools(settings, [*probes, *apis]))
@@ -190,11 +198,12 @@ async def _probe_all(
     return [probes[name] for name in names]
 
 
-def _judge_probe(found: Probe, subject: str, slow: float) -> Iterator[Finding]:
+def _judge_probe(found: Probe, subject: str, server: ServerConfig | None, slow: float) -> Iterator[Finding]:
     """Yield the findings of the probe of one server or API."""
     if found.error is not None:
         reason = found.error.reason if isinstance(found.error, ServerUnavailableError) else str(found.error)
-        yield error(subject, "it does not work", reason, _suggest_remedy(reason), stderr=found.stderr)
+        remedy = _suggest_remedy(reason, found.stderr, server)
+        yield error(subject, "it does not work", reason, remedy, stderr=found.stderr)
         return
     count = len(found.tools)
     yield good(subject, f"{count_noun(count, 'tool')} in {found.seconds:.1f} s", tools=count)
@@ -203,7 +212,12 @@ def _judge_probe(found: Probe, subject: str, slow: float) -> Iterator[Finding]:
         yield warning(subject, "it has no tools", why, "look at its settings, or remove it")
     if found.seconds > slow:
         why = f"it took {found.seconds:.1f} s to start and to list its tools"
-        remedy = "install it beforehand, so that nothing is downloaded when it starts"
+        is_fetched = _find_package(server) is not None
+        remedy = (
+            "install it beforehand, so that nothing is downloaded when it starts"
+            if is_fetched
+            else "the machine is busy, or the server is slow to start; `start_timeout` gives it more time"
+        )
         yield warning(subject, "it is slow to start", why, remedy)
     if found.refused:
         listed = [f"{name}: {reason}" for name, reason in found.refused.items()]
@@ -211,11 +225,40 @@ def _judge_probe(found: Probe, subject: str, slow: float) -> Iterator[Finding]:
         yield warning(subject, "some of its tools cannot be used", "; ".join(listed[:_SHOWN]) + more, _TELL)
 
 
-def _suggest_remedy(reason: str) -> str:
+def _suggest_remedy(reason: str, stderr: str, server: ServerConfig | None) -> str:
     """Return advice for a failure by the words of its reason, without the addresses in it."""
+    package = _find_package(server)
+    if package is not None and package.kind == "npm" and "ERR_MODULE_NOT_FOUND" in stderr:
+        return "delete ~/.npm/_npx, where npx keeps what it downloads, which is incomplete; then try again"
     lowered = _ADDRESS.sub("", reason).lower()
     fitting = (remedy for sign, remedy in _REMEDIES if re.search(sign, lowered))
-    return next(fitting, "start it by hand to see what it says")
+    remedy = next(fitting, f"{_BY_HAND} says")
+    if _BY_HAND not in remedy or server is None or server.command is None:
+        return remedy
+    return f"{remedy}: {_show_command(server.command, server.args)}"
+
+
+def _find_package(server: ServerConfig | None) -> Package | None:
+    """Return the package that is fetched to start a server; None if there is none."""
+    if server is None or server.command is None:
+        return None
+    return find_package(server.command, server.args)
+
+
+def _show_command(command: str, args: Iterable[str]) -> str:
+    """Return a command line as a shell takes it, without secrets.
+
+    >>> _show_command("npx", ["-y", "notes", "--api-key", "abc", "--token=s3cret", "my notes"])
+    "npx -y notes --api-key '[secret]' '--token=[secret]' 'my notes'"
+    """
+    words = [command, *args]
+    secrets = frozenset(secrets_in({"args": words}))
+    shown = []
+    for word in words:
+        flag, sign, value = word.partition("=")
+        hidden = f"{flag}=[secret]" if sign and value in secrets else hide_secrets(word)
+        shown.append("[secret]" if word in secrets else hidden)
+    return shlex.join(shown)
 
 
 def _check_tools(settings: Settings, probes: Iterable[Probe]) -> Iterator[Finding]:

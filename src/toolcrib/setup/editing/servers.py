@@ -182,7 +182,7 @@ def edit_servers(
     return Edit(path, before, made, bool(fresh), tuple(notes), (*known, *secrets_in(wanted)), again)
 
 
-_CLOSED = "only its owner may read it from here on, because secrets are written into it"
+_CLOSED = "this change makes it readable by its owner only, because it writes secrets into it"
 _COMMITTED = (
     "and git does not ignore this file: write '${NAME}' and set it in the environment, or "
     "add the file to .gitignore"

@@ -140,6 +140,11 @@ def _document(path: Path) -> dict[str, Any]:
     return document_of(path, read_text(path))
 
 
+def toolcrib_names(client: Client, path: Path, document: Mapping[str, Any]) -> list[str]:
+    """Return under which names a document of a client has toolcrib."""
+    return _read_place(path, document, client.place, client).itself
+
+
 def read_servers(path: Path) -> Found:
     """Return the servers in the file of any client, ours or not.
 

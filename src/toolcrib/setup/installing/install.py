@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from toolcrib.setup.installing.imports import (
     rename_note,
     renamed,
     servers_of,
+    toolcrib_names,
 )
 
 
@@ -55,6 +56,8 @@ class Installation:
     """The configuration after the change."""
     taken: Merge | None = None
     """The servers that move behind the gateway, where that is wanted."""
+    staying: tuple[str, ...] = ()
+    """The other servers that the client still starts itself, by the names that it has for them."""
     notes: tuple[str, ...] = ()
     """Notes for the user."""
 
@@ -129,7 +132,15 @@ def install(  # noqa: PLR0913 - options, by name
     edit = edit_servers(path, changes, place=client.place)
     all_notes = (*moving.notes, *_shared_notes(config, scope, folder), *edit.notes)
     after = moving.taken.edit.after if moving.taken else read_text(config)
-    return Installation(edit, config, load_text(config, after or ""), moving.taken, (*notes, *all_notes))
+    staying = (raw for each, raw in found.names.items() if not found.servers[each].disabled)
+    return Installation(
+        edit,
+        config,
+        load_text(config, after or ""),
+        moving.taken,
+        tuple(raw for raw in staying if raw not in {name, *moving.leaving}),
+        (*notes, *all_notes),
+    )
 
 
 def _check_port(config: Path) -> int:
@@ -261,11 +272,13 @@ def _render(client: Client, servers: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def undo(client: Client, *, scope: Scope = "user", folder: Path | None = None) -> Edit:
-    """Return the change that gives a client the servers that it had before the last change of them.
+    """Return the change that gives a client the servers that it had before toolcrib was installed.
 
-    They are those of its newest backup with other servers than it has; all else in its file stays, and where
-    nothing else has changed, the file is what it was to the byte. Where there is no such backup, toolcrib is
-    taken out. Undoing twice is doing it again, because what is undone is kept as a backup too.
+    Where it has toolcrib, they are those of its newest backup without toolcrib, or those that a later step,
+    such as `install --replace`, took from it; without such a backup, toolcrib alone is taken out. Where it
+    has no toolcrib, they are those of its newest backup with other servers than it has: undoing twice is
+    doing it again, because what is undone is kept as a backup too. All else in its file stays, and where
+    nothing else has changed, the file is what it was to the byte.
 
     Raises:
         ConfigError: there is nothing to undo, or the file cannot be edited safely.
@@ -273,25 +286,59 @@ def undo(client: Client, *, scope: Scope = "user", folder: Path | None = None) -
     folder = absolute_path("." if folder is None else folder, "folder")
     path = client.file(scope, folder=folder)
     text = read_text(path)
-    current = servers_in(document_of(path, text), client.place)
     notes: list[str] = []
+    earlier: dict[str, dict[str, Any]] = {}
     for backup in reversed(backups(path.resolve())):
         try:
             kept = read_text(backup) or ""
-            before = servers_in(document_of(path, kept), client.place)
+            earlier.setdefault(kept, document_of(path, kept))
         except ConfigError as error:
             notes.append(f"{backup} is passed over: {'; '.join(map(str, error.problems))}")
-            continue
-        if before != current:
-            edit = edit_servers(path, _diff_servers(current, before), place=client.place)
-            if _only_differ_in_servers(client, path, text or "", kept):
-                edit = replace(edit, after=kept)
-            return replace(edit, notes=(*edit.notes, *notes))
-    itself = servers_of(client, folder, only=path).itself
-    if itself:
-        return replace(edit_servers(path, dict.fromkeys(itself), place=client.place), notes=tuple(notes))
-    message = "; ".join(["there is no backup with other servers than it has; nothing to undo", *notes])
-    raise ConfigError(str(path), (Problem("", "backup", message),))
+    document = document_of(path, text)
+    current = servers_in(document, client.place)
+    wanted = _find_servers_before(client, path, document, earlier.values())
+    if wanted is None:
+        message = "; ".join(["there is no backup with other servers than it has; nothing to undo", *notes])
+        raise ConfigError(str(path), (Problem("", "backup", message),))
+    edit = edit_servers(path, _diff_servers(current, wanted), place=client.place)
+    for kept, before in earlier.items():
+        is_same = servers_in(before, client.place) == wanted
+        if is_same and _only_differ_in_servers(client, path, text or "", kept):
+            edit = replace(edit, after=kept)
+            break
+    return replace(edit, notes=(*edit.notes, *notes))
+
+
+def _find_servers_before(
+    client: Client, path: Path, document: Mapping[str, Any], earlier: Iterable[Mapping[str, Any]]
+) -> dict[str, Any] | None:
+    """Return the servers before toolcrib was installed; None if nothing tells them.
+
+    Args:
+        client: whose servers.
+        path: its file.
+        document: the content of the file.
+        earlier: the contents of its backups, the newest first.
+    """
+    current, own = _split_servers(client, path, document)
+    for each in earlier:
+        others, own_before = _split_servers(client, path, each)
+        if own and not own_before:
+            return others
+        if others != current or (not own and own_before):
+            return others if own else others | own_before
+    return current if own else None
+
+
+def _split_servers(
+    client: Client, path: Path, document: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the servers of a client other than toolcrib, and toolcrib under its names."""
+    known, own = servers_in(document, client.place), toolcrib_names(client, path, document)
+    return (
+        {name: server for name, server in known.items() if name not in own},
+        {name: server for name, server in known.items() if name in own},
+    )
 
 
 def _diff_servers(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
