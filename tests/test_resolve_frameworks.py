@@ -122,4 +122,7 @@ def test_every_framework_of_the_check_is_in_the_documentation(root: Path) -> Non
     assert len(names) == 11
     assert [name for name in names if f"| {name} |" not in page] == []
     extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert "toolcrib[cli,code,docker,languages,mcp,openapi,otel,postgres,semantic,wasm]" in extras["all"]
+    assert (
+        "toolcrib[cli,code,docker,languages,mcp,openapi,otel,postgres,semantic,temporal,wasm]"
+        in extras["all"]
+    )

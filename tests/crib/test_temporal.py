@@ -193,11 +193,11 @@ async def test_a_chain_within_code_is_done_step_by_step(shop: Shop) -> None:
 async def test_a_run_whose_time_is_over_is_suspended_and_can_be_resumed(shop: Shop) -> None:
     steps = [{"toolId": "shop:look", "args": {"n": 1}}, {"toolId": "shop:wait", "args": {"n": 2}}]
     async with working(shop.crib()), shop.crib() as crib:
-        with pytest.raises(ChainError, match=r"did not finish within 1 s, and shop:wait was running") as late:
-            await crib.run_chain(steps, durable=True, timeout=1)
+        with pytest.raises(ChainError, match=r"did not finish within 8 s, and shop:wait was running") as late:
+            await crib.run_chain(steps, durable=True, timeout=8)
         assert late.value.results[0].structured == 1
-        with pytest.raises(LimitExceededError, match="did not end within 1 s"):
-            await crib.execute("__out = await shop.wait(n=3)", durable=True, timeout=1)
+        with pytest.raises(LimitExceededError, match="did not end within 8 s"):
+            await crib.execute("__out = await shop.wait(n=3)", durable=True, timeout=8)
         code, chain = await crib.runs()
         assert (code.state, chain.state) == ("suspended", "suspended")
         assert list(chain.uncertain.values()) == ["shop:wait"]

@@ -85,8 +85,10 @@ class PostgresServer:
         """Stop the server: fast shutdown (SIGINT), or without notice to the clients (SIGQUIT)."""
         process, self._process = self._process, None
         if process is not None:
-            os.kill(int((self._data / "postmaster.pid").read_text(encoding="utf-8").split()[0]), how)
+            lock = self._data / "postmaster.pid"
+            os.kill(int(lock.read_text(encoding="utf-8").split()[0]), how)
             process.wait(PATIENCE)
+            wait_until(lambda: not lock.exists() or not _is_running(lock))  # the wrapper may end before it
 
     def restart(self) -> None:
         """Kill the server in the middle of everything, and start it again."""
@@ -115,3 +117,12 @@ class PostgresServer:
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
+
+
+def _is_running(lock: Path) -> bool:
+    """Return whether the process of a lock file runs; a server that was killed leaves its file behind."""
+    try:
+        os.kill(int(lock.read_text(encoding="utf-8").split()[0]), 0)
+    except (OSError, IndexError):
+        return False
+    return True

@@ -12,7 +12,7 @@ from toolcrib.cli.state import State, common, wait_for
 @common
 @click.pass_obj
 def worker(state: State) -> None:
-    """Do durable runs for a Temporal server, with any number of others.
+    """Do durable runs for a Temporal server, with any number of other workers.
 
     Any number of workers may run, on any number of machines, with the same configuration and the same store
     of runs. It ends at Ctrl-C or SIGTERM, when the calls that it makes have ended, or after
