@@ -1,4 +1,4 @@
-"""What one worker does on behalf of all: approvals, and commands to their servers, runs and logins."""
+"""Acts on all workers of a gateway: approvals, and commands to servers, runs and logins."""
 
 import os
 from base64 import b64decode, b64encode

@@ -36,7 +36,7 @@ _LEFT_OUT = frozenset({b"origin"})
 """Headers that the first worker has checked and answered."""
 _COPIED = ("type", "http_version", "method", "path", "root_path", "scheme")
 _ENDED = (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError, anyio.ClosedResourceError)
-"""What reading from and writing to a connection raise whose other end is gone."""
+"""Errors of reading from and writing to a connection whose other end is gone."""
 OWN = "toolcrib.own"
 """Key of a scope whose request is for this worker alone, since another asks on behalf of all."""
 
