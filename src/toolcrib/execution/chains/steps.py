@@ -233,11 +233,13 @@ def read_step(value: Any, path: str, problems: list[Problem]) -> ChainStep | Non
     """Return a step; None if it is invalid, whose problems are added to the list."""
     if isinstance(value, ChainStep):
         return value
-    try:
-        measure(value, max_depth=_MAX_DEPTH)
-    except ValidationError as error:
-        problems += [Problem(path + each.path, each.keyword, each.message) for each in error.problems]
-        return None
+    if type(value) is dict and "parallel" in value:
+        # Groups are read before pydantic measures their values, and a group may hold itself.
+        try:
+            measure(value, max_depth=_MAX_DEPTH)
+        except ValidationError as error:
+            problems += [Problem(path + each.path, each.keyword, each.message) for each in error.problems]
+            return None
     fields = _read_fields(value, path, problems, 0)
     if fields is None:
         return None
@@ -270,13 +272,12 @@ def _read_fields(value: Any, path: str, problems: list[Problem], depth: int) -> 
         problems.append(Problem(path, "parallel", f"groups are nested more than {MAX_NESTING} deep"))
         return None
     fields: dict[str, Any] = {}
-    spelling = Spelling(value)
     for name, member in value.items():
         field = _FIELD_BY_SPELLING.get(name)
         if field is None:
             # the error shows no more problems, and each costs a search for similar names
             if len(problems) < MAX_PROBLEMS:
-                reason = _describe_unknown_field(name, spelling)
+                reason = _describe_unknown_field(name, Spelling(value))
                 problems.append(Problem(path + pointer([name[:100]]), "extra_forbidden", reason))
         elif field in fields:
             problems.append(Problem(f"{path}/{name}", "name", "is given under both its names"))
