@@ -156,9 +156,10 @@ def test_confirmation_counts_once_at_all_workers(lines: list[Line]) -> None:
         assert again["result"]["resultType"] == "input_required"
 
 
-def test_held_call_is_continued_over_another_worker(lines: list[Line]) -> None:
+@pytest.mark.parametrize("text", ["hello", "initialize"])
+def test_held_call_is_continued_over_another_worker(lines: list[Line], text: str) -> None:
     here, there = lines
-    steps = [{"tool_id": "tiny:echo"}, {"tool_id": "shop:wipe"}]
+    steps = [{"tool_id": "tiny:echo", "args": {"text": text}}, {"tool_id": "shop:wipe"}]
     question = here.call_stateless("run_chain", can=FORMS, steps=steps, path="/mcp/meta")
     assert question["result"]["resultType"] == "input_required"
     done = there.call_stateless("run_chain", confirmed(question), FORMS, steps=steps, path="/mcp/meta")

@@ -9,6 +9,7 @@ come back for the answer with `Last-Event-ID`, and work for nobody would keep th
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
@@ -16,6 +17,7 @@ from typing import Any
 
 import anyio
 import pydantic_core
+from anyio.abc import TaskGroup, TaskStatus
 from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.server.connection import Connection
 from mcp.server.lowlevel import Server
@@ -47,6 +49,7 @@ from starlette.types import Scope
 
 from toolcrib.concurrency.background import Background
 from toolcrib.concurrency.in_flight import InFlight
+from toolcrib.crib import GatewaySettings
 from toolcrib.execution import Principal
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.app.asgi import (
@@ -61,14 +64,115 @@ from toolcrib.gateway.app.asgi import (
     send_bytes,
 )
 from toolcrib.gateway.app.calls import SessionCall, answer_call
+from toolcrib.gateway.endpoint import McpEndpoint
+from toolcrib.gateway.endpoints import Endpoints
 from toolcrib.mcp_internals import SessionManagerBase, SessionTransport
 
 _INITIALIZE = "initialize"
 _CANCELLED = "notifications/cancelled"
 _VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
-_SESSION = MCP_SESSION_ID_HEADER.encode()
+SESSION_HEADER = MCP_SESSION_ID_HEADER.encode()
 _Events = MemoryObjectReceiveStream[EventMessage]
 _ENDED = ErrorData(code=CONNECTION_CLOSED, message="the session ended before the call did")
+
+
+class SessionManagers:
+    """The session managers of all endpoints; each runs in the task group until its endpoint is closed."""
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        settings: Callable[[], GatewaySettings],
+        on_limited: Callable[[str], object],
+        tasks: TaskGroup,
+    ) -> None:
+        """Serve these endpoints; `on_limited` is called with the name of a limit that was met."""
+        self._endpoints, self._settings = endpoints, settings
+        self._on_limited, self._tasks = on_limited, tasks
+        self._by_address: dict[EndpointAddress, SessionManager] = {}
+        """The manager of each endpoint that was used; of a closed one, until it is used again."""
+        self._running: set[SessionManager] = set()
+        """All that run; the sessions of a closed endpoint continue until their calls have ended."""
+        self._starting = anyio.Lock()
+
+    async def handle_request(
+        self, address: EndpointAddress, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request to an endpoint in this process."""
+        session = scope["toolcrib.request"].headers.get(SESSION_HEADER)
+        manager = self._by_address.get(address)
+        if manager is None or manager.closed.is_set() or not (session is None or manager.has(session)):
+            manager = await self._find(address, session)
+        if manager is None:
+            await reply(send, 404, f"there is no toolset {address.name[:100]!r} here")
+        else:
+            await manager.handle_request(scope, receive, send)
+
+    async def has_session(self, address: EndpointAddress, session: str) -> bool:
+        """Return whether this process holds a session of an endpoint."""
+        manager = await self._find(address, session)
+        return manager is not None and manager.has(session)
+
+    async def wait_answered(self) -> None:
+        """Wait until all requests are answered, except subscription streams."""
+        for manager in list(self._running):
+            await manager.wait_answered()
+
+    async def end(self) -> None:
+        """End all sessions with their running requests."""
+        for manager in list(self._running):
+            await manager.end()
+
+    async def _find(self, address: EndpointAddress, session: str | None) -> "SessionManager | None":
+        """Return the manager of an endpoint, or the one that it had when a session began."""
+        manager = self._by_address.get(address)
+        if manager is None or manager.closed.is_set():
+            manager = await self._start(address)
+        if session is not None and (manager is None or not manager.has(session)):
+            others = (each for each in self._running if each.address == address and each.has(session))
+            manager = next(others, manager)
+        return manager
+
+    async def _start(self, address: EndpointAddress) -> "SessionManager | None":
+        """Return the manager of an endpoint, started if needed; None if there is no endpoint."""
+        async with self._starting:
+            known = self._by_address.get(address)
+            if known is not None and not known.closed.is_set():
+                return known
+            endpoint = self._endpoints.find(address)
+            if endpoint is None:
+                return None
+            manager: SessionManager = await self._tasks.start(self._run, address, endpoint)
+            self._by_address[address] = manager
+            return manager
+
+    async def _run(
+        self, address: EndpointAddress, endpoint: McpEndpoint, *, task_status: TaskStatus["SessionManager"]
+    ) -> None:
+        """Run the sessions of an endpoint until it is closed, and until its running requests have ended."""
+        settings = self._settings()
+        manager = SessionManager(
+            endpoint.server,
+            address=address,
+            closed=endpoint.closed,
+            connections=endpoint.connections,
+            on_limited=self._on_limited,
+            on_request=endpoint.refresh_principal,
+            max_request_body_size=sys.maxsize,  # the guard has checked it
+            session_idle_timeout=settings.session_timeout,
+            max_sessions=settings.sessions,
+        )
+        self._running.add(manager)
+        try:
+            async with manager.run():
+                task_status.started(manager)
+                await endpoint.closed.wait()
+                await manager.wait_answered(settings.shutdown_timeout)
+                await manager.end()
+        finally:
+            self._running.discard(manager)
+            if self._by_address.get(address) is manager:
+                del self._by_address[address]
 
 
 class SessionManager(SessionManagerBase):
@@ -108,7 +212,7 @@ class SessionManager(SessionManagerBase):
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose body the guard has read."""
         request: HttpRequest = scope["toolcrib.request"]
-        session = request.headers.get(_SESSION)
+        session = request.headers.get(SESSION_HEADER)
         if session is not None:
             self._on_request(session, request.principal)
         version = request.headers.get(_VERSION)
@@ -172,7 +276,7 @@ class _Session(SessionTransport):
     ) -> None:
         super().__init__(session_id, **options)
         self._patience = patience
-        self._headers: Headers = [(_SESSION, session_id.encode())]
+        self._headers: Headers = [(SESSION_HEADER, session_id.encode())]
         self._server, self._connections = server, connections
         self._runner: ServerRunner[Any] | None = None
         self._calls: dict[str, SessionCall] = {}
