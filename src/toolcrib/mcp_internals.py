@@ -25,14 +25,14 @@ SUPPORTED = ">=2.3,<3"
 """The versions of the SDK whose public API is used here; `pyproject.toml` asks for the same."""
 _FLOOR = (2, 3)
 _LARGE = 64 * 1024
-"""How many bytes of messages are worth forgetting when they are done with."""
-_FORGETTING = 1.0
+"""The SDK's loops keep their last message; one of so many bytes is worth releasing."""
+_RELEASE_TIMEOUT = 1.0
 _STREAM_BUFFER = 16
 """How many messages of a request the server may write before they are read, as in the SDK."""
 _BAD_REQUEST = 400
 _NOT_FOUND = 404
-_SEEN = Exception("a large message is done with")
-"""What the SDK's loops drop without a word."""
+_RELEASE = Exception("release the last message")
+"""Sent into the SDK's loops, which drop it, so that they let go of a large message before it."""
 
 
 def check_version(installed: str) -> None:
@@ -237,7 +237,7 @@ class SessionTransport(StreamableHTTPServerTransport):
             await super().handle_request(scope, receive, counted)
         finally:
             if size > _LARGE:
-                with anyio.move_on_after(_FORGETTING, shield=True):
+                with anyio.move_on_after(_RELEASE_TIMEOUT, shield=True):
                     await self._forget()
 
     async def _forget(self) -> None:
@@ -245,7 +245,7 @@ class SessionTransport(StreamableHTTPServerTransport):
         nothing = JSONRPCResponse(jsonrpc="2.0", id="", result={})  # of a request that there is not
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             if "_read_stream_writer" not in MISSING_INTERNALS and self._read_stream_writer is not None:
-                await self._read_stream_writer.send(_SEEN)
+                await self._read_stream_writer.send(_RELEASE)
             await self._outgoing.send(SessionMessage(nothing))
 
     if "_handle_post_request" not in MISSING_INTERNALS:

@@ -53,7 +53,7 @@ class ChangeListener:
         self._on_content = on_content
         self._watched = {} if watched is None else watched
         self._connection: Connection | None = None
-        self._stirred = anyio.Event()
+        self._wake = anyio.Event()
         self._opened = anyio.Event()
 
     @property
@@ -70,7 +70,7 @@ class ChangeListener:
         """Stop notifying listeners."""
         self._on_content = None
 
-    def changed(self, kind: ChangeKind, uri: str | None) -> None:
+    def notify(self, kind: ChangeKind, uri: str | None) -> None:
         """Notify listeners of a change, except for a resource that is not watched."""
         if self._on_content is None or (kind == "updated" and not self._watched):
             return
@@ -111,7 +111,7 @@ class ChangeListener:
         if not self._drop(uri) or self._connection is None:
             return
         if self._connection.modern:
-            self._stirred.set()
+            self._wake.set()
             return
         await self._unsubscribe(self._connection, uri)
 
@@ -157,7 +157,7 @@ class ChangeListener:
 
     async def _wait_to_reopen(self) -> None:
         self._opened = opened = anyio.Event()
-        self._stirred.set()
+        self._wake.set()
         with anyio.move_on_after(_OPENING):
             await opened.wait()
 
@@ -181,14 +181,14 @@ class ChangeListener:
             except RequestRefusedError as error:
                 _log.debug("server %r tells no more of a resource: %s", self._server, error)
             else:
-                self.changed("updated", uri)
+                self.notify("updated", uri)
 
     async def _listen(self, connection: Connection) -> None:
         missed = bool(self._watched)  # on a connection before, until it ended
         async with anyio.create_task_group() as tasks:
             before: anyio.CancelScope | None = None
             while True:
-                self._stirred, opened = anyio.Event(), self._opened
+                self._wake, opened = anyio.Event(), self._opened
                 ready, scope = anyio.Event(), anyio.CancelScope()
                 tasks.start_soon(partial(self._stream, connection, ready, scope, missed=missed))
                 await ready.wait()
@@ -197,7 +197,7 @@ class ChangeListener:
                 if before is not None:
                     before.cancel()
                 before = scope
-                await self._stirred.wait()
+                await self._wake.wait()
 
     async def _stream(
         self, connection: Connection, ready: anyio.Event, scope: anyio.CancelScope, *, missed: bool
@@ -250,19 +250,19 @@ class ChangeListener:
             case ToolsListChanged():
                 self._tools_changed()
             case ResourcesListChanged():
-                self.changed("resources", None)
+                self.notify("resources", None)
             case PromptsListChanged():
-                self.changed("prompts", None)
+                self.notify("prompts", None)
             case ResourceUpdated(uri=uri):
-                self.changed("updated", uri)
+                self.notify("updated", uri)
 
     def _notify_all(self, wanted: tuple[str, ...], uris: tuple[str, ...]) -> None:
         """Notify listeners that anything may have changed while there was no connection."""
         if "tools" in wanted:
             self._tools_changed()
         if "resources" in wanted:
-            self.changed("resources", None)
+            self.notify("resources", None)
         if "prompts" in wanted:
-            self.changed("prompts", None)
+            self.notify("prompts", None)
         for uri in uris:
-            self.changed("updated", uri)
+            self.notify("updated", uri)

@@ -162,7 +162,7 @@ def _is_version(version: Any) -> bool:
     return True
 
 
-class _Round:
+class _PendingListing:
     """One listing that several may wait for."""
 
     def __init__(self) -> None:
@@ -181,10 +181,10 @@ class ToolListWatcher:
         """The gateways that the server declares to be, or to have behind it."""
         self._on_tools = on_tools
         self._wanted = anyio.Event()
-        self._asked = anyio.Event()
+        self._requested = anyio.Event()
         self._failures = 0
         self._backoff = Backoff(_FIRST_RETRY, _LONGEST_PAUSE)
-        self._round = _Round()
+        self._pending = _PendingListing()
         self._listed = 0.0
         self._announced = self._covered = 0
         """How many connections and changes there were, and how many of these the last listing has seen."""
@@ -213,7 +213,7 @@ class ToolListWatcher:
         """Return whether the last listing is of this connection, and no change was announced since."""
         return self._covered == self._announced and self.catalogue is not None
 
-    def changed(self) -> None:
+    def note_change(self) -> None:
         """Record that the server announced a change of its tools."""
         self._announced += 1
         self._wanted.set()
@@ -221,16 +221,16 @@ class ToolListWatcher:
     @property
     def busy(self) -> bool:
         """Return whether a caller waits for a listing."""
-        return self._asked.is_set()
+        return self._requested.is_set()
 
-    async def fresh(self) -> ToolListing:
+    async def wait_for_listing(self) -> ToolListing:
         """Return the result of the listing in progress, or of a new one; `follow` must be running.
 
         Raises:
             ServerUnavailableError: it cannot be listed.
         """
-        current = self._round
-        self._asked.set()
+        current = self._pending
+        self._requested.set()
         self._wanted.set()
         await current.done.wait()
         if current.catalogue is None:
@@ -239,16 +239,16 @@ class ToolListWatcher:
             raise ServerUnavailableError(self._server, reason) from failure
         return current.catalogue
 
-    def over(self, failure: Exception) -> None:
-        """Tell those who wait for a listing that there will be none."""
+    def fail_waiters(self, failure: Exception) -> None:
+        """Fail those who wait for a listing: there will be none."""
         if self.busy:
             self._settle(None, failure)
 
     async def follow(self, connection: Connection, *, within: float) -> None:
         """List a server on request, and after changes of its tools, until cancelled.
 
-        A listing may take `within` seconds. With somebody to tell, the first is made at once. Those that a
-        server brings about by its changes come after a pause, which grows while its listings fail.
+        A listing may take `within` seconds. With a listener, the first starts at once. A listing that a change
+        of the server causes starts after a pause, which grows while listings fail.
         """
         self._connection, self.gateways = connection, connection.gateways
         self._announced += 1
@@ -258,7 +258,7 @@ class ToolListWatcher:
         while True:
             await self._wanted.wait()
             with anyio.move_on_after(pause):
-                await self._asked.wait()
+                await self._requested.wait()
             self._wanted = anyio.Event()
             began, announced = anyio.current_time(), self._announced
             try:
@@ -334,6 +334,6 @@ class ToolListWatcher:
             _log.exception("on_tools failed for server %r", self._server)
 
     def _settle(self, catalogue: ToolListing | None, failure: Exception | None) -> None:
-        ended, self._round, self._asked = self._round, _Round(), anyio.Event()
+        ended, self._pending, self._requested = self._pending, _PendingListing(), anyio.Event()
         ended.catalogue, ended.failure = catalogue, failure
         ended.done.set()

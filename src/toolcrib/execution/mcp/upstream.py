@@ -108,7 +108,7 @@ class Upstream:
         self.watcher = watcher
         self.on_input = on_input
         """Gives it input; without that it is not told that it can ask."""
-        self.changes = ChangeListener(name, watcher.changed, on_content, watched)
+        self.changes = ChangeListener(name, watcher.note_change, on_content, watched)
         """What it tells of changes, and the resources that are watched."""
         self._slots = FairSlots(config.max_concurrency)
         self.in_flight = InFlight()
@@ -320,7 +320,7 @@ class Upstream:
             self._connection is not connection
         ):  # it is over already, and so is whoever would do the listing
             connection = await self.connect()
-        catalogue = await self.watcher.fresh()
+        catalogue = await self.watcher.wait_for_listing()
         self.last_used = anyio.current_time()
         return catalogue
 
@@ -417,7 +417,7 @@ class Upstream:
             self._health.state = "closed"
             ending = ServerUnavailableError(self.name, self.close_reason)
             self._fail_start(ending)
-            self.watcher.over(ending)
+            self.watcher.fail_waiters(ending)
             self._ended.set()
 
     async def stop(self, reason: str, *, cancels: bool = False) -> None:
@@ -518,8 +518,8 @@ class Upstream:
         heard = self._first or self  # whose tools and content these are
         listeners = ConnectionListeners(
             lost=lambda: self._wake.set(),  # noqa: PLW0108 - it is another by then
-            tools_changed=heard.watcher.changed,
-            content_changed=heard.changes.changed,
+            tools_changed=heard.watcher.note_change,
+            content_changed=heard.changes.notify,
             logged=self._relay_log,
             elicited=self.running.complete,
             dropped=self._dropped,
@@ -606,7 +606,8 @@ class Upstream:
             ended = reason_of(fault, self._secrets) if fault else "it closed the connection"
             connection.close_reason = self.close_reason or ended
         connection.over.set()
-        self.watcher.over(ServerUnavailableError(self.name, connection.close_reason, self.stderr_tail()))
+        error = ServerUnavailableError(self.name, connection.close_reason, self.stderr_tail())
+        self.watcher.fail_waiters(error)
         if connection.failed:
             self._health.failed(connection.close_reason)
         elif expected:
