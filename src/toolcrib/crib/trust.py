@@ -15,6 +15,8 @@ A decision is written to `tools.lock` beside the configuration file, and holds a
 be called, what is blocked cannot. What servers offer is what they have listed so far; `crib.ready()` waits
 for all. A subject is the id of a tool without its version, `server/NAME`, `prompt/SERVER/NAME` or
 `template/SERVER/URI`.
+
+`toolcrib.trust` and the gate are imported in the functions that need them, since most cribs have no lock.
 """
 
 import os
@@ -37,6 +39,7 @@ from toolcrib.execution.mcp.content import ContentKind, ServerContent
 from toolcrib.model import Tool
 from toolcrib.model.plain import pointer
 from toolcrib.model.record import Record
+from toolcrib.model.toolid import without_version
 from toolcrib.version import Constraint, Version
 
 if TYPE_CHECKING:
@@ -271,9 +274,9 @@ class Trust:
             LockError: the lock cannot be read or written.
         """
         offers = await self._read_offers()
-        offered = {*map(_name, offers.tools)}
+        offered = {*map(without_version, offers.tools)}
         for subject in subjects:
-            if _name(subject) not in offered:
+            if without_version(subject) not in offered:
                 self._refuse_seen_name(subject)
         return await self._change(
             offers, partial(_Approval(offers, by).approve, subjects=subjects, everything=everything)
@@ -288,15 +291,17 @@ class Trust:
             LockError: the lock cannot be read or written.
         """
         offered = self._engine.listed_tools().values()
-        listed = {_name(str(tool.id)) for tools in offered for tool in tools}
-        listed |= {_name(each.id) for each in self._engine.index.list_all()}
+        listed = {without_version(str(tool.id)) for tools in offered for tool in tools}
+        listed |= {without_version(each.id) for each in self._engine.index.list_all()}
 
         def change(lock: "Lock") -> _Decision:
-            known = listed | {_name(str(each.id)) for each in lock.tools.values()} | lock.blocked.keys()
-            if _name(tool_id) not in known:
+            known = (
+                listed | {without_version(str(each.id)) for each in lock.tools.values()} | lock.blocked.keys()
+            )
+            if without_version(tool_id) not in known:
                 self._refuse_seen_name(tool_id)
                 if not absent:
-                    raise ToolNotFoundError(tool_id, _close_to(_name(tool_id), known))
+                    raise ToolNotFoundError(tool_id, _close_to(without_version(tool_id), known))
             return _Decision(lock.block(tool_id, reason=reason, by=by, at=_now()), (tool_id,))
 
         return await self._change(None, change)
@@ -309,8 +314,12 @@ class Trust:
         """
         for name in self._engine.settings.toolsets:
             scope = scope_of(name, self._engine.settings)
-            own_id = scope.original(_name(subject)) if isinstance(scope, ShapedScope) else _name(subject)
-            if own_id != _name(subject):
+            own_id = (
+                scope.original(without_version(subject))
+                if isinstance(scope, ShapedScope)
+                else without_version(subject)
+            )
+            if own_id != without_version(subject):
                 reason = f"it is the name of {own_id!r} in the toolset {name!r}; the lock has own ids"
                 raise ToolNotFoundError(subject, (own_id,), reason)
 
@@ -366,7 +375,7 @@ class Trust:
         own = {each.id: index.get(each.id) for each in index.list_all()}
         offers = replace(offers, tools=own | offers.tools)
 
-        from toolcrib.trust import Lock  # noqa: PLC0415 - as above
+        from toolcrib.trust import Lock  # noqa: PLC0415 - see the module
 
         def run() -> "dict[str, ScanReport]":
             found = _scan_all(self._read_lock() or Lock(), offers)
@@ -383,8 +392,8 @@ class Trust:
 
     async def _read_offers(self, *, are_all_read: bool = False) -> _Offers:
         """Return the present definitions; those of servers without trust only with `are_all_read`."""
-        from toolcrib.crib.gate import identity_of  # noqa: PLC0415 - needs toolcrib.trust, which most do not
-        from toolcrib.trust import ServerParts  # noqa: PLC0415 - as above
+        from toolcrib.crib.gate import identity_of  # noqa: PLC0415 - see the module
+        from toolcrib.trust import ServerParts  # noqa: PLC0415 - see the module
 
         engine, settings = self._engine, self._engine.settings
         listed = engine.listed_tools()
@@ -415,7 +424,7 @@ class Trust:
 
     async def _read_listed(self, name: str, kind: ContentKind) -> dict[str, Any]:
         """Return the prompts or templates of a server; those of the lock where they cannot be listed."""
-        from toolcrib.crib.gate import key_of  # noqa: PLC0415 - as above
+        from toolcrib.crib.gate import key_of  # noqa: PLC0415 - see the module
 
         lists, servers = self._engine.lists, self._engine.servers
         source = (name, None)
@@ -443,8 +452,8 @@ class Trust:
         self, offers: _Offers | None, change: "Callable[[Lock], _Decision]", *, is_new: bool = False
     ) -> TrustEdit:
         """Change the lock, have it read again, and return the result."""
-        from toolcrib.crib.gate import load_lock  # noqa: PLC0415 - as above
-        from toolcrib.trust import Lock  # noqa: PLC0415 - as above
+        from toolcrib.crib.gate import load_lock  # noqa: PLC0415 - see the module
+        from toolcrib.trust import Lock  # noqa: PLC0415 - see the module
 
         path = self._path
 
@@ -476,7 +485,7 @@ class Trust:
         return edit.replace(left=tuple(each.tool_id for each in left), unanswered=offers.unanswered)
 
     def _report(self, offers: _Offers) -> TrustReport:
-        from toolcrib.trust import Lock  # noqa: PLC0415 - as above
+        from toolcrib.trust import Lock  # noqa: PLC0415 - see the module
 
         path, gate = self._engine.settings.lock_file, self._engine.gate
         locked = self._read_lock()
@@ -497,7 +506,7 @@ class Trust:
 
     def _read_lock(self) -> "Lock | None":
         """Return the lock; None if there is none."""
-        from toolcrib.crib.gate import load_lock  # noqa: PLC0415 - as above
+        from toolcrib.crib.gate import load_lock  # noqa: PLC0415 - see the module
 
         path = self._engine.settings.lock_file
         return load_lock(path) if path is not None and os.path.lexists(path) else None
@@ -529,12 +538,12 @@ def _compare(lock: "Lock", offers: _Offers) -> "list[Drift]":
 
 def _find_drifts(lock: "Lock | None", seen: "Lock", offers: _Offers) -> Iterator[TrustDrift]:
     """Yield the differences from a lock, or from the first definitions seen of tools that no lock has."""
-    from toolcrib.trust import Lock  # noqa: PLC0415 - as above
+    from toolcrib.trust import Lock  # noqa: PLC0415 - see the module
 
     offered = Lock.of(offers.tools.values())
     known = {} if lock is None else {drift.tool_id: drift for drift in _compare(lock, offers)}
-    names = set() if lock is None else {_name(str(each.id)) for each in lock.tools.values()}
-    tools = [tool for tool in offers.tools.values() if _name(str(tool.id)) not in names]
+    names = set() if lock is None else {without_version(str(each.id)) for each in lock.tools.values()}
+    tools = [tool for tool in offers.tools.values() if without_version(str(tool.id)) not in names]
     changed = {drift.tool_id: drift for drift in seen.judge(tools) if drift and drift.level != "none"}
     known |= changed
     for drift in sorted(known.values(), key=lambda each: each.tool_id):
@@ -551,11 +560,6 @@ def _find_drifts(lock: "Lock | None", seen: "Lock", offers: _Offers) -> Iterator
         )
 
 
-def _name(tool_id: str) -> str:
-    """Return an id without its version."""
-    return ":".join(tool_id.split(":")[:2])
-
-
 def _scan(lock: "Lock", offers: _Offers) -> list[_Scanned]:
     """Return the scan's findings in the present definitions that are not suppressed."""
     return [each for each in _scan_all(lock, offers) if each.report.verdict != "clean"]
@@ -563,11 +567,11 @@ def _scan(lock: "Lock", offers: _Offers) -> list[_Scanned]:
 
 def _scan_all(lock: "Lock", offers: _Offers) -> list[_Scanned]:
     """Return the reports on the present definitions, tools first, without suppressed findings."""
-    from toolcrib.trust import KnownTools, scan, scan_definition, scan_text  # noqa: PLC0415 - as above
+    from toolcrib.trust import KnownTools, scan, scan_definition, scan_text  # noqa: PLC0415 - see the module
 
     known = KnownTools(map(offers.in_family, offers.tools.values()))
     found = [
-        _Scanned(name := _name(tool_id), name, scan(offers.in_family(tool), others=known))
+        _Scanned(name := without_version(tool_id), name, scan(offers.in_family(tool), others=known))
         for tool_id, tool in offers.tools.items()
     ]
     for name, parts in offers.servers.items():
@@ -608,15 +612,17 @@ class _Approval:
         if force:
             for name in {*offers.servers, *lock.servers} - {*offers.silent}:
                 lock = lock.forget(name)
-            kept = {key: each for key, each in before.tools.items() if _name(str(each.id)) in refused}
+            kept = {
+                key: each for key, each in before.tools.items() if without_version(str(each.id)) in refused
+            }
             lock = replace(lock, tools=dict(sorted({**lock.tools, **kept}.items())))
-        names = {_name(str(each.id)) for each in lock.tools.values()}
-        tools = [tool for tool_id, tool in offers.tools.items() if _name(tool_id) not in names]
-        self.left_out.update({_name(str(tool.id)) for tool in tools} & refused)
+        names = {without_version(str(each.id)) for each in lock.tools.values()}
+        tools = [tool for tool_id, tool in offers.tools.items() if without_version(tool_id) not in names]
+        self.left_out.update({without_version(str(tool.id)) for tool in tools} & refused)
         self.left_out.update(
-            {_name(str(each.id)) for each in before.tools.values()} & refused if force else ()
+            {without_version(str(each.id)) for each in before.tools.values()} & refused if force else ()
         )
-        tools = [tool for tool in tools if _name(str(tool.id)) not in refused]
+        tools = [tool for tool in tools if without_version(str(tool.id)) not in refused]
         lock = replace(lock.approve(*tools, by=self.by, at=self.at), blocked=before.blocked)
         subjects = [str(tool.id) for tool in tools]
         for name, parts in offers.servers.items():
@@ -638,10 +644,10 @@ class _Approval:
     def approve(self, lock: "Lock", subjects: Sequence[str], *, everything: bool) -> _Decision:
         """Take subjects as they are now."""
         scanned = _scan(lock, self.offers)
-        refused = self._find_refused(lock, scanned) - {*map(_name, subjects)}
+        refused = self._find_refused(lock, scanned) - {*map(without_version, subjects)}
         wanted = [*subjects]
         if everything:
-            changed = {_name(drift.tool_id): None for drift in _compare(lock, self.offers)}
+            changed = {without_version(drift.tool_id): None for drift in _compare(lock, self.offers)}
             self.left_out.update(refused & changed.keys())
             wanted += [each for each in changed if each not in lock.blocked and each not in refused]
         for subject in dict.fromkeys(wanted):
@@ -653,14 +659,14 @@ class _Approval:
 
     def _find_refused(self, lock: "Lock", scanned: Iterable[_Scanned]) -> set[str]:
         """Return the subjects that the scan calls poisoned, except for those the lock has unchanged."""
-        changed = {_name(drift.tool_id) for drift in _compare(lock, self.offers)}
+        changed = {without_version(drift.tool_id) for drift in _compare(lock, self.offers)}
         poisoned = [each for each in scanned if each.is_poisoned]
         new = {each.subject for each in poisoned if "/" in each.subject and each.owner not in lock.servers}
         return new | {each.subject for each in poisoned if each.subject in changed}
 
     def _decide(self, lock: "Lock", subjects: Iterable[str], scanned: Iterable[_Scanned]) -> _Decision:
         taken = tuple(subjects)
-        told = {*map(_name, taken), *self.left_out}
+        told = {*map(without_version, taken), *self.left_out}
         found = [each for each in scanned if each.subject in told or f"server/{each.owner}" in told]
         return _Decision(lock, taken, _list_findings(found), tuple(sorted(self.left_out)))
 
@@ -691,10 +697,10 @@ class _Approval:
 
     def _take_tool(self, lock: "Lock", subject: str, refused: Collection[str]) -> "Lock":
         """Approve a tool in all versions, and its server where the lock does not have it."""
-        offers, name = self.offers, _name(subject)
-        tools = [tool for tool_id, tool in offers.tools.items() if _name(tool_id) == name]
-        if not tools and not any(_name(str(each.id)) == name for each in lock.tools.values()):
-            raise ToolNotFoundError(subject, _close_to(name, map(_name, offers.tools)))
+        offers, name = self.offers, without_version(subject)
+        tools = [tool for tool_id, tool in offers.tools.items() if without_version(tool_id) == name]
+        if not tools and not any(without_version(str(each.id)) == name for each in lock.tools.values()):
+            raise ToolNotFoundError(subject, _close_to(name, map(without_version, offers.tools)))
         lock = lock.remove(name).approve(*tools, by=self.by, at=self.at)
         server = name.partition(":")[0]
         if tools and server in offers.servers and server not in lock.servers:
@@ -760,17 +766,17 @@ def _require(
     faults: Mapping[str, str],
 ) -> TrustRequirement:
     """Return whether a tool is ready, and if not, why."""
-    from toolcrib.trust import ToolParts  # noqa: PLC0415 - as above
+    from toolcrib.trust import ToolParts  # noqa: PLC0415 - see the module
 
     ref, _, spec = wanted.partition("@")
     constraint = Constraint.parse(spec) if spec and not spec.startswith("sha256:") else None
-    same = [(each, tool) for each, tool in tools.items() if ref in {_name(each), tool.name, each}]
+    same = [(each, tool) for each, tool in tools.items() if ref in {without_version(each), tool.name, each}]
     if not same:
         space = ref.partition(":")[0]
         if space in faults or space in report.unanswered:
             reason = faults.get(space, "its server does not answer")
             return TrustRequirement(wanted=wanted, state="unavailable", reason=reason)
-        hint = "".join(f"; did you mean {each!r}?" for each in _close_to(ref, map(_name, tools)))
+        hint = "".join(f"; did you mean {each!r}?" for each in _close_to(ref, map(without_version, tools)))
         return TrustRequirement(wanted=wanted, state="missing", reason=f"there is no such tool{hint}")
     digests = {each: ToolParts.of(tool).digest() for each, tool in same}
     fitting = [
@@ -798,7 +804,7 @@ def _state_of(
     drift = next((each for each in report.drifts if each.id == tool_id), None)
     level: Level = "none" if drift is None else drift.level
     for each in report.findings:
-        if each.id == _name(tool_id) and each.verdict == "poisoned":
+        if each.id == without_version(tool_id) and each.verdict == "poisoned":
             return "poisoned", level, withheld.get(tool_id, each.message)
     if tool_id in withheld:
         return "withheld", level, withheld[tool_id]

@@ -247,8 +247,8 @@ class ToolListWatcher:
     async def follow(self, connection: Connection, *, within: float) -> None:
         """List a server on request, and after changes of its tools, until cancelled.
 
-        A listing may take `within` seconds. With a listener, the first starts at once. A listing that a change
-        of the server causes starts after a pause, which grows while listings fail.
+        A listing may take `within` seconds. With a listener, the first starts at once. A listing that a
+        change of the server causes starts after a pause, which grows while listings fail.
         """
         self._connection, self.gateways = connection, connection.gateways
         self._announced += 1
