@@ -158,7 +158,9 @@ async def test_waiting_for_a_server_counts_as_running_its_tool(little: Any) -> N
     seen = Seen()
     async with Crib({"mcpServers": {"slow": little("hang")}}, observers=[seen]) as crib:
         with anyio.fail_after(PATIENCE):
-            with pytest.raises(BackendUnavailableError, match=r"its server was not ready within 0.2 s") as error:
+            with pytest.raises(
+                BackendUnavailableError, match=r"its server was not ready within 0.2 s"
+            ) as error:
                 await crib.run("slow:x", timeout=0.2)
             assert error.value.op == "resolve"
             (event,) = [event async for event in crib.stream("slow:x", timeout=0.2)]
