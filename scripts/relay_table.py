@@ -1,4 +1,4 @@
-"""Writes the table of relayed messages into docs/gateway.md; `--check` only compares.
+"""Writes the table of relayed messages into docs/gateway-reference.md; `--check` only compares.
 
 The table is made of the rows that `tests/gateway/test_relays.py` runs, each in every combination of eras.
 """
@@ -11,7 +11,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from gateway.relays import ERAS, RELAYS  # noqa: E402 - they are found by the line above
 
-PAGE = ROOT / "docs" / "gateway.md"
+PAGE = ROOT / "docs" / "gateway-reference.md"
 START = "<!-- relays -->\n"
 END = "<!-- /relays -->\n"
 

@@ -254,6 +254,10 @@ TEXTS: list[tuple[ToolcribError, str]] = [
         ServerUnavailableError("git", "it exited with status 1", "no such module"),
         "server 'git' is unavailable: it exited with status 1; its stderr ends with: no such module",
     ),
+    (
+        ServerUnavailableError("git", "it exited with status 1", "no TOKEN", advice="it may need TOKEN"),
+        "server 'git' is unavailable: it exited with status 1; its stderr ends with: no TOKEN; it may need TOKEN",
+    ),
     (ServerUnavailableError("git", "it is off"), "server 'git' is unavailable: it is off"),
     (
         LoginRequiredError("git", "it needs a login: toolcrib login git"),

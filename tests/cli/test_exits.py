@@ -89,6 +89,15 @@ def test_the_last_words_of_a_server_are_told(capsys: Any) -> None:
     assert capsys.readouterr().err == told
 
 
+def test_guess_of_a_failure_follows_the_last_words_of_the_server(capsys: Any) -> None:
+    guess = "it may need TOKEN"
+    failed = BackendUnavailableError(tool_id="a:b", backend="mcp:a", reason="it exited", advice=guess)
+    failed.__cause__ = ServerUnavailableError("a", "it exited", "loading\nno TOKEN", advice=guess)
+    assert report(failed, as_json=False) == 4
+    told = "error: a:b: mcp:a is unavailable: it exited; its stderr ends with:\nloading\nno TOKEN\n"
+    assert capsys.readouterr().err == f"{told}{guess}\n"
+
+
 def test_a_bug_is_told_in_a_line(capsys: Any) -> None:
     assert report(RuntimeError("ouch"), as_json=False) == 1
     assert capsys.readouterr().err == "error: RuntimeError: ouch; run it again with --debug to see where\n"

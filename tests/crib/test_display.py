@@ -62,7 +62,8 @@ def crib() -> SyncCrib:
 def test_reprs_are_a_few_short_lines(crib: SyncCrib) -> None:
     found = crib.search("order")
     assert (
-        repr(found) == f"<Page: 1 of 1>\n  {found[0].confidence:.2f} shop:order_total:1.2.0 Add up an order."
+        repr(found)
+        == f"<Page for 'order': 1 of 1>\n  {found[0].confidence:.2f} shop:order_total:1.2.0 Add up an order."
     )
     assert repr(crib.tools()) == "<Page: 1 of 1>\n  shop:order_total:1.2.0 Add up an order."
     described = "<ToolDoc shop:order_total:1.2.0(prices, discount?): Add up an order.>"
@@ -77,6 +78,19 @@ def test_reprs_are_a_few_short_lines(crib: SyncCrib) -> None:
     assert re.fullmatch(r"<ExecuteResult 1\.0, 1 call, [\d.]+ ms>", ran)
     assert str(result) == repr(result)
     assert str(found) == repr(found)
+
+
+def test_page_names_the_servers_that_did_not_answer() -> None:
+    gone = {"command": "no-such-program"}
+    with SyncCrib({"mcpServers": {"gone": gone}, "store": "memory"}) as crib:
+        crib.add(order_total, namespace="shop")
+        crib.ready()
+        told = "no answer from gone; their tools may be missing"
+        for page in (crib.search("order"), crib.tools()):
+            assert page.unanswered == ("gone",)
+            assert repr(page).endswith(f"\n  {told}")
+            assert told in page._repr_html_()
+        assert crib.tools(namespace="shop").unanswered == ()
 
 
 def test_reprs_of_long_lists_and_values_are_cut() -> None:

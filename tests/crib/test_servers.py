@@ -158,12 +158,14 @@ async def test_waiting_for_a_server_counts_as_running_its_tool(little: Any) -> N
     seen = Seen()
     async with Crib({"mcpServers": {"slow": little("hang")}}, observers=[seen]) as crib:
         with anyio.fail_after(PATIENCE):
-            with pytest.raises(BackendUnavailableError, match=r"it was not ready within 0.2 s") as error:
+            with pytest.raises(
+                BackendUnavailableError, match=r"its server was not ready within 0.2 s"
+            ) as error:
                 await crib.run("slow:x", timeout=0.2)
             assert error.value.op == "resolve"
             (event,) = [event async for event in crib.stream("slow:x", timeout=0.2)]
             assert (event.kind, type(event.error)) == ("error", BackendUnavailableError)
-            with pytest.raises(BackendUnavailableError, match=r"it was not ready within 0.2 s"):
+            with pytest.raises(BackendUnavailableError, match=r"its server was not ready within 0.2 s"):
                 await crib.run_chain([{"toolId": "slow:x"}], timeout=0.2)
     assert seen.outcomes == ["slow:x", "slow:x"]
 

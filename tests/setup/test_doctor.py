@@ -146,7 +146,14 @@ async def test_doctor_advises_to_inherit_missing_variables(monkeypatch: pytest.M
     monkeypatch.setenv("SHOP_TOKEN", "s3cret")
     shop = {"command": sys.executable, "args": ["-c", "import sys; sys.exit('SHOP_TOKEN is not set')"]}
     found = await diagnose({"mcpServers": {"shop": shop}})
-    assert "give it these variables with `inherit`" in str(found)
+    (finding,) = found.errors
+    assert (finding.why, finding.details["stderr"].strip()) == (
+        "it exited with status 1",
+        "SHOP_TOKEN is not set",
+    )
+    assert finding.remedy.startswith(
+        "it may need SHOP_TOKEN, which is set here but not passed on; add inherit"
+    )
 
 
 async def test_a_server_that_says_nothing_has_a_deadline(little: Any) -> None:

@@ -6,18 +6,21 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from toolcrib.cli.interrupt import INTERRUPTED
 from toolcrib.errors import (
+    BackendUnavailableError,
     MissingExtraError,
     NoCompatibleVersionError,
     ServerUnavailableError,
     ToolcribError,
     explain,
 )
+from toolcrib.errors.text import describe_failure
 
 FAILED = 1
 USAGE = 2
@@ -156,9 +159,10 @@ def _print_error(error: BaseException) -> None:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help'.\n", err=True)
     heading = click.style("error:", fg="red", bold=True)
-    stderr = _stderr_tail(error)
-    suffix = f"; its stderr ends with: {stderr}" if stderr else ""
-    message = clean(f"{error_payload(error)['message']}{suffix}")
+    stderr, advice = _stderr_tail(error), ""
+    if stderr and isinstance(error, BackendUnavailableError | ServerUnavailableError):
+        error, advice = replace(error, advice=""), error.advice  # it follows the server's own words
+    message = clean(describe_failure(error_payload(error)["message"], stderr, advice))
     click.echo(f"{heading} {click.style(message, fg='red')}", err=True)
 
 

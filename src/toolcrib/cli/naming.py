@@ -9,7 +9,6 @@ from toolcrib.errors.base import count_noun
 
 if TYPE_CHECKING:
     from toolcrib.crib import View
-    from toolcrib.execution.mcp import ServerStatus
 
 WITHHELD = "withheld: "
 """How the reasons of `ServerStatus.refused` begin for tools that are not what was approved."""
@@ -89,16 +88,10 @@ def note_absent(view: "View", namespace: str | None = None) -> None:
         kind = "API" if server is not None and server.transport == "openapi" else "server"
         why = f": {each.reason}" if each.reason else ""
         if server is not None and server.last_error:
-            why = f": {why_failed(server)}"
+            why = f": {server.describe_failure()}"
         left = "its tools are as they were last seen" if each.kept else "its tools are missing"
-        note(f"{kind} {each.name!r} {_STATES[each.state]}{why if each.state == 'failed' else ''}; {left}")
+        note(f"{kind} {each.name!r} {_STATES[each.state]}{why}; {left}")
     for name, server in status.items():
         withheld = [each for each in server.refused.values() if each.startswith(WITHHELD)]
         if withheld and namespace in {None, name}:
             note(f"{count_noun(len(withheld), 'tool')} of {name!r} withheld; `toolcrib status` says why")
-
-
-def why_failed(server: "ServerStatus") -> str:
-    """Return why a server last failed, with its own message."""
-    words = [server.last_words] if server.last_words else []
-    return "; its stderr ends with: ".join([server.last_error or "", *words])

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import anyio
 from anyio import to_thread
@@ -97,6 +97,7 @@ from toolcrib.runtime.request import (
 if TYPE_CHECKING:
     from toolcrib.adapter import Conversion, ConversionOptions, SessionTarget, Target
 
+_Page = TypeVar("_Page", Page[Result], Page[Summary])
 _PROGRESS_INTERVAL = 0.25
 """Seconds between looks at the journal of a chain whose caller wants to know its progress."""
 _LEAST_TIMEOUT = 0.001
@@ -246,7 +247,12 @@ class View:
             learning.events.append(Asked(monotonic(), who, session, query, page, self._scope, is_later_page))
         if options.get("explain") and isinstance(self._scope, ShapedScope):
             page = page.model_copy(update={"items": tuple(map(self._hide_learned, page.items))})
-        return page
+        return self._note_unanswered(page, options.get("namespace"))
+
+    def _note_unanswered(self, page: _Page, namespace: str | None) -> _Page:
+        """Return a page with the names of the servers whose tools may be missing from it."""
+        names = tuple(each.name for each in self.absent() if not each.kept and namespace in {None, each.name})
+        return page.model_copy(update={"unanswered": names}) if names else page
 
     def _hide_learned(self, result: Result) -> Result:
         """Return a result without the learned questions that contain words that its shape hides."""
@@ -279,7 +285,7 @@ class View:
     async def tools(self, **options: Unpack[ListOptions]) -> Page[Summary]:
         """Return the tools in the order of their ids, as `Index.tools` does."""
         await self._tools.wait_for_listing(options)
-        return self.index.tools(**options)
+        return self._note_unanswered(self.index.tools(**options), options.get("namespace"))
 
     async def namespaces(self) -> tuple[str, ...]:
         """Return the namespaces in order; an empty one stands for the tools without."""

@@ -541,7 +541,10 @@ def _unavailable(ref: str | ToolId, backend: str, failure: ServerUnavailableErro
         return ToolLoginRequiredError(
             tool_id=str(ref), op="resolve", backend=backend, reason=reason, server=failure.server
         )
-    return BackendUnavailableError(tool_id=str(ref), op="resolve", backend=backend, reason=reason, sent=False)
+    advice = hide_secrets(failure.advice)
+    return BackendUnavailableError(
+        tool_id=str(ref), op="resolve", backend=backend, reason=reason, sent=False, advice=advice
+    )
 
 
 class DocumentedTools:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, overload
 
 from pydantic import Field
 
-from toolcrib.errors.base import count_noun
+from toolcrib.errors.base import count_noun, short_repr
 from toolcrib.model.display import MAX_ROWS, brief, one_line, table
 from toolcrib.model.record import Record
 
@@ -166,6 +166,10 @@ class Page(Record, Generic[Item]):
     """The cursor to pass for the next page; None on the last page."""
     total: int = 0
     """The number of items on all pages together."""
+    query: str | None = None
+    """The question of a search; None for a list."""
+    unanswered: tuple[str, ...] = ()
+    """The servers and APIs that failed or have not answered yet, so that their tools may be missing."""
 
     def __iter__(self) -> Iterator[Item]:  # type: ignore[override]  # pydantic gives pairs of fields
         return iter(self.items)
@@ -189,7 +193,8 @@ class Page(Record, Generic[Item]):
     def __repr__(self) -> str:
         rows = [one_line(" ".join(_columns(item))) for item in self.items[:MAX_ROWS]]
         more = ["  …"] if len(self.items) > MAX_ROWS else []
-        return "\n".join([f"<Page: {self._count()}>", *(f"  {row}" for row in rows), *more])
+        absent = [f"  {one_line(self._name_unanswered())}"] if self.unanswered else []
+        return "\n".join([f"<Page{self._count()}>", *(f"  {row}" for row in rows), *more, *absent])
 
     __str__ = __repr__
 
@@ -199,10 +204,16 @@ class Page(Record, Generic[Item]):
         head: tuple[str, ...] = ("tool", "description")
         if any(isinstance(item, Result) for item in self.items):
             head = ("confidence", *head)
-        return table(self._count(), head, rows)
+        caption = f"Page{self._count()}"
+        return table("; ".join(filter(None, (caption, self._name_unanswered()))), head, rows)
 
     def _count(self) -> str:
-        return f"{len(self.items):,} of {self.total:,}"
+        about = "" if self.query is None else f" for {one_line(short_repr(self.query))}"
+        return f"{about}: {len(self.items):,} of {self.total:,}"
+
+    def _name_unanswered(self) -> str:
+        names = ", ".join(self.unanswered)
+        return f"no answer from {names}; their tools may be missing" if names else ""
 
 
 def _columns(item: object) -> tuple[str, ...]:

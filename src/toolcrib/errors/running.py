@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from toolcrib.errors.base import Problem, ToolcribError
 from toolcrib.errors.definitions import ValidationError
+from toolcrib.errors.text import describe_failure
 
 Op = Literal["resolve", "select_backend", "policy", "validate_input", "execute", "validate_output", "stream"]
 """The step of a tool call that failed."""
@@ -122,10 +123,13 @@ class BackendUnavailableError(ToolError, ConnectionError):
     op: Op = "execute"
     sent: bool = True
     """Whether the call may have reached the backend; if it did not, it is safe to repeat."""
+    advice: str = ""
+    """What may help, as `ServerUnavailableError.advice`; may be empty."""
 
     def __str__(self) -> str:
         backend = self.backend or "its backend"
-        return f"{self.tool_id}: {backend} is unavailable{': ' if self.reason else ''}{self.reason}"
+        why = describe_failure(self.reason, advice=self.advice)
+        return f"{self.tool_id}: {backend} is unavailable{': ' if why else ''}{why}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -227,10 +231,12 @@ class ServerUnavailableError(ToolcribError, ConnectionError):
     """The reason why it is unavailable."""
     stderr: str = ""
     """The last lines of its standard error."""
+    advice: str = field(default="", kw_only=True)
+    """A guess at what would help, such as a variable that the server did not get; may be empty."""
 
     def __str__(self) -> str:
-        last = f"; its stderr ends with: {self.stderr}" if self.stderr else ""
-        return f"server {self.server!r} is unavailable: {self.reason}{last}"
+        why = describe_failure(self.reason, self.stderr, self.advice)
+        return f"server {self.server!r} is unavailable: {why}"
 
 
 @dataclass(eq=False)

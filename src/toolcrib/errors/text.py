@@ -1,4 +1,4 @@
-"""Truncation of texts for messages and lists."""
+"""Parts of messages: truncated texts, and the failure of a server."""
 
 
 def truncate(text: str, limit: int, mark: str = "…") -> str:
@@ -17,3 +17,17 @@ def fit(text: str, limit: int) -> str:
     ('Create…', 'Create')
     """
     return text if len(text) <= limit else truncate(text, limit - 1)
+
+
+def describe_failure(reason: str, stderr: str = "", advice: str = "") -> str:
+    r"""Return why a server failed: the reason, its own words, and our guess after them.
+
+    >>> describe_failure("it exited with status 1", "no TOKEN", "pass it TOKEN")
+    'it exited with status 1; its stderr ends with: no TOKEN; pass it TOKEN'
+    >>> describe_failure("it exited with status 1", "loading\nno TOKEN", "pass it TOKEN")
+    'it exited with status 1; its stderr ends with:\nloading\nno TOKEN\npass it TOKEN'
+    """
+    if "\n" in stderr:
+        return "\n".join(filter(None, (f"{reason}; its stderr ends with:", stderr, advice)))
+    words = f"its stderr ends with: {stderr}" if stderr else ""
+    return "; ".join(filter(None, (reason, words, advice)))

@@ -608,7 +608,7 @@ def _report(
 
 def _not_ready(tool_id: str, limit: float) -> BackendUnavailableError:
     """Return the error for a deadline that expired while waiting for the tool's server."""
-    reason = f"it was not ready within {limit:g} s"
+    reason = f"its server was not ready within {limit:g} s"
     return BackendUnavailableError(tool_id=tool_id, op="resolve", reason=reason, sent=False)
 
 

@@ -1,4 +1,4 @@
-"""Limits on the memory that clients can occupy; docs/gateway.md has a table of all of them."""
+"""Limits on the memory that clients can occupy; docs/limits.md has a table of all of them."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shlex
 import sqlite3
 import sys
 from functools import partial
@@ -344,6 +345,15 @@ async def test_who_is_missing_is_told_with_the_reason(halting: Path) -> None:
         (absence,) = crib.absent()
         assert (absence.name, absence.state, absence.kept) == ("slow", "failed", False)
         assert "did not start within 0.2 s" in (absence.reason or "")
+
+
+async def test_server_that_may_be_downloading_is_said_to(tmp_path: Path, little: Any) -> None:
+    slow, program = little("hang"), tmp_path / "npx"
+    program.write_text(f"#!/bin/sh\nexec {shlex.join([slow['command'], *slow['args']])}\n")
+    program.chmod(0o755)
+    async with Crib({"mcpServers": {"slow": {"command": str(program)}}}) as crib:
+        (absence,) = crib.absent()
+        assert (absence.state, absence.reason) == ("starting", "npx may still be downloading it")
 
 
 async def test_absence_of_a_failed_server_tells_of_its_stored_tools(kept: Path) -> None:

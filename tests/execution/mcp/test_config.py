@@ -257,3 +257,22 @@ def test_a_variable_that_makes_a_path_relative_is_refused() -> None:
     config = ServerConfig(command="x", sandbox="docker", read=["${FOLDER}"])
     with pytest.raises(ConfigError, match="'data' is relative"):
         config.expanded({"FOLDER": "data"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit", "program"),
+    [
+        ({"command": "python3"}, 30, ""),
+        ({"command": "npx", "args": ["-y", "thing"]}, 300, "npx"),
+        ({"command": "/usr/local/bin/uvx"}, 300, "uvx"),
+        ({"command": "npx.cmd"}, 300, "npx"),
+        ({"command": "docker", "start_timeout": 5}, 5, "docker"),
+        ({"url": "http://localhost:1/mcp"}, 30, ""),
+    ],
+)
+def test_start_limit_is_longer_for_programs_that_download(
+    settings: dict[str, Any], limit: float, program: str
+) -> None:
+    config = ServerConfig(**settings)
+    said = f"{program} may still be downloading it" if program else ""
+    assert (config.start_limit, config.download) == (limit, said)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.completing import server_names
-from toolcrib.cli.naming import why_failed
 from toolcrib.cli.screen import note, show_json, show_table, show_text, waiting
 from toolcrib.cli.state import State, shared, wait_for
 
@@ -50,7 +49,8 @@ def _note_failed(view: "View") -> None:
     """Report the servers that failed, whose resources and prompts are missing."""
     for server in view.status().values():
         if server.state == "failed" and server.transport != "openapi":
-            note(f"server {server.name!r} is unavailable: {why_failed(server)}; what it has is missing")
+            why = server.describe_failure()
+            note(f"server {server.name!r} is unavailable: {why}; its resources and prompts are missing")
 
 
 @click.command()

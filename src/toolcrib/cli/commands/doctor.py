@@ -71,8 +71,9 @@ def _show(found: "Diagnosis") -> None:
 def _show_one(finding: "Finding") -> None:
     mark, colour = _MARKS[finding.severity]
     click.echo(f"{click.style(mark, fg=colour)} {clean(f'{finding.subject}: {finding.what}')}")
-    for label, text in (("why", finding.why), ("do", finding.remedy)):
-        if text:
-            click.echo(f"    {click.style(f'{label}:', dim=True)} {clean(text)}")
+    if finding.why:
+        click.echo(f"    {click.style('why:', dim=True)} {clean(finding.why)}")
     for line in str(finding.details.get("stderr", "")).splitlines()[-_LAST_WORDS:]:
         click.echo(f"    {click.style('|', dim=True)} {clean(line)}")
+    if finding.remedy:
+        click.echo(f"    {click.style('do:', dim=True)} {clean(finding.remedy)}")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.commands.running import TIMEOUT
-from toolcrib.cli.naming import why_failed
 from toolcrib.cli.resident.address import Address, ask
 from toolcrib.cli.resident.terminal import REMOTE
 from toolcrib.cli.screen import clean, heading, note, show_json, show_table, waiting
@@ -123,7 +122,7 @@ def _login_facts(crib: "Crib") -> dict[str, dict[str, Any]]:
 
 def _server_facts(status: "ServerStatus") -> dict[str, Any]:
     """Return the facts of a server; its process has ended, unless a gateway runs it."""
-    why = {"why": why_failed(status)} if status.last_error else {}
+    why = {"why": status.describe_failure()} if status.last_error else {}
     return {
         **status.to_json(without=_PASSING if REMOTE.get() is None else ()),
         "state": _describe_state(status),

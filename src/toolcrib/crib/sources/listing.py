@@ -21,6 +21,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
+from dataclasses import replace
+from typing import Literal
 
 import anyio
 from anyio import to_thread
@@ -30,6 +32,7 @@ from toolcrib.concurrency.backoff import Backoff
 from toolcrib.crib.sources.origins import Absence, Origin, Tools
 from toolcrib.crib.sources.priority import PriorityLimiter
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
+from toolcrib.errors.text import describe_failure
 from toolcrib.redaction import hide_secrets
 
 _LOG = logging.getLogger("toolcrib.crib")
@@ -259,12 +262,11 @@ class ToolLister:
         """Return the error for calls that need tools of an origin which has not listed them."""
         match origin.error:
             case ServerUnavailableError() as error:
-                return type(error)(error.server, error.reason, error.stderr)
+                return replace(error)
             case None:
                 waited = anyio.current_time() - origin.since if origin.asked.is_set() else 0.0
-                return ServerUnavailableError(
-                    origin.name, f"it has not listed its tools within {waited:.3g} s"
-                )
+                reason = f"it has not listed its tools within {waited:.3g} s"
+                return ServerUnavailableError(origin.name, reason, advice=origin.download)
             case error:
                 return ServerUnavailableError(origin.name, str(error))
 
@@ -278,11 +280,13 @@ class ToolLister:
 
     def _describe_absence(self, origin: Origin) -> Absence | None:
         if origin.error is not None:
-            reason = hide_secrets(self.failure(origin).reason)
+            failure = self.failure(origin)
+            reason = hide_secrets(describe_failure(failure.reason, advice=failure.advice))
             return Absence(name=origin.name, state="failed", reason=reason, kept=origin.is_known)
         if origin.is_known:
             return None
-        return Absence(name=origin.name, state="missed" if origin.missed else "starting")
+        state: Literal["missed", "starting"] = "missed" if origin.missed else "starting"
+        return Absence(name=origin.name, state=state, reason=origin.download or None)
 
     async def _ask_until_answered(self, origin: Origin) -> None:
         backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)

@@ -30,6 +30,8 @@ class Origin:
     """Requests its tools; may also pass them to `ToolLister.note`. Raises a `ToolcribError`."""
     patience: float = 30.0
     """Seconds after the request for which callers wait for its first answer."""
+    download: str = ""
+    """What to say if it is late because its program may have to download it first; else empty."""
     required: bool = False
     prefix: str = ""
     """Put before its errors in the log if they do not name it."""
@@ -74,7 +76,7 @@ class Absence(Record):
     state: Literal["starting", "failed", "missed"]
     """`starting` has not answered yet; `missed` did not in an earlier run, and has not yet in this one."""
     reason: str | None = None
-    """The reason of its failure, without its own output, since a model may see this."""
+    """Why, if that is known, without the server's own output, since a model may see this."""
     kept: bool = False
     """Whether the catalogue has its tools as of its last answer."""
 
@@ -102,7 +104,8 @@ def server_origins(settings: Settings, servers: McpServers) -> dict[str, Origin]
             key=f"mcp:{name}",
             identity=config.identity,
             list_tools=partial(servers.tools, name),
-            patience=config.start_timeout,
+            patience=config.start_limit,
+            download=config.download,
             required=config.required,
         )
         for name, config in enabled(settings).items()

@@ -334,7 +334,7 @@ class IndexReader:
         passing = (_MATCHES_NOTHING,) if min_confidence > 0 else conditions
         page = self._list_page(query, passing, min_confidence, count, cursor)
         results = self._make_results([(summary, 0.0, 0.0) for summary in page.items])
-        return Page.from_valid(items=results, next_cursor=page.next_cursor, total=page.total)
+        return Page.from_valid(items=results, next_cursor=page.next_cursor, total=page.total, query=query)
 
     def _find_page(self, asked: "_Asked") -> tuple[Page[Result], bool]:
         """Return a page of results, and whether the catalogue stayed the same during the search."""
@@ -440,4 +440,4 @@ def check_search(*, limit: int, query: Any = "", min_confidence: float = 0.0) ->
 
 def _make_page(items: tuple[Item, ...], state: ListState, end: int, total: int) -> Page[Item]:
     next_cursor = state.write_cursor(end) if items and end < total else None
-    return Page.from_valid(items=items, next_cursor=next_cursor, total=total)
+    return Page.from_valid(items=items, next_cursor=next_cursor, total=total, query=state.query)

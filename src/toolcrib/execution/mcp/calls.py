@@ -280,13 +280,16 @@ def _unreachable(upstream: Upstream, call: Call, error: ServerUnavailableError) 
 def unsent(call: Call, error: ServerUnavailableError) -> ToolError:
     """Return the error for a call that its server could not be reached for."""
     backend, reason = f"mcp:{error.server}", hide_secrets(error.reason)
+    advice = hide_secrets(error.advice)
     if isinstance(error, LoginRequiredError):
         reason = login_reason(reason, call.principal)
         return ToolLoginRequiredError(
             tool_id=call.tool_id, backend=backend, reason=reason, server=error.server
         )
     # What it wrote is for whoever runs it: it stays in the cause, and a model does not see it.
-    return BackendUnavailableError(tool_id=call.tool_id, backend=backend, reason=reason, sent=False)
+    return BackendUnavailableError(
+        tool_id=call.tool_id, backend=backend, reason=reason, sent=False, advice=advice
+    )
 
 
 async def _list_tool_again(upstream: Upstream, tool: Tool) -> Tool:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, M
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -60,6 +60,9 @@ _CONNECTION = (
     *("command", "args", "env", "inherit", "cwd", "url", "headers", "auth", "transport"),
     *("sandbox", "read", "write", "network", "is_shared"),
 )
+_START_SECONDS, _DOWNLOAD_SECONDS = 30.0, 300.0  # npm too gives a download 300 s
+_DOWNLOADERS = frozenset({"npx", "bunx", "pnpx", "uvx", "uv", "pipx", "docker", "podman"})
+"""Programs that download what they start, the first time."""
 _OF_WALLS = ("read", "write", "network")
 _URL_NAMES = ("url", "serverUrl", "httpUrl")
 WORKERS_FOLDER = "TOOLCRIB_WORKERS"
@@ -266,8 +269,9 @@ class ServerConfig(Record):
     """Whether it is left out, as if it were not there."""
     timeout: Seconds | None = None
     """Seconds that one call may take, where the caller does not say; else the general `timeout`."""
-    start_timeout: Seconds = 30.0
-    """Seconds within which it must be started and have declared what it can do."""
+    start_timeout: Seconds | None = None
+    """Seconds that it may take to start and declare its capabilities; by default 30, or 300 if its program
+    downloads it first, as `npx` and `uvx` do."""
     idle_timeout: Seconds | None = 600.0
     """Seconds without a call after which it is stopped until the next one; None keeps it running."""
     trust: TrustMode | None = None
@@ -286,6 +290,19 @@ class ServerConfig(Record):
             elif name in type(self).model_fields:
                 yield name, value
         yield "others", sorted(self.model_extra or {})
+
+    @property
+    def start_limit(self) -> float:
+        """Return the seconds that it may take to start: `start_timeout` or its default."""
+        if self.start_timeout is not None:
+            return self.start_timeout
+        return _DOWNLOAD_SECONDS if self.download else _START_SECONDS
+
+    @property
+    def download(self) -> str:
+        """Return what to say if it is late because its program downloads it; empty for others."""
+        program = PurePath(self.command or "").stem
+        return f"{program} may still be downloading it" if program in _DOWNLOADERS else ""
 
     @property
     def is_personal(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -347,4 +347,4 @@ class Start:
         if failure is None:
             return self.connection
         # Each gets an exception of its own: a shared one would collect the tracebacks of all.
-        raise type(failure)(failure.server, failure.reason, failure.stderr) from failure.__cause__
+        raise replace(failure) from failure.__cause__

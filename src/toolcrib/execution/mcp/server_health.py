@@ -11,6 +11,7 @@ from pydantic import Field
 
 from toolcrib.concurrency.backoff import Backoff
 from toolcrib.errors.base import count_noun
+from toolcrib.errors.text import describe_failure
 from toolcrib.model.display import one_line, table
 from toolcrib.model.record import Record
 
@@ -50,6 +51,8 @@ class ServerStatus(Record):
     """Its process, where it is started here and runs."""
     last_error: str | None = None
     """The reason of its last failure or disconnection; absent once it answers again."""
+    advice: str | None = None
+    """A guess at what would help, such as a variable that it did not get; absent if there is none."""
     needs_login: bool | None = None
     """True where that is for want of a login, which `toolcrib login` gives."""
     paused: bool | None = None
@@ -72,6 +75,12 @@ class ServerStatus(Record):
         """Return the columns of a server's row: name, state, transport, tools, and the last error."""
         tools = "" if self.tools is None else count_noun(self.tools, "tool")
         return self.name, self.state, self.transport, tools, self.last_error or ""
+
+    def describe_failure(self) -> str:
+        """Return why it last failed: the reason, its own words, and what may help; empty if it did not."""
+        if self.last_error is None:
+            return ""
+        return describe_failure(self.last_error, self.last_words, self.advice or "")
 
     @property
     def last_words(self) -> str:
@@ -174,6 +183,7 @@ class ServerHealth:
     state: ServerState = "stopped"
     starts: int = 0
     last_error: str | None = None
+    advice: str = ""
     needs_login: bool = False
 
     @property
@@ -189,14 +199,15 @@ class ServerHealth:
         failed = f"it failed {self.breaker.failures} times in a row"
         return f"{failed} and is left alone for another {self.breaker.pause:.1f} s: {self.last_error}"
 
-    def failed(self, reason: str, *, needs_login: bool = False) -> None:
+    def failed(self, reason: str, *, needs_login: bool = False, advice: str = "") -> None:
         """Note that a start failed, or gave a connection that was of no use to anybody."""
         self.last_error, self.state, self.needs_login = reason, "failed", needs_login
+        self.advice = advice
         self.breaker.failed()
 
     def died(self, reason: str) -> None:
         """Record that it started, and died of a request, perhaps of one tool's."""
-        self.last_error, self.state = reason, "failed"
+        self.last_error, self.state, self.advice = reason, "failed", ""
         self.breaker.succeeded()
         self.deaths.failed()
 

@@ -157,18 +157,20 @@ class Upstream:
             return connection
         if self._start is None:
             if (objection := self._health.objection) is not None:
-                raise ServerUnavailableError(self.name, objection, self.stderr_tail())
-            self._start = Start(self._health.pause + self.config.start_timeout)
+                raise ServerUnavailableError(
+                    self.name, objection, self.stderr_tail(), advice=self._health.advice
+                )
+            self._start = Start(self._health.pause + self.config.start_limit)
             self._wake.set()
         start = self._start
         # A late server may also be slow to shut down; callers do not wait for that.
         connection = await start.wait(deadline)
         if connection is None:
-            reason = f"it is still starting after {start.age:.2g} s"
+            reason, advice = f"it is still starting after {start.age:.2g} s", self.config.download
             if start.overdue:
                 self._abandon_start(start)
-                reason = self._late_reason()
-            raise ServerUnavailableError(self.name, reason, self.stderr_tail())
+                reason, advice = self._late_reason, self._advise(is_late=True)
+            raise ServerUnavailableError(self.name, reason, self.stderr_tail(), advice=advice)
         return connection
 
     async def connect_for(
@@ -292,7 +294,7 @@ class Upstream:
         """Record that a start is late, though it may take long to end."""
         if self._start is start:  # the first of those who waited for it says so
             self._start = None
-            self._health.failed(self._late_reason())
+            self._health.failed(self._late_reason, advice=self._advise(is_late=True))
 
     @property
     def is_listed(self) -> bool:
@@ -392,6 +394,7 @@ class Upstream:
             refused={} if catalogue is None else dict(catalogue.refused),
             pid=self._stderr.pid if connection is not None else None,
             last_error=self._health.last_error,
+            advice=(self._health.last_error and self._health.advice) or None,
             needs_login=self.needs_login or None,
             stderr=self._stderr.text(),
             in_flight=len(self.running)
@@ -453,15 +456,11 @@ class Upstream:
             self._on_disconnected(connection, failure)
         elif self._start is start:
             wanted = needs_login(failure)
-            reason = (
-                self._late_reason()
-                if failure is None
-                else self._add_what_it_missed(reason_of(failure, self._secrets))
-            )
-            self._health.failed(reason, needs_login=wanted)
-            reason = self._health.last_error or ""
+            reason = self._late_reason if failure is None else reason_of(failure, self._secrets)
+            advice = self._advise(is_late=failure is None)
+            self._health.failed(reason, needs_login=wanted, advice=advice)
             unavailable = (LoginRequiredError if wanted else ServerUnavailableError)(
-                self.name, reason, self.stderr_tail()
+                self.name, reason, self.stderr_tail(), advice=advice
             )
             unavailable.__cause__ = failure
             if self._first is not None and not refuses_handshake(failure):
@@ -487,7 +486,7 @@ class Upstream:
         self._stderr = StderrTail(self._secrets)
         connection: Connection | None = None
         failure: Exception | None = None
-        with anyio.CancelScope(deadline=anyio.current_time() + self.config.start_timeout) as scope:
+        with anyio.CancelScope(deadline=anyio.current_time() + self.config.start_limit) as scope:
             try:
                 config = self.config.expanded(self._environ)
                 async with self._open_connection(config, probe=probe) as connection:
@@ -526,7 +525,7 @@ class Upstream:
             asked=None if self.on_input is None else self.running.answer,
         )
         # Over HTTP every request is answered, if only with a status; over a pipe silence is possible.
-        patience = min(_PROBE_SECONDS, config.start_timeout / 3) if config.transport == "stdio" else inf
+        patience = min(_PROBE_SECONDS, config.start_limit / 3) if config.transport == "stdio" else inf
         return open_connection(
             streams,
             listeners,
@@ -557,14 +556,14 @@ class Upstream:
         self.instructions = connection.session.instructions or ""
         info = connection.session.server_info
         self.server_info = info.model_dump(by_alias=True, mode="json", exclude_none=True) if info else {}
-        self._health.last_error = None
+        self._health.last_error, self._health.advice = None, ""
         self.last_used = anyio.current_time()
         start, self._start = self._start, None
         if start is not None:
             start.succeed(connection)
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(partial(self.watcher.follow, connection, within=self.config.start_timeout))
+                tasks.start_soon(partial(self.watcher.follow, connection, within=self.config.start_limit))
                 tasks.start_soon(self.changes.run, connection)
                 await self._wait_until_over(connection)
                 tasks.cancel_scope.cancel()
@@ -629,16 +628,18 @@ class Upstream:
         connection = self._connection
         self.running.log(params, modern=connection is not None and connection.modern)
 
+    @property
     def _late_reason(self) -> str:
-        return self._add_what_it_missed(f"it did not start within {self.config.start_timeout:g} s")
+        return f"it did not start within {self.config.start_limit:g} s"
 
-    def _add_what_it_missed(self, reason: str) -> str:
-        """Return why a start failed, with the variables and files that the process may have missed."""
+    def _advise(self, *, is_late: bool) -> str:
+        """Return what a process that did not start may have missed: variables, files, or time."""
         if self._stderr.pid is None:  # there was no process
-            return reason
+            return ""
         stderr = self._stderr.text()
         withheld = describe_withheld(os.environ, self.config, stderr)
         hidden = ""
         with suppress(ConfigError):  # which is the reason by itself
             hidden = describe_hidden(self.name, self.config.expanded(self._environ), stderr)
-        return "; ".join(filter(None, (reason, withheld, hidden)))
+        download = self.config.download if is_late else ""
+        return "; ".join(filter(None, (download, withheld, hidden)))

@@ -366,13 +366,12 @@ class ApiOperations:
         elif status.paused or not healthy or problem is not None:
             repair = "start" if name in self._crib.settings.servers else "config"
             hint = f"toolcrib doctor {name}" if not status.paused else None
-        last_words = status.stderr.strip().splitlines()[-1:] if problem else []
         return records.ServerLine(
             name=name,
             state=status.state,
             transport=status.transport,
             healthy=healthy and not status.needs_login,
-            why="; its stderr ends with: ".join([problem, *last_words]) if problem else None,
+            why=status.describe_failure() if problem else None,
             repair=repair,
             hint=hint,
             paused=bool(status.paused),

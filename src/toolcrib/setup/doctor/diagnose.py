@@ -64,8 +64,6 @@ _OnServer = Callable[[str], None]
 _TELL = "tell whoever makes the server; the other tools work"
 _BY_HAND = "start it by hand to see what it"
 _REMEDIES = (
-    ("it did not get ", f"give it these variables with `inherit`, or {_BY_HAND} says"),
-    ("behind its wall it does not see", "name these paths in `read` or `write` of the server"),
     ("certificate", "install the certificate of its authority, or mend the address; SSL_CERT_FILE names one"),
     ("needs a login", "log in, with the command that it names; --device is for machines without a browser"),
     ("log in again", "log in, with the command that it names; --device is for machines without a browser"),
@@ -202,7 +200,8 @@ def _judge_probe(found: Probe, subject: str, server: ServerConfig | None, slow: 
     """Yield the findings of the probe of one server or API."""
     if found.error is not None:
         reason = found.error.reason if isinstance(found.error, ServerUnavailableError) else str(found.error)
-        remedy = _suggest_remedy(reason, found.stderr, server)
+        advice = found.error.advice if isinstance(found.error, ServerUnavailableError) else ""
+        remedy = _suggest_remedy(reason, found.stderr, advice, server)
         yield error(subject, "it does not work", reason, remedy, stderr=found.stderr)
         return
     count = len(found.tools)
@@ -225,14 +224,14 @@ def _judge_probe(found: Probe, subject: str, server: ServerConfig | None, slow: 
         yield warning(subject, "some of its tools cannot be used", "; ".join(listed[:_SHOWN]) + more, _TELL)
 
 
-def _suggest_remedy(reason: str, stderr: str, server: ServerConfig | None) -> str:
-    """Return advice for a failure by the words of its reason, without the addresses in it."""
+def _suggest_remedy(reason: str, stderr: str, advice: str, server: ServerConfig | None) -> str:
+    """Return what to do about a failure: the advice that it came with, or one for the words of its reason."""
     package = _find_package(server)
     if package is not None and package.kind == "npm" and "ERR_MODULE_NOT_FOUND" in stderr:
         return "delete ~/.npm/_npx, where npx keeps what it downloads, which is incomplete; then try again"
     lowered = _ADDRESS.sub("", reason).lower()
     fitting = (remedy for sign, remedy in _REMEDIES if re.search(sign, lowered))
-    remedy = next(fitting, f"{_BY_HAND} says")
+    remedy = f"{advice}; or {_BY_HAND} says" if advice else next(fitting, f"{_BY_HAND} says")
     if _BY_HAND not in remedy or server is None or server.command is None:
         return remedy
     return f"{remedy}: {_show_command(server.command, server.args)}"

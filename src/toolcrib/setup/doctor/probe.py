@@ -46,7 +46,7 @@ async def probe(
         limit: the seconds for everything; None gives it its own `start_timeout`, and some for the listing.
     """
     began = anyio.current_time()
-    limit = server.start_timeout + _LISTING_TIME if limit is None else limit
+    limit = server.start_limit + _LISTING_TIME if limit is None else limit
     wanted = server.replace(disabled=False)
     tools: tuple[Tool, ...] = ()
     error: ToolcribError | None = None

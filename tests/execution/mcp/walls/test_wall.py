@@ -18,6 +18,7 @@ from execution.mcp.walls.walled import attempt, intruder
 
 from toolcrib import SyncCrib
 from toolcrib.errors import BackendUnavailableError, ServerUnavailableError
+from toolcrib.errors.text import describe_failure
 from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.mcp.walls.wall import look_ahead
 
@@ -31,7 +32,7 @@ def reason(settings: dict[str, Any]) -> str:
     with SyncCrib({"mcpServers": {"it": settings}}) as crib, pytest.raises(BackendUnavailableError) as caught:
         attempt(crib, "got = 1")
     assert isinstance(caught.value.__cause__, ServerUnavailableError)
-    return caught.value.__cause__.reason
+    return describe_failure(caught.value.__cause__.reason, advice=caught.value.__cause__.advice)
 
 
 @pytest.fixture
@@ -95,10 +96,14 @@ def test_a_server_that_dies_for_what_it_does_not_see_is_told_what_that_is(tmp_pa
         "args": [str(program / "server.py"), f"--db={data}"],
         "sandbox": "bubblewrap",
     }
-    assert reason(settings).endswith(f"behind its wall it does not see {data}; name it in read or write")
+    assert reason(settings).endswith(
+        f"it may need {data}, which it cannot see behind its wall; add it to read or write"
+    )
     (program / "server.py").write_text(f"import sys\nsys.exit('cannot open {data}')\n")
     settings["args"] = [str(program / "server.py")]
-    assert reason(settings).endswith(f"behind its wall it does not see {data}; name it in read or write")
+    assert reason(settings).endswith(
+        f"it may need {data}, which it cannot see behind its wall; add it to read or write"
+    )
     assert "behind its wall" not in reason({**settings, "read": [str(data)]})
 
 

@@ -148,7 +148,7 @@ def describe_withheld(
     reads them. It is empty where there are none.
 
     >>> describe_withheld({"KUBECONFIG": "k", "PAGER": "p"}, ServerConfig(command="kubectl"), "")
-    'it did not get KUBECONFIG, which is set here; give it with inherit = ["KUBECONFIG"]'
+    'it may need KUBECONFIG, which is set here but not passed on; add inherit = ["KUBECONFIG"]'
     """
     given = server_environment(environ, config.env, config.inherit, is_posix=is_posix)
     withheld = sorted(environ.keys() - given.keys() - {_OF_A_SHELL})
@@ -165,10 +165,10 @@ def describe_withheld(
     if not found:
         return ""
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    verb, pronoun = ("is", "it") if len(found) == 1 else ("are", "them")
+    verb = "is" if len(found) == 1 else "are"
     wanted = json.dumps(list(dict.fromkeys((*named, *kin.values()))))
     shown = f"{', '.join(found[:_SHOWN])}{more}"
-    return f"it did not get {shown}, which {verb} set here; give {pronoun} with inherit = {wanted}"
+    return f"it may need {shown}, which {verb} set here but not passed on; add inherit = {wanted}"
 
 
 def _families(config: ServerConfig) -> tuple[str, ...]:

@@ -51,9 +51,8 @@ def describe_hidden(name: str, config: ServerConfig, stderr: str) -> str:
         return ""
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     pronoun = "it" if len(found) == 1 else "them"
-    return (
-        f"behind its wall it does not see {', '.join(found[:_SHOWN])}{more}; name {pronoun} in read or write"
-    )
+    shown = f"{', '.join(found[:_SHOWN])}{more}"
+    return f"it may need {shown}, which it cannot see behind its wall; add {pronoun} to read or write"
 
 
 def _is_path(value: str) -> bool:

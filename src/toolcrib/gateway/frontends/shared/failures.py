@@ -21,6 +21,7 @@ from toolcrib.errors import (
     explain,
 )
 from toolcrib.errors.base import short_repr
+from toolcrib.errors.text import describe_failure
 from toolcrib.execution import Principal
 from toolcrib.execution.oauth.persons import login_reason
 from toolcrib.gateway.results import encoded, sendable
@@ -58,8 +59,9 @@ def describe_error(
     payload = _drop_empty(explain(error))
     if payload["code"] == "internal":
         return _describe_internal(error, ran=ran)
-    if isinstance(error, ServerUnavailableError):  # what the server wrote may say anything of this machine
-        payload["message"] = f"server {error.server!r} is unavailable: {hide_secrets(error.reason)}"
+    if isinstance(error, ServerUnavailableError):  # its stderr may say anything about this machine
+        why = describe_failure(error.reason, advice=error.advice)
+        payload["message"] = f"server {error.server!r} is unavailable: {hide_secrets(why)}"
     if advise:
         payload["message"] = _add_advice(payload["message"], _calls_made(payload) or _advise(error, payload))
     details = payload.pop("details", {}) | _find_details(error)
