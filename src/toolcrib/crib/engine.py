@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -24,6 +25,7 @@ from toolcrib.crib.compose import (
     make_searcher,
     must_write,
     open_audit,
+    open_buckets,
     open_store,
 )
 from toolcrib.crib.config.settings import Settings
@@ -59,12 +61,15 @@ from toolcrib.discovery.store.queued import QueuedStore
 from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
 from toolcrib.execution import LocalHandlers, Observer, Principal, Runner
 from toolcrib.execution.audit.records import content_record
+from toolcrib.execution.entries import FileEntries
 from toolcrib.execution.mcp import McpServers, ServerStatus
 from toolcrib.execution.mcp.content import ContentKind, ServerContent
 from toolcrib.execution.oauth.shared import COLLECTION as LOGINS
 from toolcrib.execution.oauth.shared import SharedLogins
+from toolcrib.execution.policy.rates import MemoryBuckets, RateLimiter
 from toolcrib.model import DefaultValidator, SchemaValidator, Tool, ToolBackend
 from toolcrib.model.findings import ResultFinding
+from toolcrib.model.token_buckets import TokenBuckets
 from toolcrib.postgres import is_postgres
 
 if TYPE_CHECKING:
@@ -126,6 +131,9 @@ class Engine:
         """The rules of the settings about who may run which tools; None without rules."""
         self._observers = make_observers(settings, self.audit)
         self._middleware = make_middleware(settings)
+        self._own_buckets = MemoryBuckets()
+        self._file_buckets: FileEntries | None = None
+        self._opening_buckets = threading.Lock()
         self._catalogue: CatalogueWriter | None = None
         self._changing = anyio.Lock(fast_acquire=True)
         self._closing = anyio.Event()
@@ -206,11 +214,37 @@ class Engine:
             validator=self.validator,
             rules=lambda: self.rules,
             policy=self.hooks.policy,
+            limiter=self._make_limiter(),
             middleware=(*must_write(self.audit), *self._middleware, *self.hooks.middleware),
             observers=(*self._observers, self.learning, *self.hooks.observers),
             timeout=self.settings.timeout,
             timeouts={f"mcp:{name}": limit for name, limit in server_timeouts if limit is not None},
         )
+
+    def _make_limiter(self) -> RateLimiter | None:
+        """Make what counts calls; None without rate limits. What was counted is kept in the buckets."""
+        limits = self.settings.rate_limits
+        if not limits:
+            return None
+        return RateLimiter(limits, issuers_of(self.settings), self._own_buckets, self._find_buckets)
+
+    def _find_buckets(self) -> TokenBuckets | None:
+        """Return the token buckets that processes share; None if there are none, or the engine is not open.
+
+        Raises:
+            StoreError: the file cannot be used.
+        """
+        if self.store is not None and self.store.shared is not None:
+            return self.store.shared
+        with self._opening_buckets:
+            if self._file_buckets is None and self.listing is not None and not self._ended.is_set():
+                self._file_buckets = open_buckets(self.settings, self.hooks.environ)
+            return self._file_buckets
+
+    def _close_buckets(self) -> None:
+        with self._opening_buckets:
+            if self._file_buckets is not None:
+                self._file_buckets.close()
 
     def register(self, tool: Tool, backend: ToolBackend) -> None:
         """Add a tool of this process."""
@@ -429,6 +463,7 @@ class Engine:
             self._ended.set()
 
     async def _start(self, stack: AsyncExitStack) -> None:
+        stack.callback(self._close_buckets)
         stack.push_async_callback(self._flush_audit)
         self._depth = read_depth(self.hooks.environ)
         self._gateway = choose_gateway_id(self.settings, self.hooks.environ)

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from toolcrib.concurrency.loop import in_thread
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.errors import StoreError
-from toolcrib.gateway.entries import SharedEntries
+from toolcrib.execution.entries import SharedEntries
 from toolcrib.gateway.identity.principals import Account
 
 _NONCE = 12
