@@ -20,7 +20,7 @@ class TokenBucketsContract:
     """The contract of `TokenBuckets`."""
 
     @pytest.fixture
-    def buckets(self) -> Iterator[TokenBuckets]:
+    def buckets(self) -> TokenBuckets | Iterator[TokenBuckets]:
         raise NotImplementedError
 
     def test_bucket_gives_its_burst_and_no_more(self, buckets: TokenBuckets) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -133,7 +132,6 @@ class Engine:
         self._middleware = make_middleware(settings)
         self._own_buckets = MemoryBuckets()
         self._file_buckets: FileEntries | None = None
-        self._opening_buckets = threading.Lock()
         self._catalogue: CatalogueWriter | None = None
         self._changing = anyio.Lock(fast_acquire=True)
         self._closing = anyio.Event()
@@ -229,22 +227,21 @@ class Engine:
         return RateLimiter(limits, issuers_of(self.settings), self._own_buckets, self._find_buckets)
 
     def _find_buckets(self) -> TokenBuckets | None:
-        """Return the token buckets that processes share; None if there are none, or the engine is not open.
+        """Return the token buckets that processes share; None if there are none, or it is not open."""
+        return self._file_buckets if self.store is None or self.store.shared is None else self.store.shared
 
-        Raises:
-            StoreError: the file cannot be used.
-        """
-        if self.store is not None and self.store.shared is not None:
-            return self.store.shared
-        with self._opening_buckets:
-            if self._file_buckets is None and self.listing is not None and not self._ended.is_set():
-                self._file_buckets = open_buckets(self.settings, self.hooks.environ)
-            return self._file_buckets
+    def _open_buckets(self, settings: Settings) -> None:
+        """Open the file of the token buckets, if there are rate limits and no database has them."""
+        if not settings.rate_limits or self._file_buckets is not None or self._is_shared:
+            return
+        try:
+            self._file_buckets = open_buckets(self.settings, self.hooks.environ)
+        except StoreError as error:
+            _LOG.warning("rate limits are counted by this process alone: %s", error)
 
     def _close_buckets(self) -> None:
-        with self._opening_buckets:
-            if self._file_buckets is not None:
-                self._file_buckets.close()
+        if self._file_buckets is not None:
+            self._file_buckets.close()
 
     def register(self, tool: Tool, backend: ToolBackend) -> None:
         """Add a tool of this process."""
@@ -289,6 +286,7 @@ class Engine:
                 on_switched()
                 return changes
             await to_thread.run_sync(self._read_trust, settings)
+            await to_thread.run_sync(self._open_buckets, settings)
             self._observers = observers
             renewed, dropped = self._switch_running(settings, changes, self.listing, self.servers)
             on_switched()
@@ -479,6 +477,7 @@ class Engine:
         servers.checks, servers.on_findings = make_checks(self.settings), self._note_findings
         origins = self._origins(servers).values()
         catalogue, kept = await to_thread.run_sync(self._open_catalogue, origins)
+        await to_thread.run_sync(self._open_buckets, self.settings)
         self._catalogue = catalogue
         stack.push_async_callback(self._close_catalogue, self.discovery, self.learning)
         identities = shared_identities(self.settings)

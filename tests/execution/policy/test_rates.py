@@ -20,9 +20,11 @@ from toolcrib.errors import (
     ValidationError,
     explain,
 )
-from toolcrib.execution import Principal, RateRule
+from toolcrib.execution import CallContext, Principal, RateRule, Request
 from toolcrib.execution.entries import FileEntries
-from toolcrib.execution.policy.rates import MemoryBuckets
+from toolcrib.execution.policy.rates import MemoryBuckets, RateLimiter
+from toolcrib.execution.principal import Issuers
+from toolcrib.model import Tool
 from toolcrib.model.token_buckets import TokenBuckets
 
 pytestmark = pytest.mark.anyio
@@ -32,8 +34,8 @@ ANN, BOB = (Principal(issuer="tokens", subject=name) for name in ("ann", "bob"))
 
 class TestMemoryBuckets(TokenBucketsContract):
     @pytest.fixture
-    def buckets(self) -> Iterator[TokenBuckets]:
-        yield MemoryBuckets()
+    def buckets(self) -> TokenBuckets:
+        return MemoryBuckets()
 
     def test_full_buckets_are_forgotten(self) -> None:
         now = [0.0]
@@ -142,7 +144,12 @@ async def test_each_principal_has_a_limit_of_its_own_and_unknown_clients_share_o
 
 @pytest.mark.parametrize(
     ("each", "expected"),
-    [(["principal"], [2, 0, 2]), (["tool"], [2, 2, 0]), (["server", "principal"], [2, 2, 2]), ([], [2, 0, 0])],
+    [
+        (["principal"], [2, 0, 2]),
+        (["tool"], [2, 2, 0]),
+        (["server", "principal"], [2, 2, 2]),
+        ([], [2, 0, 0]),
+    ],
     ids=["principal", "tool", "server and principal", "all"],
 )
 async def test_calls_are_counted_apart_by_what_each_says(each: list[str], expected: list[int]) -> None:
@@ -239,3 +246,17 @@ def test_two_limits_of_one_name_are_refused() -> None:
     limit = {"name": "a", "limit": "1/s"}
     with pytest.raises(ConfigError, match="'a' is the name of several rate limits"):
         Crib({"rate_limits": [limit, limit]})
+
+
+async def test_process_counts_by_itself_while_shared_buckets_cannot_be_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = FileEntries(tmp_path / "entries.db")
+    gone.close()
+    limiter = RateLimiter([RateRule(name="few", limit="2/hour")], Issuers(), MemoryBuckets(), lambda: gone)
+    request = Request(tool=Tool(name="a", input_schema={}), args={}, context=CallContext())
+    for _ in range(2):
+        await limiter.admit(request)
+    with pytest.raises(RateLimitError):
+        await limiter.admit(request)
+    assert caplog.text.count("counted by this process alone") == 1

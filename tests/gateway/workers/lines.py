@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from itertools import count
@@ -130,6 +130,18 @@ def worker_of(served: Served, pid: int) -> int:
         assert pid > 1, known
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return pid
+
+
+def count_allowed(lines: Iterable[Line], tool: str) -> int:
+    """Return how many of these calls of a tool a rate limit lets through; the others say when to try again."""
+    answers = [line.call_stateless(tool)["result"] for line in lines]
+    refused = [answer for answer in answers if answer.get("isError")]
+    for answer in refused:
+        facts = answer["_meta"]["toolcrib/error"]
+        assert (facts["code"], facts["retryable"]) == ("limit_exceeded", True)
+        assert facts["details"]["retry_after"] > 0
+        assert "try again in" in answer["content"][0]["text"]
+    return len(answers) - len(refused)
 
 
 def lines_to_both(served: Served, tool: str = "tiny__echo") -> dict[int, Line]:

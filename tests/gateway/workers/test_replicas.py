@@ -10,8 +10,8 @@ import pytest
 from gateway import test_conformance as conformance
 from gateway.support import Place, Served
 from gateway.workers.balancer import balanced
-from gateway.workers.lines import Line, calling, events, last
-from gateway.workers.test_workers import FORMS, confirmed, pid_of
+from gateway.workers.lines import Line, calling, count_allowed, events, last
+from gateway.workers.test_workers import FORMS, RATE_LIMITS, SHOP, confirmed, pid_of
 from servers.launch import shifting, tiny
 from servers.suite import REVISIONS, run_server_scenarios
 from waiting import PATIENCE, wait_until
@@ -35,8 +35,7 @@ def gateways(
 ) -> Iterator[list[Served]]:
     """Three gateways with folders of their own, and with one key and one database; a parameter names servers."""
     monkeypatch.setenv("TOOLCRIB_VAULT_KEY", "a key of many characters")
-    tools = [{"name": "wipe", "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": True}}]
-    (tmp_path / "shop.json").write_text(json.dumps({"tools": tools}), encoding="utf-8")
+    (tmp_path / "shop.json").write_text(json.dumps(SHOP), encoding="utf-8")
     servers = {
         "tiny": tiny(start_timeout=PATIENCE),
         "shop": shifting(tmp_path / "shop.json", start_timeout=PATIENCE),
@@ -47,7 +46,7 @@ def gateways(
         running = []
         for name in "abc":
             (tmp_path / name).mkdir()
-            place = Place(tmp_path / name, servers, store=database, timeout=PATIENCE)
+            place = Place(tmp_path / name, servers, store=database, timeout=PATIENCE, rate_limits=RATE_LIMITS)
             running.append(stack.enter_context(Served(place)))
         yield running
 
@@ -101,6 +100,11 @@ def test_confirmation_counts_once_at_all_gateways(site: Balanced) -> None:
         answers = [line.call_stateless("shop__wipe", given, FORMS)["result"] for _ in range(4)]
     assert [each["resultType"] for each in answers[1:]] == ["input_required"] * 3
     assert answers[0]["structuredContent"] == {"called": "wipe"}
+
+
+def test_rate_limit_holds_for_all_gateways_together(site: Balanced) -> None:
+    with site.line() as line:
+        assert count_allowed([line] * 9, "shop__count") == 5
 
 
 def test_killed_gateway_costs_only_its_own_calls(site: Balanced, gateways: list[Served]) -> None:

@@ -21,6 +21,7 @@ from gateway.support import Place, Served
 from gateway.workers.lines import (
     Line,
     calling,
+    count_allowed,
     events,
     kill,
     last,
@@ -32,19 +33,26 @@ from servers.launch import alive, command, little, shifting, tiny
 from waiting import PATIENCE, wait_until
 
 FORMS = {"elicitation": {"form": {}}}
+RATE_LIMITS = [{"name": "counts", "tools": ["shop:count"], "limit": "5/hour", "each": []}]
+SHOP = {
+    "tools": [
+        {"name": "wipe", "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": True}},
+        {"name": "count", "inputSchema": {"type": "object"}},
+    ]
+}
+"""The tools of the server `shop`."""
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A configuration with a server that tells its process, and one with a destructive tool."""
     folder = tmp_path_factory.mktemp("workers")
-    tools = [{"name": "wipe", "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": True}}]
-    (folder / "shop.json").write_text(json.dumps({"tools": tools}), encoding="utf-8")
+    (folder / "shop.json").write_text(json.dumps(SHOP), encoding="utf-8")
     servers = {
         "tiny": tiny(start_timeout=PATIENCE),
         "shop": shifting(folder / "shop.json", start_timeout=PATIENCE),
     }
-    return Place(folder, servers, timeout=PATIENCE)
+    return Place(folder, servers, timeout=PATIENCE, rate_limits=RATE_LIMITS)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +92,7 @@ def test_ready_and_metrics_are_of_all_workers(served: Served, lines: list[Line])
     assert ready["workers"] == ["ready", "ready"]
     metrics = served.get("/metrics") or ""
     for number in range(2):
-        assert f'toolcrib_tools{{worker="{number}"}} 5.0' in metrics
+        assert f'toolcrib_tools{{worker="{number}"}} 6.0' in metrics
 
 
 def test_session_is_answered_at_any_worker_where_it_is_held(lines: list[Line]) -> None:
@@ -154,6 +162,12 @@ def test_confirmation_counts_once_at_all_workers(lines: list[Line]) -> None:
     for line in lines:
         again = line.call_stateless("shop__wipe", given, FORMS)
         assert again["result"]["resultType"] == "input_required"
+
+
+def test_rate_limit_holds_for_all_workers_and_commands_together(lines: list[Line], place: Place) -> None:
+    assert count_allowed(lines * 2, "shop__count") == 4
+    toolcrib(place, "run", "shop:count")
+    assert count_allowed(lines * 2, "shop__count") == 0
 
 
 def test_held_call_is_continued_over_another_worker(lines: list[Line]) -> None:

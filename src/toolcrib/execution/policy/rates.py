@@ -131,8 +131,7 @@ class RateLimiter:
             rules: the limits.
             issuers: the issuers of tokens, which resolve the names in the limits.
             own: the buckets of this process.
-            find_shared: returns the buckets that processes share; None if there are none. Called in a worker
-                thread.
+            find_shared: returns the buckets that processes share; None if there are none.
         """
         self._rules, self._issuers = tuple(rules), issuers
         self._own, self._find_shared = own, find_shared
@@ -149,7 +148,11 @@ class RateLimiter:
         if not covering:
             return
         wanted = {rule.request_token(who, request.tool): rule for rule in covering}
-        shortage = await in_thread(self._take_tokens, tuple(wanted))
+        shared = self._find_shared()
+        if shared is None:
+            shortage = self._own.take_tokens(tuple(wanted))
+        else:
+            shortage = await in_thread(self._take_shared, shared, tuple(wanted))
         if shortage is not None:
             rule = wanted[shortage.request]
             raise RateLimitError(
@@ -159,10 +162,9 @@ class RateLimiter:
                 retry_after=round(shortage.wait, 3),
             )
 
-    def _take_tokens(self, wanted: Sequence[TokenRequest]) -> Shortage | None:
+    def _take_shared(self, shared: TokenBuckets, wanted: Sequence[TokenRequest]) -> Shortage | None:
         try:
-            shared = self._find_shared()
-            shortage = (self._own if shared is None else shared).take_tokens(wanted)
+            shortage = shared.take_tokens(wanted)
         except StoreError as error:
             if not self._is_alone:
                 _LOG.warning("rate limits are counted by this process alone: %s", error)
