@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +262,16 @@ def test_commands_reach_all_workers(served: Served, place: Place, lines: list[Li
     assert {line.worker for line in lines} == workers(served)
 
 
+@contextmanager
+def signed_in(place: Place, served: Served) -> Iterator[httpx.Client]:
+    """Yield a browser that the user of this machine has signed in to the console."""
+    code = toolcrib(place, "console", "--no-open")["console"].partition("#login=")[2]
+    with httpx.Client(base_url=served.url.removesuffix("/mcp"), timeout=PATIENCE) as client:
+        login = client.post("/api/v1/login", json={"code": code}, headers={"x-toolcrib-key": "login"})
+        client.headers["x-toolcrib-key"] = login.raise_for_status().json()["key"]
+        yield client
+
+
 def test_console_shows_the_calls_of_all_workers(place: Place, served: Served, lines: list[Line]) -> None:
     link = toolcrib(place, "console", "--no-open")["console"]
     code = link.partition("#login=")[2]
@@ -285,6 +295,32 @@ def test_console_shows_the_calls_of_all_workers(place: Place, served: Served, li
             return {'{"mark":0}', '{"mark":1}'} <= found
 
         wait_until(shown, "the calls of both are shown")
+
+
+def test_console_shows_the_running_calls_of_all_workers(
+    place: Place, served: Served, lines: list[Line]
+) -> None:
+    with signed_in(place, served) as browser, ExitStack() as stack:
+        streams = []
+        for line in lines:
+            streams.append(line.send(calling("shop__wipe"), line.begin(**FORMS)))
+            stack.callback(streams[-1].close)
+
+        def wiping() -> list[Any]:
+            items = browser.get("/api/v1/calls/running").raise_for_status().json()["items"]
+            return [each for each in items if each["toolId"] == "shop:wipe"]
+
+        found = wait_until(lambda: both(wiping()), "both are shown")
+        assert len({each["id"] for each in found}) == 2
+        assert found == sorted(found, key=lambda each: each["began"])
+        assert browser.get("/api/v1/overview").json()["running"] >= 2
+        with browser.stream("GET", "/api/v1/events") as events_of:
+            told = events_of.iter_lines()
+            assert "event: hello" in told
+            for line in lines:
+                line.connection.close()
+            assert "event: running" in told
+        wait_until(lambda: not wiping(), "they have ended")
 
 
 def test_operator_answers_calls_of_all_workers(tmp_path: Path) -> None:
