@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from hashlib import sha256
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,10 @@ def test_task_of_another_principal_is_not_found_over_another_worker(
         stranger.connection.close()
 
 
+def cookie_of(response: HTTPResponse) -> str:
+    return (response.headers["set-cookie"] or "").partition(";")[0]
+
+
 @pytest.mark.parametrize("name", TOKENS)
 def test_login_page_is_answered_by_each_worker(name: str, served: Served) -> None:
     lines = [*lines_to_both(served, token=TOKENS[name]).values()]
@@ -120,9 +125,10 @@ def test_login_page_is_answered_by_each_worker(name: str, served: Served) -> Non
     response, text = page.get(link)
     assert response.status == 200
     (target,) = re.findall(r"href='([^']+)'", text)
-    response, _ = page.get(httpx.URL(link).join(html.unescape(target)).raw_path.decode())
+    cookie = cookie_of(response)
+    response, _ = page.get(httpx.URL(link).join(html.unescape(target)).raw_path.decode(), cookie)
     assert response.status == 302
-    cookie = (response.headers["set-cookie"] or "").partition(";")[0]
+    cookie = cookie_of(response) or cookie
     back = httpx.get(response.headers["location"], headers={ACCOUNT: f"account of {name}"}, timeout=PATIENCE)
     response, text = page.get(back.headers["location"], cookie)
     assert "You are logged in" in text, text

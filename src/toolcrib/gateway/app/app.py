@@ -61,6 +61,7 @@ _REPLACED = _OF_SESSION | {b"accept", b"content-type", b"content-length", b"last
 """Headers that a message on behalf of a client has of its own."""
 _BAD_REQUEST = 400
 _NO_SESSION = "Session not found"
+_NOT_ENDED = "the session has not ended: the other gateways cannot be told; try again"
 _NOT_ASKED = "this answers no question that was asked here: who asked it has ended, or is another gateway"
 _EXPOSE = EXPOSE_HEADER.encode()
 
@@ -207,9 +208,7 @@ class HttpApp:
             return
         asked = _answered_question(request.body) if scope["method"] == "POST" else None
         if is_end:
-            await self._end_session(seal, name)
-            if session is None:
-                await send_bytes(send, 200, b"", b"application/json")
+            if not await self._note_ended(seal, name, is_here=session is not None, send=send):
                 return
         elif asked is not None and not self._has_asked(address, session, asked):
             error = {"code": INVALID_REQUEST, "message": _NOT_ASKED}
@@ -240,11 +239,20 @@ class HttpApp:
         connection = None if endpoint is None else endpoint.connections.get(session or "")
         return connection is not None and is_waiting_for(connection, question)
 
-    async def _end_session(self, seal: SessionSeal, name: str) -> None:
+    async def _note_ended(self, seal: SessionSeal, name: str, *, is_here: bool, send: Send) -> bool:
+        """Note for all gateways that a session has ended; return whether it is still to be ended here.
+
+        Otherwise the request is answered.
+        """
         try:
             await seal.note_ended(name)
         except StoreError as error:
-            _LOG.warning("other gateways are not told that a session has ended: %s", error)
+            _LOG.warning("a session has not ended: %s", error)
+            await reply(send, 503, _NOT_ENDED, [(b"retry-after", b"1")])
+            return False
+        if not is_here:
+            await send_bytes(send, 200, b"", b"application/json")
+        return is_here
 
     async def _restore(
         self, address: EndpointAddress, name: str, known: SealedSession, scope: Scope
