@@ -105,7 +105,7 @@ bench: .venv/dev-installed .models/minilm/model.onnx  ## Measure what the README
 lock: .venv/dev-installed  ## Resolve the dependencies anew into requirements/.
 	$(PIP) --quiet --require-hashes -r requirements/install.txt
 	$(LOCK) --group install --output-file requirements/install.txt
-	$(LOCK) pyproject.toml --extra cli --extra code --extra postgres --group build --output-file requirements/run.txt
+	$(LOCK) pyproject.toml --extra cli --extra code --extra postgres --extra temporal --group build --output-file requirements/run.txt
 	$(LOCK) pyproject.toml --extra all --group dev --output-file requirements/dev.txt
 
 clean:  ## Remove everything that the other targets made.

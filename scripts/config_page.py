@@ -35,7 +35,7 @@ from toolcrib.crib import (
 from toolcrib.crib.config.gateway import AuthSettings, TokenSettings
 from toolcrib.crib.config.section import INTERNAL
 from toolcrib.crib.config.settings import WebhookSettings
-from toolcrib.execution import Rule
+from toolcrib.execution import RateRule, Rule
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.model.findings import ResultActions
@@ -106,6 +106,7 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("A token", "[gateway.tokens.NAME]", TokenSettings),
     ("Logins", "[gateway.auth]", AuthSettings),
     ("A rule", "[[policy]]", Rule),
+    ("A rate limit", "[[rate_limits]]", RateRule),
     ("Search", "[search]", SearchSettings),
     ("Limits", "[limits]", LimitSettings),
     ("Code mode", "[code]", CodeSettings),

@@ -19,7 +19,9 @@ from gateway.support import ERAS, Place, Served
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from needs import lack
+from servers.launch import command as command_of_toolcrib
 from servers.launch import tiny
+from servers.temporal import find_program
 from waiting import until
 
 from toolcrib.crib.config import load
@@ -64,7 +66,8 @@ def test_compose_file_asks_for_the_documented_variables_and_no_others(deploy: Pa
     text = (deploy / "compose.yaml").read_text()
     assert set(NAMED.findall(text)) == variables(deploy)
     services = yaml.safe_load(text)["services"]
-    assert services.keys() == {"gateway-1", "gateway-2", "proxy", "db"}
+    assert services.keys() == {"gateway-1", "gateway-2", "worker", "temporal", "proxy", "db"}
+    assert services["worker"]["deploy"] == {"replicas": 2}
     for service in services.values():
         for volume in service["volumes"]:
             source = volume.split(":")[0]
@@ -79,6 +82,36 @@ def test_configuration_of_the_compose_file_is_valid_and_its_variables_reach_the_
     assert settings.gateway.public_url == "https://crib.example.com"
     given = yaml.safe_load((deploy / "compose.yaml").read_text())["services"]["gateway-1"]["environment"]
     assert set(NAMED.findall((deploy / "toolcrib.toml").read_text())) <= given.keys()
+
+
+@pytest.mark.parametrize("command", ["command", "healthcheck"])
+def test_temporal_knows_the_commands_of_the_compose_file(deploy: Path, command: str) -> None:
+    program = find_program()
+    if program is None:
+        lack("the Temporal server")
+    service = yaml.safe_load((deploy / "compose.yaml").read_text())["services"]["temporal"]
+    arguments = service["command"] if command == "command" else service["healthcheck"]["test"][2:]
+    asked = subprocess.run([program, *arguments, "--help"], capture_output=True, text=True, check=False)
+    assert asked.returncode == 0, asked.stderr
+    assert f"temporal {' '.join(arguments[: 2 if command == 'command' else 3])} [flags]" in asked.stdout
+    unknown = subprocess.run([program, *arguments, "--none", "--help"], capture_output=True, check=False)
+    assert unknown.returncode != 0
+
+
+def test_command_of_the_workers_in_the_compose_file_is_known(deploy: Path) -> None:
+    service = yaml.safe_load((deploy / "compose.yaml").read_text())["services"]["worker"]
+    asked = subprocess.run(
+        [*command_of_toolcrib(), *service["command"], "--help"], capture_output=True, text=True, check=False
+    )
+    assert asked.returncode == 0, asked.stderr
+    assert "Do durable runs for a Temporal server" in asked.stdout
+    assert load(deploy / "toolcrib.toml").engine is not None
+
+
+def test_image_has_what_the_compose_file_needs(root: Path, deploy: Path) -> None:
+    locked = (root / "requirements" / "run.txt").read_text()
+    assert {"psycopg", "temporalio"} <= set(re.findall(r"^([a-z0-9-]+)(?:\[\w+\])?==", locked, re.MULTILINE))
+    assert "requirements/run.txt" in (deploy / "Dockerfile").read_text()
 
 
 def test_systemd_accepts_the_unit_and_finds_it_confined(deploy: Path, tmp_path: Path) -> None:

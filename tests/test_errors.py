@@ -43,6 +43,7 @@ from toolcrib.errors import (
     PolicyDeniedError,
     Problem,
     PromptNotFoundError,
+    RateLimitError,
     RequestRefusedError,
     ResourceNotFoundError,
     ResultBlockedError,
@@ -101,6 +102,7 @@ BASES: dict[type[ToolcribError], tuple[type[BaseException], ...]] = {
     ToolLoginRequiredError: (BackendUnavailableError,),
     StreamNotSupportedError: (ToolError,),
     PolicyDeniedError: (ToolError, PermissionError),
+    RateLimitError: (ToolError,),
     ResultBlockedError: (ToolError, PermissionError),
     ToolWithheldError: (PolicyDeniedError,),
     ChainError: (ToolcribError,),
@@ -234,6 +236,12 @@ TEXTS: list[tuple[ToolcribError, str]] = [
     (
         ResultBlockedError(tool_id="a:b", reason="1 secret (secret)"),
         "a:b has run, and its result is withheld: it holds 1 secret (secret)",
+    ),
+    (
+        RateLimitError(
+            tool_id="a:b", limit="few", reason="the limit 'few' of 2/hour is used up", retry_after=0.01
+        ),
+        "a:b was not run: the limit 'few' of 2/hour is used up; try again in 0.1 s",
     ),
     (PolicyDeniedError(tool_id="a:b", reason="it deletes"), "a:b was refused by the policy: it deletes"),
     (ToolWithheldError(tool_id="a:b", reason="it has changed"), "a:b is withheld: it has changed"),

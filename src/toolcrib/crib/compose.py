@@ -29,7 +29,8 @@ from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.audit import Audit, AuditFile
 from toolcrib.execution.audit.hash_chain import Sign
 from toolcrib.execution.audit.signing import make_signer
-from toolcrib.execution.mcp.config import OnInput
+from toolcrib.execution.entries import FileEntries
+from toolcrib.execution.mcp.config import WORKERS_FOLDER, OnInput
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, ResultGuard, Retry
 from toolcrib.execution.policy.rules import Approver, Rules
 from toolcrib.execution.principal import Issuers
@@ -120,6 +121,30 @@ def open_store(settings: Settings, environ: Mapping[str, str] | None = None) -> 
     except OSError as error:
         raise StoreError(str(path), f"its folder cannot be made ({error.strerror or error})") from error
     return SqliteStore(path)
+
+
+def open_buckets(settings: Settings, environ: Mapping[str, str] | None = None) -> FileEntries | None:
+    """Open the token buckets that all processes with this configuration share; None if it stores nothing.
+
+    Those of a database are the database's own.
+
+    Raises:
+        StoreError: the file cannot be used.
+        ConfigError: the folder for our own cannot be meant.
+    """
+    if settings.store is not None and settings.store != MEMORY:
+        path = Path(settings.store).expanduser()
+    elif settings.store is None and settings.source is not None:
+        path = catalogue_file(settings.source, environ)
+    elif folder := (environ or {}).get(WORKERS_FOLDER):
+        path = Path(folder) / "tools.db"
+    else:
+        return None
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(str(path), f"its folder cannot be made ({error.strerror or error})") from error
+    return FileEntries(path.with_name(f"{path.name}.rates"))
 
 
 def fill_address(settings: Settings, url: str, environ: Mapping[str, str] | None) -> str:

@@ -24,6 +24,7 @@ from toolcrib.crib.compose import (
     make_searcher,
     must_write,
     open_audit,
+    open_buckets,
     open_store,
 )
 from toolcrib.crib.config.settings import Settings
@@ -59,12 +60,15 @@ from toolcrib.discovery.store.queued import QueuedStore
 from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
 from toolcrib.execution import LocalHandlers, Observer, Principal, Runner
 from toolcrib.execution.audit.records import content_record
+from toolcrib.execution.entries import FileEntries
 from toolcrib.execution.mcp import McpServers, ServerStatus
 from toolcrib.execution.mcp.content import ContentKind, ServerContent
 from toolcrib.execution.oauth.shared import COLLECTION as LOGINS
 from toolcrib.execution.oauth.shared import SharedLogins
+from toolcrib.execution.policy.rates import MemoryBuckets, RateLimiter
 from toolcrib.model import DefaultValidator, SchemaValidator, Tool, ToolBackend
 from toolcrib.model.findings import ResultFinding
+from toolcrib.model.token_buckets import TokenBuckets
 from toolcrib.postgres import is_postgres
 
 if TYPE_CHECKING:
@@ -126,6 +130,8 @@ class Engine:
         """The rules of the settings about who may run which tools; None without rules."""
         self._observers = make_observers(settings, self.audit)
         self._middleware = make_middleware(settings)
+        self._own_buckets = MemoryBuckets()
+        self._file_buckets: FileEntries | None = None
         self._catalogue: CatalogueWriter | None = None
         self._changing = anyio.Lock(fast_acquire=True)
         self._closing = anyio.Event()
@@ -206,11 +212,36 @@ class Engine:
             validator=self.validator,
             rules=lambda: self.rules,
             policy=self.hooks.policy,
+            limiter=self._make_limiter(),
             middleware=(*must_write(self.audit), *self._middleware, *self.hooks.middleware),
             observers=(*self._observers, self.learning, *self.hooks.observers),
             timeout=self.settings.timeout,
             timeouts={f"mcp:{name}": limit for name, limit in server_timeouts if limit is not None},
         )
+
+    def _make_limiter(self) -> RateLimiter | None:
+        """Make what counts calls; None without rate limits. What was counted is kept in the buckets."""
+        limits = self.settings.rate_limits
+        if not limits:
+            return None
+        return RateLimiter(limits, issuers_of(self.settings), self._own_buckets, self._find_buckets)
+
+    def _find_buckets(self) -> TokenBuckets | None:
+        """Return the token buckets that processes share; None if there are none, or it is not open."""
+        return self._file_buckets if self.store is None or self.store.shared is None else self.store.shared
+
+    def _open_buckets(self, settings: Settings) -> None:
+        """Open the file of the token buckets, if there are rate limits and no database has them."""
+        if not settings.rate_limits or self._file_buckets is not None or self._is_shared:
+            return
+        try:
+            self._file_buckets = open_buckets(self.settings, self.hooks.environ)
+        except StoreError as error:
+            _LOG.warning("rate limits are counted by this process alone: %s", error)
+
+    def _close_buckets(self) -> None:
+        if self._file_buckets is not None:
+            self._file_buckets.close()
 
     def register(self, tool: Tool, backend: ToolBackend) -> None:
         """Add a tool of this process."""
@@ -255,6 +286,7 @@ class Engine:
                 on_switched()
                 return changes
             await to_thread.run_sync(self._read_trust, settings)
+            await to_thread.run_sync(self._open_buckets, settings)
             self._observers = observers
             renewed, dropped = self._switch_running(settings, changes, self.listing, self.servers)
             on_switched()
@@ -429,6 +461,7 @@ class Engine:
             self._ended.set()
 
     async def _start(self, stack: AsyncExitStack) -> None:
+        stack.callback(self._close_buckets)
         stack.push_async_callback(self._flush_audit)
         self._depth = read_depth(self.hooks.environ)
         self._gateway = choose_gateway_id(self.settings, self.hooks.environ)
@@ -444,6 +477,7 @@ class Engine:
         servers.checks, servers.on_findings = make_checks(self.settings), self._note_findings
         origins = self._origins(servers).values()
         catalogue, kept = await to_thread.run_sync(self._open_catalogue, origins)
+        await to_thread.run_sync(self._open_buckets, self.settings)
         self._catalogue = catalogue
         stack.push_async_callback(self._close_catalogue, self.discovery, self.learning)
         identities = shared_identities(self.settings)

@@ -14,7 +14,8 @@ message from them: the problem first, then the remedy.
     ├── ValidationError                                                 (ValueError)
     ├── ConversionError, SnapshotError, NotStraightLineError, LockError (ValueError)
     ├── ToolError
-    │   ├── NoBackendError, ToolExecutionError, ToolCancelledError, StreamNotSupportedError
+    │   ├── NoBackendError, ToolExecutionError, ToolCancelledError, StreamNotSupportedError,
+    │   │   RateLimitError
     │   ├── InputValidationError, OutputValidationError                 (ValidationError)
     │   ├── ToolTimeoutError (TimeoutError), BackendUnavailableError (ConnectionError)
     │   └── PolicyDeniedError, ResultBlockedError (PermissionError)
@@ -86,6 +87,7 @@ from toolcrib.errors.running import (
     Op,
     OutputValidationError,
     PolicyDeniedError,
+    RateLimitError,
     RequestRefusedError,
     ResultBlockedError,
     RuntimeUnavailableError,
@@ -140,6 +142,7 @@ __all__ = [
     "PolicyDeniedError",
     "Problem",
     "PromptNotFoundError",
+    "RateLimitError",
     "RequestRefusedError",
     "ResourceNotFoundError",
     "ResultBlockedError",

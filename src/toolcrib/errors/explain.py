@@ -32,6 +32,7 @@ from toolcrib.errors.running import (
     NoBackendError,
     OutputValidationError,
     PolicyDeniedError,
+    RateLimitError,
     RequestRefusedError,
     ResultBlockedError,
     RuntimeUnavailableError,
@@ -73,6 +74,7 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
     (RuntimeUnavailableError, "backend_unavailable"),
     (CodeError, "execution_failed"),
     (LimitExceededError, "limit_exceeded"),
+    (RateLimitError, "limit_exceeded"),
     (ToolExecutionError, "execution_failed"),
     (ToolError, "execution_failed"),
     (ValidationError, "validation_input"),
@@ -126,7 +128,9 @@ def _is_retryable(error: ToolcribError) -> bool:
         return cause.retry_after is not None
     if isinstance(cause, LoginRequiredError | ToolLoginRequiredError):
         return False
-    return isinstance(cause, BackendUnavailableError | ServerUnavailableError | ToolTimeoutError)
+    return isinstance(
+        cause, BackendUnavailableError | RateLimitError | ServerUnavailableError | ToolTimeoutError
+    )
 
 
 def _has_run(results: Sequence[Any]) -> bool:
@@ -147,8 +151,9 @@ def _specific_facts(error: ToolcribError) -> dict[str, Any]:
             return {name: value for name, value in facts.items() if value}
         case RuntimeUnavailableError(retry_after=float() | int() as seconds):
             return {"retry_after": seconds}
-        case LimitExceededError():
-            return {"limit": error.limit}
+        case LimitExceededError() | RateLimitError():
+            wait = {"retry_after": error.retry_after} if isinstance(error, RateLimitError) else {}
+            return {"limit": error.limit, **wait}
         case CodeError():
             line = {} if error.line is None else {"line": error.line}
             return line | ({"unsupported": True} if error.unsupported else {})

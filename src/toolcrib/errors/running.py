@@ -189,6 +189,20 @@ class ToolWithheldError(PolicyDeniedError):
         return f"{self.tool_id} is withheld: {self.reason}"
 
 
+@dataclass(eq=False, kw_only=True)
+class RateLimitError(ToolError):
+    """A call beyond a rate limit of the configuration; the tool was not run."""
+
+    op: Op = "policy"
+    limit: str
+    """The name of the rate limit."""
+    retry_after: float
+    """Seconds after which a call fits the limit again, unless others come first."""
+
+    def __str__(self) -> str:
+        return f"{self.tool_id} was not run: {self.reason}; try again in {max(self.retry_after, 0.1):.3g} s"
+
+
 @dataclass(eq=False)
 class ChainError(ToolcribError):
     """A step of a chain failed; the error has the results of the steps before it."""

@@ -3,6 +3,7 @@
 from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, StreamEvent, Update
 from toolcrib.execution.chains import ChainLimits, ChainResult, ChainStep, Plan, StepResult
 from toolcrib.execution.local import LocalHandlers
+from toolcrib.execution.policy.rates import RateRule
 from toolcrib.execution.policy.rule import Rule
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.protocols import (
@@ -36,6 +37,7 @@ __all__ = [
     "Policy",
     "Principal",
     "ProviderExecutor",
+    "RateRule",
     "Request",
     "Rule",
     "RunResult",

@@ -1,10 +1,11 @@
-"""Runs every call in the same stages: resolve, authorize, validate, select, dispatch, check, report.
+"""Runs every call in the same stages: resolve, authorize, validate, limit, select, dispatch, check, report.
 
 `Runner._run_stages` has them in one function, so that their order can be read. The order matters:
 
 - The rules decide before the arguments are validated, so that a denied caller learns nothing of a schema.
 - The arguments are validated and copied before a person is asked. A person should not be asked about a call
   that must fail, nor about arguments that the caller may still change.
+- A call counts for rate limits once it may run, however many backends are tried.
 - Backends are tried one after another. Each try goes through the whole middleware, so that caching, rates and
   retries count per backend. The next is tried only if the tool cannot have run, or may run twice.
 - Results are checked inside of the middleware, so that the cache stores only what fits the output schema.
@@ -71,6 +72,7 @@ from toolcrib.execution.kept import fill_handles, may_have_handles, nothing_kept
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
 from toolcrib.execution.policy.authorizer import Authorizer
+from toolcrib.execution.policy.rates import RateLimiter
 from toolcrib.execution.policy.rules import Rules
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.progress import Progress, Reporter
@@ -159,6 +161,7 @@ class Runner:
         validator: SchemaValidator | None = None,
         rules: Callable[[], Rules | None] = lambda: None,
         policy: Policy | None = None,
+        limiter: RateLimiter | None = None,
         select: Selector = by_kind,
         middleware: Sequence[Middleware] = (),
         observers: Sequence[Observer] = (),
@@ -176,6 +179,7 @@ class Runner:
             validator: validates arguments and results against schemas.
             rules: returns the present rules about who may run which tools, and when a person is asked.
             policy: decides about requests that the rules allow.
+            limiter: counts calls, and refuses those beyond a rate limit.
             select: chooses among several backends of a tool.
             middleware: wraps each call to a backend, the first outermost.
             observers: are notified of the beginning and the end of each call.
@@ -192,6 +196,7 @@ class Runner:
             self._executors["mcp"] = mcp
         self._validator: SchemaValidator = DefaultValidator() if validator is None else validator
         self._authorizer = Authorizer(rules, policy)
+        self._limiter = limiter
         self._select = select
         self._observers = tuple(observers)
         self._call_through_middleware = compose(middleware, self._call_backend)
@@ -438,6 +443,8 @@ class Runner:
                         await self._authorizer.obtain_consent(request, decision)
                     state.is_allowed, state.rule = True, decision.allowed_by
 
+                if self._limiter is not None:  # only calls that may run count
+                    await self._limiter.admit(request)
                 backends = select_backends(request.tool, found.backends, self._executors, self._select)
                 if timeout is None and self._timeouts:
                     own_limit = self._timeouts.get(label(backends[0]))

@@ -25,8 +25,8 @@ from toolcrib.concurrency.background import Loop
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.crib import Settings, View
 from toolcrib.execution import Principal
+from toolcrib.execution.entries import SharedEntries
 from toolcrib.execution.mcp.config import ContentChange
-from toolcrib.gateway.entries import SharedEntries
 from toolcrib.gateway.frontends.shared.frontend import (
     Frontend,
     SettlingFrontend,

@@ -11,10 +11,10 @@ from mcp.server.request_state import RequestStateSecurity
 
 from toolcrib.crib import Crib, GatewaySettings, Settings, ToolsetSettings, View
 from toolcrib.crib.config.gateway import Expose
+from toolcrib.execution.entries import SharedEntries
 from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.endpoint import McpEndpoint
-from toolcrib.gateway.entries import SharedEntries
 from toolcrib.gateway.frontends.beside import ToolsBeside
 from toolcrib.gateway.frontends.shared.frontend import Frontend
 from toolcrib.gateway.request.client import ObtainLogin

@@ -19,6 +19,7 @@ from toolcrib.discovery import Embedder, Searcher, Store, StoreStatus
 from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy, Principal
 from toolcrib.execution.audit import AuditStatus
+from toolcrib.execution.entries import FileEntries
 from toolcrib.execution.mcp.config import WORKERS_FOLDER
 from toolcrib.gateway.addresses import EndpointAddress, Surface
 from toolcrib.gateway.api.approvals import Approvals
@@ -30,7 +31,6 @@ from toolcrib.gateway.app.guard import AccessRules
 from toolcrib.gateway.app.sealed import SessionSeal
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints, Frontends
-from toolcrib.gateway.entries import FileEntries
 from toolcrib.gateway.frontends.auto import AutoTools
 from toolcrib.gateway.frontends.meta import MetaTools
 from toolcrib.gateway.frontends.passthrough import PassthroughTools

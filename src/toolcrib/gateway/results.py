@@ -21,7 +21,7 @@ from toolcrib.concurrency.loop import in_thread
 from toolcrib.concurrency.threads import Threads
 from toolcrib.errors import StoreError
 from toolcrib.execution import Principal
-from toolcrib.gateway.entries import SharedEntries
+from toolcrib.execution.entries import SharedEntries
 from toolcrib.gateway.identity.principals import Account, account_of, reader_of
 from toolcrib.model.plain import parse_json
 

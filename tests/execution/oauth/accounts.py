@@ -27,6 +27,8 @@ class Accounts(Authority):
     """The account that began each session with the MCP server."""
     seen: list[str] = field(default_factory=list)
     """Values of the Authorization header that the MCP server received."""
+    expired: set[str] = field(default_factory=set)
+    """The sessions that the MCP server has forgotten."""
     handshake: bool = False
     """Whether the MCP server is of the era with sessions."""
 
@@ -65,10 +67,18 @@ class Accounts(Authority):
         session = headers.get("mcp-session-id")
         if session is not None and self.sessions.setdefault(session, account) != account:
             return Response("the session is that of somebody else", status_code=409)
+        if session in self.expired:
+            return JSONResponse(
+                {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}, 404
+            )
         if self.handshake and headers.get("mcp-method") == "server/discover":
             error = {"code": -32601, "message": "Method not found"}
             return JSONResponse({"jsonrpc": "2.0", "id": 0, "error": error}, 400)
         return None
+
+    def sessions_of(self, account: str) -> set[str]:
+        """Return the sessions of an account that have not expired."""
+        return {name for name, owner in self.sessions.items() if owner == account} - self.expired
 
     def mcp_app(self) -> Any:
         """Return the MCP server."""

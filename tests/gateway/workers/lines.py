@@ -3,12 +3,13 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from gateway.support import Served
 from servers.launch import children
@@ -22,9 +23,10 @@ NUMBERS = count(1)
 class Line:
     """One connection, and so one worker."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, token: str | None = None) -> None:
         self.connection = HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE)
         self._served = served
+        self._headers = HEADERS if token is None else {**HEADERS, "authorization": f"Bearer {token}"}
 
     def send(
         self, message: Any, session: str | None = None, path: str = "/mcp/all", **headers: str
@@ -32,7 +34,7 @@ class Line:
         """Send a message, and return the response, whose body is still to be read."""
         named = {} if session is None else {"mcp-session-id": session}
         body = json.dumps({"jsonrpc": "2.0", **message})
-        self.connection.request("POST", path, body, {**HEADERS, **named, **headers})
+        self.connection.request("POST", path, body, {**self._headers, **named, **headers})
         return self.connection.getresponse()
 
     def ask(self, message: Any, session: str | None = None, **headers: str) -> Any:
@@ -60,15 +62,30 @@ class Line:
         self, name: str, more: Any = None, can: Any = None, path: str = "/mcp/all", **arguments: Any
     ) -> Any:
         """Call a tool in the stateless era, and return the answer."""
+        message = calling(name, **arguments)
+        return self._ask_stateless(message, name, {**message["params"], **(more or {})}, can, path)
+
+    def ask_about_task(self, method: str, task_id: str, can: Any, path: str = "/mcp/all") -> Any:
+        """Send a request about a task, and return the answer."""
+        message = {"id": next(NUMBERS), "method": method}
+        return self._ask_stateless(message, task_id, {"taskId": task_id}, can, path)
+
+    def _ask_stateless(self, message: Any, name: str, params: Any, can: Any, path: str) -> Any:
         about = {
             "io.modelcontextprotocol/protocolVersion": VERSION,
             "io.modelcontextprotocol/clientInfo": {"name": "line", "version": "1"},
             "io.modelcontextprotocol/clientCapabilities": can or {},
         }
-        message = calling(name, **arguments)
-        message["params"] |= {"_meta": about, **(more or {})}
-        headers = {"mcp-protocol-version": VERSION, "mcp-method": "tools/call", "mcp-name": name}
-        return self.ask(message, path=path, **headers)
+        headers = {"mcp-protocol-version": VERSION, "mcp-method": message["method"], "mcp-name": name}
+        return self.ask({**message, "params": {**params, "_meta": about}}, path=path, **headers)
+
+    def get(self, address: str, cookie: str = "") -> tuple[HTTPResponse, str]:
+        """Return the response to a request for a page, and its text."""
+        parts = urlsplit(address)
+        headers = {"cookie": cookie} if cookie else {}
+        self.connection.request("GET", f"{parts.path}?{parts.query}", headers=headers)
+        response = self.connection.getresponse()
+        return response, response.read().decode()
 
     def end(self, session: str) -> int:
         """End a session, and return the status of the answer."""
@@ -132,12 +149,24 @@ def worker_of(served: Served, pid: int) -> int:
     return pid
 
 
-def lines_to_both(served: Served, tool: str = "tiny__echo") -> dict[int, Line]:
+def count_allowed(lines: Iterable[Line], tool: str) -> int:
+    """Return how many of these calls of a tool a rate limit lets through; the others say when to try again."""
+    answers = [line.call_stateless(tool)["result"] for line in lines]
+    refused = [answer for answer in answers if answer.get("isError")]
+    for answer in refused:
+        facts = answer["_meta"]["toolcrib/error"]
+        assert (facts["code"], facts["retryable"]) == ("limit_exceeded", True)
+        assert facts["details"]["retry_after"] > 0
+        assert "try again in" in answer["content"][0]["text"]
+    return len(answers) - len(refused)
+
+
+def lines_to_both(served: Served, tool: str = "tiny__echo", token: str | None = None) -> dict[int, Line]:
     """Return a connection to each of two workers, found by a tool that gives the process of its server."""
     found: dict[int, Line] = {}
 
     def connect() -> bool:
-        line = Line(served)
+        line = Line(served, token)
         with suppress(OSError, HTTPException):
             if found.setdefault(worker_of(served, line.pid_of(tool)), line) is line:
                 return len(found) == 2

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from gateway.support import Place, Served
 from gateway.workers.lines import (
     Line,
     calling,
+    count_allowed,
     events,
     kill,
     last,
@@ -32,19 +33,26 @@ from servers.launch import alive, command, little, shifting, tiny
 from waiting import PATIENCE, wait_until
 
 FORMS = {"elicitation": {"form": {}}}
+RATE_LIMITS = [{"name": "counts", "tools": ["shop:count"], "limit": "5/hour", "each": []}]
+SHOP = {
+    "tools": [
+        {"name": "wipe", "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": True}},
+        {"name": "count", "inputSchema": {"type": "object"}},
+    ]
+}
+"""The tools of the server `shop`."""
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A configuration with a server that tells its process, and one with a destructive tool."""
     folder = tmp_path_factory.mktemp("workers")
-    tools = [{"name": "wipe", "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": True}}]
-    (folder / "shop.json").write_text(json.dumps({"tools": tools}), encoding="utf-8")
+    (folder / "shop.json").write_text(json.dumps(SHOP), encoding="utf-8")
     servers = {
         "tiny": tiny(start_timeout=PATIENCE),
         "shop": shifting(folder / "shop.json", start_timeout=PATIENCE),
     }
-    return Place(folder, servers, timeout=PATIENCE)
+    return Place(folder, servers, timeout=PATIENCE, rate_limits=RATE_LIMITS)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +92,7 @@ def test_ready_and_metrics_are_of_all_workers(served: Served, lines: list[Line])
     assert ready["workers"] == ["ready", "ready"]
     metrics = served.get("/metrics") or ""
     for number in range(2):
-        assert f'toolcrib_tools{{worker="{number}"}} 5.0' in metrics
+        assert f'toolcrib_tools{{worker="{number}"}} 6.0' in metrics
 
 
 def test_session_is_answered_at_any_worker_where_it_is_held(lines: list[Line]) -> None:
@@ -154,6 +162,12 @@ def test_confirmation_counts_once_at_all_workers(lines: list[Line]) -> None:
     for line in lines:
         again = line.call_stateless("shop__wipe", given, FORMS)
         assert again["result"]["resultType"] == "input_required"
+
+
+def test_rate_limit_holds_for_all_workers_and_commands_together(lines: list[Line], place: Place) -> None:
+    assert count_allowed(lines * 2, "shop__count") == 4
+    toolcrib(place, "run", "shop:count")
+    assert count_allowed(lines * 2, "shop__count") == 0
 
 
 @pytest.mark.parametrize("text", ["hello", "initialize"])
@@ -249,6 +263,16 @@ def test_commands_reach_all_workers(served: Served, place: Place, lines: list[Li
     assert {line.worker for line in lines} == workers(served)
 
 
+@contextmanager
+def signed_in(place: Place, served: Served) -> Iterator[httpx.Client]:
+    """Yield a browser that the user of this machine has signed in to the console."""
+    code = toolcrib(place, "console", "--no-open")["console"].partition("#login=")[2]
+    with httpx.Client(base_url=served.url.removesuffix("/mcp"), timeout=PATIENCE) as client:
+        login = client.post("/api/v1/login", json={"code": code}, headers={"x-toolcrib-key": "login"})
+        client.headers["x-toolcrib-key"] = login.raise_for_status().json()["key"]
+        yield client
+
+
 def test_console_shows_the_calls_of_all_workers(place: Place, served: Served, lines: list[Line]) -> None:
     link = toolcrib(place, "console", "--no-open")["console"]
     code = link.partition("#login=")[2]
@@ -272,6 +296,32 @@ def test_console_shows_the_calls_of_all_workers(place: Place, served: Served, li
             return {'{"mark":0}', '{"mark":1}'} <= found
 
         wait_until(shown, "the calls of both are shown")
+
+
+def test_console_shows_the_running_calls_of_all_workers(
+    place: Place, served: Served, lines: list[Line]
+) -> None:
+    with signed_in(place, served) as browser, ExitStack() as stack:
+        streams = []
+        for line in lines:
+            streams.append(line.send(calling("shop__wipe"), line.begin(**FORMS)))
+            stack.callback(streams[-1].close)
+
+        def wiping() -> list[Any]:
+            items = browser.get("/api/v1/calls/running").raise_for_status().json()["items"]
+            return [each for each in items if each["toolId"] == "shop:wipe"]
+
+        found = wait_until(lambda: both(wiping()), "both are shown")
+        assert len({each["id"] for each in found}) == 2
+        assert found == sorted(found, key=lambda each: each["began"])
+        assert browser.get("/api/v1/overview").json()["running"] >= 2
+        with browser.stream("GET", "/api/v1/events") as events_of:
+            told = events_of.iter_lines()
+            assert "event: hello" in told
+            for line in lines:
+                line.connection.close()
+            assert "event: running" in told
+        wait_until(lambda: not wiping(), "they have ended")
 
 
 def test_operator_answers_calls_of_all_workers(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from toolcrib.crib.config.gateway import SURFACES, GatewaySettings, ToolsetSettings, is_loopback
 from toolcrib.crib.config.section import Count, FilePath, Seconds, Section, Text
 from toolcrib.discovery.search.semantic.named import BUILT_IN
-from toolcrib.execution import Rule
+from toolcrib.execution import RateRule, Rule
 from toolcrib.execution.mcp.config import Patterns, ServerConfig, TrustMode
 from toolcrib.model.findings import GuardedResults, ResultActions
 from toolcrib.model.record import JsonObject
@@ -355,6 +355,8 @@ class Settings(Section):
     policy: tuple[Rule, ...] = ()
     """Who may run what: the first rule that fits decides, and what no rule allows is refused. Without rules
     everybody may run everything."""
+    rate_limits: tuple[RateRule, ...] = ()
+    """How many calls of which tools may run in which time. A call must fit all limits that are about it."""
     results: GuardedResults = ResultActions.from_valid()
     """What is done about secrets, personal data and instructions to the model in what tools send: `log`,
     `redact`, `block`, or a table with one of them for each. Without it nothing is looked for."""
@@ -430,13 +432,14 @@ class Settings(Section):
             raise PydanticCustomError("removed", message)
         return given
 
-    @field_validator("policy", mode="after")
+    @field_validator("policy", "rate_limits", mode="after")
     @classmethod
-    def _have_own_names(cls, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    def _have_own_names(cls, rules: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
         names = [rule.name for rule in rules]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            shown = {"names": ", ".join(map(repr, twice))}
-            raise PydanticCustomError("name", "{names} is the name of several rules", shown)
+            kind = "rules" if info.field_name == "policy" else "rate limits"
+            shown = {"names": ", ".join(map(repr, twice)), "kind": kind}
+            raise PydanticCustomError("name", "{names} is the name of several {kind}", shown)
         return rules
 
     @model_validator(mode="after")

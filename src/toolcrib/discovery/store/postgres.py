@@ -25,6 +25,7 @@ from toolcrib.discovery.store.batch import (
 )
 from toolcrib.discovery.store.protocol import StoredTool
 from toolcrib.errors import StoreError
+from toolcrib.model.token_buckets import Shortage, TokenRequest
 from toolcrib.postgres import CLOSED, Database, begin_snapshot, lock
 
 if TYPE_CHECKING:
@@ -146,6 +147,21 @@ _PUT_ENTRY: LiteralString = (
     "INSERT INTO toolcrib_entries (collection, id, value, ends)"
     " VALUES (%s, %s, %s, now() + make_interval(secs => %s)) ON CONFLICT DO NOTHING"
 )
+_RATES = "rates"
+"""The collection of the token buckets; each ends when it is full, as one that is not kept is."""
+_DRAW: LiteralString = """
+    INSERT INTO toolcrib_entries AS kept (collection, id, value, ends)
+    VALUES (%(collection)s, %(name)s, '', clock_timestamp() + make_interval(secs => %(interval)s))
+    ON CONFLICT (collection, id) DO UPDATE
+        SET ends = greatest(kept.ends, clock_timestamp()) + make_interval(secs => %(interval)s)
+        WHERE kept.ends <= clock_timestamp() + make_interval(secs => %(interval)s * (%(burst)s - 1))
+    RETURNING xmax = 0
+"""
+"""Returns no row if there is no token, else whether the bucket was full."""
+_UNTIL_FULL: LiteralString = (
+    "SELECT extract(epoch FROM ends - clock_timestamp())::float8 FROM toolcrib_entries"
+    " WHERE collection = %s AND id = %s"
+)
 _ADD_USAGE: LiteralString = """
     INSERT INTO toolcrib_usage (tool, uses) SELECT * FROM unnest(%s::text[], %s::bigint[])
     ON CONFLICT (tool) DO UPDATE SET uses = toolcrib_usage.uses + excluded.uses
@@ -263,6 +279,28 @@ class PostgresStore:
         with self.database.transaction() as connection:
             row = connection.execute(sql, (collection, name), binary=True).fetchone()
         return None if row is None else bytes(row[0])
+
+    def take_tokens(self, wanted: Sequence[TokenRequest]) -> Shortage | None:
+        """Take a token of each bucket, or, if one of them has none, of no bucket at all.
+
+        The time is that of the database, whatever the clocks of the gateways say.
+        """
+
+        def take(connection: "Connection[Any]") -> Shortage | None:
+            for each in sorted(wanted, key=lambda each: each.name):  # in one order, against deadlocks
+                facts = {"collection": _RATES, "name": each.name, "burst": each.burst}
+                row = connection.execute(_DRAW, {**facts, "interval": each.interval}).fetchone()
+                if row is None:
+                    left = connection.execute(_UNTIL_FULL, (_RATES, each.name)).fetchone()
+                    connection.execute("ROLLBACK AND CHAIN")
+                    until_full = 0.0 if left is None else float(left[0])
+                    return Shortage(each, max(0.0, until_full - (each.burst - 1) * each.interval))
+                if row[0]:  # as many are deleted as are made
+                    connection.execute(_DELETE_ENDED)
+            return None
+
+        shortage: Shortage | None = self.database.run(take)
+        return shortage
 
     @contextmanager
     def hold(self, name: str, within: float) -> Iterator[None]:

@@ -3,7 +3,7 @@
 import pickle
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -40,7 +40,7 @@ _MAX_ENDED = 500
 _SCANNED = 2_000
 """Running calls that are listed at most."""
 _TRACE_BITS = 40
-"""Traces of other workers begin with the number of the worker, above so many bits."""
+"""Traces and running calls of other workers begin with the number of the worker, above so many bits."""
 _TRACED = 200
 """Calls of one request that are shown at most."""
 
@@ -315,6 +315,25 @@ class CallLog:
     def running(self) -> list[Running]:
         """Return the calls that have not ended, the oldest first."""
         return list(islice(self._running.values(), _SCANNED))
+
+
+def pack_running(running: Iterable[Running], worker: int) -> list[Any]:
+    """Return running calls of a worker as JSON, with ids that are those of no other worker."""
+    return [
+        [(worker << _TRACE_BITS) + each.id, each.tool_id, pack_account(each.principal), each.began]
+        for each in running
+    ]
+
+
+def unpack_running(rows: Iterable[Any]) -> Iterator[Running]:
+    """Yield the running calls of another worker; of their principals, the names alone."""
+    for number, tool_id, facts, began in rows:
+        yield Running(number, tool_id, Principal(**facts), began)
+
+
+def pack_account(principal: Principal) -> dict[str, str]:
+    """Return the names of a principal."""
+    return {name: getattr(principal, name) for name in ("issuer", "subject", "client")}
 
 
 def _make_row(running: Running, outcome: Outcome) -> tuple[CallRow, Payload]:

@@ -63,6 +63,8 @@ from toolcrib.runtime import ExecuteResult
 
 _MIRRORED = frozenset({"summary"})
 """Has the same text as the short description."""
+_State = tuple[list[dict[str, Any]], int, tuple[int, int]]
+"""The servers, the version of the catalogue, and how many calls wait and run."""
 _TICK = 0.25
 """Seconds between two looks at what has changed, for a console that listens."""
 _SERVERS_EVERY = 4
@@ -322,7 +324,7 @@ class ApiOperations:
             servers=dict(Counter("paused" if each.paused else each.state for each in servers)),
             unhealthy=tuple(each.name for each in servers if not each.healthy),
             tools=len(caller.view.index),
-            running=len(self._running(caller)),
+            running=len(await self._list_running(caller)),
             waiting=len(self._approvals.waiting()) if caller.sees_all else 0,
             calls=len(rows),
             failed=sum(row.outcome != "ok" for row in rows),
@@ -551,9 +553,9 @@ class ApiOperations:
         more = {"nextCursor": str(shown[-1].id)} if len(found) > len(shown) else {}
         return {"items": [each.to_json() for each in shown], "total": self._calls.count(conditions), **more}
 
-    def _running(self, caller: ApiCaller) -> list[Running]:
+    async def _list_running(self, caller: ApiCaller) -> list[Running]:
         viewer = caller.viewer
-        running = self._calls.running()
+        running = await self._fleet.list_running()
         return [each for each in running if viewer is None or is_same_account(viewer, each.principal)]
 
     async def running(self, caller: ApiCaller) -> dict[str, Any]:
@@ -567,7 +569,7 @@ class ApiOperations:
                     "client": each.principal.client,
                     "began": each.began,
                 }
-                for each in self._running(caller)
+                for each in await self._list_running(caller)
             ]
         }
 
@@ -803,11 +805,11 @@ class ApiOperations:
         """Send what changes while the caller listens and its login holds."""
 
         async def produce(send: SendEvent) -> None:
-            known = _Known(self, caller)
+            known = _Known(self, caller, await self.state_of(caller))
             await send("hello", {"version": __version__})
             quiet = 0
             while caller.is_valid is None or await caller.is_valid():
-                news = list(known.changes())
+                news = known.changes(await self.state_of(caller))
                 for kind, data in news:
                     await send(kind, data)
                 quiet = 0 if news else quiet + 1
@@ -827,11 +829,11 @@ class ApiOperations:
         rows = [row for row in self._calls.since(after) if conditions.admits(row)]
         return last, [row.to_json() for row in rows[-_BURST:]], len(rows) > _BURST
 
-    def state_of(self, caller: ApiCaller) -> tuple[list[dict[str, Any]], int, tuple[int, int]]:
+    async def state_of(self, caller: ApiCaller) -> _State:
         """Return the servers of a caller, the version of the catalogue, and what waits and runs."""
         lines = [each.to_json(without={"listed_ago", "next_try_in"}) for each in self._server_lines(caller)]
         waiting = self._approvals.version if caller.sees_all else 0
-        return lines, caller.view.index.version, (waiting, len(self._running(caller)))
+        return lines, caller.view.index.version, (waiting, len(await self._list_running(caller)))
 
     def waiting(self, caller: ApiCaller) -> list[dict[str, Any]]:
         """Return the calls that wait, for those who see all."""
@@ -841,20 +843,20 @@ class ApiOperations:
 class _Known:
     """What a console that listens has been told."""
 
-    def __init__(self, operations: ApiOperations, caller: ApiCaller) -> None:
+    def __init__(self, operations: ApiOperations, caller: ApiCaller, state: _State) -> None:
         self._operations, self._caller = operations, caller
         self._last, _, _ = operations.changed_calls(caller, 0)
-        self._servers, self._catalogue, self._counts = operations.state_of(caller)
+        self._servers, self._catalogue, self._counts = state
         self._ticks = 0
 
-    def changes(self) -> "list[tuple[str, Any]]":
-        """Return what has changed since it was last asked."""
+    def changes(self, state: _State) -> "list[tuple[str, Any]]":
+        """Return what has changed since it was last asked, where this is the state."""
         found: list[tuple[str, Any]] = []
         self._last, rows, is_cut = self._operations.changed_calls(self._caller, self._last)
         if rows:
             found.append(("calls", {"items": rows, "cut": is_cut}))
         self._ticks += 1
-        servers, catalogue, counts = self._operations.state_of(self._caller)
+        servers, catalogue, counts = state
         if servers != self._servers and self._ticks % _SERVERS_EVERY == 0:
             self._servers = servers
             found.append(("servers", {"items": servers}))

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from toolcrib.concurrency.loop import in_thread
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.errors import StoreError
-from toolcrib.gateway.entries import SharedEntries
+from toolcrib.execution.entries import SharedEntries
 from toolcrib.gateway.identity.principals import Account
 
 _NONCE = 12
@@ -112,12 +112,12 @@ class SessionSeal:
         """Remember that a client has ended a session, so that it is not restored.
 
         Raises:
-            StoreError: the other gateways cannot be told.
+            StoreError: the other gateways cannot be told; it has not ended.
         """
         digest, store = sha256(name.encode()).hexdigest(), self._shared()
-        self._ended.put(digest, value=True)
         if store is not None:
             await in_thread(store.put_entry, _ENDED, digest, b"", _LIFETIME)
+        self._ended.put(digest, value=True)
 
     async def has_ended(self, name: str) -> bool:
         """Return whether a client has ended a session, as far as that is known."""

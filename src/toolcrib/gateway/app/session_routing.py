@@ -41,6 +41,7 @@ _REPLACED = _OF_SESSION | {b"accept", b"content-type", b"content-length", b"last
 """Headers that a message on behalf of a client has of its own."""
 _BAD_REQUEST = 400
 _NO_SESSION = "Session not found"
+_NOT_ENDED = "the session has not ended: the other gateways cannot be told; try again"
 _NOT_ASKED = "this answers no question that was asked here: who asked it has ended, or is another gateway"
 
 
@@ -107,26 +108,51 @@ class SessionRouter:
             return
         session = await self._find_session(address, name, known)
         if scope["method"] == "DELETE":
-            await self._note_ended(name)
-            if session is None:
-                await send_bytes(send, 200, b"", b"application/json")
-                return
-        else:
-            # One that only this process can hold has not ended while it is here.
-            may_have_ended = session is None or self._seal.has_other_holders()
-            if may_have_ended and await self._seal.has_ended(name):
-                await reply(send, 404, _NO_SESSION)
-                return
-            answered = _id_of_response(request.body) if scope["method"] == "POST" else None
-            if answered is not None and not self._is_waiting_for_response(address, session, answered):
-                error = {"code": INVALID_REQUEST, "message": _NOT_ASKED}
-                await reply(send, 409, {"jsonrpc": "2.0", "id": None, "error": error})
-                return
-            if session is None:
-                session = await self._restore_once(address, name, known, scope)
-        if session is None:
+            await self._end_session(name, session, address, scope, receive, send)
+            return
+        # One that only this process can hold has not ended while it is here.
+        may_have_ended = session is None or self._seal.has_other_holders()
+        if may_have_ended and await self._seal.has_ended(name):
             await reply(send, 404, _NO_SESSION)
             return
+        answered = _id_of_response(request.body) if scope["method"] == "POST" else None
+        if answered is not None and not self._is_waiting_for_response(address, session, answered):
+            error = {"code": INVALID_REQUEST, "message": _NOT_ASKED}
+            await reply(send, 409, {"jsonrpc": "2.0", "id": None, "error": error})
+            return
+        if session is None:
+            session = await self._restore_once(address, name, known, scope)
+        if session is None:
+            await reply(send, 404, _NO_SESSION)
+        else:
+            await self._answer_in_session(name, session, address, scope, receive, send)
+
+    async def _end_session(  # noqa: PLR0913 - a request and its session
+        self,
+        name: str,
+        session: str | None,
+        address: EndpointAddress,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """End a session for all gateways, and here if it is here; not at all if the others cannot be told."""
+        try:
+            await self._seal.note_ended(name)
+        except StoreError as error:
+            _LOG.warning("a session has not ended: %s", error)
+            await reply(send, 503, _NOT_ENDED, [(b"retry-after", b"1")])
+            return
+        if session is None:
+            await send_bytes(send, 200, b"", b"application/json")
+        else:
+            await self._answer_in_session(name, session, address, scope, receive, send)
+
+    async def _answer_in_session(  # noqa: PLR0913 - a request and its session
+        self, name: str, session: str, address: EndpointAddress, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request in a session of this process, which its client knows by another name."""
+        request: HttpRequest = scope["toolcrib.request"]
         headers = _replace_session(scope["headers"], session)
         request.headers = {**request.headers, SESSION_HEADER: session}
         await self._managers.handle_request(
@@ -152,12 +178,6 @@ class SessionRouter:
         endpoint = None if session is None else self._endpoints.find(address)
         connection = None if endpoint is None else endpoint.connections.get(session or "")
         return connection is not None and is_waiting_for(connection, question)
-
-    async def _note_ended(self, name: str) -> None:
-        try:
-            await self._seal.note_ended(name)
-        except StoreError as error:
-            _LOG.warning("other gateways are not told that a session has ended: %s", error)
 
     async def _restore_once(
         self, address: EndpointAddress, name: str, known: SealedSession, scope: Scope

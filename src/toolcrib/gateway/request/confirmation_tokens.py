@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from toolcrib.concurrency.loop import in_thread
 from toolcrib.errors import LimitExceededError, StoreError
-from toolcrib.gateway.entries import SharedEntries
+from toolcrib.execution.entries import SharedEntries
 from toolcrib.gateway.identity.principals import Account
 from toolcrib.gateway.limits import share_of
 

@@ -14,12 +14,14 @@ from toolcrib.errors import RunStateError
 from toolcrib.execution import Principal
 from toolcrib.execution.oauth.vault import Owner
 from toolcrib.gateway.api.approvals import Approvals, Question
-from toolcrib.gateway.api.calls import CallLog
+from toolcrib.gateway.api.calls import CallLog, Running, pack_account, pack_running, unpack_running
 from toolcrib.gateway.app.connect import LoginPages
 from toolcrib.gateway.workers.links import Links
 
 _PATIENCE = 60.0
 """Seconds that another worker may take for a command, such as to start a server."""
+_GLANCE = 1.0
+"""Seconds that another worker may take for what is shown again soon."""
 _PAUSE = 0.1
 """Seconds between two attempts to reach the first worker, which may be being started."""
 
@@ -69,10 +71,16 @@ class Fleet:
             found = await self._crib.describe_run(run_id, principal=principal)
             if found.run.state != "running":
                 raise
-            facts = ("issuer", "subject", "client")
-            whose = None if principal is None else {name: getattr(principal, name) for name in facts}
+            whose = None if principal is None else pack_account(principal)
             if not await self._tell_others({"do": "cancel", "run": run_id, "principal": whose}):
                 raise
+
+    async def list_running(self) -> list[Running]:
+        """Return the calls that run in all workers that answer, the oldest first."""
+        found = self._calls.running()
+        for rows in (await self._tell_others({"do": "running"}, within=_GLANCE)).values():
+            found += unpack_running(rows)
+        return sorted(found, key=lambda each: each.began)
 
     async def describe_workers(self) -> list[dict[str, Any]]:
         """Return the process and the servers' states of each worker that answers; empty for one process."""
@@ -95,6 +103,7 @@ class Fleet:
             "cancel": lambda: self._cancel_run_here(command["run"], command["principal"]),
             "calls": lambda: self._take_rows(command["rows"], command["worker"]),
             "describe": self._describe_here,
+            "running": self._list_running_here,
             "login": lambda: self._note_login_here(command["server"], tuple(command["owner"])),
         }
         return await known[command["do"]]()
@@ -117,13 +126,17 @@ class Fleet:
     async def _note_login_here(self, server: str, owner: Owner) -> None:
         self._logins.end_wait(server, owner)
 
+    async def _list_running_here(self) -> list[Any]:
+        worker = 0 if self._links is None else self._links.worker.number
+        return pack_running(self._calls.running(), worker)
+
     async def _describe_here(self) -> dict[str, Any]:
         servers = {
             name: "paused" if each.paused else each.state for name, each in self._crib.status().items()
         }
         return {"pid": os.getpid(), "servers": servers}
 
-    async def _tell_others(self, command: Mapping[str, Any]) -> dict[int, Any]:
+    async def _tell_others(self, command: Mapping[str, Any], *, within: float = _PATIENCE) -> dict[int, Any]:
         """Return what came of a command at each worker that could carry it out."""
         found: dict[int, Any] = {}
         links = self._links
@@ -131,7 +144,7 @@ class Fleet:
             return found
 
         async def tell(number: int) -> None:
-            answer = await links.ask(number, command, within=_PATIENCE)
+            answer = await links.ask(number, command, within=within)
             if answer is not None and "done" in answer:
                 found[number] = answer["done"]
 

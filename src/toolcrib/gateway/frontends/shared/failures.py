@@ -13,6 +13,7 @@ from toolcrib.errors import (
     InvalidCursorError,
     LoginRequiredError,
     OutputValidationError,
+    RateLimitError,
     RuntimeUnavailableError,
     ServerUnavailableError,
     ToolcribError,
@@ -110,7 +111,7 @@ def _calls_made(payload: dict[str, Any]) -> str:
 def _advise(error: ToolcribError, payload: dict[str, Any]) -> str:
     """Return what to do next."""
     match error:
-        case ChainError():
+        case ChainError() | RateLimitError():
             return ""
         case LoginRequiredError() | ToolLoginRequiredError():
             return "" if error.url else _NEXT_WITHOUT_LOGIN
