@@ -8,6 +8,7 @@ what the signals and the concepts of two neighbouring sentences weigh (`weights.
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, reduce
 from importlib.resources import files
+from itertools import pairwise
 from operator import or_
 from typing import NamedTuple, TypeVar
 
@@ -166,10 +167,12 @@ class Judge:
 
     def _reach(self, words: list[str]) -> list[int]:
         """Return masks of what each word may mean, whatever else its sentence says."""
-        reach = list(map(self._reach_alone.__getitem__, words))
         ended = [*words, ""]
+        alone = map(self._reach_alone.__getitem__, words)
+        pairs = zip(alone, pairwise(ended), strict=True)
+        reach = [self._reach_in[pair] if mask < 0 else mask for mask, pair in pairs]
         for place in [place for place, mask in enumerate(reach) if mask < 0]:
-            end = place + 1
+            end = place + 2
             while reach[place] < 0:
                 end += 1
                 reach[place] = self._reach_in[tuple(ended[place:end])]
