@@ -82,8 +82,9 @@ class KnownTools:
             yield ScanFinding("clone", "hard", "/name", message, (tool.description or "")[:_MAX_EXCERPT])
         # Hardly any tool names one of another server, so this is asked of all texts at once.
         named = self._names.intersection(mentioned.split())
-        if any(self._is_foreign(word, tool) for word in named):
-            yield from self._orders(tool, texts())
+        foreign = {word for word in named if self._is_foreign(word, tool)}
+        if foreign:
+            yield from self._orders(tool, foreign, texts())
 
     def _original(self, tool: Tool) -> Tool | None:
         own = self._by_id.get(id(tool)) or _read(tool)
@@ -115,18 +116,15 @@ class KnownTools:
                 clones.append((-common / union, str(known.tool.id), known.tool))
         return min(clones, key=lambda each: each[:2])[2] if clones else None
 
-    def _orders(self, tool: Tool, texts: Iterable[Text]) -> Iterator[ScanFinding]:
-        own: frozenset[str] | None = None
+    def _orders(self, tool: Tool, foreign: set[str], texts: Iterable[Text]) -> Iterator[ScanFinding]:
+        """Yield the first order about a tool of another server."""
+        foreign = foreign - names_in(tool.to_json(without={"backend", "icons", "name"}))
         for text in texts:
-            if text.path == (None, "name"):
+            if text.path == (None, "name") or foreign.isdisjoint(mentions(text.text).split()):
                 continue
             words = words_of(mark_forms(text.text))
-            foreign = {word for word in words if self._is_foreign(word, tool)}
-            if not foreign:
-                continue
-            own = names_in(tool.to_json(without={"backend", "icons", "name"})) if own is None else own
             for first, last in split_sentences(words):
-                named = (foreign - own).intersection(words[first:last])
+                named = foreign.intersection(words[first:last])
                 if named and read_sentence(words[first:last]) & _ORDERS:
                     message = f"it gives orders about {min(named)!r}, a tool of another server"
                     excerpt = excerpt_of(text.text, first, last)[:_MAX_EXCERPT]

@@ -184,18 +184,30 @@ class Word:
         return found
 
 
+    def concepts_in(self, run: tuple[str, ...]) -> set[str] | None:
+        """Return the concepts of it and of its phrases in a run that begins with it.
+
+        None if a phrase may go on after the run.
+        """
+        found = {*self.concepts, *self.inside}
+        for rest, concept in self.phrases_before(run[1]) if len(run) > 1 else self.phrases:
+            if all(map(_is, run[1:], rest)):
+                if len(rest) >= len(run):
+                    return None
+                found.add(concept)
+        return found
+
+
 class _Entry(NamedTuple):
     """What the list of concepts says of a word, or of all words with a beginning."""
 
     concepts: set[str]
     phrases: list[Phrase]
     """The phrases that begin with it."""
-    rarest: set[str]
-    """The concepts of the phrases whose longest word it is."""
 
     @classmethod
     def make(cls) -> "_Entry":
-        return cls(set(), [], set())
+        return cls(set(), [])
 
 
 class Lexicon(dict[str, Word | None]):
@@ -232,7 +244,6 @@ class Lexicon(dict[str, Word | None]):
             return
         if len(words) > 1:
             self._entry(words[0]).phrases.append((tuple(words[1:]), concept))
-            self._entry(max(words, key=lambda each: len(each.rstrip("*")))).rarest.add(concept)
         else:
             self._entry(words[0]).concepts.add(concept)
 
@@ -266,13 +277,6 @@ class Lexicon(dict[str, Word | None]):
     def _look_up_digits(self, word: str) -> Word | None:
         """Return what a word means whose letters are written as digits: `1gn0re`."""
         return self._look_up(word.translate(_LEET)) if _DIGIT_INSIDE.search(word) else None
-
-    def reach(self, word: str) -> set[str]:
-        """Return the concepts of a word, and of the phrases of which it is the rarest word."""
-        known = self[word] or Word(())
-        own = {*known.concepts, *known.inside}
-        forms = (word, word.translate(_LEET)) if _DIGIT_INSIDE.search(word) else (word,)
-        return own.union(*(each.rarest for form in forms for each in self._entries(form)))
 
     def _entries(self, word: str) -> "list[_Entry]":
         """Return the entries of a word: its own, and those of what it begins with, the shortest first."""

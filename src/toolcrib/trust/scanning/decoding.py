@@ -87,14 +87,12 @@ def letters_apart(text: str) -> str | None:
 
 
 def _candidates(text: str) -> Iterator[tuple[str, str]]:
-    chunks = text.split()
-    for chunk in chunks:
+    for chunk in text.split():
         if len(chunk) >= _SHORTEST:
             yield from _of_chunk(chunk)
     if "&#" in text and _ENTITY.search(text):
         yield "HTML entities", html.unescape(text)
-    short = sum(len(chunk) <= 5 for chunk in chunks)  # noqa: PLR2004 - `0x4f,` is the longest of a byte
-    if short >= _SHORTEST // 2 and _MAYBE_CODES.search(text):
+    if _MAYBE_CODES.search(text):
         for found in _HEX_APART.finditer(text):
             yield "hexadecimal", _bytes(bytes.fromhex(re.sub(r"0x|[^0-9A-Fa-f]", "", found[0])))
         for found in _CODES.finditer(text):

@@ -8,6 +8,7 @@ what the signals and the concepts of two neighbouring sentences weigh (`weights.
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, reduce
 from importlib.resources import files
+from itertools import pairwise
 from operator import or_
 from typing import NamedTuple, TypeVar
 
@@ -75,7 +76,8 @@ class Judge:
         self._fired: dict[int, tuple[int, ...]] = {}
         self._matters: dict[int, bool] = {}
         self._scores: dict[tuple[int, int], tuple[float, tuple[int, ...]]] = {}
-        self._reach = _Memo(lambda word: self.mask(lexicon().reach(word)))
+        self._reach_alone: _Memo[str] = _Memo(lambda word: self._reach_of((word,)))
+        self._reach_in: _Memo[tuple[str, ...]] = _Memo(self._reach_of)
         self._quiet = self.mask(["hush"])
         self._telling = self.mask(["tell", "show"])
         self._name = self.mask(["name"])
@@ -129,29 +131,27 @@ class Judge:
             is_parameter: whether the text is about an argument, which the model fills in.
         """
         also = self._parameter if is_parameter else 0
-        reach = list(map(self._reach.__getitem__, words))
+        reach = self._reach(words)
         if not self._may_matter(reduce(or_, reach, also)):
             return None
         spans = list(split_sentences(words))
         # What each sentence may mean at most; once it is read, what it means.
-        masks = [reduce(or_, reach[first:last], also) for first, last in spans]
+        masks = [*(reduce(or_, reach[first:last], also) for first, last in spans), 0]
         is_read = [False] * len(spans)
         best: Judged | None = None
         for place, (first, last) in enumerate(spans):
-            follows = place + 1 < len(spans)
-            for each in (place, place + 1)[: 1 + follows]:
-                # What one sentence turns out to mean often spares reading the other.
-                if not self._may_matter(masks[place] | (masks[place + 1] if follows else 0)):
-                    break
+            if not self._may_matter(masks[place] | masks[place + 1]):
+                continue
+            for each in range(place, min(place + 2, len(spans))):
                 if not is_read[each]:
                     names = own() if masks[each] & self._name else frozenset[str]()
                     masks[each] = self.mask(read_sentence(words[slice(*spans[each])], names)) | also
                     is_read[each] = True
-            else:
-                score, fired = self.score(masks[place], masks[place + 1] if follows else 0)
-                if best is None or score > best.score:
-                    signals = tuple(self.signals[each] for each in fired)
-                    best = Judged(score, signals, first, spans[place + 1][1] if follows else last)
+            score, fired = self.score(masks[place], masks[place + 1])
+            if best is None or score > best.score:
+                signals = tuple(self.signals[each] for each in fired)
+                end = spans[place + 1][1] if place + 1 < len(spans) else last
+                best = Judged(score, signals, first, end)
         return best if best and best.score >= self.suspicious else None
 
     def judge_decoded(self, words: list[str]) -> str | None:
@@ -164,6 +164,27 @@ class Judge:
             if fired and score >= self.suspicious - _DECODED_MARGIN:
                 return self.signals[fired[0]].message
         return None
+
+    def _reach(self, words: list[str]) -> list[int]:
+        """Return masks of what each word may mean, whatever else its sentence says."""
+        ended = [*words, ""]
+        alone = map(self._reach_alone.__getitem__, words)
+        pairs = zip(alone, pairwise(ended), strict=True)
+        reach = [self._reach_in[pair] if mask < 0 else mask for mask, pair in pairs]
+        for place in [place for place, mask in enumerate(reach) if mask < 0]:
+            end = place + 2
+            while reach[place] < 0:
+                end += 1
+                reach[place] = self._reach_in[tuple(ended[place:end])]
+        return reach
+
+    def _reach_of(self, run: tuple[str, ...]) -> int:
+        """Return what the first of some words may mean; -1 where that depends on the word after them."""
+        known = lexicon()[run[0]]
+        if known is None:
+            return 0
+        concepts = known.concepts_in(run)
+        return -1 if concepts is None else self.mask(concepts)
 
     def _may_matter(self, mask: int) -> bool:
         """Return whether sentences whose words reach these concepts can be suspicious at all."""
@@ -206,14 +227,14 @@ class Judge:
         return total, (*inside, *across)
 
 
-class _Memo(dict[str, int]):
+class _Memo(dict[K, int]):
     """What a function returns, kept."""
 
-    def __init__(self, work: Callable[[str], int]) -> None:
+    def __init__(self, work: Callable[[K], int]) -> None:
         super().__init__()
         self._work = work
 
-    def __missing__(self, key: str) -> int:
+    def __missing__(self, key: K) -> int:
         if len(self) > _MAX_CACHED:
             self.clear()
         found = self[key] = self._work(key)

@@ -110,7 +110,9 @@ def _scan(definition: Mapping[str, Any], instructions: str | None) -> ScanReport
 
 def _report(hard: Iterable[ScanFinding], read: _Read) -> ScanReport:
     findings = [*hard]
-    return ScanReport("poisoned" if findings else read.verdict, _choose([*findings, *read.judged]))
+    verdict = "poisoned" if findings else read.verdict
+    findings += read.judged
+    return ScanReport(verdict, _choose(findings) if findings else ())
 
 
 def _read(definition: Mapping[str, Any], instructions: str | None) -> _Read:
@@ -205,6 +207,8 @@ def _find_encoded(texts: list[Text]) -> Iterator[ScanFinding]:
     if not may_be_encoded("\n".join(each.text for each in texts)):
         return
     for text in texts:
+        if not may_be_encoded(text.text):
+            continue
         read = _read_short_encoded if len(text.text) <= _SHORT else _read_encoded
         for rule, message, excerpt in read(text.text):
             yield ScanFinding(rule, "hard", text.pointer, message, excerpt)
