@@ -127,7 +127,7 @@ class SessionRouter:
         else:
             await self._answer_in_session(name, session, address, scope, receive, send)
 
-    async def _end_session(  # noqa: PLR0913 - a request and its session
+    async def _end_session(
         self,
         name: str,
         session: str | None,
@@ -148,7 +148,7 @@ class SessionRouter:
         else:
             await self._answer_in_session(name, session, address, scope, receive, send)
 
-    async def _answer_in_session(  # noqa: PLR0913 - a request and its session
+    async def _answer_in_session(
         self, name: str, session: str, address: EndpointAddress, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answer a request in a session of this process, which its client knows by another name."""
