@@ -109,6 +109,11 @@ def dual(*flags: str, **more: Any) -> Config:
     return _forked("-m", "servers.dual", *flags, env={"PYTHONPATH": str(TESTS)}, **more)
 
 
+def asking(*flags: str, **more: Any) -> Config:
+    """Return how the server is started on stdio whose tools ask their client for something."""
+    return _forked("-m", "servers.asking", *flags, env={"PYTHONPATH": str(TESTS)}, **more)
+
+
 def dual_over_http() -> AbstractContextManager[Config]:
     """Serve the same over HTTP, and yield how it is reached."""
     return _over_http("servers.dual")

@@ -29,7 +29,7 @@ from gateway.workers.lines import (
     worker_of,
     workers,
 )
-from servers.launch import alive, command, little, shifting, tiny
+from servers.launch import alive, asking, command, little, shifting, tiny
 from waiting import PATIENCE, wait_until
 
 FORMS = {"elicitation": {"form": {}}}
@@ -50,6 +50,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     (folder / "shop.json").write_text(json.dumps(SHOP), encoding="utf-8")
     servers = {
         "tiny": tiny(start_timeout=PATIENCE),
+        "asking": asking("--handshake"),
         "shop": shifting(folder / "shop.json", start_timeout=PATIENCE),
     }
     return Place(folder, servers, timeout=PATIENCE, rate_limits=RATE_LIMITS)
@@ -170,14 +171,26 @@ def test_rate_limit_holds_for_all_workers_and_commands_together(lines: list[Line
     assert count_allowed(lines * 2, "shop__count") == 0
 
 
-@pytest.mark.parametrize("text", ["hello", "initialize"])
-def test_held_call_is_continued_over_another_worker(lines: list[Line], text: str) -> None:
+def test_confirmation_of_a_chain_counts_at_another_worker(lines: list[Line]) -> None:
     here, there = lines
-    steps = [{"tool_id": "tiny:echo", "args": {"text": text}}, {"tool_id": "shop:wipe"}]
+    steps = [{"tool_id": "tiny:echo"}, {"tool_id": "shop:wipe"}]
     question = here.call_stateless("run_chain", can=FORMS, steps=steps, path="/mcp/meta")
     assert question["result"]["resultType"] == "input_required"
     done = there.call_stateless("run_chain", confirmed(question), FORMS, steps=steps, path="/mcp/meta")
     assert not done["result"].get("isError"), done
+
+
+@pytest.mark.parametrize("name", ["Ann", "initialize"])
+def test_held_call_is_continued_over_another_worker(lines: list[Line], name: str) -> None:
+    here, there = lines
+    question = here.call_stateless("asking__form", can=FORMS)
+    assert question["result"]["resultType"] == "input_required", question
+    answers = {
+        key: {"action": "accept", "content": {"name": name}} for key in question["result"]["inputRequests"]
+    }
+    more = {"inputResponses": answers, "requestState": question["result"]["requestState"]}
+    done = there.call_stateless("asking__form", more, FORMS)
+    assert name in done["result"]["content"][0]["text"], done
 
 
 def test_killed_worker_costs_only_its_own_calls(served: Served, lines: list[Line]) -> None:
