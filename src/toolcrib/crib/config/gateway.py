@@ -204,12 +204,12 @@ class GatewaySettings(Section):
         """Return why no client can be let in over HTTP; None where one can.
 
         >>> GatewaySettings(tokens={}).closed_reason()
-        'a token is asked for, and there is none: the last one was revoked'
+        'a token is required, but none is left: the last one was revoked'
         """
         if self.token is not None or self.auth is not None or self.tokens is None:
             return None
         if not self.tokens:
-            return "a token is asked for, and there is none: the last one was revoked"
+            return "a token is required, but none is left: the last one was revoked"
         now = datetime.now(UTC) if now is None else now
         if all(each.expires is not None and each.expires <= now for each in self.tokens.values()):
             return "a token is asked for, and all of them have expired"
