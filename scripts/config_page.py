@@ -48,21 +48,22 @@ INTRO = """\
 
 <!-- Made by `scripts/config_page.py` from the records that hold a configuration; do not edit it by hand. -->
 
-Any client's `mcpServers` JSON is a configuration as it is ([Connecting servers](connecting-servers.md));
-settings of ours may stand in it under the key `toolcrib`. Everything can be said in a `toolcrib.toml`:
+A configuration is a `toolcrib.toml`, or the `mcpServers` JSON of any client
+([Connecting servers](connecting-servers.md)), with toolcrib's own settings under the key `toolcrib`:
 
 ```toml
 {example}```
 
-The command takes `--config FILE`; without, it looks for `toolcrib.toml`, then `mcp.json` and `.mcp.json` in
-the folder it runs in, then for `toolcrib.toml` and `mcp.json` among the user's own. A file in the folder that
-others could have written is refused unless `--config` names it, because what it says is started: one that
-belongs to another user (root may), one that others may write to, one in a folder that everybody may write to.
+The command reads the file that `--config FILE` names. Without that option, it looks for `toolcrib.toml`,
+`mcp.json` and `.mcp.json` in the current folder, then for `toolcrib.toml` and `mcp.json` of the user.
+Programs in a configuration are started, so a file in the current folder that others could have written is
+refused unless `--config` names it: a file of another user (except root), a file that others may write, or a
+file in a folder that everybody may write.
 
-Relative paths are relative to the file, which may have 4 MiB; a server runs in its folder unless `cwd` says
-otherwise. A key that nobody knows is refused, with the
-key that may have been meant. `${{NAME}}` and `${{NAME:-default}}` stand for variables of the environment
-where a table says so, and everywhere in a server. The gateway reads the file again when it changes.
+Paths are relative to the file, which may have 4 MiB. A server runs in the folder of the file unless it has
+a `cwd`. An unknown key is refused, with a suggestion. `${{NAME}}` and `${{NAME:-default}}` stand for
+environment variables where a table says so, and everywhere in a server. The gateway reads the file again
+when it changes.
 """
 EXAMPLE = """\
 timeout = 30
@@ -125,8 +126,8 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
 WORDS = {
     AwareDatetime: "date and time",
     Any: "value",
-    str: "text",
-    int: "whole number",
+    str: "string",
+    int: "integer",
     float: "number",
     bool: "true or false",
     NoneType: "",
@@ -189,7 +190,7 @@ def default(field: FieldInfo) -> str:
 def table(record: type[Record]) -> str:
     """Return the settings of one section."""
     texts = read_field_docs(record)
-    lines = ["| key | value | default | what it says |", "|---|---|---|---|"]
+    lines = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for name, field in record.model_fields.items():
         if name in INTERNAL:
             continue

@@ -68,7 +68,7 @@ CLOSED = '[[policy]]\nname = "closed"\neffect = "deny"\n'
 def test_search_refers_who_may_use_nothing_to_whoever_keeps_the_rules(toolcrib: Any, tmp_path: Path) -> None:
     path = tmp_path / "toolcrib.toml"
     path.write_text(CLOSED)
-    words = "no tools that the rules let you use; whoever keeps them can change that\n"
+    words = "no tools that the rules let you use; the operator can change the rules\n"
     for there in (["--demo"], []):
         asked = [*there, "--config", str(path)]
         assert toolcrib("search", "sums", *asked).stdout == f"nothing fits 'sums'; there are {words}"

@@ -303,7 +303,7 @@ def test_serving_with_named_tokens_shows_where_a_client_puts_its_own() -> None:
 @pytest.mark.parametrize(
     ("tokens", "reason"),
     [
-        ("[gateway.tokens]\n", "there is none: the last one was revoked"),
+        ("[gateway.tokens]\n", "none is left: the last one was revoked"),
         (
             f'[gateway.tokens.ann]\nhash = "sha256:{"0" * 64}"\nexpires = "2020-01-01T00:00:00Z"\n',
             "all of them have expired",

@@ -20,7 +20,7 @@ def test_the_status_shows_servers_catalogue_and_tokens(
     assert "bad   failed" in told.stdout
     assert "its stderr ends with: the licence has expired" in told.stdout
     assert lines[0][:2] == ["tokens", "saved"]
-    assert "failed         1 server: bad; `toolcrib doctor` says how to mend it\n" in told.stdout
+    assert "failed         1 server: bad; `toolcrib doctor` says how to fix it\n" in told.stdout
 
 
 def test_the_status_tells_nothing_of_processes_that_are_gone(toolcrib: Any, config: Any, little: Any) -> None:

@@ -156,7 +156,7 @@ async def test_a_definition_with_a_function_is_a_tool() -> None:
 async def test_a_definition_alone_needs_to_say_what_runs_it() -> None:
     crib = Crib()
     record = Tool(name="echo", input_schema={})
-    with pytest.raises(InvalidToolError, match="says nothing of what runs it"):
+    with pytest.raises(InvalidToolError, match="does not say what runs it"):
         crib.add(record)
     bound = crib.add(record.replace(backend=McpBackend(server_name="x")), namespace="x")
     assert str(bound.id) == "x:echo"

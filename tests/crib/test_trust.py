@@ -227,10 +227,10 @@ async def test_strict_withholds_what_nobody_has_approved(project: Project) -> No
     async with Crib(project.config) as crib:
         await crib.ready()
         assert await ids(crib) == {"s:echo", "s:other"}
-        with pytest.raises(ToolWithheldError, match="nobody has approved it; `toolcrib approve s:new`"):
+        with pytest.raises(ToolWithheldError, match="it is not approved; `toolcrib approve s:new`"):
             await crib.run("s:new")
         assert (await crib.prompts(), await crib.resource_templates()) == ((), ())
-        with pytest.raises(ToolWithheldError, match="nobody has approved it"):
+        with pytest.raises(ToolWithheldError, match="it is not approved"):
             await crib.prompt("s:new")
         with pytest.raises(ToolWithheldError, match="its server does not list it"):
             await crib.prompt("s:hidden")
@@ -452,7 +452,7 @@ async def test_an_approval_holds_for_one_server_alone(project: Project) -> None:
     project.serve(ECHO, name="t")  # the name and the words that were approved of `s`
     async with Crib(project.config) as crib:
         await crib.ready()
-        with pytest.raises(ToolWithheldError, match="nobody has approved it"):
+        with pytest.raises(ToolWithheldError, match="it is not approved"):
             await crib.run("t:echo", {"text": "a"})
         assert (await crib.run("s:echo", {"text": "a"})).structured == {"called": "echo"}
 

@@ -100,7 +100,7 @@ async def test_without_a_configuration_it_says_how_to_begin() -> None:
         ({"command": "pythn3"}, "there is no program 'pythn3' on the PATH; did you mean 'python3'?"),
         ({"command": "npx -y thing"}, "there is no program 'npx -y thing'"),
         ({"command": "/nowhere/x"}, "'/nowhere/x' is not there"),
-        ({"command": "sh", "cwd": "/nowhere"}, "its folder '/nowhere' is not there"),
+        ({"command": "sh", "cwd": "/nowhere"}, "its folder '/nowhere' does not exist"),
         (
             {"command": "sh", "env": {"A": "${NOT_SET}"}},
             "env.A: the variable 'NOT_SET' is not set; set it, or write ${NOT_SET:-default}",
@@ -168,7 +168,7 @@ async def test_a_program_that_does_not_speak_mcp_is_told_as_that() -> None:
     found = await diagnose({"mcpServers": {"a": server}}, environ=HERE)
     (finding,) = found.errors
     assert "that is not MCP, such as 'garbage'" in finding.why
-    assert finding.remedy.startswith("mend `command`: it is no MCP server")
+    assert finding.remedy.startswith("correct `command`: it is not an MCP server")
 
 
 async def test_a_slow_start_is_told(little: Any) -> None:
@@ -245,13 +245,13 @@ async def test_an_address_where_nothing_listens_is_told(path: str) -> None:
     with closed_port() as port:
         server = {"url": f"http://127.0.0.1:{port}/{path}"}
         found = await diagnose({"mcpServers": {"a": server}}, environ=HERE)
-    assert found.errors[0].remedy == "start it, or mend the address"
+    assert found.errors[0].remedy == "start it, or correct the address"
 
 
 async def test_the_digits_of_a_path_are_no_answer(tmp_path: Path) -> None:
     missing = str(tmp_path / "404" / "openapi.json")
     found = await diagnose({"openapi": {"a": {"document": missing}}}, environ=HERE)
-    assert found.errors[0].remedy == "mend the path or the document"
+    assert found.errors[0].remedy == "correct the path or the document"
 
 
 async def test_a_server_that_wants_a_token_is_told_where_to_write_it() -> None:
@@ -268,7 +268,7 @@ async def test_a_tool_that_cannot_be_used_is_told(little: Any) -> None:
     found = await diagnose({"mcpServers": {"a": little("odd")}}, environ=HERE)
     (finding,) = found.warnings
     assert finding.why.startswith("odd: ")
-    assert finding.remedy == "tell whoever makes the server; the other tools work"
+    assert finding.remedy == "report it to the author of the server; the other tools work"
 
 
 @pytest.mark.parametrize("levels", ["80", "300"])
@@ -278,7 +278,7 @@ async def test_a_tool_whose_schema_is_nested_too_deep_is_told_and_the_others_are
     found = await diagnose({"mcpServers": {"a": little("deep", levels)}}, environ=HERE)
     (finding,) = found.warnings
     assert re.match(r"deep: .*nested more than \d+ levels deep", finding.why)
-    assert finding.remedy == "tell whoever makes the server; the other tools work"
+    assert finding.remedy == "report it to the author of the server; the other tools work"
 
 
 async def test_invalid_tool_is_reported(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ async def test_a_model_that_cannot_be_used_is_told(search: dict[str, str], sever
     (finding,) = [each for each in (await offline({"search": search})).findings if each.subject == "search"]
     assert (finding.severity, finding.what) == (severity, f"the model {search['model']!r} cannot be used")
     assert why in finding.why
-    assert finding.remedy == "install it, or mend search.model"
+    assert finding.remedy == "install it, or correct search.model"
 
 
 @pytest.mark.parametrize("search", [{}, {"model": "minilm"}, {"model": "minlm", "searcher": "bm25"}])
@@ -471,9 +471,9 @@ async def test_a_toolset_of_nothing_is_told(little: Any) -> None:
     assert said(found, "toolset 'far'") == [
         "there is no namespace 'litle'; did you mean 'little'?",
         "there is no namespace 'other'",
-        "no tool is in it",
+        "it has no tools",
     ]
-    assert said(found, "toolset 'none'") == ["no tool is in it"]
+    assert said(found, "toolset 'none'") == ["it has no tools"]
     assert said(found, "toolset 'some'") == []
 
 

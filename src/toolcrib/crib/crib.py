@@ -240,7 +240,7 @@ class Crib(View):
     def _add_record(self, record: Tool) -> Tool:
         if record.backend is None:
             reason = (
-                "says nothing of what runs it; add a function, LocalTool(function, tool), or set its backend"
+                "does not say what runs it; add a function, LocalTool(function, tool), or set its backend"
             )
             raise InvalidToolError((Problem("/backend", "missing", reason),), record.name)
         self._engine.register(record, record.backend)

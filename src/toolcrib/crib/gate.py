@@ -323,7 +323,7 @@ class TrustGate:
             subject = f"prompt/{server}/{name}"
             known = Withheld(
                 subject,
-                "nobody has approved it, and its server does not list it; what is listed can be approved",
+                "it is not approved, and its server does not list it; only listed tools can be approved",
             )
         if known is not None:
             raise self.error(known, f"{server}:{name}")

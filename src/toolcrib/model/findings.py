@@ -68,11 +68,11 @@ class ResultActions(Record):
     """What is done about what results hold; nothing is done about what is left out."""
 
     secrets: ResultAction | None = None
-    """About keys, tokens and passwords."""
+    """What to do about keys, tokens and passwords."""
     personal: ResultAction | None = None
-    """About e-mail addresses, numbers of cards, IBANs and telephone numbers."""
+    """What to do about e-mail addresses, card numbers, IBANs and telephone numbers."""
     instructions: ResultAction | None = None
-    """About instructions to the model."""
+    """What to do about instructions to the model."""
 
 
 def _spell_out(given: Any) -> Any:

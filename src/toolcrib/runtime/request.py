@@ -81,13 +81,13 @@ class Limits(_CallerRecord):
     memory_bytes: Annotated[int, Field(strict=True, ge=16 << 20, le=64 << 30)] = 256 << 20
     """Memory of the guest."""
     cpu: _Seconds = 10.0
-    """Seconds of CPU time, without the time of tools."""
+    """Seconds of CPU time, not counting tools."""
     pids: Annotated[int, Field(strict=True, ge=1, le=4096)] = 32
     """Processes and threads."""
     disk_bytes: _Bytes = 16 << 20
     """Size of the guest's temporary folder, which is deleted after the run."""
     output_bytes: _Bytes = 1 << 20
-    """Bytes that are kept of stdout and of stderr; also the largest value, as JSON."""
+    """Bytes kept of stdout and of stderr each; also the limit for the returned value as JSON."""
 
 
 class LimitsEnforced(Record):

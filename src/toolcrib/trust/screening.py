@@ -86,7 +86,7 @@ def screen_tools(tools: Iterable[Tool], lock: Lock, seen: Lock, *, mode: Mode, a
         if block := lock.blocked.get(name):
             reason = f"it is blocked: {block.reason}; {approval_of(name)}"
         elif drift is None and mode == "strict":
-            reason = f"nobody has approved it; {approval_of(name)}"
+            reason = f"it is not approved; {approval_of(name)}"
         elif drift is not None and not may_pass(drift.level, allow):
             reason = describe_change(drift, name)
         elif drift is None or drift.level != "none":
@@ -120,7 +120,7 @@ def screen_listed(
             if drift is not None and not may_pass(drift.level, allow):
                 withheld[subject] = Withheld(subject, describe_change(drift, subject), drift.level)
             elif drift is None and mode == "strict":
-                reason = f"nobody has approved it; {approval_of(subject)}"
+                reason = f"it is not approved; {approval_of(subject)}"
                 withheld[subject] = Withheld(subject, reason)
             elif (drift is None or drift.level != "none") and (
                 poison := find_poison(partial(scan_definition, definition), lock, subject, server)

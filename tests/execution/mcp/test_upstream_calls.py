@@ -176,7 +176,7 @@ GIVEN = {"resultType": "complete", "structuredContent": "$params"}
 async def test_a_server_that_asks_for_input_is_refused_where_nobody_can_give_it() -> None:
     config = scripted_server(discover="modern", calls={"ask": [{"turns": [ASKING]}]})
     async with McpServers({"one": config}) as servers:
-        with pytest.raises(ToolExecutionError, match="nobody here can give: elicitation/create") as caught:
+        with pytest.raises(ToolExecutionError, match="cannot be given here: elicitation/create") as caught:
             await call(servers, "ask")
         assert caught.value.result == ASKING
 

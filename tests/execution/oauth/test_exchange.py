@@ -153,7 +153,7 @@ async def test_a_token_is_exchanged_again_when_it_ends_or_is_refused(environ: di
         ({"instead": {"token_type": "N_A"}}, "gave no bearer token"),
         ({"claims": {"aud": "https://other.example"}}, "gave a token for another server"),
         ({"claims": {"aud": []}}, "gave a token for another server"),
-        ({"claims": {"sub": "bob"}}, "gave a token of somebody else"),
+        ({"claims": {"sub": "bob"}}, "returned a token of another user"),
         ({"broken": (400, {"error": "invalid_target"})}, "refused it with 'invalid_target'"),
         ({"broken": (500, {})}, "refused it with status 500"),
     ],
@@ -183,7 +183,9 @@ async def test_nobody_is_called_for_with_the_token_of_another_or_without_one(env
                 (local_user("cli"), None, None),
                 (Principal(issuer="tokens", subject="ann"), None, None),
             ):
-                with pytest.raises(ToolLoginRequiredError, match="in exchange for the token of a login"):
+                with pytest.raises(
+                    ToolLoginRequiredError, match="the token of the caller's login to exchange"
+                ):
                     await whoami(servers, who, given, owner)
             assert authority.asked == []
             assert await whoami(servers, ann, token) == "ann: hello"
@@ -230,7 +232,7 @@ async def test_resources_are_those_of_whoever_the_token_is_exchanged_for(environ
                     assert read.text == f"{SHARED} of {name}"
                     assert f"notes://{name}/diary" in [each.uri for each in await content.resources("one")]
             nobody = CallContext(principal=principal_of(authority, "ann"))
-            with pytest.raises(LoginRequiredError, match="in exchange for the token of a login"):
+            with pytest.raises(LoginRequiredError, match="the token of the caller's login to exchange"):
                 await ServerContent(servers, nobody).read("one", SHARED)
         assert {owner for owner, _ in authority.requests} == {"ann", "bob"}
 

@@ -270,7 +270,7 @@ async def test_the_issuer_of_the_answer_is_compared_letter_by_letter(
 
 async def test_another_state_is_not_waited_for_in_vain(authority: Authority, environ: dict[str, str]) -> None:
     authority.answer = {"state": "of-an-attacker"}
-    with pytest.raises(LoginError, match="nobody has logged in within 1 s"):
+    with pytest.raises(LoginError, match="nobody logged in within 1 s"):
         await log_in_with_browser(authority, environ, within=1.0)
     assert authority.asked == []
 
@@ -561,7 +561,7 @@ async def test_a_token_that_is_not_ascii_is_a_typed_error(
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:6379/", "https://192.168.1.1/set?dns=8.8.4.4", HERE])
 async def test_no_page_is_opened_in_a_network_that_the_server_is_not_in(address: str) -> None:
-    with pytest.raises(LoginError, match="if that is meant"):
+    with pytest.raises(LoginError, match="if that is intended"):
         await check_reach("one", PUBLIC, None, address)
     assert await check_reach("one", HERE, None, "http://localhost:8080/login")
     assert await check_reach("one", PUBLIC, address, address) == address

@@ -129,7 +129,7 @@ async def test_unknown_person_has_no_access(
 ) -> None:
     keep(authority, environ, None, "operator")
     async with servers_of(authority, environ) as servers:
-        with pytest.raises(ToolLoginRequiredError, match="nobody says who calls"):
+        with pytest.raises(ToolLoginRequiredError, match="the caller is unknown"):
             await whoami(servers, who)
     assert authority.seen == []
 

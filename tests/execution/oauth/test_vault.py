@@ -144,7 +144,7 @@ def test_without_a_variable_and_a_keyring_the_key_is_a_file_of_its_owner(tmp_pat
     assert LoginVault(environ(tmp_path, None)).get("one", URL) == login()
     content = key.read_bytes()
     key.unlink()
-    with pytest.raises(VaultError, match="its key is not there; put the key file back"):
+    with pytest.raises(VaultError, match="its key is missing; put the key file back"):
         LoginVault(environ(tmp_path, None)).get("one", URL)
     key.write_bytes(b"nonsense")
     with pytest.raises(VaultError, match="is not the key of a vault"):
@@ -177,7 +177,7 @@ def test_the_keyring_of_the_system_has_the_key_where_it_works(tmp_path: Path) ->
     assert len(keys.known) == 1
     assert LoginVault(environ(tmp_path, None)).get("one", URL) == login()
     keyring.set_keyring(NoKeyring())
-    with pytest.raises(VaultError, match="its key is not there; unlock the keyring"):
+    with pytest.raises(VaultError, match="its key is missing; unlock the keyring"):
         LoginVault(environ(tmp_path, None)).get("one", URL)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from toolcrib.discovery import Page, Reason, Result, Summary
 
 _NAMED = 8
-_NONE_ALLOWED = "no tools that the rules let you use; whoever keeps them can change that"
+_NONE_ALLOWED = "no tools that the rules let you use; the operator can change the rules"
 _MIRRORED = frozenset({"summary"})
 """Has the same text as the short description."""
 

@@ -95,7 +95,7 @@ def _address(state: State) -> Address:
         raise click.UsageError("this needs Unix sockets, which this system does not have")
     source = state.source()
     if source is None and not state.demo:
-        raise click.UsageError("a gateway in the background belongs to a configuration, and there is none")
+        raise click.UsageError("a gateway in the background needs a configuration, and there is none")
     return Address(source, demo=state.demo)
 
 

@@ -154,7 +154,7 @@ def _show(facts: dict[str, Any]) -> None:
         click.echo(f"tokens saved   {_describe_tokens(facts['tokens'])}")
     failed = [each["name"] for each in facts["servers"] if each["state"] == "failed"]
     if failed:
-        advice = "`toolcrib doctor` says how to mend it"
+        advice = "`toolcrib doctor` says how to fix it"
         click.echo(
             clean(f"failed         {count_noun(len(failed), 'server')}: {', '.join(failed)}; {advice}")
         )

@@ -101,14 +101,14 @@ class AuthSettings(Section):
     """The authorization server whose tokens are accepted, and what these must say."""
 
     issuer: _Address
-    """Its address, exactly as its tokens say it."""
+    """Its address, exactly as in the `iss` claim of its tokens."""
     audience: _Address
     """The audience of its tokens: the address of `/mcp` here, as clients know it. The endpoint of a toolset
     takes tokens for its own address too."""
     audiences: tuple[Text, ...] = ()
     """Further audiences that its tokens may have, such as the client ID that Entra ID writes into them."""
     jwks: Text | None = None
-    """Its public keys: an address, or a file; else they are found by its metadata."""
+    """Its public keys: a URL or a file; by default they are found through its metadata."""
     scopes: tuple[Text, ...] = ()
     """The scopes that every token must have. If one begins with `audience` and a slash, a token may have the
     rest of it alone, as those of Entra ID do."""
@@ -117,14 +117,14 @@ class AuthSettings(Section):
     groups_claim: Text = "groups"
     """The claim with the groups of the subject."""
     leeway: Annotated[float, Field(ge=0, le=300)] = 60.0
-    """By how many seconds clocks may differ."""
+    """Seconds by which clocks may differ."""
 
 
 class TokenSettings(Section):
     """A token of one person or program; `toolcrib token add NAME` makes it and writes this."""
 
     hash: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
-    """Its digest; the token itself is kept nowhere."""
+    """Its digest; the token itself is not stored."""
     groups: tuple[Text, ...] = ()
     """The groups of its owner, which rules can name."""
     toolsets: tuple[Text, ...] | None = None
@@ -142,58 +142,61 @@ class GatewaySettings(Section):
     """How MCP clients reach the tools."""
 
     expose: Expose = "meta"
-    """The tools that clients see: `meta` shows those that find, explain and run all others, `all` the tools
-    themselves, and `auto` these up to `expose_limit`. `/mcp/all` and `/mcp/meta` always show the one and the
-    other."""
+    """The tools that clients see: `meta` lists the eight tools that find, describe and run all others, `all`
+    lists the tools themselves, and `auto` lists these up to `expose_limit`. `/mcp/all` and `/mcp/meta` do so
+    regardless of this setting."""
     expose_limit: Count = 8_000
-    """Limit for the tokens of all definitions up to which `auto` shows them."""
+    """Tokens of all definitions up to which `auto` lists the tools themselves."""
     content_tools: bool = False
     """Whether `list_resources`, `read_resource`, `list_prompts` and `get_prompt` are listed, for clients that
-    know tools alone."""
+    support only tools."""
     plain_schemas: bool = False
-    """Whether tools are listed with schemas of few keywords, for old clients; calls are
-    validated as before."""
+    """Whether tools are listed with simplified schemas, for old clients; calls are still validated by the
+    full schema."""
     host: Text = "127.0.0.1"
-    """The address that HTTP listens on; one that others can reach needs a `token`."""
+    """The address that HTTP listens on; an address that other machines can reach requires a token or a
+    login."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8808
-    """The port that HTTP listens on; 0 takes any that is free."""
+    """The port that HTTP listens on; 0 means any free port."""
     token: Text | None = Field(default=None, repr=False)
     """The token that clients must send as `Authorization: Bearer ...`; `${VAR}` allowed."""
     tokens: dict[str, TokenSettings] | None = Field(default=None, repr=False)
-    """Tokens of single persons and programs, by their names, beside `token`; a table without any lets in
-    nobody who has none of the others."""
+    """Tokens of single persons and programs by name, in addition to `token`; an empty table still requires a
+    token or a login."""
     auth: AuthSettings | None = None
-    """An authorization server whose users may call, too."""
+    """An authorization server whose users may call the gateway."""
     public_url: _Address | None = None
     """Its URL for browsers, such as `https://crib.example.com`, where persons log in to servers; else that of
     `auth.audience`, or its own address if only this machine can reach it. Its host is an allowed host."""
     allowed_hosts: tuple[Text, ...] = ()
-    """Further names that it may be called by, such as `crib.example.com` of a proxy, beside the addresses and
-    the host name of this machine."""
+    """Further host names that requests may use, such as `crib.example.com` of a proxy, besides the addresses
+    and the host name of this machine."""
     allowed_origins: tuple[Text, ...] = ()
-    """Web pages that may call it, such as `https://app.example.com`, beside those of this machine."""
+    """Origins of web pages that may call it, such as `https://app.example.com`, besides those of this
+    machine."""
     confirm: bool = True
     """Whether a destructive tool runs only when the user has agreed, where the client can ask; `allow` rules
     that name the tool, its namespace or a pattern, or `destructiveHint = true` count as consent."""
     code: bool = True
-    """Whether `execute_code` is offered."""
+    """Whether `execute_code` is available."""
     watch: bool = True
     """Whether the configuration is read again when its file changes."""
     result_bytes: Annotated[int, Field(ge=1024)] = 256 * 1024
-    """Size limit of a result; of a larger one a client gets the beginning, and a link to the whole."""
+    """Size limit of a result; for a larger one, clients get its beginning and a link to the whole."""
     request_bytes: Annotated[int, Field(ge=1024)] = 4 * 2**20
     """Size limit of a request over HTTP."""
     request_timeout: Seconds = 30.0
-    """Seconds that a client may take to send one, or take nothing of what it is sent; headers have 10."""
+    """Seconds that a client may take to send a request, or read nothing of a response; headers may take
+    10."""
     max_timeout: Seconds = 600.0
-    """Seconds that a client may ask for in `timeout_ms`; a larger value is cut to it, with a note in the
-    result. A chain for which none is given has as many."""
+    """The largest `timeout_ms` of a client, in seconds; a larger value is reduced to it, with a note in the
+    result. It is also the timeout of a chain without one."""
     sessions: Count = 1000
     """Limit for open sessions of clients of the older protocol."""
     session_timeout: Seconds = 1800.0
-    """After how many idle seconds one of them is closed."""
+    """Idle seconds after which a session is closed."""
     shutdown_timeout: Seconds = 10.0
-    """For how many seconds calls may go on when the gateway is asked to stop."""
+    """Seconds that running calls may continue when the gateway is asked to stop."""
 
     @property
     def asks_for_token(self) -> bool:
@@ -204,12 +207,12 @@ class GatewaySettings(Section):
         """Return why no client can be let in over HTTP; None where one can.
 
         >>> GatewaySettings(tokens={}).closed_reason()
-        'a token is asked for, and there is none: the last one was revoked'
+        'a token is required, but none is left: the last one was revoked'
         """
         if self.token is not None or self.auth is not None or self.tokens is None:
             return None
         if not self.tokens:
-            return "a token is asked for, and there is none: the last one was revoked"
+            return "a token is required, but none is left: the last one was revoked"
         now = datetime.now(UTC) if now is None else now
         if all(each.expires is not None and each.expires <= now for each in self.tokens.values()):
             return "a token is asked for, and all of them have expired"

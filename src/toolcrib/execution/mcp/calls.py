@@ -176,7 +176,7 @@ def _unusable_result(call: Call, result: dict[str, Any], turn: int) -> ToolExecu
         asked = result.get("inputRequests")
         wanted = asked.values() if isinstance(asked, dict) else ()
         methods = sorted({str(each.get("method")) for each in wanted if isinstance(each, dict)})
-        reason = f"the server asks for input that nobody here can give: {', '.join(methods)}"
+        reason = f"the server asks for input that cannot be given here: {', '.join(methods)}"
     return _execution_error(call, reason, result)
 
 

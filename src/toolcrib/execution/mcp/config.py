@@ -231,22 +231,24 @@ class ServerConfig(Record):
     command: Filled | None = None
     """The program to start."""
     args: tuple[Word, ...] = ()
-    """What it is started with."""
+    """Its arguments."""
     env: dict[Annotated[str, AfterValidator(_variable_name)], Word] = Field(default={}, repr=False)
-    """Added to the variables that a server inherits: path, home, user, shell, language, XDG folders, proxies
-    and certificates."""
+    """Variables in addition to those that a server inherits: path, home, user, shell, language, XDG folders,
+    proxies and certificates."""
     inherit: Patterns = ()
-    """What else it inherits of our environment: names of variables or patterns, as `AWS_*`; `*` is all."""
+    """Further variables that it inherits from our environment: names or patterns such as `AWS_*`; `*` means
+    all."""
     cwd: Filled | None = None
-    """The folder that it runs in; else that of the configuration file."""
+    """Its working directory; by default the folder of the configuration file."""
     sandbox: Sandbox | None = None
-    """The wall that it runs behind: without it, it has all rights of the user."""
+    """The sandbox that it runs in; without one, it has all rights of the user."""
     read: WallPaths = ()
-    """The files and folders that it may read behind the wall, beside programs and its own packages."""
+    """The files and folders that it may read in the sandbox, besides programs and its own packages."""
     write: WallPaths = ()
-    """Those that it may write too."""
+    """The files and folders that it may also write."""
     network: Annotated[Literal["none", "all"] | tuple[str, ...], BeforeValidator(_network)] = "none"
-    """What it may reach behind the wall: hosts as `api.example.com`, `*.example.com` or `10.0.0.7:8080`."""
+    """What it may reach from the sandbox: hosts such as `api.example.com`, `*.example.com` or
+    `10.0.0.7:8080`."""
     results: GuardedResults | None = None
     """What is done about secrets, personal data and instructions in what it sends, instead of the general
     `results`: `log`, `redact`, `block` or `off`, or an object with `secrets`, `personal`, `instructions`."""
@@ -257,28 +259,28 @@ class ServerConfig(Record):
     ] = Field(default={}, repr=False)
     """Sent with every request to it."""
     auth: AuthConfig | None = None
-    """How `toolcrib login` gets access to it; most servers need nothing here."""
+    """How `toolcrib login` logs in to it; most servers need no settings here."""
     transport: Transport = "stdio"
-    """How to talk to it: a program by `stdio`, an address by `http`, or `sse` where it is old."""
+    """The transport: `stdio` for a program, `http` for a URL, or `sse` for an old server."""
     required: bool = False
-    """Whether nothing is well without it: `ready()` raises, and `/ready` of a gateway says no."""
+    """Whether `ready()` raises an error, and `/ready` of a gateway answers 503, if it does not work."""
     is_shared: bool = Field(default=False, alias="shared")
-    """Whether the workers of `toolcrib serve --workers` share one process of it, since its callers have a
-    state in common there; else each worker has its own. It is not stopped while it is idle."""
+    """Whether the workers of `toolcrib serve --workers` share one process of it, because it has state that
+    callers share; by default each worker starts its own. It is not stopped when idle."""
     disabled: bool = False
-    """Whether it is left out, as if it were not there."""
+    """Whether it is ignored."""
     timeout: Seconds | None = None
-    """Seconds that one call may take, where the caller does not say; else the general `timeout`."""
+    """Seconds that a call may take, unless the caller sets a timeout; by default the general `timeout`."""
     start_timeout: Seconds | None = None
     """Seconds that it may take to start and declare its capabilities; by default 30, or 300 if its program
     downloads it first, as `npx` and `uvx` do."""
     idle_timeout: Seconds | None = 600.0
-    """Seconds without a call after which it is stopped until the next one; None keeps it running."""
+    """Seconds without a call after which it is stopped until the next call; None keeps it running."""
     trust: TrustMode | None = None
-    """What is asked of its tools, prompts and instructions, instead of `trust.mode`."""
+    """How its tools, prompts and instructions are approved, instead of `trust.mode`."""
     max_concurrency: Annotated[int, Field(ge=1)] = 64
-    """How many requests of clients may be under way at once; the others wait. One principal of a gateway, or
-    all clients without a token together, have three quarters of them, and leave at least one of several."""
+    """Limit for concurrent requests; others wait. One principal of a gateway, or all clients without a token
+    together, may use three quarters of them, and always leave at least one free if there are several."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         # Arguments, addresses and keys that only other clients know may hold secrets.

@@ -273,7 +273,7 @@ async def open_connection(  # noqa: PLR0913 - each is another fact of the connec
 
 
 async def _refuse(context: Any, params: Any = None) -> types.ErrorData:  # noqa: ARG001 - as the SDK calls it
-    return types.ErrorData(code=types.INVALID_REQUEST, message="there is nobody to ask")
+    return types.ErrorData(code=types.INVALID_REQUEST, message="no client can be asked")
 
 
 def _make_message_handler(listeners: ConnectionListeners) -> MessageHandlerFnT:

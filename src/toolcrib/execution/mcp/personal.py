@@ -55,14 +55,14 @@ class PersonalUpstreams:
         """
         principal = context.principal
         if principal is None or not principal.issuer or not principal.subject:
-            reason = "it wants a login of each person, and nobody says who calls: the operator has to give"
+            reason = "it needs a login of each person, and the caller is unknown: the operator has to give"
             raise LoginRequiredError(
                 name, f"{reason} clients their own tokens (gateway.tokens), or a login (gateway.auth)"
             )
         is_exchanged = _is_exchanged(config)
         token = _subject_token(context) if is_exchanged else None
         if is_exchanged and token is None:
-            reason = "it is called in exchange for the token of a login, and there is none"
+            reason = "it needs the token of the caller's login to exchange, and there is none"
             raise LoginRequiredError(name, reason)
         key = name, person_key(config, principal)
         known = self._known.get(key)

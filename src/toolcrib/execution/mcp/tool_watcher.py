@@ -118,7 +118,7 @@ async def read_definitions(
     async for definition in _in_batches(definitions):
         number += 1
         if not isinstance(definition, dict) or not isinstance(definition.get("name"), str):
-            refused[f"#{number}"] = "it is no tool definition: it must be an object with a name"
+            refused[f"#{number}"] = "it is not a tool definition: it must be an object with a name"
             continue
         name = definition["name"]
         if TOO_DEEP in definition:

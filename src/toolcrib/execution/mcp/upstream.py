@@ -576,7 +576,7 @@ class Upstream:
             self._wake = anyio.Event()
             left = self._idle_seconds_left()
             if left <= 0:
-                self._detach(connection, "it was not used for a while")
+                self._detach(connection, "it was idle")
                 return
             with anyio.move_on_after(left):
                 await self._wake.wait()

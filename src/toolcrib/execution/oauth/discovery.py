@@ -105,7 +105,7 @@ async def check_reach(server: str, url: str, issuer: str | None, address: str) -
     is_near = "loopback" in own or (own and "loopback" not in inward)
     if inward and not (is_near and ("link-local" not in inward or "link-local" in own)):
         where = f"{place(address)}, a {min(inward)} address"
-        raise LoginError(server, f"it points to {where}; set auth.issuer if that is meant")
+        raise LoginError(server, f"it points to {where}; set auth.issuer if that is intended")
     return address
 
 

@@ -87,7 +87,7 @@ class ExchangedTokens:
     async def _exchange_token(self) -> StoredLogin:
         subject, auth = self._person.subject_token, self._auth
         if subject is None:
-            raise RefusedError("it is called in exchange for the token of a login, and there is none")
+            raise RefusedError("it needs the token of the caller's login to exchange, and there is none")
         async with oauth_client(self._server, self._url, auth.issuer) as client:
             if self._client is None:
                 self._client = await program_login(client, self._server, self._url, auth)
@@ -128,4 +128,4 @@ class ExchangedTokens:
             raise RefusedError("its authorization server gave a token for another server")
         principal = self._person.principal
         if claims.get("iss") == principal.issuer and claims.get("sub") != principal.subject:
-            raise RefusedError("its authorization server gave a token of somebody else")
+            raise RefusedError("its authorization server returned a token of another user")

@@ -105,7 +105,7 @@ async def log_in(
         with anyio.fail_after(within):
             login = await flow(server, config.url, auth, earlier, show)
     except TimeoutError:
-        raise LoginError(server, f"nobody has logged in within {within:.0f} s") from None
+        raise LoginError(server, f"nobody logged in within {within:.0f} s") from None
     except RefusedError as error:
         raise LoginError(server, hide_secrets(str(error))[:500]) from error
     except httpx2.HTTPError as error:

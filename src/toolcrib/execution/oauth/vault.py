@@ -306,7 +306,7 @@ class LoginVault:
                 return "keyring", key
             if not make or made_before is not None:
                 advice = _ADVICE.get(made_before or "", _ADVICE["environment"])
-                raise VaultError(str(self.path), f"its key is not there; {advice}, or move it away")
+                raise VaultError(str(self.path), f"its key is missing; {advice}, or move it away")
             return "file", _make_key_file(file)
         except ValueError as error:
             raise VaultError(str(file), "it is not the key of a vault; put the right one there") from error

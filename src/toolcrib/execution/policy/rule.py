@@ -46,20 +46,20 @@ class Rule(Record):
     name: _Text
     """Its name in denials and in the audit."""
     who: tuple[_Text, ...] = ("*",)
-    """Whom it is about: `*`, `token:NAME`, `user:SUBJECT`, `local:USER`, `group:NAME`, `client:NAME`, or a
+    """Whom it applies to: `*`, `token:NAME`, `user:SUBJECT`, `local:USER`, `group:NAME`, `client:NAME`, or a
     bare name, which means exactly one token, account or user; one is enough."""
     tools: tuple[_Text, ...] = ("*",)
     """Which tools: ids, patterns (`github:*`, `*:delete_*`), namespaces, `tag:NAME`; one is enough. Resources
     are matched as `server:address`, however the address is spelled, prompts as `server:name`. Tags that a
     server or an API gives its tools count only in rules that deny."""
     annotations: dict[str, StrictBool] = Field(default={})
-    """Hints that the tool must give of itself, such as `readOnlyHint`."""
+    """Annotations that the tool must have, such as `readOnlyHint`."""
     args: JsonObject | None = None
-    """A JSON Schema that the arguments must fit."""
+    """A JSON Schema that the arguments must satisfy."""
     effect: Effect
     """`allow`, `deny`, or `ask` a person first."""
     reason: str = ""
-    """Shown to whoever is refused or asked."""
+    """Shown to the person who is refused or asked."""
 
     @field_validator("annotations", mode="after")
     @classmethod

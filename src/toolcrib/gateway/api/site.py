@@ -281,7 +281,7 @@ class ConsoleSite:
 
             caller.is_valid = is_accepted
             return caller
-        raise ApiRefusal(401, f"nobody is logged in here; {_BEGIN}")
+        raise ApiRefusal(401, f"you are not logged in; {_BEGIN}")
 
     def _note_token(self, caller: ApiCaller, header: str | None) -> None:
         identities = self._identities()

@@ -238,7 +238,7 @@ class RequestClient:
         try:
             answer = mcp_types.ElicitResult.model_validate(responses.get(question.key), by_name=False)
         except PydanticError as error:
-            _LOG.warning("a client gave an answer that is none: %s", short_repr(str(error)))
+            _LOG.warning("a client gave an invalid answer: %s", short_repr(str(error)))
             return ConfirmationResult.UNANSWERED
         return _read_verdict(answer)
 

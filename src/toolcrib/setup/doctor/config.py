@@ -111,7 +111,9 @@ def check_server(
             yield from _check_command(subject, server, environ)
         return
     if meant.cwd and not Path(meant.cwd).expanduser().is_dir():
-        yield error(subject, f"its folder {meant.cwd!r} is not there", "", "make the folder, or mend `cwd`")
+        yield error(
+            subject, f"its folder {meant.cwd!r} does not exist", "", "create the folder, or correct `cwd`"
+        )
     failed = False
     for found in _check_command(subject, meant, environ):
         failed = True
@@ -138,7 +140,7 @@ def _check_keys(subject: str, server: ServerConfig) -> Iterator[Finding]:
         hint = did_you_mean(key, SERVER_KEYS)
         if hint:
             yield warning(
-                subject, f"the key {key!r} is not read{hint}", "it is nearly one that is", "mend it"
+                subject, f"the key {key!r} is not read{hint}", "it resembles a known key", "correct it"
             )
 
 
@@ -156,7 +158,7 @@ def _check_command(subject: str, server: ServerConfig, environ: Mapping[str, str
     if is_path:
         there = Path(command).expanduser().exists()
         what = f"{command!r} is {'there, and cannot be run' if there else 'not there'}"
-        yield error(subject, what, "", "chmod +x it" if there else "mend `command`, or install it")
+        yield error(subject, what, "", "chmod +x it" if there else "correct `command`, or install it")
         return
     if " " in command:
         yield error(
@@ -208,7 +210,7 @@ def check_search(settings: Settings) -> Iterator[Finding]:
         if search.searcher != "bm25":
             make_embedder(search)
     except (EmbeddingError, MissingExtraError) as failure:
-        remedy = "install it, or mend search.model"
+        remedy = "install it, or correct search.model"
         if isinstance(failure, MissingExtraError):
             remedy = f"pip install 'toolcrib[{failure.extra}]'"
         report = warning if can_do_without(search, failure) else error
@@ -223,7 +225,7 @@ def check_gateway(settings: Settings, environ: Mapping[str, str]) -> Iterator[Fi
         token = token_of(gateway, settings.origin, environ) or ""
     except ConfigError as failure:
         for problem in failure.problems:
-            yield error("gateway", f"token: {problem.message}", "it would not start", "mend gateway.token")
+            yield error("gateway", f"token: {problem.message}", "it would not start", "correct gateway.token")
     if closed := gateway.closed_reason():
         yield warning("gateway", "nobody can call it over HTTP", closed, gateway.opening_remedy)
     if not is_loopback(gateway.host) and not gateway.asks_for_token:
@@ -265,7 +267,7 @@ def check_toolset_names(settings: Settings) -> Iterator[Finding]:
                 hint = did_you_mean(namespace, known)
                 why = "no server and no API is called that; only tools that a program adds could be in it"
                 what = f"there is no namespace {namespace!r}{hint}"
-                yield warning(f"toolset {name!r}", what, why, "mend the name, or add the server")
+                yield warning(f"toolset {name!r}", what, why, "correct the name, or add the server")
 
 
 def check_shape_names(settings: Settings, ids: Iterable[str] = ()) -> Iterator[Finding]:

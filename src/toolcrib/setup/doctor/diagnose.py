@@ -61,23 +61,23 @@ _AT_ONCE = 8
 """Limit for servers that are started concurrently."""
 _SHOWN = 5
 _OnServer = Callable[[str], None]
-_TELL = "tell whoever makes the server; the other tools work"
+_TELL = "report it to the author of the server; the other tools work"
 _BY_HAND = "start it by hand to see what it"
 _REMEDIES = (
-    ("certificate", "install the certificate of its authority, or mend the address; SSL_CERT_FILE names one"),
+    ("certificate", "install the certificate of its authority (SSL_CERT_FILE), or correct the address"),
     ("needs a login", "log in, with the command that it names; --device is for machines without a browser"),
     ("log in again", "log in, with the command that it names; --device is for machines without a browser"),
     ("sealed with another key", "set TOOLCRIB_VAULT_KEY to the key of the vault, or move it away and log in"),
     ("(answered|http) 401", 'give it a token: in `headers`, Authorization is "Bearer ${TOKEN}"'),
     ("(answered|http) 403", "the token may not do this; give it another"),
     ("(answered|http) 404", "the address is wrong; most end in /mcp"),
-    ("refused", "start it, or mend the address"),
-    ("nothing listens", "start it, or mend the address"),
-    ("name or service", "mend the address, or look at your network"),
-    ("document", "mend the path or the document"),
+    ("refused", "start it, or correct the address"),
+    ("nothing listens", "start it, or correct the address"),
+    ("name or service", "correct the address, or check your network"),
+    ("document", "correct the path or the document"),
     (
         "not mcp",
-        "mend `command`: it is no MCP server, or it logs to standard output, not standard error",
+        "correct `command`: it is not an MCP server, or it logs to standard output instead of standard error",
     ),
     ("within", f"give it more time with `start_timeout`, or {_BY_HAND} waits for"),
 )
@@ -150,7 +150,7 @@ def _count_sources(settings: Settings) -> str:
 
 
 def _broken(failure: ConfigError, text: str) -> Finding:
-    remedy = "mend it there" if "did you mean" not in text else "write what was meant"
+    remedy = "correct it there" if "did you mean" not in text else "write what was meant"
     return error("configuration", text, f"in {failure.source}", remedy)
 
 
@@ -277,16 +277,20 @@ def _check_tools(settings: Settings, probes: Iterable[Probe]) -> Iterator[Findin
         scope = scope_of(name, settings)
         members = index.view(scope_of(toolset.replace(tools={}), settings))
         for reason in find_unused(toolset.tools, index, members).values():
-            what = "what it says of a tool has no effect"
-            yield warning(f"toolset {name!r}", what, reason, "mend the id, or 'toolcrib shape --remove'")
+            what = "a shape has no effect"
+            yield warning(
+                f"toolset {name!r}", what, reason, "correct the id, or use 'toolcrib shape --remove'"
+            )
         if isinstance(scope, ShapedScope):
             shaped = ShapedTools(index, scope, Index(Bm25Searcher()), DefaultValidator())
             for tool_id, reason in shaped.faults().items():
-                what = f"{tool_id} is left out, for the shape of a tool does not fit"
-                yield warning(f"toolset {name!r}", what, reason, "mend it with 'toolcrib shape'")
+                what = f"{tool_id} is left out because a shape does not fit its tool"
+                yield warning(f"toolset {name!r}", what, reason, "correct it with 'toolcrib shape'")
         if not len(index.view(scope)):
-            why = "all its conditions must hold for a tool at once"
-            yield warning(f"toolset {name!r}", "no tool is in it", why, "say less, or mend the names")
+            why = "a tool must meet all its conditions"
+            yield warning(
+                f"toolset {name!r}", "it has no tools", why, "use fewer conditions, or correct the names"
+            )
 
 
 def _refusal(index: Index, tool: Tool) -> str | None:
@@ -361,7 +365,7 @@ def check_catalogue(settings: Settings, environ: Mapping[str, str]) -> Iterator[
     except ToolcribError:
         return  # the folder's own check reports it
     if path.is_dir():
-        yield error("catalogue", f"{path} is a folder", "a catalogue is one file", "mend `store`")
+        yield error("catalogue", f"{path} is a folder", "a catalogue is one file", "correct `store`")
     elif not path.exists():
         yield from _check_writable("catalogue", path.parent)
         yield good("catalogue", "nothing is kept yet", file=str(path))
@@ -375,7 +379,7 @@ async def _check_engine(settings: Settings, address: str, environ: Mapping[str, 
     except ToolcribError as failure:
         reason = failure.reason if isinstance(failure, EngineUnavailableError) else str(failure)
         what = f"Temporal at {address} cannot be used"
-        return error("runs", what, reason, "mend `engine`, or start the server")
+        return error("runs", what, reason, "correct `engine`, or start the server")
     return good("runs", f"they are done by Temporal at {address}")
 
 
@@ -385,7 +389,7 @@ def _check_postgres(settings: Settings, url: str, environ: Mapping[str, str]) ->
         store = open_store(settings, environ)
     except ToolcribError as failure:
         reason = failure.reason if isinstance(failure, StoreError) else str(failure)
-        yield error("catalogue", f"{name} cannot be used", reason, "mend `store`, or start the database")
+        yield error("catalogue", f"{name} cannot be used", reason, "correct `store`, or start the database")
         return
     if store is not None:
         with store:
@@ -430,7 +434,7 @@ def check_audit(settings: Settings) -> Iterator[Finding]:
         return
     path = Path(settings.audit.path)
     if path.is_dir():
-        yield error("audit", f"{path} is a folder", "calls are written into a file", "mend `audit.path`")
+        yield error("audit", f"{path} is a folder", "calls are written into a file", "correct `audit.path`")
     elif path.exists() and not os.access(path, os.W_OK):
         yield error("audit", f"{path} cannot be written", "no call would be noted", f"chmod u+w {path}")
     elif path.is_fifo() and not _is_read(path):

@@ -170,7 +170,7 @@ async def test_a_refused_host_is_logged_once_with_what_to_add(caplog: pytest.Log
     assert [record.message for record in caplog.records] == [
         "server 'it' was refused 'one.example': it may not be reached; add 'one.example' to its `network`",
         "server 'it' was refused 'two.example:8443': it may not be reached; add 'two.example:8443' to its `network`",
-        "server 'it' was refused 'named.example': '127.0.0.1' is a loopback address; add it to its `network` if it is meant",
+        "server 'it' was refused 'named.example': '127.0.0.1' is a loopback address; add it to its `network` if that is intended",
     ]
 
 

@@ -141,7 +141,7 @@ async def test_namespaces_are_told_with_their_counts() -> None:
     assert (await given(face_of(Crib()), "list_namespaces"))["note"] == "The catalogue is empty."
     closed = Crib({"mcpServers": {}, "policy": [{"name": "closed", "effect": "deny"}]})
     note = (await given(face_of(closed), "list_namespaces"))["note"]
-    assert note == "There is no tool that the rules let you use; whoever keeps them can change that."
+    assert note == "There is no tool that the rules let you use; the operator can change the rules."
 
 
 async def test_a_tool_is_described_at_three_depths_without_where_it_runs() -> None:

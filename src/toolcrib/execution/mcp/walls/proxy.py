@@ -151,7 +151,7 @@ class HostProxy:
                 addresses = await judge.resolve(name, port)
         except AddressRefusedError as error:
             shown = error.address or name
-            reason = f"{shown!r:.200} is a {error.kind} address; add it to its `network` if it is meant"
+            reason = f"{shown!r:.200} is a {error.kind} address; add it to its `network` if that is intended"
             self._log_refusal(name, port, reason)
             raise _RefusedError("403 Forbidden", f"{name!r:.200} has a {error.kind} address") from error
         except (OSError, TimeoutError) as error:

@@ -262,7 +262,7 @@ async def _check_hosts(name: str, hosts: Sequence[AllowedHost]) -> None:
                 tasks.start_soon(look_up, host.name)
     if unknown:
         shown = ", ".join(map(repr, sorted(unknown)))
-        raise ServerUnavailableError(name, f"there is no host {shown}; mend it in 'network'")
+        raise ServerUnavailableError(name, f"there is no host {shown}; correct it in 'network'")
 
 
 @contextmanager

@@ -135,7 +135,7 @@ class FindHandlers:
         """The note of an empty list, which does not tell whether others may use tools."""
         if self._view.rules is None:
             return "the catalogue is empty"
-        return "there is no tool that the rules let you use; whoever keeps them can change that"
+        return "there is no tool that the rules let you use; the operator can change the rules"
 
     def _suggest_namespaces(self, names: Sequence[str]) -> str:
         """Return which namespaces are worth a look."""
