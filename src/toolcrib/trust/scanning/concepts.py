@@ -183,7 +183,6 @@ class Word:
             found = self._before[word] = tuple(each for each in self.phrases if _is(word, each[0][0]))
         return found
 
-
     def concepts_in(self, run: tuple[str, ...]) -> set[str] | None:
         """Return the concepts of it and of its phrases in a run that begins with it.
 
