@@ -207,8 +207,6 @@ def _find_encoded(texts: list[Text]) -> Iterator[ScanFinding]:
     if not may_be_encoded("\n".join(each.text for each in texts)):
         return
     for text in texts:
-        if not may_be_encoded(text.text):
-            continue
         read = _read_short_encoded if len(text.text) <= _SHORT else _read_encoded
         for rule, message, excerpt in read(text.text):
             yield ScanFinding(rule, "hard", text.pointer, message, excerpt)
@@ -216,6 +214,8 @@ def _find_encoded(texts: list[Text]) -> Iterator[ScanFinding]:
 
 def _read_encoded(text: str) -> tuple[tuple[str, str, str], ...]:
     """Return what is wrong with what is encoded in a text: rules, messages and excerpts."""
+    if not may_be_encoded(text):
+        return ()
     found: list[tuple[str, str, str]] = []
     for how, plain in decoded_parts(text):
         if how is None:
