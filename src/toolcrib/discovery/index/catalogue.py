@@ -6,9 +6,11 @@ modified, so that searchers can cache by the identity of the set.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
 
 from toolcrib.concurrency.lru import LruCache
+from toolcrib.discovery.index.definitions import Definitions
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import ID, NAMESPACE, NONE_OF, Admission, Filter
 from toolcrib.discovery.index.lookup import Lookup
@@ -18,6 +20,8 @@ from toolcrib.model.toolid import without_version
 
 _MAX_INSERTED_SINGLY = 1_000
 """Up to this many changes the sorted list is updated by insertion; for more it is sorted again."""
+_BLOCK = 1_000
+"""Definitions in memory at a time while all are moved."""
 _MAX_ADMISSIONS = 64
 """The number of admissions whose facets are kept up to date."""
 _MAX_SELECTIONS = 64
@@ -54,11 +58,18 @@ class EntryTable(Lookup):
         fresh = [tool_id for tool_id in entries if tool_id not in self._entries]
         for tool_id in (*gone, *(tool_id for tool_id in entries if tool_id in self._entries)):
             self._delete(self._entries.pop(tool_id))
-        for entry in entries.values():
-            self._insert(entry)
+        self._insert(entries)
         self._reorder(fresh, gone)
         if self._made_selections is not None:
             self._made_selections.mark_stale([*gone, *entries])
+
+    def move_definitions(self, definitions: Definitions) -> None:
+        """Move the definitions of all tools to another file, a block at a time."""
+        remaining = iter(list(self._entries.values()))
+        while block := list(islice(remaining, _BLOCK)):
+            places = definitions.append([entry.definition for entry in block])
+            for entry, place in zip(block, places, strict=True):
+                self._entries[entry.id] = entry.moved_to(definitions, place)
 
     @property
     def _selections(self) -> "Selections":
@@ -115,13 +126,14 @@ class EntryTable(Lookup):
         exact = (tool_id,) if tool_id in self._entries else ()
         return (*exact, *self._versions[tool_id]) if tool_id in self._versions else exact
 
-    def _insert(self, entry: Entry) -> None:
-        self._entries[entry.id] = entry
+    def _insert(self, entries: Mapping[str, Entry]) -> None:
+        self._entries.update(entries)
         if self._made_selections is not None:
-            self._made_selections.add(entry.id, self._facets_of(entry))
-        if is_exact(entry.id):
-            self._versions.setdefault(without_version(entry.id), set()).add(entry.id)
-        self.names.add(entry)
+            for entry in entries.values():
+                self._made_selections.add(entry.id, self._facets_of(entry))
+        for tool_id in filter(is_exact, entries):
+            self._versions.setdefault(without_version(tool_id), set()).add(tool_id)
+        self.names.add(list(entries.values()))
 
     def _delete(self, entry: Entry) -> None:
         if self._made_selections is not None:

@@ -31,6 +31,8 @@ NAMESPACE = "namespace="
 """Prefix of the namespace facet; every tool has exactly one, empty for a tool without a namespace."""
 ID = "id="
 """Prefix of the facets for the id and for the id without a version; they are computed, not indexed."""
+ALIAS = "alias="
+"""Prefix of the facets for the aliases."""
 ADMITTED = "admitted="
 """Prefix of the facet that an `Admission` gives to the tools it admits."""
 DEPRECATED = "deprecated=True"
@@ -85,7 +87,7 @@ def tool_facets(tool: Tool) -> tuple[str, ...]:
         f"{NAMESPACE}{tool.namespace or ''}",
         *(f"tag={tag}" for tag in tool.tags),
         *((f"category={_normalize_label(label)}",) if label else ()),
-        *(f"alias={alias}" for alias in aliases(tool)),
+        *(f"{ALIAS}{alias}" for alias in aliases(tool)),
         *(f"{hint}={hints[hint]}" for hint in _HINTS.values() if hint in hints),
         *((DEPRECATED,) if is_deprecated(tool) else ()),
     )

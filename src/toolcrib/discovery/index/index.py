@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from os import urandom
+from pathlib import Path
 from typing import Any
 
 from toolcrib.discovery.index.arguments import (
@@ -18,6 +19,7 @@ from toolcrib.discovery.index.arguments import (
 )
 from toolcrib.discovery.index.catalogue import EntryTable
 from toolcrib.discovery.index.changes import Change, ChangeKind, Listeners
+from toolcrib.discovery.index.definitions import Definitions
 from toolcrib.discovery.index.entry import Entry, changed_fields, read_stored_entries
 from toolcrib.discovery.index.filters import Admission
 from toolcrib.discovery.index.reading import IndexReader, SharedReads
@@ -50,13 +52,13 @@ class Batch:
         tool_id = key_of(tool.id)
         known = self._current(tool_id)
         if known is None:
-            self._put(Entry(tool, () if backend is None else (backend,), ()))
+            self._put(Entry.of(tool, () if backend is None else (backend,), ()))
             self._note("registered", tool_id, backend)
             return
         fields = changed_fields(known, tool)
         added = () if backend is None or backend in known.backends else (backend,)
         if fields or added:
-            self._put(Entry(tool if fields else known.tool, known.backends + added, known.examples))
+            self._put(Entry.of(tool if fields else known.tool, known.backends + added, known.examples))
         if fields:
             self._note("updated", tool_id, fields=fields)
         if added:
@@ -77,7 +79,7 @@ class Batch:
             raise InvalidBackendError(f"{tool_id} does not run on {backend!r}; its backends: {listed}")
         left = tuple(one for one in known.backends if backend is not None and one != backend)
         if left:
-            self._put(Entry(known.tool, left, known.examples))
+            self._put(Entry.of(known.tool, left, known.examples))
             self._note("backend_removed", tool_id, backend)
         else:
             self.put.pop(tool_id, None)
@@ -90,7 +92,7 @@ class Batch:
         if known is None:
             raise not_found_error(self.catalogue, tool_id)
         if known.examples != tuple(examples):
-            self._put(Entry(known.tool, known.backends, examples))
+            self._put(Entry.of(known.tool, known.backends, examples))
             self._note("updated", tool_id, fields=("examples",))
 
     def changes_at(self, version: int) -> list[Change]:
@@ -150,17 +152,21 @@ class Index(IndexReader):
         self._validator: SchemaValidator = DefaultValidator() if validator is None else validator
         self._listeners = Listeners()
         self._usage: Counter[str] = Counter()
+        folder = getattr(store, "path", None)
+        self._definitions = Definitions(folder.parent if isinstance(folder, Path) else None)
+        """The definitions of all tools, if there is a store; an index without one has them in memory."""
         if store is not None:
             self._open(store)
 
     def _open(self, store: Store) -> None:
         """Load the tools of a store; those that cannot be read are logged and left out until replaced."""
-        entries = list(read_stored_entries(store.tools()))
+        entries = list(read_stored_entries(store.tools(), self._definitions))
         try:
             self._searcher.update(entries, ())
         except StoreError:
             # The searcher had to parse a damaged definition. Parsing all is slow, but finds all of these.
-            entries = list(read_stored_entries(store.tools(), parsed=True))
+            self._definitions = self._definitions.empty_copy()
+            entries = list(read_stored_entries(store.tools(), self._definitions, parsed=True))
             self._searcher.update(entries, ())
         self._catalogue.replace(entries)
         self._usage.update(store.usage())
@@ -210,9 +216,13 @@ class Index(IndexReader):
 
     def adopt(self, put: Iterable[StoredTool], drop: Iterable[str] = ()) -> None:
         """Take over tools that another process has written to the store or deleted from it."""
-        entries = list(read_stored_entries(put, parsed=True))
         with self._shared.writing:
-            changed = [entry for entry in entries if not entry.equals(self._catalogue.get(entry.id))]
+            changed: list[Entry] = []
+            for entry in read_stored_entries(put, self._definitions, parsed=True):
+                if entry.equals(self._catalogue.get(entry.id)):
+                    entry.release()
+                else:
+                    changed.append(entry)
             dropped = [tool_id for tool_id in drop if self._catalogue.get(tool_id) is not None]
             if not changed and not dropped:
                 return
@@ -226,7 +236,7 @@ class Index(IndexReader):
             changes += [Change("removed", tool_id, version) for tool_id in dropped]
             self._searcher.update(changed, dropped)
             with self._shared.lock:
-                self._catalogue.replace(changed, dropped)
+                self._replace_entries(changed, dropped)
                 self._shared.version = version
                 self._listeners.queue(changes)
         self._listeners.deliver_queued()
@@ -333,26 +343,42 @@ class Index(IndexReader):
             if not batch.changes:
                 return
             entries, dropped = list(batch.put.values()), list(batch.dropped)
-            with self._write_to_store(entries, dropped) if write else nullcontext():
+            rows = [] if self._store is None else [entry.to_row() for entry in entries]
+            with self._write_to_store(rows, dropped) if write else nullcontext():
                 self._searcher.update(entries, dropped)
+            if rows:
+                places = self._definitions.append([row.definition for row in rows])
+                entries = [
+                    entry.moved_to(self._definitions, place)
+                    for entry, place in zip(entries, places, strict=True)
+                ]
             with self._shared.lock:
-                self._catalogue.replace(entries, dropped)
+                self._replace_entries(entries, dropped)
                 self._shared.version += 1
                 self._listeners.queue(batch.changes_at(self._shared.version))
         self._listeners.deliver_queued()
 
+    def _replace_entries(self, put: Sequence[Entry], drop: Sequence[str]) -> None:
+        """Replace entries of the catalogue, and the file of definitions if it has grown too much."""
+        for known in self._catalogue.entries([*(entry.id for entry in put), *drop]):
+            known.release()
+        self._catalogue.replace(put, drop)
+        if self._definitions.is_wasteful:
+            self._definitions = self._definitions.empty_copy()
+            self._catalogue.move_definitions(self._definitions)
+
     @contextmanager
-    def _write_to_store(self, put: Sequence[Entry], drop: Sequence[str]) -> Iterator[None]:
+    def _write_to_store(self, put: Sequence[StoredTool], drop: Sequence[str]) -> Iterator[None]:
         """Write a change to the store, and undo it if the body fails."""
         if self._store is None:
             yield
             return
-        known = self._catalogue.entries([*(entry.id for entry in put), *drop])
-        self._store.write([entry.to_row() for entry in put], drop)
+        known = self._catalogue.entries([*(row.id for row in put), *drop])
+        self._store.write(put, drop)
         done = False
         try:
             yield
             done = True
         finally:
             if not done:
-                self._store.write([entry.to_row() for entry in known], [entry.id for entry in put])
+                self._store.write([entry.to_row() for entry in known], [row.id for row in put])

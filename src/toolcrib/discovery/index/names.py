@@ -8,11 +8,12 @@ are ordinary words first.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
 from toolcrib.discovery.index.entry import Entry
+from toolcrib.discovery.index.filters import ALIAS as ALIAS_FACET
 from toolcrib.discovery.search.text import split_identifier
 
 ALIAS = 2
@@ -41,6 +42,7 @@ _IDENTIFIER_ONLY = "="
 """Prefix of the words of a deprecated tool's name, so that only a spelling as an identifier finds it."""
 _SEPARATORS = dict.fromkeys(map(ord, f"\t\n\v\f\r\x1c\x1d\x1e\x1f _.-{_IDENTIFIER_ONLY}"))
 """Characters that forms of one name differ in."""
+_SEPARATORS_IN_LINE = {code: None for code in _SEPARATORS if code != ord("\n")}
 _ARTICLES = frozenset({"a", "an", "the", "my", "our", "this", "that", "some", "please"})
 
 _PUNCTUATION = ".:-"
@@ -62,19 +64,22 @@ class Names:
     def __init__(self, get: Callable[[str], Entry | None]) -> None:
         """Begin without tools; `get` returns the entry of an id."""
         self._get = get
-        self._by_key: dict[str, tuple[str, ...]] = {}
+        self._by_key: dict[str, str | tuple[str, ...]] = {}
+        """The ids under each key; a text where there is one, as for most keys."""
 
-    def add(self, entry: Entry) -> None:
-        """File a tool under the keys of its names."""
-        for key in _keys_of(entry):
-            self._by_key[key] = (*self._by_key.get(key, ()), entry.id)
+    def add(self, entries: Sequence[Entry]) -> None:
+        """File tools under the keys of their names."""
+        by_key = self._by_key
+        for key, tool_id in _list_keys(entries):
+            known = by_key.get(key)
+            by_key[key] = tool_id if known is None else (*_as_tuple(known), tool_id)
 
     def remove(self, entry: Entry) -> None:
         """Remove a tool from under the keys of its names."""
         for key in _keys_of(entry):
-            left = tuple(tool_id for tool_id in self._by_key[key] if tool_id != entry.id)
+            left = tuple(tool_id for tool_id in _as_tuple(self._by_key[key]) if tool_id != entry.id)
             if left:
-                self._by_key[key] = left
+                self._by_key[key] = left[0] if len(left) == 1 else left
             else:
                 del self._by_key[key]
 
@@ -118,7 +123,7 @@ class Names:
         """Return a function that looks up one form of a name among some tools."""
 
         def find(form: str) -> Named:
-            filed = self._by_key.get(_key_of(form), ())
+            filed = _as_tuple(self._by_key.get(_key_of(form), ()))
             known = (self._get(tool_id) for tool_id in filed if among is None or tool_id in among)
             return {
                 entry.id: directness
@@ -173,6 +178,28 @@ def _find_identifier(find: Find, token: str) -> Named:
     if _CAMEL.search(bare):
         return _find_by_words(find, bare)
     return (find(bare.lower()) or {}) if "-" in bare else {}
+
+
+def _as_tuple(ids: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (ids,) if isinstance(ids, str) else ids
+
+
+def _list_keys(entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+    """Yield each key of the names of tools, with the id of the tool."""
+    plain: list[Entry] = []
+    others: list[Entry] = []
+    for entry in entries:
+        (others if ALIAS_FACET in "\n".join(entry.facets) else plain).append(entry)
+    # The keys of all ids as one text, which takes a fifth of the time of one by one.
+    keys = "\n".join(entry.id for entry in plain).lower().translate(_SEPARATORS_IN_LINE).split("\n")
+    if len(keys) == len(plain):
+        for key, entry in zip(keys, plain, strict=True):
+            yield key.split(":", 2)[1] if ":" in key else key, entry.id
+    else:  # a stored id may have any character
+        others += plain
+    for entry in others:
+        for key in _keys_of(entry):
+            yield key, entry.id
 
 
 def _keys_of(entry: Entry) -> set[str]:

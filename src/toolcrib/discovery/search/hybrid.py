@@ -18,7 +18,7 @@ a view must give the same scores as an index of its tools alone, so every mean i
 """
 
 import logging
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -482,7 +482,8 @@ class Sample:
     """
 
     def __init__(self) -> None:
-        self._order: list[tuple[int, str]] = []
+        self._order: list[str] = []
+        """All ids, sorted by their checksums."""
         self._lock = Lock()
 
     @property
@@ -494,31 +495,37 @@ class Sample:
         """Return the sample, at most 256 ids, of all tools or of those in a set."""
         with self._lock:
             if within is None:
-                return [tool_id for _, tool_id in self._order[:_SAMPLE_SIZE]]
+                return self._order[:_SAMPLE_SIZE]
             if len(within) <= _SAMPLE_SIZE:
-                places = sorted(map(_sort_key, within))
-                return [place[1] for place in places if self._is_known(place)]
-            return list(islice((tool_id for _, tool_id in self._order if tool_id in within), _SAMPLE_SIZE))
-
-    def _is_known(self, place: tuple[int, str]) -> bool:
-        at = bisect_left(self._order, place)
-        return at < len(self._order) and self._order[at] == place
+                return [one for one in sorted(within, key=_sort_key) if self._is_known(one, self._find(one))]
+            return list(islice(filter(within.__contains__, self._order), _SAMPLE_SIZE))
 
     def update(self, added: Sequence[str], removed: Sequence[str]) -> None:
         """Remove and add ids."""
         with self._lock:
             if len(added) + len(removed) > _MAX_INSERTED_SINGLY:
-                known = {tool_id for _, tool_id in self._order}
-                self._order = sorted(map(_sort_key, known.difference(removed).union(added)))
+                self._order = _sort_by_checksum(set(self._order).difference(removed).union(added))
                 return
-            for place in map(_sort_key, removed):
-                at = bisect_left(self._order, place)
-                if self._order[at : at + 1] == [place]:
+            for tool_id in removed:
+                if self._is_known(tool_id, at := self._find(tool_id)):
                     del self._order[at]
-            for place in map(_sort_key, added):
-                at = bisect_left(self._order, place)
-                if self._order[at : at + 1] != [place]:
-                    insort(self._order, place)
+            for tool_id in added:
+                if not self._is_known(tool_id, at := self._find(tool_id)):
+                    self._order.insert(at, tool_id)
+
+    def _find(self, tool_id: str) -> int:
+        return bisect_left(self._order, _sort_key(tool_id), key=_sort_key)
+
+    def _is_known(self, tool_id: str, at: int) -> bool:
+        return self._order[at : at + 1] == [tool_id]
+
+
+def _sort_by_checksum(ids: Iterable[str]) -> list[str]:
+    """Return ids sorted as by `_sort_key`; with many, arrays take less time and memory than pairs."""
+    listed = sorted(ids)
+    sums = (crc32(tool_id.encode(errors="surrogatepass")) for tool_id in listed)
+    order = np.argsort(np.fromiter(sums, np.uint32, len(listed)), kind="stable")
+    return [listed[at] for at in order.tolist()]
 
 
 def _sort_key(tool_id: str) -> tuple[int, str]:

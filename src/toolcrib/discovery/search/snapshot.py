@@ -51,7 +51,7 @@ class SearchSnapshot:
 
     @classmethod
     def load(cls, cache: Derived, kind: str) -> "SearchSnapshot | None":
-        """Read the snapshot of a kind; None if there is none, or it is damaged."""
+        """Read the snapshot of a kind, with read-only arrays; None if there is none, or it is damaged."""
         kept = memoryview(cache.derived(kind, [SNAPSHOT]).get(SNAPSHOT, b""))
         body = kept[_CHECKSUM_BYTES:]
         if not body or crc32(body).to_bytes(_CHECKSUM_BYTES) != kept[:_CHECKSUM_BYTES]:
@@ -65,8 +65,7 @@ class SearchSnapshot:
             at += size
         for name, (dtype, shape) in head["arrays"].items():
             size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-            # A copy, because what was read cannot be written to.
-            arrays[name] = np.frombuffer(body[at : at + size], dtype).reshape(shape).copy()
+            arrays[name] = np.frombuffer(body[at : at + size], dtype).reshape(shape)
             at += size
         return cls(texts, arrays)
 

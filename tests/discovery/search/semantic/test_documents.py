@@ -115,7 +115,7 @@ def test_a_replaced_vector_is_found_where_it_is_and_not_where_it_was() -> None:
         name = f"tool_{number:05}"
         assert documents.nearest(moved[number], 1).found[0][0] == name
         assert (name, pytest.approx(1, abs=0.01)) not in documents.nearest(rows[number], 10).found
-    assert documents.hash_of("tool_00000") == "hash of tool_00000 0"
+    assert documents.outdated({"tool_00000": "hash of tool_00000 0"}) == {}
 
 
 def test_a_removed_document_is_not_found() -> None:
@@ -124,7 +124,7 @@ def test_a_removed_document_is_not_found() -> None:
     link(documents)
     put(documents, rows[:0], removed=("tool_00007", "unknown"))
     assert "tool_00007" not in [name for name, _ in documents.nearest(rows[7], 50).found]
-    assert documents.hash_of("tool_00007") is None
+    assert documents.outdated({"tool_00007": "any"}) == {"tool_00007": "any"}
     assert recall(documents, vectors(20, seed=6)) > 0.98
 
 

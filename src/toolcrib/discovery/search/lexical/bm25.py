@@ -137,23 +137,28 @@ class Bm25Searcher:
         kept = None if self._cache is None else SearchSnapshot.load(self._cache, _CACHE_KIND)
         if kept is None:
             return entries
-        described = dict(zip(kept.texts["ids"], kept.texts["hashes"], strict=True))
-        known = {
-            entry.id: entry.content_hash
-            for entry in entries.values()
-            if described.get(entry.id) == entry.content_hash
-        }
+        names: list[str] = []
+        known: dict[str, str] = {}
+        gone: list[str] = []
+        for tool_id, content_hash in zip(kept.texts["ids"], kept.texts["hashes"], strict=True):
+            entry = entries.get(tool_id)
+            if entry is None or entry.content_hash != content_hash:
+                names.append(tool_id)
+                gone.append(tool_id)
+            else:  # the texts of the entry, not copies of them
+                names.append(entry.id)
+                known[entry.id] = entry.content_hash
         if not known:
             return entries
         with self._lock:
-            self._postings.load(kept.texts["terms"], kept.arrays, len(described))
-            for tool_id in described:
-                self._slots.take(entries[tool_id].id if tool_id in known else tool_id)
-            gone = [tool_id for tool_id in described if tool_id not in known]
+            self._postings.load(kept.texts["terms"], kept.arrays, len(names))
+            self._slots.fill(names)
             self._postings.remove(set(map(self._slots.release, gone)))
             self._typos.learn(kept.texts["terms"])
             self._hashes = known
             self._unsaved = len(gone)
+        if len(known) == len(entries):
+            return {}
         return {tool_id: entry for tool_id, entry in entries.items() if tool_id not in known}
 
     def _snapshot(self) -> SearchSnapshot:
@@ -296,6 +301,11 @@ class Slots:
     def taken(self) -> int:
         """The number of slots in use."""
         return len(self._by_id)
+
+    def fill(self, ids: Sequence[str]) -> None:
+        """Assign the first slots to different ids, before any other has one."""
+        self.ids = list(ids)
+        self._by_id = dict(zip(self.ids, range(len(self.ids)), strict=True))
 
     def take(self, tool_id: str) -> int:
         """Assign a slot to an id that has none, and return it."""

@@ -139,7 +139,9 @@ class Postings:
         self._terms.clear()
         self._terms.update(zip(terms, range(len(terms)), strict=True))
         self._names = list(self._terms)
-        self._sizes, self._slots, self._impacts = arrays["sizes"], arrays["slots"], arrays["impacts"]
+        # Copies, because removals write to them.
+        self._sizes, self._slots = arrays["sizes"].copy(), arrays["slots"].copy()
+        self._impacts = arrays["impacts"].copy()
         self._starts = np.cumsum(self._sizes) - self._sizes
         self._tails, self._tail_size, self._terms_in_tail = {}, 0, {}
         self._count = count

@@ -5,7 +5,7 @@ signature, in which each pair of adjacent letters sets one bit. An edit changes 
 and popcount over all signatures leaves few stems to compare exactly.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ _MIN_LENGTH_FOR_TWO_EDITS = 8
 _MAX_BIT_DIFFERENCE = {1: 6, 2: 8}
 """Signature bits that may differ, by the number of edits; a swap of two letters changes up to six."""
 _MAX_CANDIDATES = 48
+_MAX_WAITING = 256
+"""Queued lists of words, of which one set is made beyond this number."""
 
 
 class SpellingCorrector:
@@ -28,11 +30,15 @@ class SpellingCorrector:
         self._known: set[str] = set()
         self._signatures: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
         self._lengths: NDArray[np.int8] = np.empty(0, dtype=np.int8)
-        self._waiting: set[str] = set()
+        self._waiting: list[Collection[str]] = []
 
-    def learn(self, words: Iterable[str]) -> None:
+    def learn(self, words: Collection[str]) -> None:
         """Queue words; they are added to the vocabulary when it is next used."""
-        self._waiting.update(words)
+        # Lists as they come: a set of all stems takes megabytes, and most questions have no typing error.
+        if words:
+            self._waiting.append(words)
+        if len(self._waiting) > _MAX_WAITING:
+            self._waiting = [set().union(*self._waiting)]
 
     def nearest(
         self, word: str, usage: Callable[[str], int], here: Callable[[str], int] | None = None
@@ -69,8 +75,8 @@ class SpellingCorrector:
     def _learn_waiting(self, usage: Callable[[str], int]) -> None:
         """Add the queued words; if these are more than the known ones, drop stems that no tool has."""
         # A full clean-up takes time, so it is done only when the vocabulary doubles.
-        fresh = [word for word in sorted(self._waiting - self._known) if _is_candidate(word)]
-        self._waiting.clear()
+        waiting, self._waiting = set().union(*self._waiting), []
+        fresh = [word for word in sorted(waiting - self._known) if _is_candidate(word)]
         if len(fresh) > len(self._words):
             fresh = sorted({word for word in (*self._words, *fresh) if usage(word)})
             self._words, self._known = [], set()

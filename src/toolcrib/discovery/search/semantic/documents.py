@@ -96,10 +96,14 @@ class DocumentVectors:
         # With most vectors outside the graph, they are all compared anyway.
         return "graph" if self._graph is not None and len(self._unlinked) * 2 < len(self) else "exact"
 
-    def hash_of(self, document_id: str) -> str | None:
-        """Return the content hash of a document; None if it is unknown."""
-        slot = self._slots.get(document_id)
-        return None if slot is None else self._hashes[slot]
+    def outdated(self, hashes: Mapping[str, str]) -> dict[str, str]:
+        """Return those of the documents, each with the hash of its content, that have no vector of it."""
+        slots, known = self._slots, self._hashes
+        return {
+            name: one
+            for name, one in hashes.items()
+            if (slot := slots.get(name)) is None or known[slot] != one
+        }
 
     def slot_with_hash(self, content_hash: str) -> int | None:
         """Return a slot with the vector of a content; None if there is none."""
@@ -108,6 +112,9 @@ class DocumentVectors:
     def apply(self, change: VectorUpdate) -> None:
         """Remove documents and put others, replacing those with the same ids."""
         if not change.removed and not change.ids:
+            return
+        if not self._slots:  # without copies of the vectors, which take most of the time to open a catalogue
+            self._assign_slots(self.table.add(change.packed).tolist(), change)
             return
         gone = [self._slots.pop(name) for name in change.removed if name in self._slots]
         self._detach_slots(gone)
@@ -224,14 +231,18 @@ class DocumentVectors:
 
     def _assign_slots(self, slots: Sequence[int], change: VectorUpdate) -> None:
         """Record the documents whose vectors are in these slots."""
-        extra = max(slots, default=-1) + 1 - len(self._ids)
-        self._ids.extend([""] * extra)
-        self._hashes.extend([""] * extra)
-        for slot, name, content_hash in zip(slots, change.ids, change.hashes, strict=True):
-            self._slots[name] = slot
-            self._ids[slot] = name
-            self._hashes[slot] = content_hash
-            self._slot_by_hash[content_hash] = slot
+        self._slots.update(zip(change.ids, slots, strict=True))
+        self._slot_by_hash.update(zip(change.hashes, slots, strict=True))
+        if slots == list(range(len(self._ids), len(self._ids) + len(slots))):
+            self._ids += change.ids
+            self._hashes += change.hashes
+        else:
+            extra = max(slots, default=-1) + 1 - len(self._ids)
+            self._ids.extend([""] * extra)
+            self._hashes.extend([""] * extra)
+            for slot, name, content_hash in zip(slots, change.ids, change.hashes, strict=True):
+                self._ids[slot] = name
+                self._hashes[slot] = content_hash
         if self._graph is not None:
             self._unlinked.update(slots)
 
@@ -367,7 +378,7 @@ class LiveVectors:
         hashes = {name: one.content_hash for name, one in put.items()}
         held = self._documents or self._restore(hooks, hashes)
         if held is not None:
-            hashes = {name: one for name, one in hashes.items() if held.hash_of(name) != one}
+            hashes = held.outdated(hashes)
         missing = {
             one: put[name] for name, one in hashes.items() if held is None or held.slot_with_hash(one) is None
         }
@@ -396,9 +407,9 @@ class LiveVectors:
         packed = Packed(kept.arrays["rows"], kept.arrays["inverse_lengths"])
         own = {name: name for name in hashes}  # the same texts, not copies of them
         names = [own[ids[at]] for at in known]
-        documents.apply(
-            VectorUpdate([], names, [hashes[name] for name in names], packed.take(np.array(known)))
-        )
+        if len(known) < len(ids):
+            packed = packed.take(np.array(known))
+        documents.apply(VectorUpdate([], names, [hashes[name] for name in names], packed))
         self._unsaved = len(ids) - len(known)
         return documents
 
