@@ -419,7 +419,7 @@ def test_every_problem_of_our_own_file_is_told_with_its_place(read: Any) -> None
         )
     assert problems(error) == {
         "/timout": "is not a setting; did you mean 'timeout'?",
-        "/colour": "is not a setting; there are servers, inherit, openapi, registry, store, postgres, timeout, limits, search, code, runs, engine, toolsets, gateway, console, cache, retry, policy, results, audit and 1 more",
+        "/colour": "is not a setting; there are servers, inherit, openapi, registry, store, postgres, timeout, limits, search, code, runs, engine, toolsets, gateway, console, cache, retry, policy, rate_limits, results and 2 more",
         "/limits/result_byte": "is not a setting; did you mean 'result_bytes'?",
         "/cache/ttl": "must be greater than 0",
         "/servers/files/comand": "is not a setting; did you mean 'command'?",
