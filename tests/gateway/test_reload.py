@@ -167,7 +167,7 @@ async def test_log_warns_that_no_client_can_call_without_tokens(
             await gateway.reload()
     told = [each.getMessage() for each in caplog.records if "was read again" not in each.getMessage()]
     closed, opened = told
-    assert closed.startswith("nobody can call the gateway over HTTP any more: a token is asked for, and")
+    assert closed.startswith("nobody can call the gateway over HTTP any more: a token is required, but")
     assert "toolcrib token add NAME" in closed
     assert opened == "the gateway asks clients for no token any more"
 

@@ -93,7 +93,7 @@ def test_ready_and_metrics_are_of_all_workers(served: Served, lines: list[Line])
     assert ready["workers"] == ["ready", "ready"]
     metrics = served.get("/metrics") or ""
     for number in range(2):
-        assert f'toolcrib_tools{{worker="{number}"}} 6.0' in metrics
+        assert f'toolcrib_tools{{worker="{number}"}} 17.0' in metrics
 
 
 def test_session_is_answered_at_any_worker_where_it_is_held(lines: list[Line]) -> None:

@@ -3,13 +3,14 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from anyio.abc import TaskGroup
 from pydantic_core import from_json
 
 from toolcrib import __version__
+from toolcrib.crib import GatewaySettings
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp.gateways import EXPOSE_ALL, EXPOSE_HEADER
 from toolcrib.gateway.addresses import EndpointAddress
@@ -23,17 +24,81 @@ from toolcrib.gateway.app.asgi import (
     reply,
     send_bytes,
 )
-from toolcrib.gateway.app.connect import CONNECT
+from toolcrib.gateway.app.connect import CONNECT, LoginPages
+from toolcrib.gateway.app.guard import AccessRules
+from toolcrib.gateway.app.sealed import SessionSeal
 from toolcrib.gateway.app.session_routing import SessionRouter
 from toolcrib.gateway.app.sessions import SessionManagers
+from toolcrib.gateway.endpoints import Endpoints
 from toolcrib.gateway.identity.identities import METADATA
 from toolcrib.gateway.metrics import label_by_worker
+from toolcrib.gateway.workers.fleet import Fleet
 from toolcrib.gateway.workers.links import OWN, Links
 
 if TYPE_CHECKING:
-    from toolcrib.gateway.gateway import Gateway
+    from toolcrib.discovery import StoreStatus
+    from toolcrib.execution.audit import AuditStatus
+    from toolcrib.execution.mcp import ServerStatus
 
 _EXPOSE = EXPOSE_HEADER.encode()
+
+
+class Served(Protocol):
+    """What `HttpApp` needs from its gateway, which imports the server when it is first used."""
+
+    logins: LoginPages
+    """The pages on which persons log in to servers."""
+    endpoints: Endpoints
+    """The MCP endpoints."""
+    console: ConsoleSite
+    """The console and the API."""
+    links: Links | None
+    """The channel to the other workers; None where this process serves alone."""
+    fleet: Fleet
+    """Acts on all workers."""
+    seal: SessionSeal | None
+    """Seals the state of sessions into their ids; None where nobody else could restore them."""
+
+    @property
+    def settings(self) -> GatewaySettings:
+        """The settings that hold now."""
+        ...
+
+    def rules(self) -> AccessRules:
+        """Return the access rules that hold now."""
+        ...
+
+    def unready(self) -> dict[str, str]:
+        """Return the required parts that are not ready, with their states."""
+        ...
+
+    def status(self) -> "dict[str, ServerStatus]":
+        """Return the status of each server."""
+        ...
+
+    def visible_to(self, principal: Principal | None) -> frozenset[str] | None:
+        """Return the servers whose names a principal may see; None for all."""
+        ...
+
+    def audit(self) -> "AuditStatus | None":
+        """Return the status of the audit file; None without an audit."""
+        ...
+
+    def catalogue(self) -> "StoreStatus | None":
+        """Return the status of the catalogue's file; None if it is not stored."""
+        ...
+
+    def metrics(self, principal: Principal) -> tuple[bytes, str]:
+        """Return the metrics that a principal may see, and their content type."""
+        ...
+
+    def limited(self, limit: str) -> None:
+        """Count a request that a limit refused, or a session that it ended."""
+        ...
+
+    def end_listening(self) -> None:
+        """End the subscription streams, which never end by themselves."""
+        ...
 
 
 class HttpApp:
@@ -43,7 +108,7 @@ class HttpApp:
     The console and the API are answered by the `ConsoleSite`.
     """
 
-    def __init__(self, gateway: "Gateway", tasks: TaskGroup) -> None:
+    def __init__(self, gateway: Served, tasks: TaskGroup) -> None:
         self._gateway = gateway
         self._links = gateway.links
         self._managers = SessionManagers(gateway.endpoints, lambda: gateway.settings, gateway.limited, tasks)

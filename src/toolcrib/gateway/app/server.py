@@ -7,20 +7,17 @@ import logging
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import anyio
 import uvicorn
 from anyio.abc import TaskStatus
 
 from toolcrib.errors import ConfigError, Problem
-from toolcrib.gateway.app.app import HttpApp
+from toolcrib.gateway.app.app import HttpApp, Served
 from toolcrib.gateway.app.guard import Guard
 from toolcrib.gateway.app.protocol import Bounded, bounded
 from toolcrib.gateway.signals import Stop, until_urged
-
-if TYPE_CHECKING:
-    from toolcrib.gateway.gateway import Gateway
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _BACKLOG = 128
@@ -93,7 +90,7 @@ def _find_outward_address(family: int) -> str:
 
 
 async def serve(
-    gateway: "Gateway", listener: socket.socket, stop: Stop, on_ready: Callable[[str], Any] | None = None
+    gateway: Served, listener: socket.socket, stop: Stop, on_ready: Callable[[str], Any] | None = None
 ) -> None:
     """Serve until asked to stop; the socket is closed at the end."""
     try:
@@ -133,7 +130,7 @@ async def _drain(site: HttpApp, server: "_Server") -> None:
         tasks.cancel_scope.cancel()
 
 
-def _make_config(app: Any, gateway: "Gateway") -> uvicorn.Config:
+def _make_config(app: Any, gateway: Served) -> uvicorn.Config:
     settings = gateway.settings
     return uvicorn.Config(
         app,
