@@ -251,6 +251,8 @@ class View:
 
     def _note_unanswered(self, page: _Page, namespace: str | None) -> _Page:
         """Return a page with the names of the servers whose tools may be missing from it."""
+        if not self._shared.engine.names:
+            return page
         names = tuple(each.name for each in self.absent() if not each.kept and namespace in {None, each.name})
         return page.model_copy(update={"unanswered": names}) if names else page
 
