@@ -85,7 +85,7 @@ def test_page_names_the_servers_that_did_not_answer() -> None:
     with SyncCrib({"mcpServers": {"gone": gone}, "store": "memory"}) as crib:
         crib.add(order_total, namespace="shop")
         crib.ready()
-        told = "no answer from gone; their tools may be missing"
+        told = "no answer from gone; its tools may be missing"
         for page in (crib.search("order"), crib.tools()):
             assert page.unanswered == ("gone",)
             assert repr(page).endswith(f"\n  {told}")
