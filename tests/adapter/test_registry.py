@@ -63,6 +63,15 @@ def test_adapters_come_and_go() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "known"), [("claude", "anthropic"), ("gpt-5.2", "openai"), ("Google", "gemini")]
+)
+def test_model_or_vendor_is_told_the_name_of_its_adapter(asked: str, known: str) -> None:
+    with pytest.raises(ConversionError) as caught:
+        REGISTRY.get(asked)
+    assert str(caught.value) == f"there is no adapter {asked!r}; did you mean {known!r}?"
+
+
+@pytest.mark.parametrize(
     "wrong",
     [None, 5, object(), Plain, Plain(""), Plain(5)],
     ids=["none", "number", "object", "class", "empty", "numbered"],

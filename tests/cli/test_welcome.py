@@ -42,7 +42,7 @@ def test_first_screen_for_a_new_user_has_ten_lines(toolcrib: Any) -> None:
     assert "configuration  none yet" in lines
     assert "clients        none of this machine has a server" in lines
     assert commands(toolcrib) == [
-        "toolcrib add --user time -- uvx mcp-server-time",
+        "toolcrib add --user clock -- mcp-server-time",
         'toolcrib --demo search "days until friday"',
         "toolcrib --help",
     ]

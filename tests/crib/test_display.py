@@ -13,6 +13,7 @@ from toolcrib.errors import InputValidationError, InvalidToolError, PolicyDenied
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.mcp.server_health import ServerTable
 from toolcrib.model import LocalBackend, LocalTool, RunResult
+from toolcrib.runs import RunRecord
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -85,7 +86,7 @@ def test_page_names_the_servers_that_did_not_answer() -> None:
     with SyncCrib({"mcpServers": {"gone": gone}, "store": "memory"}) as crib:
         crib.add(order_total, namespace="shop")
         crib.ready()
-        told = "no answer from gone; their tools may be missing"
+        told = "no answer from gone; its tools may be missing"
         for page in (crib.search("order"), crib.tools()):
             assert page.unanswered == ("gone",)
             assert repr(page).endswith(f"\n  {told}")
@@ -229,3 +230,13 @@ def test_refusals_show_no_inner_cause_twice(crib: SyncCrib) -> None:
     assert printed.count('File "') <= 3
     with pytest.raises(InvalidToolError):
         crib.add(lambda *args: args)
+
+
+def test_durable_run_is_shown_in_one_line_with_the_calls_that_may_have_run() -> None:
+    run = RunRecord(id="r1", kind="chain", state="done", step=2, began=0.0, changed=0.0)
+    assert repr(run) == str(run) == "<RunRecord r1: chain, done, 2 answered calls>"
+    run = RunRecord(
+        id="r1", kind="code", state="suspended", step=1, began=0.0, changed=0.0, uncertain={"1": "shop:order"}
+    )
+    told = "<RunRecord r1: code, suspended, 1 answered call, {'1': 'shop:order'} may have run>"
+    assert repr(run) == told

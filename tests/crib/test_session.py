@@ -509,6 +509,82 @@ def test_invalid_response_is_refused(target: Any, options: Any, response: Any) -
     assert ("quota exceeded" in str(caught.value)) == (isinstance(response, dict) and "error" in response)
 
 
+@pytest.mark.parametrize(
+    ("target", "options", "call", "wrapped"),
+    [
+        (
+            "openai",
+            {},
+            {"id": "1", "type": "function", "function": {"name": "wipe", "arguments": "{}"}},
+            "{'role': 'assistant', 'tool_calls': [call]}",
+        ),
+        (
+            "openai",
+            RESPONSES,
+            {"type": "function_call", "call_id": "1", "name": "wipe", "arguments": "{}"},
+            "[call]",
+        ),
+        (
+            "anthropic",
+            {},
+            {"type": "tool_use", "id": "1", "name": "wipe", "input": {}},
+            "{'role': 'assistant', 'content': [call]}",
+        ),
+        ("gemini", {}, {"name": "wipe", "args": {}}, "{'role': 'model', 'parts': [{'functionCall': call}]}"),
+    ],
+)
+def test_single_call_is_refused_with_the_message_that_wraps_it(
+    target: Any, options: Any, call: dict[str, Any], wrapped: str
+) -> None:
+    session, _ = wiper(target, **options)
+    with pytest.raises(ConversionError) as caught:
+        session.run(call)
+    assert str(caught.value).endswith(f"not a single tool call; wrap it: {wrapped}")
+    assert session.run(eval(wrapped, {"call": call}))  # noqa: S307 - what the message tells to write
+
+
+WHOLE_CALL = {"id": "1", "type": "function", "function": {"name": "wipe", "arguments": "{}"}}
+FOREIGN = {
+    "'openai'": {
+        "choices": [{"message": {"role": "assistant", "content": "Yes.", "tool_calls": [WHOLE_CALL]}}]
+    },
+    "'openai' with api='responses'": {"output": [], "status": "completed"},
+    "'anthropic'": {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "1", "name": "wipe", "input": {}}],
+    },
+    "'gemini'": {"candidates": [{"content": {"role": "model", "parts": []}}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "own"),
+    [
+        ("openai", {}, "'openai'"),
+        ("openai", RESPONSES, "'openai' with api='responses'"),
+        ("anthropic", {}, "'anthropic'"),
+        ("gemini", {}, "'gemini'"),
+    ],
+)
+def test_response_of_another_format_is_refused_by_its_name(target: Any, options: Any, own: str) -> None:
+    session, _ = wiper(target, **options)
+    for name, response in FOREIGN.items():
+        if name != own:
+            with pytest.raises(ConversionError) as caught:
+                session.run(response)
+            assert str(caught.value).endswith(
+                f"looks like a response of {name}, and the session is for {own}"
+            )
+
+
+def test_message_of_another_format_is_not_taken_for_one_without_calls() -> None:
+    session, wiped = wiper("anthropic")
+    with pytest.raises(ConversionError, match="looks like a response of 'openai'"):
+        session.run({"role": "assistant", "content": "I wipe it.", "tool_calls": [WHOLE_CALL]})
+    assert wiped == []
+
+
 def test_response_that_failed_is_no_finished_turn() -> None:
     session, _ = wiper("openai", **RESPONSES)
     failed = end_event("failed")

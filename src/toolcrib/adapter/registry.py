@@ -24,6 +24,8 @@ from toolcrib.model.suggest import choose
 ENTRY_POINTS: Final = "toolcrib.adapters"
 """The entry-point group of adapters: each is a class, or a function that returns an adapter."""
 _FEATURES: Final = frozenset(SchemaFeature)
+_MAKERS: Final = {"claude": "anthropic", "gpt": "openai", "chatgpt": "openai", "google": "gemini"}
+"""The adapters of models and vendors, for hints."""
 
 
 class AdapterRegistry:
@@ -90,7 +92,8 @@ class AdapterRegistry:
         if family in known:
             reason = f"there is no adapter {name!r:.80}; take {family!r}, with its options"
             raise ConversionError(reason, str(name)[:80], "get")
-        hint = choose(str(name).lower(), known)
+        maker = _MAKERS.get(family.lower())
+        hint = f"; did you mean {maker!r}?" if maker in known else choose(str(name).lower(), known)
         raise ConversionError(f"there is no adapter {name!r:.80}{hint}", str(name)[:80], "get")
 
     def names(self) -> tuple[str, ...]:

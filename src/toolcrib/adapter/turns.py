@@ -70,16 +70,68 @@ def _get_member(thing: Any, key: str) -> Any:
     return thing.get(key) if isinstance(thing, dict) else getattr(thing, key, None)
 
 
-def _refuse(response: Any, adapter: str, expected: str) -> ConversionError:
+def _has_anthropic_parts(response: Any) -> bool:
+    content = _get_member(response, "content")
+    blocks = content if isinstance(content, list) else []
+    return _get_member(response, "stop_reason") is not None or any(
+        _get_member(block, "type") == "tool_use" for block in blocks
+    )
+
+
+_MARKS: dict[str, Callable[[Any], bool]] = {
+    "openai": lambda it: bool(_get_member(it, "choices") or _get_member(it, "tool_calls")),
+    "responses": lambda it: isinstance(_get_member(it, "output"), list),
+    "anthropic": _has_anthropic_parts,
+    "gemini": lambda it: bool(_get_member(it, "candidates")),
+}
+"""Tests for what responses of one format have, and those of the others have not."""
+_CALLS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "openai": (
+        lambda it: _get_member(it, "function") is not None,
+        "{'role': 'assistant', 'tool_calls': [call]}",
+    ),
+    "responses": (lambda it: _get_member(it, "type") == "function_call", "[call]"),
+    "anthropic": (
+        lambda it: _get_member(it, "type") == "tool_use",
+        "{'role': 'assistant', 'content': [call]}",
+    ),
+    "gemini": (
+        lambda it: _get_member(it, "name") is not None and _get_member(it, "args") is not None,
+        "{'role': 'model', 'parts': [{'functionCall': call}]}",
+    ),
+}
+"""Tests for a single call of a format, and the message that it can be wrapped in."""
+
+
+def _check_format(response: Any, own: str) -> None:
+    """Raise if a response is clearly of another format: a message of it may look like one without calls."""
+    found = [name for name, is_like in _MARKS.items() if is_like(response)]
+    if found and own not in found:
+        reason = f"this looks like a response of {_name(found[0])}, and the session is for {_name(own)}"
+        raise ConversionError(reason, _adapter(own), "session")
+
+
+def _name(key: str) -> str:
+    return "'openai' with api='responses'" if key == "responses" else repr(key)
+
+
+def _adapter(key: str) -> str:
+    return "openai" if key == "responses" else key
+
+
+def _refuse(response: Any, key: str, expected: str) -> ConversionError:
     """Return the error for a value that is no response of a model, such as the body of an error."""
     error = _get_member(response, "error")
     message = _get_member(error, "message") or error
+    is_call, wrapped = _CALLS[key]
     if message:
         reason = f"this is an error and no response with {expected}: {truncate(str(message), _SHOWN)}"
+    elif is_call(response):
+        reason = f"expected a response or a message, not a single tool call; wrap it: {wrapped}"
     else:
         given = "None" if response is None else f"a {type(response).__name__}"
         reason = f"expected the model's response, as the SDK returned it, with {expected}; this is {given}"
-    return ConversionError(reason, adapter, "session")
+    return ConversionError(reason, _adapter(key), "session")
 
 
 def _is_whole(arguments: Any) -> bool:
@@ -97,6 +149,7 @@ def _find_cut(response: Any, calls: Sequence[dict[str, Any]], key: str) -> froze
 
 
 def _read_chat(response: Any) -> Turn:
+    _check_format(response, "openai")
     choices = _get_member(response, "choices")
     message = _get_member(choices[0], "message") if choices else response
     if message is None or _get_member(message, "role") is None:
@@ -113,10 +166,11 @@ def _read_chat(response: Any) -> Turn:
 
 
 def _read_responses(response: Any) -> Turn:
+    _check_format(response, "responses")
     items = response if isinstance(response, list) else _get_member(response, "output")
     status = None if isinstance(response, list) else _get_member(response, "status")
     if not isinstance(items, list) or status in {"failed", "cancelled"}:
-        raise _refuse(response, "openai", "an output")
+        raise _refuse(response, "responses", "an output")
     plain = [plain_payload(item) for item in items]
     calls = tuple(item for item in plain if item.get("type") == "function_call")
     cut = _find_cut(response, calls, "call_id")
@@ -130,6 +184,7 @@ def _read_responses(response: Any) -> Turn:
 
 
 def _read_anthropic(response: Any) -> Turn:
+    _check_format(response, "anthropic")
     content = _get_member(response, "content")
     if not isinstance(content, list | str):
         raise _refuse(response, "anthropic", "content")
@@ -143,6 +198,7 @@ def _read_anthropic(response: Any) -> Turn:
 
 
 def _read_gemini(response: Any) -> Turn:
+    _check_format(response, "gemini")
     candidates = _get_member(response, "candidates")
     if not candidates and (response is None or not any(_get_member(response, key) for key in _GEMINI_KEYS)):
         raise _refuse(response, "gemini", "candidates")

@@ -213,7 +213,8 @@ class Page(Record, Generic[Item]):
 
     def _name_unanswered(self) -> str:
         names = ", ".join(self.unanswered)
-        return f"no answer from {names}; their tools may be missing" if names else ""
+        whose = "its" if len(self.unanswered) == 1 else "their"
+        return f"no answer from {names}; {whose} tools may be missing" if names else ""
 
 
 def _columns(item: object) -> tuple[str, ...]:

@@ -227,7 +227,9 @@ class ConversionError(ToolcribError, ValueError):
     adapter: str
     """The name of the adapter."""
     direction: str
-    """The method that failed, such as `to_canonical`."""
+    """The method that failed, such as `to_canonical`; `get` if there is no such adapter."""
 
     def __str__(self) -> str:
+        if self.direction == "get":  # the reason names what was asked for
+            return self.reason
         return f"{self.adapter}, {self.direction}: {self.reason}"

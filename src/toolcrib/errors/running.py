@@ -83,6 +83,13 @@ class ToolExecutionError(ToolError):
     result: Any = None
     """The raw result with the error; None if there was none."""
 
+    def __str__(self) -> str:
+        # The backend of a function is named after its tool, and that of a server after its namespace.
+        place = (self.backend or "").partition(":")[2]
+        is_told = not self.backend or f"{self.tool_id}:".startswith(f"{place}:")
+        backend = "" if is_told else f" on {self.backend}"
+        return f"{self.tool_id} failed{backend}{': ' if self.reason else ''}{self.reason}"
+
 
 @dataclass(eq=False, kw_only=True)
 class ResultBlockedError(ToolError, PermissionError):

@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from toolcrib.errors.base import count_noun
+from toolcrib.model.display import brief, one_line
 from toolcrib.model.record import Record
 
 RunKind = Literal["code", "chain"]
@@ -36,12 +38,19 @@ class RunRecord(Record):
     uncertain: dict[str, str] = Field(default_factory=dict)
     """The tools of the calls that may have run, by the key of the call."""
 
+    def __repr__(self) -> str:
+        may_have_run = f", {brief(self.uncertain)} may have run" if self.uncertain else ""
+        calls = count_noun(self.step, "answered call")
+        return f"<RunRecord {one_line(self.id)}: {self.kind}, {self.state}, {calls}{may_have_run}>"
+
+    __str__ = __repr__
+
 
 class RunCall(Record):
     """A call of a durable run."""
 
     key: str
-    """Its key: of code a number, of a chain the number of the step and that of its item or try."""
+    """Its key: of code the number of the call, of a chain those of the step and of its place or item."""
     tool_id: str
     """The reference in the call."""
     args: dict[str, Any]

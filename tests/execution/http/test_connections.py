@@ -136,7 +136,7 @@ async def test_an_odd_spelling_of_an_address_is_refused(host: str) -> None:
 @pytest.mark.parametrize("host", ["xn--a\u200d.example", "xn--a", "xn--"])
 async def test_a_host_that_no_name_can_have_is_an_error_of_the_call(host: str) -> None:
     async with provider(f"http://{host}/") as api:
-        with pytest.raises(ToolExecutionError, match="none that a request can be sent to"):
+        with pytest.raises(ToolExecutionError, match="not an address that a request can be sent to"):
             await run(api, "op")
 
 

@@ -111,8 +111,9 @@ def runs(state: State) -> None:
     """List the durable runs, the latest first.
 
     A suspended run can be resumed, even after a crash. `resume` of a finished run shows its result again.
-    They are those of this user's commands, and of programs that name no principal. Each configuration has
-    runs of its own.
+    They are those of this user's commands. Runs of programs that name no principal are included when they
+    are stored in a local file, but not when they are in a shared database. Each configuration has runs of
+    its own.
 
     Example: toolcrib runs
     """

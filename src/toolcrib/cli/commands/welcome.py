@@ -110,7 +110,12 @@ def _next_steps(settings: "Settings", found: "Inventory") -> list[tuple[str, str
     ]
     if is_empty:
         if not steps:
-            steps.append(("toolcrib add --user time -- uvx mcp-server-time", "add a server"))
+            steps.append(
+                (
+                    "toolcrib add --user clock -- mcp-server-time",
+                    "add a server (after pip install mcp-server-time)",
+                )
+            )
         steps.append(('toolcrib --demo search "days until friday"', "try a small built-in catalogue"))
     else:
         steps.append(("toolcrib status", "see servers, tools and the tokens saved"))
