@@ -63,8 +63,14 @@ def explain_access(
         if each.covers(who, tool, issuers)
     ]
     if rules is None:
-        allowed = {"toolId": tool_id, "effect": "allow", "rule": None, "reason": None, "rules": []}
-        return {**allowed, "limits": limits}
+        return {
+            "toolId": tool_id,
+            "effect": "allow",
+            "rule": None,
+            "reason": None,
+            "rules": [],
+            "limits": limits,
+        }
     decision = rules.decide(Request(tool=tool, args=args, context=CallContext(principal=who)))
     return {
         "toolId": tool_id,

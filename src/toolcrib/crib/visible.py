@@ -108,6 +108,10 @@ class ToolState(Protocol):
         """Return the MCP servers, which may have resources and prompts."""
         ...
 
+    def approved_ids(self, name: str) -> tuple[str, ...]:
+        """Return the ids, without versions, of tools of a name that the lock has."""
+        ...
+
     def withheld(self, ref: str) -> "Withheld | None":
         """Return the tool that a reference means if it may not be used, and why."""
         ...
@@ -489,12 +493,12 @@ class VisibleTools:
 
         A withheld tool is not in the stored catalogue, so that only its server can tell why it is missing.
         """
-        if self._engine.gate is None or ":" in str(ref):
+        if ":" in str(ref):
             return ()
         try:
             self._find_in(self.index, ref)
         except ToolcribError:
-            return self._engine.gate.approved_ids(str(ref))
+            return self._engine.approved_ids(str(ref))
         return ()
 
     async def _wait_until_current(self, ref: str | ToolId) -> None:
