@@ -487,11 +487,9 @@ def test_a_gateway_that_serves_clients_runs_commands_too(desk: Desk) -> None:
         assert desk.server() == desk.server()
         done = desk.run("down")
         assert done.returncode == 1
-        assert done.stderr == (
-            "error: `toolcrib down` stops only gateways that `toolcrib up` started; process "
-            f"{served.pid} was started by `toolcrib serve` or `toolcrib console`; press Ctrl-C in its terminal, "
-            f"or run `kill {served.pid}`\n"
-        )
+        assert "`toolcrib down` stops only gateways that `toolcrib up` started" in done.stderr
+        assert "run `kill " in done.stderr
+        assert "Usage" not in done.stderr
         served.send_signal(signal.SIGINT)
         served.communicate(timeout=PATIENCE)
     assert served.returncode == 0
