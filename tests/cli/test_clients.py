@@ -126,9 +126,14 @@ def test_import_warns_about_servers_that_will_not_work(
         f"`{this_command()} install cursor --replace`\n"
     )
     moved = toolcrib("install", "cursor", "--replace")
-    assert moved.stdout.startswith("moved good, off, unset, gone into ")
+    first = "moved good, off, unset, gone into "
+    assert moved.stdout.startswith(first)
     assert "'gone' will not work: there is no program" in moved.stderr
     assert "toolcrib.toml` starts each of them" in moved.stderr
+    config = moved.stdout.splitlines()[0].removeprefix(first)
+    put(user / ".cursor" / "mcp.json", {"mcpServers": {"good": servers["good"]}})
+    again = toolcrib("install", "cursor", "--replace").stdout
+    assert again.startswith(f"good: already in {config}; removed from cursor\n")
 
 
 def test_the_advice_after_an_import_is_about_the_file_that_was_changed(
@@ -233,9 +238,9 @@ def test_toolcrib_is_installed_shown_and_taken_back(toolcrib: Any, config: Any, 
     assert shown.exit_code == 0
     assert {f"+++ {file}", f"+++ {path}"} <= set(shown.stdout.splitlines())
     assert list(load(path).servers) == ["theirs"]
-    served = f"it serves {file}: 1 server\n"
+    served = f"toolcrib serves {file}: 1 server\n"
     made = toolcrib(*args)
-    assert made.stdout == f"changed {path}; restart cursor to see it\n{served}"
+    assert made.stdout == f"changed {path}; restart cursor to use toolcrib\n{served}"
     command = f"{this_command()} install cursor"
     assert f"cursor still starts 1 server itself; `{command} --replace` moves them behind" in made.stderr
     (backup,) = re.findall(rf"the old file is kept as (.+); `{re.escape(command)} --undo`", made.stderr)
@@ -281,7 +286,7 @@ def test_install_serves_the_file_of_the_folder_as_every_command_reads_it(toolcri
     assert served() == here
     assert served("--config", str(own)) == own
     assert json.loads(toolcrib("list", "--json").stdout)["absent"][0]["name"] == "a"
-    assert toolcrib("install", "cursor").stdout.endswith(f"it serves {here}: 1 server\n")
+    assert toolcrib("install", "cursor").stdout.endswith(f"toolcrib serves {here}: 1 server\n")
 
 
 def test_install_counts_servers_that_are_enabled_and_apis(toolcrib: Any, tmp_path: Path) -> None:
@@ -291,7 +296,7 @@ def test_install_counts_servers_that_are_enabled_and_apis(toolcrib: Any, tmp_pat
         '[servers.a]\ncommand = "x"\n[servers.b]\ncommand = "x"\n[servers.off]\ncommand = "x"\n'
         f'disabled = true\n[openapi.shop]\ndocument = "{document}"\n'
     )
-    told = f"it serves {here.absolute()}: 2 servers and 1 API; off disabled\n"
+    told = f"toolcrib serves {here.absolute()}: 2 servers and 1 API; off disabled\n"
     assert toolcrib("install", "cursor").stdout.endswith(told)
     here.write_text("")
     made = toolcrib("install", "cursor")

@@ -257,6 +257,7 @@ def test_without_rules_every_call_is_allowed(toolcrib: Any, tmp_path: Path) -> N
         "rule": None,
         "reason": None,
         "rules": [],
+        "limits": [],
     }
     audit = tmp_path / "audit.jsonl"
     audit.write_text('{"gen_ai.tool.name": "math:evaluate"}\n{"gen_ai.tool.name": "math:gone"}\n')
@@ -266,6 +267,22 @@ def test_without_rules_every_call_is_allowed(toolcrib: Any, tmp_path: Path) -> N
         ("unknown", "math:gone"),
     ]
     assert "there are no rules" in toolcrib("policy", "simulate", str(audit), "--demo").stderr
+
+
+@pytest.mark.parametrize("rules", ["", '[[policy]]\nname = "all"\neffect = "allow"\n'])
+def test_explain_shows_the_rate_limits_of_a_call(toolcrib: Any, tmp_path: Path, rules: str) -> None:
+    path = tmp_path / "limited.toml"
+    path.write_text(
+        f'{rules}[[rate_limits]]\nname = "sums"\ntools = ["math:*"]\nlimit = "60/minute"\n'
+        '[[rate_limits]]\nname = "of ann"\nwho = ["ann"]\nlimit = "5/day"\n'
+        '[[rate_limits]]\nname = "notes"\ntools = ["notes"]\nlimit = "1/day"\n'
+    )
+    call = ("policy", "explain", "math:evaluate", "--demo", "--config", str(path))
+    assert toolcrib(*call).stdout.splitlines()[-1] == "rate limit 'sums': 60/minute"
+    assert json.loads(toolcrib(*call, "--as", "ann", "--json").stdout)["limits"] == [
+        {"name": "sums", "limit": "60/minute"},
+        {"name": "of ann", "limit": "5/day"},
+    ]
 
 
 def test_without_rules_a_tool_that_is_not_there_is_not_found(toolcrib: Any) -> None:

@@ -217,7 +217,10 @@ def test_serving_over_stdio_puts_nothing_but_the_protocol_on_standard_output(opt
         answers = [json.loads(served.stdout.readline()) for _ in range(2)]
         rest, err = served.communicate(timeout=PATIENCE)
     assert [answer["id"] for answer in answers] == [1, 2]
-    assert "It reaches tools of: math, notes, text, time." in answers[0]["result"]["instructions"]
+    assert (
+        "This server gives access to the tools of: math, notes, text, time."
+        in answers[0]["result"]["instructions"]
+    )
     assert "search_tools" in [tool["name"] for tool in answers[1]["result"]["tools"]]
     assert [rest, served.returncode] == [b"", 0]
     told = [json.loads(line) for line in err.splitlines()]

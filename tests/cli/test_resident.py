@@ -486,8 +486,10 @@ def test_a_gateway_that_serves_clients_runs_commands_too(desk: Desk) -> None:
             assert served.poll() is None
         assert desk.server() == desk.server()
         done = desk.run("down")
-        assert done.returncode == 2
-        assert "which serves clients too" in done.stderr
+        assert done.returncode == 1
+        assert "`toolcrib down` stops only gateways that `toolcrib up` started" in done.stderr
+        assert "run `kill " in done.stderr
+        assert "Usage" not in done.stderr
         served.send_signal(signal.SIGINT)
         served.communicate(timeout=PATIENCE)
     assert served.returncode == 0

@@ -221,10 +221,12 @@ def test_server_that_is_configured_twice_has_no_clones(run: Any, served: Served)
 def test_one_that_differs_is_counted_in_the_singular(run: Any, served: Served) -> None:
     run("lock")
     served.say(tool("echo", "Does more."), tool("other"))
-    assert run("verify").stdout.splitlines()[-1] == "2 tools: 1 differs from the lock, at most patch"
+    assert (
+        run("verify").stdout.splitlines()[-1] == "2 tools: 1 differs from the lock (greatest change: patch)"
+    )
     assert "1 differs from the lock; `toolcrib diff` shows it" in run("lock").stderr
     served.say(tool("echo", "Does more."), tool("other", "Does more."))
-    assert run("verify").stdout.splitlines()[-1] == "2 tools: 2 differ from the lock, at most patch"
+    assert run("verify").stdout.splitlines()[-1] == "2 tools: 2 differ from the lock (greatest change: patch)"
 
 
 @pytest.mark.parametrize(
@@ -313,3 +315,22 @@ def test_user_without_a_name_is_asked_for_one(
     result = run(*words)
     assert result.exit_code == 2
     assert "--by" in result.stderr
+
+
+def test_a_withheld_tool_may_be_named_without_its_namespace(run: Any, served: Served) -> None:
+    assert run("lock").exit_code == 0
+    served.say(tool("echo", kind="integer"), tool("other"))
+    for verb in ("run", "describe"):
+        short, full = run(verb, "echo"), run(verb, "s:echo")
+        assert (short.exit_code, short.stderr) == (full.exit_code, full.stderr)
+        assert short.stderr.startswith("error: s:echo is withheld: it has changed")
+
+
+@pytest.mark.usefixtures("served")
+def test_explain_says_that_a_tool_is_withheld(run: Any) -> None:
+    assert run("block", "s:echo", "--reason", "not from here").exit_code == 0
+    for named in ("echo", "s:echo"):
+        shown = run("policy", "explain", named)
+        assert shown.exit_code == 0, shown.stderr
+        assert shown.stdout.startswith("s:echo: deny (it is withheld: ")
+        assert "not from here" in shown.stdout

@@ -161,6 +161,25 @@ async def test_a_changed_tool_is_withheld_from_every_way_of_calling_it(project: 
     assert Lock.load(project.lock).tools["s:echo"].approval.by == "ben"  # type: ignore[union-attr]
 
 
+async def test_a_name_alone_means_a_withheld_tool_unless_a_visible_one_has_it(project: Project) -> None:
+    await project.approve_all()
+    project.serve(CHANGED, OTHER)
+    async with Crib(project.config) as crib:
+        await crib.ready()
+        for way in (lambda: crib.run("echo", {"text": 1}), lambda: crib.describe("echo")):
+            with pytest.raises(ToolWithheldError, match="s:echo is withheld"):
+                await way()
+        with pytest.raises(ToolWithheldError):
+            crib["echo"]
+
+        @crib.add(namespace="mine")
+        def echo(text: str) -> str:
+            return text
+
+        with pytest.raises(ToolNotFoundError, match="did you mean 'mine:echo'"):
+            await crib.run("echo", {"text": "a"})
+
+
 async def test_stored_tool_is_not_called_before_its_server_has_listed(
     project: Project,
 ) -> None:

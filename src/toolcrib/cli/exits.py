@@ -30,7 +30,7 @@ REFUSED = 5
 FINDINGS = 13
 EXITS = {
     0: "ok",
-    FAILED: "the tool failed, or something else did",
+    FAILED: "the tool failed, a rate limit is used up, or something else failed",
     USAGE: "the command line, the configuration or the input is wrong",
     NOT_FOUND: "there is no such tool, server, client or file to import",
     UNAVAILABLE: "the server, the API or the sandbox that this needs is unavailable",

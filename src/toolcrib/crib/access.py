@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from toolcrib.crib.compose import issuers_of
 from toolcrib.crib.config.gateway import GatewaySettings
 from toolcrib.crib.view import View
-from toolcrib.errors import ToolcribError
+from toolcrib.errors import ToolcribError, ToolWithheldError
 from toolcrib.execution import CallContext, Principal, Request, Rule
 from toolcrib.execution.call import Decision
 from toolcrib.execution.policy.rule import declares_destructive
@@ -36,7 +37,7 @@ def explain_access(
     client: str = "",
     groups: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return which rule decides about a call, and why the others do not, as JSON.
+    """Return which rule decides about a call, why the others do not, and the rate limits of it, as JSON.
 
     The arguments are those of the call: of a tool in a shape, by the names that callers see.
 
@@ -44,22 +45,41 @@ def explain_access(
         ToolNotFoundError: there is no such tool.
         ValidationError: an argument is none of the parameters that callers of a shaped tool see.
     """
-    seen, rules = view[tool_id], view.rules
+    rules, settings = view.rules, view.settings
+    try:
+        seen = view[tool_id]
+    except ToolWithheldError as error:
+        reason = f"it is withheld: {error.reason}"
+        return {"toolId": error.tool_id, "effect": "deny", "rule": None, "reason": reason, "rules": []}
     tool = original_of(seen)
     if isinstance(seen, ShapedTool):
         seen.check_names(args)
         args = seen.original_args(args)
+    issuers = issuers_of(settings) if rules is None else rules.issuers
+    who = make_caller(issuers, settings.gateway, subject, client, groups)
+    limits = [
+        {"name": each.name, "limit": each.limit}
+        for each in settings.rate_limits
+        if each.covers(who, tool, issuers)
+    ]
     if rules is None:
-        return {"toolId": tool_id, "effect": "allow", "rule": None, "reason": None, "rules": []}
-    who = make_caller(rules.issuers, view.settings.gateway, subject, client, groups)
+        return {
+            "toolId": tool_id,
+            "effect": "allow",
+            "rule": None,
+            "reason": None,
+            "rules": [],
+            "limits": limits,
+        }
     decision = rules.decide(Request(tool=tool, args=args, context=CallContext(principal=who)))
     return {
         "toolId": tool_id,
         "effect": decision.effect,
         "rule": None if decision.rule is None else decision.rule.name,
         "reason": None if decision.rule is None else decision.rule.reason or None,
-        "confirmation": _confirmation(decision, tool, view.settings.gateway),
+        "confirmation": _confirmation(decision, tool, settings.gateway),
         "rules": list(_verdicts(rules, decision, who, tool)),
+        "limits": limits,
     }
 
 

@@ -703,6 +703,10 @@ class Engine:
         """Return the tool that a reference means if it may not be used, and why."""
         return None if self.gate is None else self.gate.find_withheld(ref)
 
+    def approved_ids(self, name: str) -> tuple[str, ...]:
+        """Return the ids, without versions, of tools of a name that the lock has."""
+        return () if self.gate is None else self.gate.approved_ids(name)
+
     def _note_findings(
         self, subject: str, method: str, findings: tuple[ResultFinding, ...], principal: Principal | None
     ) -> None:

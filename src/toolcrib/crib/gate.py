@@ -290,15 +290,29 @@ class TrustGate:
         return self._withheld.get(name, {})
 
     def find_withheld(self, ref: str) -> Withheld | None:
-        """Return the withheld tool that a reference means, in any version; None if it means none."""
+        """Return the withheld tool that a reference means, in any version; None if it means none.
+
+        A name alone means the tool of the only server that has a withheld one of that name.
+        """
         namespace, separator, name = without_version(ref).rpartition(":")
         if not separator:
-            return None
+            servers = [
+                server
+                for server, withheld in tuple(self._withheld.items())
+                if any(each.tool is not None and each.tool.name == name for each in withheld.values())
+            ]
+            return self.find_withheld(f"{servers[0]}:{name}") if len(servers) == 1 else None
         for each in self._withheld.get(namespace, {}).values():
             if each.tool is not None and each.tool.name == name:
                 return each
         fault = self.fault(namespace)
         return None if fault is None else Withheld(ref, fault)
+
+    def approved_ids(self, name: str) -> tuple[str, ...]:
+        """Return the ids, without versions, of approved, first seen and blocked tools of a name."""
+        known = {*self.lock.tools, *self.lock.blocked, *self._seen.tools}
+        ids = {without_version(each) for each in known}
+        return tuple(sorted(each for each in ids if each.rpartition(":")[2] == name))
 
     def governs(self, name: str) -> bool:
         """Return whether the prompts or resources of a server need a check.

@@ -51,6 +51,7 @@ from toolcrib.execution.policy.rules import Grants, Rules
 from toolcrib.model import Tool, ToolBackend, ToolId
 from toolcrib.model.protocols import ResolvedTool
 from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.toolid import without_version
 from toolcrib.redaction import hide_secrets
 from toolcrib.runtime.stubs import identifier, render
 from toolcrib.runtime.surface import find_mentions, tools_by_path
@@ -105,6 +106,10 @@ class ToolState(Protocol):
 
     def content_servers(self) -> tuple[str, ...]:
         """Return the MCP servers, which may have resources and prompts."""
+        ...
+
+    def approved_ids(self, name: str) -> tuple[str, ...]:
+        """Return the ids, without versions, of tools of a name that the lock has."""
         ...
 
     def withheld(self, ref: str) -> "Withheld | None":
@@ -258,7 +263,7 @@ class VisibleTools:
         try:
             tool, backends = self._find_in(snapshot.index, ref)
         except ToolNotFoundError as error:
-            self._raise_if_withheld(str(ref))
+            self._raise_if_withheld(error, str(ref))
             self._raise_if_unavailable(ref)
             refusal = None if self._grants is None else self._grants.refusal(self._own_ref(ref))
             if refusal is None:
@@ -322,16 +327,22 @@ class VisibleTools:
         """
         try:
             return self._find_in(self.index, ref)[0]
-        except ToolNotFoundError:
-            self._raise_if_withheld(str(ref))
+        except ToolNotFoundError as error:
+            self._raise_if_withheld(error, str(ref))
             self._raise_if_unavailable(ref)
             raise
 
-    def _raise_if_withheld(self, ref: str) -> None:
+    def _raise_if_withheld(self, missing: ToolNotFoundError, ref: str) -> None:
         """Raise if a tool is missing because it may not be used, and would be visible if it might."""
         withheld = self._engine.withheld(ref)
-        if withheld is not None and self._would_show(ref, withheld.tool):
-            tool_id = ref if withheld.tool is None else str(withheld.tool.id)
+        if withheld is None:
+            return
+        tool_id = ref if withheld.tool is None else str(withheld.tool.id)
+        if ":" not in ref:  # a name alone, which rather means a visible tool
+            if any(without_version(each).rpartition(":")[2] == ref for each in missing.suggestions):
+                return
+            ref = tool_id
+        if self._would_show(ref, withheld.tool):
             raise ToolWithheldError(tool_id=tool_id, reason=withheld.reason, level=withheld.level)
 
     def _would_show(self, ref: str, tool: Tool | None) -> bool:
@@ -464,7 +475,8 @@ class VisibleTools:
             BackendUnavailableError: a lock governs its server, which does not list its tools again.
             CribStateError: it could only be a tool of a server, and the servers are not started.
         """
-        await self._wait_until_current(ref)
+        for each in self._approved_as(ref) or (ref,):
+            await self._wait_until_current(each)
         known = None
         while self._is_absent(ref):
             namespace, listing = namespace_of(ref), self._started_lister()
@@ -475,6 +487,19 @@ class VisibleTools:
             await listing.wait([namespace], first=True)
             if self._is_absent(ref):
                 await listing.wait_again(namespace)
+
+    def _approved_as(self, ref: str | ToolId) -> tuple[str, ...]:
+        """Return the ids that a name alone has in the lock, if no known tool has it.
+
+        A withheld tool is not in the stored catalogue, so that only its server can tell why it is missing.
+        """
+        if ":" in str(ref):
+            return ()
+        try:
+            self._find_in(self.index, ref)
+        except ToolcribError:
+            return self._engine.approved_ids(str(ref))
+        return ()
 
     async def _wait_until_current(self, ref: str | ToolId) -> None:
         """Wait until a server that a lock governs has listed its tools as they are now.

@@ -370,10 +370,19 @@ def _print_served(facts: dict[str, Any]) -> None:
     counts = [count_noun(len(facts["servers"]), "server")]
     counts += [count_noun(len(facts["apis"]), "API")] if facts["apis"] else []
     off = f"; {', '.join(facts['disabled'])} disabled" if facts["disabled"] else ""
-    text = clean(f"it serves {facts['config']}: {' and '.join(counts)}{off}")
+    text = clean(f"toolcrib serves {facts['config']}: {' and '.join(counts)}{off}")
     note(text) if facts["dryRun"] else click.echo(text)
     if not facts["servers"] and not facts["apis"]:
         note(f"`{this_command()} add` adds a server to it, and --config names another file")
+
+
+def _print_moved(client: str, moved: dict[str, Any], config: str) -> None:
+    """Print which servers of a client were written to the configuration, and which it had already."""
+    written, there = ", ".join([*moved["added"], *moved["replaced"]]), ", ".join(moved["same"])
+    if written or not there:
+        click.echo(clean(f"moved {written or 'nothing'} into {config}"))
+    if there:
+        click.echo(clean(f"{there}: already in {config}; removed from {client}"))
 
 
 def _show(state: State, client: str, facts: dict[str, Any]) -> None:
@@ -385,9 +394,8 @@ def _show(state: State, client: str, facts: dict[str, Any]) -> None:
         show_text(facts["diff"] or "nothing would change")
     elif facts["changed"]:
         if moved := facts.get("moved"):
-            names = ", ".join([*moved["added"], *moved["replaced"], *moved["same"]])
-            click.echo(clean(f"moved {names or 'nothing'} into {facts['config']}"))
-        click.echo(clean(f"changed {facts['file']}; restart {client} to see it"))
+            _print_moved(client, moved, facts["config"])
+        click.echo(clean(f"changed {facts['file']}; restart {client} to use toolcrib"))
     else:
         click.echo(clean(f"{facts['file']} is as it should be"))
     if "config" in facts:

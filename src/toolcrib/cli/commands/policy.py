@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -144,18 +145,20 @@ def _covers(first: "Rule", later: "Rule") -> bool:
 def explain(
     state: State, tool_id: str, subject: str, groups: tuple[str, ...], client: str, args: str | None
 ) -> None:
-    """Show which rule decides about a call, and why the others do not.
+    """Show which rule decides about a call, why the others do not, and which rate limits apply.
 
     Example: toolcrib policy explain github:delete_repo --as ann --group staff
     """
     from toolcrib.crib.access import explain_access  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.errors import ToolWithheldError  # noqa: PLC0415 - as above
 
     given = read_args(args)
 
     async def work() -> dict[str, Any]:
         async with state.view() as view:
             (meant,) = await resolve_ids(view, [tool_id])
-            await view.describe(meant, "summary")  # waits for its server
+            with suppress(ToolWithheldError):  # which is explained too
+                await view.describe(meant, "summary")  # waits for its server
             return explain_access(view, meant, given, subject=subject, client=client, groups=groups)
 
     decided = wait_for(work)
@@ -163,7 +166,8 @@ def explain(
         show_json(decided)
         return
     if not decided["rules"]:
-        show_text(f"{decided['toolId']}: {decided['effect']} ({_NO_RULES})")
+        show_text(f"{decided['toolId']}: {decided['effect']} ({decided['reason'] or _NO_RULES})")
+        _show_limits(decided)
         return
     show_table(("RULE", "EFFECT", "VERDICT"), [tuple(row.values()) for row in decided["rules"]])
     by = "no rule fits" if decided["rule"] is None else f"by the rule {decided['rule']!r}"
@@ -171,6 +175,13 @@ def explain(
     show_text(f"{decided['toolId']}: {decided['effect']} ({by}{reason})")
     if decided["confirmation"]:
         show_text(decided["confirmation"])
+    _show_limits(decided)
+
+
+def _show_limits(decided: dict[str, Any]) -> None:
+    """Print the rate limits of an explained call."""
+    for each in decided.get("limits", ()):
+        show_text(f"rate limit {each['name']!r}: {each['limit']}")
 
 
 @policy.command()

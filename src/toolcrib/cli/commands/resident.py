@@ -109,11 +109,14 @@ def _stop_gateway(address: Address, known: dict[str, Any]) -> None:
     """Stop a gateway, and wait until it is gone.
 
     Raises:
-        UsageError: it serves others too.
+        ClickException: something else than `toolcrib up` started it.
     """
     pid = int(known["pid"])
     if known["startedBy"] != "up":
-        raise click.UsageError(f"process {pid} is `toolcrib serve`, which serves clients too; stop it there")
+        raise click.ClickException(
+            f"`toolcrib down` stops only gateways that `toolcrib up` started; process {pid} was started by "
+            f"`toolcrib serve` or `toolcrib console`; press Ctrl-C in its terminal, or run `kill {pid}`"
+        )
     os.kill(pid, signal.SIGTERM)
     end = time.monotonic() + _PATIENCE
     while address.pid_file.exists() and time.monotonic() < end:

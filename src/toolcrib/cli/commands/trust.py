@@ -138,7 +138,8 @@ def verify(state: State) -> None:
 def _summarize(report: "TrustReport") -> str:
     """Return a one-line summary of the differences from the lock."""
     count = len(report.drifts)
-    differing = f"{count:,} {'differs' if count == 1 else 'differ'} from the lock, at most {report.level}"
+    verb = "differs" if count == 1 else "differ"
+    differing = f"{count:,} {verb} from the lock (greatest change: {report.level})"
     parts = [differing if count else "unchanged" if report.findings else "as approved"]
     for verdict in ("poisoned", "suspicious"):
         found = len({each.id for each in report.findings if each.verdict == verdict})

@@ -65,7 +65,7 @@ class OpenApiSettings(Section):
     allow_private: bool | tuple[str, ...] = False
     """To which private addresses requests may go: none, all, or these hosts and networks."""
     required: bool = False
-    """Whether nothing is well without it."""
+    """Whether the gateway counts as not ready without it."""
     results: GuardedResults | None = None
     """What is done about what it sends, instead of the general `results`."""
     trust: TrustMode | None = None
@@ -305,7 +305,7 @@ class PostgresSettings(Section):
 
 
 class Settings(Section):
-    """Everything that a crib is made of.
+    """Top-level settings.
 
     >>> Settings(timeout=5, servers={"time": {"command": "mcp-server-time"}}).servers["time"].transport
     'stdio'

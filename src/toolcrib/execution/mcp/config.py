@@ -279,8 +279,8 @@ class ServerConfig(Record):
     trust: TrustMode | None = None
     """How its tools, prompts and instructions are approved, instead of `trust.mode`."""
     max_concurrency: Annotated[int, Field(ge=1)] = 64
-    """Limit for concurrent requests; others wait. One principal of a gateway, or all clients without a token
-    together, may use three quarters of them, and always leave at least one free if there are several."""
+    """Limit for concurrent requests; others wait. One principal, or all clients without a token together,
+    may use at most three quarters of the slots; if there is more than one slot, at least one stays free."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         # Arguments, addresses and keys that only other clients know may hold secrets.

@@ -33,7 +33,7 @@ _Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class RateRule(Record):
-    """A limit for the rate of calls. A call must fit all limits that are about it.
+    """A limit for the rate of calls. If several limits match a call, all of them apply.
 
     >>> rule = RateRule(name="search", tools=["web:*"], limit="60/minute")
     >>> rule.calls, rule.period, rule.each
@@ -56,7 +56,7 @@ class RateRule(Record):
     tools: tuple[_Text, ...] = ("*",)
     """Of which tools, as in rules."""
     each: tuple[Each, ...] = ("principal",)
-    """What has a limit of its own: each `principal`, each `tool`, each `server` (or API), or each combination
+    """What is counted separately: each `principal`, each `tool`, each `server` (or API), or each combination
     of several; with `[]`, all calls share one limit. Clients that no issuer vouches for, who choose their own
     names, count as one principal."""
 

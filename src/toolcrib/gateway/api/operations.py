@@ -26,6 +26,7 @@ from toolcrib.errors import (
     ServerUnavailableError,
     ToolcribError,
     ToolNotFoundError,
+    ToolWithheldError,
     ValidationError,
     explain,
 )
@@ -670,7 +671,8 @@ class ApiOperations:
     async def access(self, caller: ApiCaller) -> dict[str, Any]:
         """Explain what the rules decide about a call."""
         asked, view = caller.body, self._crib
-        await view.describe(asked.tool_id, "summary")  # waits for its server
+        with suppress(ToolWithheldError):  # which is explained too
+            await view.describe(asked.tool_id, "summary")  # waits for its server
         return explain_access(
             view, asked.tool_id, asked.args, subject=asked.subject, client=asked.client, groups=asked.groups
         )

@@ -34,8 +34,9 @@ function Ask() {
     </form>
     ${error && html`<${Problem} error=${error} />`}
     ${found && html`<section class="outcome" aria-live="polite">
-      <p class="verdict"><${Badge} kind=${KINDS[found.effect]}>${found.effect}<//> ${found.rule ? html`by the rule <span class="mono"><${Text} value=${found.rule} /></span>` : found.rules.length ? "since no rule fits" : "since there are no rules: everybody may run everything"}${found.reason ? html`: <${Text} value=${found.reason} />` : ""}</p>
+      <p class="verdict"><${Badge} kind=${KINDS[found.effect]}>${found.effect}<//> ${found.rule ? html`by the rule <span class="mono"><${Text} value=${found.rule} /></span>` : found.rules.length ? "since no rule fits" : found.effect === "allow" ? "since there are no rules: everybody may run everything" : ""}${found.reason ? html`: <${Text} value=${found.reason} />` : ""}</p>
       ${found.confirmation && html`<p class="muted"><${Text} value=${found.confirmation} /></p>`}
+      ${found.limits?.map((each) => html`<p key=${each.name} class="muted">Rate limit <span class="mono"><${Text} value=${each.name} /></span>: <${Text} value=${each.limit} /></p>`)}
       ${found.rules.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Rules"><table><thead><tr><th>Rule</th><th>Effect</th><th>Verdict</th></tr></thead>
         <tbody>${found.rules.map((each) => html`<tr key=${each.rule} class=${each.verdict === "decides" ? "selected" : ""}><td class="mono"><${Text} value=${each.rule} /></td><td><${Badge} kind=${KINDS[each.effect]}>${each.effect}<//></td><td>${each.verdict}</td></tr>`)}</tbody></table></div>`}
     </section>`}`;

@@ -137,7 +137,7 @@ class MetaTools:
         """Return what a model should know before it uses the tools."""
         namespaces = [name for name in self._catalog.index.namespaces() if name]
         named = ", ".join(namespaces[:_NAMED]) + (", ..." if len(namespaces) > _NAMED else "")
-        reach = f"It reaches tools of: {named}. " if named else ""
+        reach = f"This server gives access to the tools of: {named}. " if named else ""
         several = "run_chain and execute_code do" if "execute_code" in self._names else "run_chain does"
         return (
             f"{reach}Say what you want to do to search_tools, read the arguments of what it finds with "
