@@ -316,7 +316,7 @@ def test_serving_with_named_tokens_shows_where_a_client_puts_its_own() -> None:
 def test_serving_where_no_token_is_left_says_that_nobody_can_call(tokens: str, reason: str) -> None:
     Path("toolcrib.toml").write_text(tokens)
     told = serve_over_http("--demo", "--config", "toolcrib.toml")
-    assert told[0].startswith("note: nobody can call it: a token is asked for, and ")
+    assert told[0].startswith("note: nobody can call it: a token is required, but ")
     assert reason in told[0]
     assert "make one with 'toolcrib token add NAME', or remove [gateway.tokens] to ask for none" in told[0]
 

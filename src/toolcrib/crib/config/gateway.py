@@ -215,7 +215,7 @@ class GatewaySettings(Section):
             return "a token is required, but none is left: the last one was revoked"
         now = datetime.now(UTC) if now is None else now
         if all(each.expires is not None and each.expires <= now for each in self.tokens.values()):
-            return "a token is asked for, and all of them have expired"
+            return "a token is required, but all of them have expired"
         return None
 
     @property

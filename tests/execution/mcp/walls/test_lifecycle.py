@@ -62,7 +62,7 @@ def start(kind: str, marker: str, **settings: Any) -> dict[str, Any]:
 def test_a_stopped_server_leaves_no_process_no_daemon_and_no_container(kind: str, marker: str) -> None:
     with SyncCrib(start(kind, marker)) as crib:
         assert "got" in attempt(crib, DAEMON)
-        assert daemons(marker)
+        wait_until(lambda: daemons(marker))
         assert kind != "docker" or [line for line in remaining_commands(marker) if "container" in line]
     assert remaining_commands(marker) == []
 
@@ -74,7 +74,7 @@ def test_nothing_outlives_a_toolcrib_that_is_killed(kind: str, marker: str, numb
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ) as us:
         assert us.stdout is not None
         assert us.stdout.readline().startswith(b"{'got'")
-        assert daemons(marker)
+        wait_until(lambda: daemons(marker))
         us.send_signal(number)
     wait_until(lambda: not remaining_commands(marker))
 
@@ -97,7 +97,7 @@ def test_the_end_of_the_watchdog_too_leaves_nothing(kind: str, marker: str) -> N
 def test_daemons_end_with_their_server(kind: str, marker: str) -> None:
     with SyncCrib(start(kind, marker)) as crib:
         attempt(crib, DAEMON)
-        assert daemons(marker)
+        wait_until(lambda: daemons(marker))
         with pytest.raises(BackendUnavailableError):
             attempt(crib, "import os\nos._exit(3)")
         wait_until(lambda: not daemons(marker))
