@@ -160,7 +160,7 @@ async def test_durable_run_of_another_worker_is_cancelled(tmp_path: Path) -> Non
             tasks = await stack.enter_async_context(anyio.create_task_group())
             for gateway in gateways:
                 assert gateway.links is not None
-                await tasks.start(gateway.links.listen, _answer_nothing, gateway.fleet.obey)
+                await tasks.start(gateway.links.listen, _answer_nothing, gateway.fleet.run_command)
             ended: list[RunStateError] = []
 
             async def run() -> None:

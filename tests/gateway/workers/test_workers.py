@@ -135,7 +135,7 @@ def test_answer_to_a_question_that_nobody_asked_is_refused(lines: list[Line]) ->
     for line in lines:
         response = line.send({"id": 17, "result": {"action": "accept", "content": {}}}, session)
         assert response.status == 409
-        assert "no question that was asked here" in last(response)["error"]["message"]
+        assert "no question with this id was asked here" in last(response)["error"]["message"]
 
 
 def test_cancellation_reaches_the_worker_that_runs_the_call(lines: list[Line]) -> None:
@@ -191,6 +191,14 @@ def test_held_call_is_continued_over_another_worker(lines: list[Line], name: str
     more = {"inputResponses": answers, "requestState": question["result"]["requestState"]}
     done = there.call_stateless("asking__form", more, FORMS)
     assert name in done["result"]["content"][0]["text"], done
+
+
+def test_task_of_another_worker_is_not_looked_for_in_a_session(lines: list[Line]) -> None:
+    here, _ = lines
+    session = here.begin()
+    for number in (0, 1):
+        question = {"id": number, "method": "tasks/get", "params": {"taskId": f"{number}.none"}}
+        assert here.ask(question, session)["error"]["message"] == "Method not found"
 
 
 def test_killed_worker_costs_only_its_own_calls(served: Served, lines: list[Line]) -> None:

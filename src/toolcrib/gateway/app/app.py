@@ -233,7 +233,7 @@ class HttpApp:
             if address is not None and self._gateway.endpoints.has(address):
                 found = identities.metadata(address)
         if found is None:
-            await reply(send, 404, "nobody logs in here")
+            await reply(send, 404, "there is no login here")
         else:
             await reply(send, 200, found, [(b"cache-control", b"max-age=300")])
 

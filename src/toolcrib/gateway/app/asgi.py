@@ -7,6 +7,7 @@ from typing import Any
 import anyio.lowlevel
 from anyio import CancelScope
 from mcp.server.context import ServerRequestContext
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp_types import CONNECTION_CLOSED
 from pydantic_core import from_json
 
@@ -21,9 +22,10 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
+SESSION_HEADER = MCP_SESSION_ID_HEADER.encode()
 CLOSE: Headers = [(b"connection", b"close")]
 """Header of a response after which nothing more is read from the connection."""
-TOO_LARGE = "a request may have {:,} bytes; see gateway.request_bytes"
+TOO_LARGE = "a request may have at most {:,} bytes; see gateway.request_bytes"
 """Error for a request that is longer than the settings allow."""
 _JSON = b"application/json"
 PING = b": ping\r\n\r\n"
@@ -157,9 +159,14 @@ def name_at(name: str, worker: int | None) -> str:
 
 
 def send_elsewhere(request: HttpRequest | None, name: str, worker: int | None) -> None:
-    """Have a request answered by the worker of a name, unless that is this one."""
+    """Have a request without a session answered by the worker of a name, unless that is this one.
+
+    One with a session stays: it would come back to the worker that holds the session, again and again.
+    """
+    if request is None or worker is None or SESSION_HEADER in request.headers:
+        return
     number, dot, _ = name.partition(".")
-    if request is not None and worker is not None and dot and number.isdecimal() and int(number) != worker:
+    if dot and number.isdecimal() and int(number) != worker:
         request.elsewhere = int(number)
 
 

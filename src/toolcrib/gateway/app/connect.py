@@ -56,8 +56,10 @@ _HEADERS: Headers = [
     ),
     (b"x-content-type-options", b"nosniff"),
 ]
-_BAD_LINK = "This link is not valid, was used already, or has ended. Make the call again to get another."
-_OTHER_BROWSER = "This login was begun elsewhere, or not at all. Nothing was done. Open the link again."
+_BAD_LINK = (
+    "This link is not valid, has already been used, or has expired. Make the call again to get another."
+)
+_OTHER_BROWSER = "This login was started elsewhere, or not at all. Nothing was done. Open the link again."
 _FAILED = "The login did not succeed. The log of the gateway says why. Make the call again to try once more."
 
 
@@ -223,12 +225,12 @@ class LoginPages:
         self._used = {each: ends for each, ends in self._used.items() if ends > now}
         self._pending = {state: each for state, each in self._pending.items() if each.ends > now}
         if len(self._used) >= _MOST or len(self._pending) >= _MOST:
-            raise _Refused(503, "Too many logins are under way. Try again later.")
+            raise _Refused(503, "Too many logins are in progress. Try again later.")
         self._used[ticket.id] = ticket.ends
         try:
             begun, auth = await self._prepare_login(name, config, ticket.owner)
         except ToolcribError as error:
-            _LOG.warning("no login to server %r could be begun: %s", name, error_text(error))
+            _LOG.warning("no login to server %r could be started: %s", name, error_text(error))
             raise _Refused(502, _FAILED) from error
         browser = secrets.token_urlsafe(32)
         self._pending[begun.state] = _Pending(begun, auth, browser, now + _LOGIN_SECONDS)
@@ -322,7 +324,7 @@ def _read_query(text: bytes) -> dict[str, str]:
     except ValueError:
         given = {"": ["", ""]}
     if any(len(found) > 1 for found in given.values()):
-        raise _Refused(400, "This is not a request that is answered here.")
+        raise _Refused(400, "This request is not supported here.")
     return {name: found[0] for name, found in given.items()}
 
 

@@ -161,7 +161,7 @@ class Guard:
                 return False
             request.extra_headers = [] if is_console else _cors_headers(origin)
         if not rules.allows_host(host, (scope.get("server") or (None,))[0]):
-            text = f"it is not called {(host or '')[:100]!r} here; see gateway.allowed_hosts"
+            text = f"the host {(host or '')[:100]!r} is not allowed; see gateway.allowed_hosts"
             await _refuse(request, 421, text)
             return False
         scope["toolcrib.known"] = False
@@ -214,7 +214,7 @@ class Guard:
             if not request.background_scopes:
                 self._unfinished.discard(request)
         if request.cancel_scope.cancelled_caught:
-            await request.break_off("the token is not valid any more", 401)
+            await request.break_off("the token is no longer valid", 401)
 
     async def cancel_revoked(self) -> None:
         """Cancel requests whose tokens were revoked or have expired, until cancelled.

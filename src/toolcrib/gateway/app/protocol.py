@@ -217,7 +217,7 @@ class Bounded(HttpToolsProtocol):
         """Return whether the headers are short enough; if not, refuse the request."""
         if max(self._header_bytes + len(self.url), self._more) <= HEADER_BYTES:
             return True
-        self._close_with_error(431, f"the headers of a request may have {HEADER_BYTES:,} bytes")
+        self._close_with_error(431, f"the headers of a request may have at most {HEADER_BYTES:,} bytes")
         return False
 
     def _await_arrival(self) -> None:

@@ -64,10 +64,10 @@ def _bind(family: int, kind: int, protocol: int, _: str, address: Any) -> socket
 
 def _bind_problem(host: str, port: int, error: OSError) -> Problem:
     if error.errno == errno.EADDRINUSE:
-        choice = "choose another with --port or gateway.port; 0 takes any that is free"
-        reason = f"port {port} of {host} is in use; stop what listens there, or {choice}"
+        choice = "choose another with --port or gateway.port; 0 means any free port"
+        reason = f"port {port} of {host} is in use; stop the process that listens there, or {choice}"
         return Problem("/gateway/port", "in_use", reason)
-    reason = f"{host}:{port} cannot be listened on: {error.strerror or error}"
+    reason = f"cannot listen on {host}:{port}: {error.strerror or error}"
     return Problem("/gateway/port", "address", reason)
 
 
@@ -100,7 +100,7 @@ async def serve(
             server = _Server(_make_config(guard, gateway))
             try:
                 if gateway.links is not None:
-                    await tasks.start(gateway.links.listen, guard, gateway.fleet.obey)
+                    await tasks.start(gateway.links.listen, guard, gateway.fleet.run_command)
                 await tasks.start(server.run_on, listener)
                 tasks.start_soon(guard.cancel_revoked)
                 if on_ready is not None:

@@ -27,9 +27,19 @@ from toolcrib.concurrency.in_flight import InFlight
 from toolcrib.concurrency.lru import LruCache
 from toolcrib.errors import StoreError
 from toolcrib.gateway.addresses import EndpointAddress
-from toolcrib.gateway.app.asgi import Headers, HttpRequest, Message, Receive, Scope, Send, reply, send_bytes
+from toolcrib.gateway.app.asgi import (
+    SESSION_HEADER,
+    Headers,
+    HttpRequest,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    reply,
+    send_bytes,
+)
 from toolcrib.gateway.app.sealed import SealedSession, SessionSeal
-from toolcrib.gateway.app.sessions import SESSION_HEADER, SessionManagers
+from toolcrib.gateway.app.sessions import SessionManagers
 from toolcrib.gateway.endpoints import Endpoints
 from toolcrib.gateway.identity.principals import account_of
 from toolcrib.gateway.workers.links import Links, WorkerEndedError
@@ -42,7 +52,9 @@ _REPLACED = _OF_SESSION | {b"accept", b"content-type", b"content-length", b"last
 _BAD_REQUEST = 400
 _NO_SESSION = "Session not found"
 _NOT_ENDED = "the session has not ended: the other gateways cannot be told; try again"
-_NOT_ASKED = "this answers no question that was asked here: who asked it has ended, or is another gateway"
+_NOT_ASKED = (
+    "no question with this id was asked here: the call that asked it has ended, or is at another gateway"
+)
 
 
 class SessionRouter:
@@ -75,8 +87,8 @@ class SessionRouter:
             is_initialize = b'"initialize"' in request.body
             send = self._seal_session(address, request, send) if is_initialize else send
             await self._managers.handle_request(address, scope, receive, send)
-        if request.elsewhere is not None:
-            await self._relay_to_holder(request, scope, receive)
+            if request.elsewhere is not None:
+                await self._relay_to_holder(request, scope, receive)
 
     async def relay(self, worker: int, scope: Scope, receive: Receive, send: Send) -> bool:
         """Have another worker answer a request; return False if it cannot be reached."""

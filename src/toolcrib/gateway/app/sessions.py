@@ -54,6 +54,7 @@ from toolcrib.execution import Principal
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.app.asgi import (
     PING,
+    SESSION_HEADER,
     STREAM,
     Headers,
     HttpRequest,
@@ -71,7 +72,6 @@ from toolcrib.mcp_internals import SessionManagerBase, SessionTransport
 _INITIALIZE = "initialize"
 _CANCELLED = "notifications/cancelled"
 _VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
-SESSION_HEADER = MCP_SESSION_ID_HEADER.encode()
 _Events = MemoryObjectReceiveStream[EventMessage]
 _ENDED = ErrorData(code=CONNECTION_CLOSED, message="the session ended before the call did")
 

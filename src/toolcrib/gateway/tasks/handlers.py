@@ -148,7 +148,7 @@ class TaskHandlers:
             return own.handle()
         server, own_id = getattr(given.call.backend, "server_name", ""), given.handle.get("taskId")
         if not isinstance(own_id, str) or not 0 < len(own_id) <= _MAX_ID:
-            raise MCPError(mcp_types.INTERNAL_ERROR, "the server has begun a task without an id of use")
+            raise MCPError(mcp_types.INTERNAL_ERROR, "the server has started a task without a usable id")
         ttl_ms = task_ttl_ms(given.handle)
         task_id = name_at(new_id(), self._worker)
         task = _RelayedTask(task_id, principal, name, given.call, server, own_id, ttl_ms)
@@ -337,4 +337,4 @@ def _with_own_id(task: _RelayedTask, answer: Mapping[str, Any]) -> dict[str, Any
 
 
 def _no_such_task() -> MCPError:
-    return MCPError(mcp_types.INVALID_PARAMS, "there is no such task, or not any more")
+    return MCPError(mcp_types.INVALID_PARAMS, "there is no such task, or it no longer exists")

@@ -86,7 +86,7 @@ class Fleet:
         """Return the process and the servers' states of each worker that answers; empty for one process."""
         if self._links is None:
             return []
-        own = {self._links.worker.number: await self.obey({"do": "describe"})}
+        own = {self._links.worker.number: await self.run_command({"do": "describe"})}
         found = own | await self._tell_others({"do": "describe"})
         return [{"number": number, **facts} for number, facts in sorted(found.items())]
 
@@ -94,8 +94,8 @@ class Fleet:
         """Have the calls of all workers go on that wait for a login."""
         await self._tell_others({"do": "login", "server": server, "owner": owner})
 
-    async def obey(self, command: Mapping[str, Any]) -> Any:
-        """Do here what another worker asks for, and return what came of it."""
+    async def run_command(self, command: Mapping[str, Any]) -> Any:
+        """Run a command of another worker here, and return its result."""
         known: dict[str, Callable[[], Any]] = {
             "approve": lambda: self._approvals.ask_here(Question(**command["question"])),
             "start": lambda: self._crib.start_server(command["server"]),

@@ -28,7 +28,7 @@ _HEAD = struct.Struct("!cI")
 _REQUEST, _START, _MORE, _LAST, _COMMAND, _RESULT = b"Q", b"S", b"M", b"L", b"C", b"R"
 _TAKEN = b"T"
 """Sent before a request is answered: where it does not come, the request was not begun."""
-Obey = Callable[[dict[str, Any]], Awaitable[Any]]
+RunCommand = Callable[[dict[str, Any]], Awaitable[Any]]
 """Carries out a command of another worker, and returns what came of it as JSON."""
 _CONNECT_TIMEOUT = 5.0
 _ASK_TIMEOUT = 5.0
@@ -52,13 +52,13 @@ class Links:
         """The numbers of the other workers."""
         return [number for number in range(self.worker.count) if number != self.worker.number]
 
-    async def listen(self, app: App, obey: Obey, *, task_status: TaskStatus[None]) -> None:
-        """Answer requests of the other workers by an application, and obey their commands."""
+    async def listen(self, app: App, run_command: RunCommand, *, task_status: TaskStatus[None]) -> None:
+        """Answer requests of the other workers by an application, and run their commands."""
         path = anyio.Path(self.worker.socket_of(self.worker.number))
         await path.unlink(missing_ok=True)  # of a worker that was killed
         async with await anyio.create_unix_listener(str(path), mode=0o600) as listener:
             task_status.started()
-            await listener.serve(partial(_answer, app, obey))
+            await listener.serve(partial(_answer, app, run_command))
 
     async def relay(
         self, number: int, scope: Scope, body: bytes, receive: Receive, send: Send, *, own: bool = False
@@ -144,14 +144,14 @@ class WorkerEndedError(Exception):
         super().__init__(f"worker {number} of the gateway ended before it had answered")
 
 
-async def _answer(app: App, obey: Obey, stream: SocketStream) -> None:
-    """Answer one request of another worker, or obey its command until it leaves."""
+async def _answer(app: App, run_command: RunCommand, stream: SocketStream) -> None:
+    """Answer one request of another worker, or run its command until it disconnects."""
     async with stream:
         with suppress(*_ENDED):
             reader = BufferedByteReceiveStream(stream)
             kind, head = await _get(reader)
             if kind == _COMMAND:
-                await _obey(obey, json.loads(head), stream, reader)
+                await _run_and_reply(run_command, json.loads(head), stream, reader)
                 return
             _, body = await _get(reader)
             await _put(stream, _TAKEN, b"")
@@ -163,7 +163,7 @@ async def _answer(app: App, obey: Obey, stream: SocketStream) -> None:
                     is_read = True
                     return {"type": "http.request", "body": body, "more_body": False}
                 with suppress(*_ENDED):
-                    await reader.receive(1)  # nothing comes but the end
+                    await reader.receive(1)  # only the end of the stream can come
                 return {"type": "http.disconnect"}
 
             async def send(message: Message) -> None:
@@ -181,19 +181,19 @@ async def _answer(app: App, obey: Obey, stream: SocketStream) -> None:
             await app(_unpack_scope(head), receive, send)
 
 
-async def _obey(
-    obey: Obey, command: dict[str, Any], stream: SocketStream, reader: BufferedByteReceiveStream
+async def _run_and_reply(
+    run_command: RunCommand, command: dict[str, Any], stream: SocketStream, reader: BufferedByteReceiveStream
 ) -> None:
     async with anyio.create_task_group() as tasks:
 
         async def watch() -> None:
             with suppress(*_ENDED):
-                await reader.receive(1)  # nothing comes but the end
+                await reader.receive(1)  # only the end of the stream can come
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(watch)
         try:
-            answer = {"done": await obey(command)}
+            answer = {"done": await run_command(command)}
         except ToolcribError as error:
             answer = {"failed": error_text(error)}
         with suppress(*_ENDED):
