@@ -64,6 +64,7 @@ tables: .venv/dev-installed .models/minilm/model.onnx  ## Write the generated pa
 	$(BIN)/python benchmarks/adapters.py --write
 	$(BIN)/python benchmarks/discovery.py --write
 	$(BIN)/python benchmarks/learning.py --write
+	$(BIN)/python benchmarks/search_sizes.py --write
 	$(BIN)/python benchmarks/execution.py --write
 	$(BIN)/python benchmarks/code_mode.py --write
 	$(BIN)/python benchmarks/gateway.py --write

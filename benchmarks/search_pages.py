@@ -21,12 +21,12 @@ INTRO = """\
 CONTRIBUTING.md; do not edit it by hand. -->
 
 Every engine gets the same tools, with all their text, and the same questions, in one run. `toolcrib` is what
-`Index()` gives, words and the built-in table: it looks for names, checks filters and makes summaries;
-`Bm25Searcher alone` finds ids, as bm25s does. "Our tokens" are our terms passed into bm25s, so that only the
-engines differ. MiniLM is ours, of toolcrib-minilm; stock is all-MiniLM-L6-v2; both int8, on the CPU. The
+`Index()` gives, words and the built-in table: it matches names, applies filters and builds summaries;
+`Bm25Searcher alone` finds ids, as bm25s does. "Our tokens" are our terms passed to bm25s, so that only the
+engines differ. MiniLM is ours, from toolcrib-minilm; stock is all-MiniLM-L6-v2; both int8, on the CPU. The
 sets were looked at while words and weights were chosen, and our models were trained on tools of all three and
-on some of their questions (of metatool's 41 %, of bfcl's 60 %, of sealtools' 54 %), so that their rows here
-are too good: `model-card.md` measures them on what they never saw. The others are used as their documentation
+on some of their questions (41 % of metatool's, 60 % of bfcl's, 54 % of sealtools'), so their rows here are
+too good: `model-card.md` measures them on what they never saw. The others are used as their documentation
 shows:
 {versions}.
 
@@ -36,29 +36,29 @@ QUALITY = """\
 ## Quality
 
 In per cent, on {sets}.
-NDCG@10 rewards the right tools for standing high, Recall@5 is the share of them among the first five, and
+NDCG@10 rewards a high rank of the right tools, Recall@5 is the share of them among the first five, and
 hit@1 says how often the first tool is right.
 """
 COST = """\
 ## Cost
 
-CPU time of one search, of building, and growth of the process's memory, each engine and size in a process of
-its own, the tools and what keeps them searchable included. The catalogue is real tools, and beyond 14,000
-varied copies of them. A dash: the engine was not taken that far.
+CPU time of one search and of building the index, and growth of the process's memory, including the
+tools and the index; each engine and size runs in a process of its own. The catalogue has real tools
+and, beyond 14,000, varied copies of them. A dash means that the engine was not measured at that size.
 """
 ABSTENTION = """\
 ## Nothing fits
 
 How often the first tool's confidence is higher for a question that the catalogue answers than for one that it
 does not (AUC; 0.5 is chance): small talk and trivia, the questions of the other sets, some of which it may
-well answer, and the set's own questions with their right tools taken out. The others have no confidence, so
-their scores are compared, which grow with the length of a question, whatever it asks; FastMCP says no scores.
+well answer, and the set's own questions with their right tools removed. The others have no confidence, so
+their scores are compared, which grow with the length of a question, whatever it asks; FastMCP has no scores.
 """
 CALIBRATION = """\
 ## Calibration
 
-Of the answers that `{name}` gives with some confidence, the share that is right; all labelled sets together.
-Every question here has an answer; confidence expects that of half of them, and is lower than it need be here.
+The share of right answers among those that `{name}` gives with a confidence in each range, on all labelled
+sets together. Every question here has an answer; confidence assumes this of only half, so it is too low here.
 The expected calibration errors on the sets are {errors}.
 """
 
@@ -131,8 +131,8 @@ def ratios(cost: Cost) -> list[str]:
     lines: list[str] = []
     for size in sizes_of(cost):
         add_ratio(lines, "Bm25Searcher to bm25s with the same tokens", cost, (SEARCHER, SAME_TOKENS), size)
-        add_ratio(lines, "an Index by words to the same", cost, (WORDS, SAME_TOKENS), size)
-        add_ratio(lines, "Index() to an Index by words", cost, (DEFAULT, WORDS), size)
+        add_ratio(lines, "a words-only Index to the same bm25s", cost, (WORDS, SAME_TOKENS), size)
+        add_ratio(lines, "Index() to a words-only Index", cost, (DEFAULT, WORDS), size)
         add_ratio(lines, "FastMCP search to toolcrib", cost, (FASTMCP, DEFAULT), size)
     largest = max(cost.get(DEFAULT, {}), default=0)
     if largest:

@@ -66,10 +66,15 @@ def draw(points: list[Point], size: int, file: Path) -> None:
         axes.set_title("Search quality against cost", loc="left")
         axes.margins(x=0.2, y=0.1)
         axes.grid(visible=True, color="#88888844", linewidth=0.6)
-        figure.patch.set_alpha(0)
         axes.patch.set_alpha(0)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+        save(figure, file)
+
+
+def save(figure: Figure, file: Path) -> None:
+    """Write a picture that can stand on any page, and without trailing spaces."""
+    figure.patch.set_alpha(0)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     text = file.read_text(encoding="utf-8")
     file.write_text("".join(f"{line.rstrip()}\n" for line in text.splitlines()), encoding="utf-8")
 

@@ -51,7 +51,10 @@ def test_the_gateway_is_measured(root: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["validation"], ["adapters"], ["discovery", "--only", "toolcrib, words alone"], ["learning"]],
+    [
+        *(["validation"], ["adapters"], ["learning"], ["search_sizes"]),
+        ["discovery", "--only", "toolcrib, words alone"],
+    ],
     ids=lambda words: words[0],
 )
 @pytest.mark.usefixtures("public_data")

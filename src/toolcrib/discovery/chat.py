@@ -139,4 +139,4 @@ class ChatModel:
     def _refuse(self) -> NoReturn:
         # Without a cause: that may quote the answer, and so the key.
         path = _PATHS[self.api]
-        raise self._http.error(f"it did not answer as {path} does; is the url that of a chat API?") from None
+        raise self._http.error(f"it did not answer like {path}; is the URL that of a chat API?") from None

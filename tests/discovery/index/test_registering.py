@@ -283,7 +283,7 @@ def test_a_batch_may_be_read_from_the_index_itself() -> None:
 @pytest.mark.parametrize("given", [None, "github:create_issue", {"name": "a"}, 5, object(), Tool])
 def test_object_that_is_not_a_tool_is_refused(given: Any) -> None:
     index = Index()
-    with pytest.raises(ValidationError, match="must be a Tool or a function made one with @tool"):
+    with pytest.raises(ValidationError, match="must be a Tool or a function decorated with @tool"):
         index.register(given)
     assert len(index) == 0
 
@@ -415,7 +415,7 @@ def test_the_questions_a_tool_answers_are_searched_and_kept_through_updates() ->
 @pytest.mark.parametrize("given", ["one text", b"bytes", [5], ["a", None], None, 5, {"a": 1}.values()])
 def test_questions_are_a_list_of_texts(given: Any) -> None:
     index = filled()
-    with pytest.raises(ValidationError, match="list of texts"):
+    with pytest.raises(ValidationError, match="list of strings"):
         index.set_examples(MAIL.id, given)
     assert index.version == 1
 

@@ -110,7 +110,7 @@ def test_a_writer_waits_for_its_turn_and_then_gives_up_while_readers_go_on(path:
                 assert list(other.tools()) == [stored("a")]
             with pytest.raises(StoreError) as caught:
                 store.write([stored("b")])
-            said = "another process has been writing it for 0.05 s; try again, or allow a longer timeout"
+            said = "another process has been writing to it for 0.05 s; try again, or allow a longer timeout"
             assert caught.value.reason == said
             assert list(store.tools()) == [stored("a")]
             pipe(process.stdin).write("\n")

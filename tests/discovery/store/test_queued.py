@@ -109,7 +109,7 @@ def test_changes_beyond_the_bound_are_given_up_counted_and_logged_once(
         store.write([stored("later")])
         store.wait_for_room(1.0)
         assert store.status.lost == status.lost
-    assert caplog.text.count("are given up") == 1
+    assert caplog.text.count("are discarded") == 1
     assert "were lost" in caplog.text
 
 
@@ -129,7 +129,7 @@ def test_closing_tells_what_was_not_written(
     store.write([stored("a"), stored("b")])
     store.close()
     with caplog.at_level(logging.ERROR):
-        assert "2 changes of the catalogue were not written to memory: it is out of order" in caplog.text
+        assert "2 changes to the catalogue were not written to memory: it is out of order" in caplog.text
     wait_until(lambda: inner._closed)
 
 

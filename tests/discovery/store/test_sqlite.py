@@ -167,8 +167,8 @@ def test_a_place_that_makes_no_files_is_refused() -> None:
 @pytest.mark.parametrize(
     ("locked", "reason"),
     [
-        ("store.db", "it may not be read and written; allow both, or choose another path"),
-        (".", "it or its folder may not be written; allow it, or choose another path"),
+        ("store.db", "it is not readable and writable; allow both, or choose another path"),
+        (".", "it or its folder is not writable; make it writable, or choose another path"),
     ],
     ids=["file", "folder"],
 )
@@ -238,7 +238,7 @@ def test_a_damaged_file_says_so_when_the_damage_is_read(path: Path) -> None:
     fill(path, MANY)
     damage(path, 20 * 8192, path.stat().st_size)
     with SqliteStore(path) as store:
-        with pytest.raises(StoreError, match="it is damaged; put back a copy, or move the file away"):
+        with pytest.raises(StoreError, match="it is damaged; restore a copy, or move the file away"):
             list(store.tools())
         with pytest.raises(StoreError, match="it is damaged"):
             store.write(map(stored, map(str, range(MANY))))

@@ -87,7 +87,7 @@ def check_texts(questions: Any) -> tuple[str, ...]:
     """
     given = None if isinstance(questions, str) or not isinstance(questions, Iterable) else tuple(questions)
     if given is None or not all(isinstance(text, str) for text in given):
-        raise ValidationError((Problem("/questions", "type", "must be a list of texts"),))
+        raise ValidationError((Problem("/questions", "type", "must be a list of strings"),))
     return given
 
 
@@ -116,7 +116,7 @@ def read_pair(tool: Any, backend: Any) -> tuple[Tool, ToolBackend | None]:
     if isinstance(record, BaseModel) and not isinstance(record, Record):  # the MCP SDK's `Tool`
         record = Tool.from_json(record)
     if not isinstance(record, Tool):
-        message = f"must be a Tool or a function made one with @tool, not {type(tool).__name__}"
+        message = f"must be a Tool or a function decorated with @tool, not {type(tool).__name__}"
         if isinstance(tool, Mapping | str | bytes):
             message += "; Tool.from_json(...) reads one from JSON"
         raise ValidationError((Problem("/tool", "type", message),))

@@ -196,7 +196,7 @@ def _find_problems(given: dict[str, Any]) -> Iterator[Problem]:
     for name in ("tags", "all_tags"):
         tags = given.get(name)
         if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
-            yield Problem(f"/{name}", "type", "must be a list of tags, each a text")
+            yield Problem(f"/{name}", "type", "must be a list of tags, each a string")
     if not isinstance(given.get("backend"), str | ToolBackend | None):
         yield Problem("/backend", "type", "must be a kind, a name or a backend")
     if given.get("annotations") is not None:

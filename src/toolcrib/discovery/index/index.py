@@ -152,6 +152,7 @@ class Index(IndexReader):
         self._validator: SchemaValidator = DefaultValidator() if validator is None else validator
         self._listeners = Listeners()
         self._usage: Counter[str] = Counter()
+        # Beside a store that is a file: the folder of temporary files may be in memory.
         folder = getattr(store, "path", None)
         self._definitions = Definitions(folder.parent if isinstance(folder, Path) else None)
         """The definitions of all tools, if there is a store; an index without one has them in memory."""

@@ -42,7 +42,7 @@ def check_ids(path: str, ids: Iterable[str]) -> set[str]:
         StoreError: one cannot be stored, or a single text was given instead of several.
     """
     if isinstance(ids, str):
-        raise StoreError(path, f"{short_repr(ids)} is one text; give a list of texts")
+        raise StoreError(path, f"{short_repr(ids)} is one string; give a list of strings")
     batch = set()
     for text in ids:
         _check(path, text)

@@ -9,14 +9,14 @@ from typing import Any, Literal
 from toolcrib.errors import StoreError
 
 CLOSED = "it is closed; open it again"
-_DAMAGED_REASON = "it is damaged; put back a copy, or move the file away, so that the catalogue is built anew"
+_DAMAGED_REASON = "it is damaged; restore a copy, or move the file away, so that the catalogue is rebuilt"
 _REASONS = {
     sqlite3.SQLITE_NOTADB: "it is not a toolcrib store; choose another path, or move the file away",
     sqlite3.SQLITE_CORRUPT: _DAMAGED_REASON,
     sqlite3.SQLITE_FULL: "the disk is full; free some space and try again",
-    sqlite3.SQLITE_READONLY: "it or its folder may not be written; allow it, or choose another path",
+    sqlite3.SQLITE_READONLY: "it or its folder is not writable; make it writable, or choose another path",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that its folder is there and may be written",
-    sqlite3.SQLITE_IOERR: "the disk failed; check that it has free space and is well, and try again",
+    sqlite3.SQLITE_IOERR: "the disk failed; check that it has free space and is healthy, and try again",
     sqlite3.SQLITE_TOOBIG: "a value is too large for one row; make it smaller",
 }
 """The reason and the remedy, by SQLite's primary result code."""
@@ -77,7 +77,9 @@ def _explain(error: sqlite3.Error | UnicodeDecodeError, timeout: float) -> str:
         return f"{_DAMAGED_REASON} ({error})"
     primary = code & 0xFF
     if primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL}:
-        return f"another process has been writing it for {timeout:g} s; try again, or allow a longer timeout"
+        return (
+            f"another process has been writing to it for {timeout:g} s; try again, or allow a longer timeout"
+        )
     message = f"{getattr(error, 'sqlite_errorname', code)}: {error}"
     return f"{_REASONS[primary]} ({message})" if primary in _REASONS else f"it cannot be used ({message})"
 

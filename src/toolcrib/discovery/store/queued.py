@@ -234,7 +234,7 @@ class QueuedStore:
                 found |= self._store.derived(kind, left)
             except StoreError as error:  # not fatal: the caller computes missing values again
                 self._unreadable_until = time.monotonic() + _READ_RETRY_INTERVAL
-                _LOG.warning("nothing is read from the catalogue for %g s: %s", _READ_RETRY_INTERVAL, error)
+                _LOG.warning("the catalogue will not be read for %g s: %s", _READ_RETRY_INTERVAL, error)
         return found
 
     def _would_block_loop(self) -> bool:
@@ -308,7 +308,7 @@ class QueuedStore:
                 reason = self._fault or "it takes too long"
                 waiting = len(self._waiting) + len(self._writing)
                 _LOG.error(
-                    "%d changes of the catalogue were not written to %s: %s", waiting, self._path, reason
+                    "%d changes to the catalogue were not written to %s: %s", waiting, self._path, reason
                 )
             self._closed = True
             self._changed.notify_all()
@@ -357,7 +357,7 @@ class QueuedStore:
             if not self._is_loss_logged:
                 self._is_loss_logged = True
                 _LOG.error(
-                    "changes of the catalogue are given up: too many wait to be written to %s", self._path
+                    "changes to the catalogue are discarded: too many wait to be written to %s", self._path
                 )
             self._lost += count
             return False
@@ -426,10 +426,10 @@ class QueuedStore:
 
     def _record_outcome(self, fault: str | None) -> None:
         if fault is not None and self._fault is None:
-            _LOG.warning("changes of the catalogue wait to be written to %s: %s", self._path, fault)
+            _LOG.warning("changes to the catalogue wait to be written to %s: %s", self._path, fault)
         elif fault is None and self._fault is not None:
             _LOG.warning(
-                "changes of the catalogue are written to %s again; %d were lost", self._path, self._lost
+                "changes to the catalogue are written to %s again; %d were lost", self._path, self._lost
             )
         self._fault = fault
         if fault is None:

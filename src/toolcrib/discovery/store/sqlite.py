@@ -281,7 +281,9 @@ class SqliteStore:
         if self._path.is_dir():
             raise StoreError(self._name, "it is a directory; name a file in it")
         if self._path.exists() and not os.access(self._path, os.R_OK | os.W_OK):
-            raise StoreError(self._name, "it may not be read and written; allow both, or choose another path")
+            raise StoreError(
+                self._name, "it is not readable and writable; allow both, or choose another path"
+            )
 
     @contextmanager
     def _write_batch(self) -> Iterator[Connection]:

@@ -213,7 +213,7 @@ def test_a_caller_may_give_up_first(server: Book) -> None:
     [
         (gives([1.0]), "it gave 1 vectors for 2 texts"),
         (gives([1.0], [2.0], [3.0]), "it gave 3 vectors for 2 texts"),
-        (gives([1.0], [2.0, 3.0]), "its vectors are not rows of numbers, each with an index and as long"),
+        (gives([1.0], [2.0, 3.0]), "its vectors are not rows of numbers of one length, each with an index"),
         (gives([[1.0]], [[2.0]]), r"it gave an array of shape \(2, 1, 1\) for 2 texts"),
         (gives(1.0, 2.0), r"it gave an array of shape \(2,\) for 2 texts"),
         (gives([], []), r"it gave an array of shape \(2, 0\) for 2 texts"),

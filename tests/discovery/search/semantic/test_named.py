@@ -135,10 +135,10 @@ def test_missing_minilm_names_the_install_command(tmp_path: Path, root: Path) ->
         ("some_models:wants", "does not load: TypeError"),
         (
             "some_models:number",
-            "'some_models:number' gives int, which is no embedder: it needs embed and encode",
+            "'some_models:number' gives int, which is not an embedder: it needs embed and encode",
         ),
-        ("some_models:a_class", "gives the class Lengths, which is no embedder"),
-        ("some_models:Remote", "gives Remote, which is no embedder"),
+        ("some_models:a_class", "gives the class Lengths, which is not an embedder"),
+        ("some_models:Remote", "gives Remote, which is not an embedder"),
     ],
 )
 def test_a_broken_plug_in_is_told_with_its_name(offer: Offer, value: str, message: str) -> None:

@@ -178,8 +178,11 @@ def test_sentence_embeddings_are_taken_before_token_embeddings_and_never_the_poo
         ({"outputs": ("pooler_output",)}, "must give sentence embeddings .* not pooler_output of rank 2"),
         ({"inputs": ("input_ids", "position_ids")}, "must take integer input_ids, .* position_ids"),
         ({"table": np.zeros((2, 2))}, "the model could not be run"),
-        ({"table": np.full((5, 2), np.nan)}, "'last_hidden_state' is no row of finite numbers"),
-        ({"table": np.zeros((5, 0))}, r"'last_hidden_state' is no row of finite numbers .* shape \(1, 0\)"),
+        ({"table": np.full((5, 2), np.nan)}, "'last_hidden_state' is not a row of finite numbers"),
+        (
+            {"table": np.zeros((5, 0))},
+            r"'last_hidden_state' is not a row of finite numbers .* shape \(1, 0\)",
+        ),
     ],
     ids=["flat", "pooler", "position", "small table", "nan", "no dimensions"],
 )
@@ -192,7 +195,7 @@ def test_a_graph_that_gives_no_vectors_is_refused(tmp_path: Path, options: Any, 
 
 def test_a_graph_that_merges_texts_is_refused(tmp_path: Path) -> None:
     embedder = save(tmp_path, outputs=("merged",), batch=2)
-    with pytest.raises(EmbeddingError, match="is no row of finite numbers for each of 2 texts"):
+    with pytest.raises(EmbeddingError, match="is not a row of finite numbers for each of 2 texts"):
         embedder.encode(["a b c", "b c a"])
 
 
@@ -217,7 +220,7 @@ def test_a_broken_model_is_told_when_it_is_used_and_can_be_mended(tmp_path: Path
     embedder = save(tmp_path)
     whole = (tmp_path / "model.onnx").read_bytes()
     (tmp_path / "model.onnx").write_bytes(content)
-    with pytest.raises(EmbeddingError, match=r"'model.onnx' is no model that can be run: "):
+    with pytest.raises(EmbeddingError, match=r"'model.onnx' is not a model that can be run: "):
         embedder.encode(["a"])
     (tmp_path / "model.onnx").write_bytes(whole)
     np.testing.assert_allclose(embedder.encode(["a"]), [A], atol=1e-6)
@@ -227,7 +230,7 @@ def test_a_broken_model_is_told_when_it_is_used_and_can_be_mended(tmp_path: Path
 def test_a_broken_tokenizer_is_told_when_it_is_used(tmp_path: Path, content: str) -> None:
     embedder = save(tmp_path)
     (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(EmbeddingError, match=r"'tokenizer.json' is no tokenizer: "):
+    with pytest.raises(EmbeddingError, match=r"'tokenizer.json' is not a tokenizer: "):
         embedder.encode(["a"])
 
 

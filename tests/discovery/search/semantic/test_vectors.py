@@ -129,9 +129,9 @@ def test_many_single_additions_grow_the_table_rarely() -> None:
     assert len(sizes) < 15
 
 
-def test_a_row_of_int8_takes_a_byte_for_each_dimension() -> None:
-    assert filled(random_vectors(1000, 256)).nbytes < 1000 * (256 + 8)
-    assert filled(random_vectors(1000, 256), "int16").nbytes < 1000 * (512 + 8)
+def test_a_row_of_int8_takes_nine_bits_for_each_dimension() -> None:
+    assert filled(random_vectors(1000, 256)).nbytes < 1000 * (256 + 256 // 8 + 8)
+    assert filled(random_vectors(1000, 256), "int16").nbytes < 1000 * (512 + 256 // 8 + 8)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "remove", "replace"]), st.integers(0, 30)), max_size=60))
@@ -204,45 +204,53 @@ def test_zeros_and_equal_rows_among_several_stay_within_bounds() -> None:
     assert np.abs(alike).max() <= 1
 
 
-# Leading numbers
+# Signs
 
 
-def leading_vectors(count: int, seed: int = 0) -> NDArray[np.float32]:
-    """Return vectors that differ mostly in their first quarter."""
-    return random_vectors(count, 64, seed) * np.repeat([8, 1], [16, 48]).astype(np.float32)
-
-
-def test_search_by_leading_dimensions_finds_the_same_best() -> None:
-    vectors, queries = leading_vectors(5000), leading_vectors(20, seed=11)
-    plain, led = VectorTable(64), VectorTable(64, leading=16)
-    for table in (plain, led):
-        table.add(table.pack(vectors))
-    for query in [*queries, queries[:4]]:
-        expected, found = (
-            sorted(table.nearest(query, 10, approximate=True)[0].tolist()) for table in (plain, led)
+def test_search_by_signs_finds_the_same_best() -> None:
+    vectors, queries = random_vectors(6000, 64), random_vectors(20, 64, seed=11)
+    near = queries[:, None] + random_vectors(20 * 30, 64, seed=12).reshape(20, 30, 64) * 0.5
+    table = filled(np.concatenate((vectors, near.reshape(-1, 64))))
+    for query in [*queries, queries[:1].repeat(3, axis=0)]:
+        exact, found = (
+            sorted(table.nearest(query, 10, approximate=rough)[0].tolist()) for rough in (False, True)
         )
-        assert found == expected
-        assert led.cosines(query).tolist() == plain.cosines(query).tolist()
+        assert found == exact
 
 
-def test_search_by_leading_dimensions_skips_removed_slots() -> None:
-    vectors = leading_vectors(5000)
-    table = VectorTable(64, leading=16)
-    table.add(table.pack(vectors))
+def test_search_by_signs_skips_removed_slots() -> None:
+    vectors = random_vectors(5000, 64)
+    table = filled(vectors)
     table.remove(np.arange(4950))
     found, cosines = table.nearest(vectors[0], 20, approximate=True)
     assert (len(found), len(cosines)) == (20, 20)
     assert found.min() >= 4950
 
 
-def test_exact_search_compares_all_dimensions() -> None:
-    vectors = random_vectors(5000, 64)
-    plain, led = VectorTable(64), VectorTable(64, leading=2)
-    for table in (plain, led):
-        table.add(table.pack(vectors))
-    exact, found, rough = (
-        sorted(table.nearest(vectors[0], 10, approximate=approximate)[0].tolist())
-        for table, approximate in ((plain, False), (led, False), (led, True))
-    )
-    assert found == exact
-    assert rough != exact
+def test_search_by_signs_does_not_depend_on_freed_slots() -> None:
+    vectors, queries = random_vectors(140_000, 64), random_vectors(5, 64, seed=13)
+    table, fresh = filled(vectors), filled(vectors[1::2])
+    table.remove(np.arange(0, 140_000, 2))
+    for query in queries:
+        found, cosines = table.nearest(query, 64, approximate=True)
+        assert (found // 2).tolist() == fresh.nearest(query, 64, approximate=True)[0].tolist()
+        assert cosines.tolist() == table.cosines(query)[found // 2].tolist()
+
+
+def test_exact_search_compares_all_numbers() -> None:
+    alike = np.abs(random_vectors(5000, 8))
+    table = filled(np.concatenate((alike, np.zeros((1, 8), np.float32))))
+    exact, rough = (set(table.nearest(alike[0], 10, approximate=one)[0].tolist()) for one in (False, True))
+    assert set(np.argsort(-table.cosines(alike[0]), kind="stable")[:10].tolist()) == exact
+    assert len(rough) >= 10
+
+
+@BOTH
+@pytest.mark.parametrize("dimensions", [1, 3, 64, 100, 256])
+def test_signs_are_those_of_the_hadamard_transform(precision: Precision, dimensions: int) -> None:
+    packed = VectorTable(dimensions, precision=precision).pack(random_vectors(1100, dimensions))
+    transform = np.ones((1, 1))
+    while len(transform) < max(64, dimensions):
+        transform = np.block([[transform, transform], [transform, -transform]])
+    signs = packed.rows.astype(np.float64) @ transform[:dimensions] > 0
+    assert np.unpackbits(packed.signs.view(np.uint8), axis=1).astype(np.bool_).tolist() == signs.tolist()

@@ -46,8 +46,9 @@ class SlotScores:
         ids, places = list(slots), np.fromiter(slots.values(), np.intp, len(slots))
         shares = np.zeros(len(ids)) if self.topics is None else self.topics[places]
         named = {ids[at]: float(shares[at]) for at in np.flatnonzero(shares).tolist()}
-        lowered = np.flatnonzero(np.isin(places, self.deprecated)).tolist()
-        return named, frozenset(ids[at] for at in lowered)
+        is_deprecated = np.zeros(len(self.scores), np.bool_)
+        is_deprecated[self.deprecated] = True
+        return named, frozenset(ids[at] for at in np.flatnonzero(is_deprecated[places]).tolist())
 
     def mean_and_deviation(self, tools: int) -> tuple[float, float]:
         """Return the mean and the standard deviation over `tools` scores; the slots of no tool score 0.

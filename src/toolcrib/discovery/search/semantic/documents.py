@@ -73,10 +73,8 @@ class DocumentVectors:
     the results always come from the table, so they are the same either way. Not thread-safe.
     """
 
-    def __init__(
-        self, dimensions: int, *, precision: Precision, exact_limit: int, leading: int | None = None
-    ) -> None:
-        self.table = VectorTable(dimensions, precision=precision, leading=leading)
+    def __init__(self, dimensions: int, *, precision: Precision, exact_limit: int) -> None:
+        self.table = VectorTable(dimensions, precision=precision)
         self._exact_limit = exact_limit
         self._slots: dict[str, int] = {}
         self._ids: list[str] = []
@@ -136,7 +134,7 @@ class DocumentVectors:
         places = slots.tolist()
         return SearchSnapshot(
             {"ids": [self._ids[slot] for slot in places], "hashes": [self._hashes[slot] for slot in places]},
-            {"rows": packed.rows, "inverse_lengths": packed.inverse_lengths},
+            {"rows": packed.rows, "inverse_lengths": packed.inverse_lengths, "signs": packed.signs},
         )
 
     def cosines(self, query: NDArray[Any], ids: Iterable[str]) -> Floats:
@@ -384,7 +382,7 @@ class LiveVectors:
         }
         made = self._source.fetch(hooks, missing)
         if held is None and self._source.dimensions is not None:
-            held = self._make_documents(self._source.dimensions, leading=self._source.leading)
+            held = self._make_documents(self._source.dimensions)
         if held is None:
             return None
         names = sorted(hashes, key=lambda name: hashes[name] not in made)
@@ -403,8 +401,8 @@ class LiveVectors:
         ]
         if not known:
             return None
-        documents = self._make_documents(kept.arrays["rows"].shape[1], leading=self._source.leading)
-        packed = Packed(kept.arrays["rows"], kept.arrays["inverse_lengths"])
+        documents = self._make_documents(kept.arrays["rows"].shape[1])
+        packed = Packed(kept.arrays["rows"], kept.arrays["inverse_lengths"], kept.arrays["signs"])
         own = {name: name for name in hashes}  # the same texts, not copies of them
         names = [own[ids[at]] for at in known]
         if len(known) < len(ids):

@@ -155,7 +155,7 @@ def read_vectors(body: bytes, *, count: int) -> NDArray[np.float64]:
         places = [int(one.get("index", place)) for place, one in enumerate(data)]
         rows = np.asarray([one["embedding"] for one in data], np.float64)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise ValueError("its vectors are not rows of numbers, each with an index and as long") from error
+        raise ValueError("its vectors are not rows of numbers of one length, each with an index") from error
     if sorted(places) != list(range(count)):
         raise ValueError(f"its vectors are not numbered from 0 to {count - 1}")
     if rows.ndim != _MATRIX or not rows.size:

@@ -92,6 +92,8 @@ def _load_entry_point(point: EntryPoint, shown: str) -> LocalEmbedder:
         raise EmbeddingError(reason[:_MAX_REASON], shown) from error
     if isinstance(made, type) or not isinstance(made, LocalEmbedder):
         kind = f"the class {made.__name__}" if isinstance(made, type) else type(made).__name__
-        reason = f"its plug-in {point.value!r} gives {kind}, which is no embedder: it needs embed and encode"
+        reason = (
+            f"its plug-in {point.value!r} gives {kind}, which is not an embedder: it needs embed and encode"
+        )
         raise EmbeddingError(reason[:_MAX_REASON], shown)
     return made

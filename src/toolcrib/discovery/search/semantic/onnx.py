@@ -141,11 +141,11 @@ class OnnxEmbedder:
         options.log_severity_level = 4  # errors are raised; onnxruntime would print them as well
         # Spinning threads take twice the CPU time and are no faster.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        with _wrap_errors(self._name, f"{_TOKENIZER!r} is no tokenizer"):
+        with _wrap_errors(self._name, f"{_TOKENIZER!r} is not a tokenizer"):
             tokenizer = tokenizers.Tokenizer.from_file(str(self._folder / _TOKENIZER))
             tokenizer.no_padding()
             tokenizer.enable_truncation(self._max_tokens)
-        with _wrap_errors(self._name, f"{_MODEL!r} is no model that can be run"):
+        with _wrap_errors(self._name, f"{_MODEL!r} is not a model that can be run"):
             session = onnxruntime.InferenceSession(
                 self._folder / _MODEL, options, providers=["CPUExecutionProvider"]
             )
@@ -199,7 +199,7 @@ class _Model:
             or not rows.size
             or not np.isfinite(rows).all()
         ):
-            reason = f"{self.output!r} is no row of finite numbers for each of {len(batch)} texts"
+            reason = f"{self.output!r} is not a row of finite numbers for each of {len(batch)} texts"
             raise EmbeddingError(f"{reason}, but has the shape {rows.shape}", self.name)
         return unit_vectors(rows, count=len(batch))
 

@@ -55,12 +55,6 @@ class VectorSource:
         self.dimensions: int | None = None
         """The length of a vector; None until it is known."""
 
-    @property
-    def leading(self) -> int | None:
-        """The number of leading dimensions that have most of a vector's length, if the embedder says so."""
-        count = getattr(self._embedder, "leading", None)
-        return count if isinstance(count, int) and 0 < count < (self.dimensions or 0) else None
-
     def embed(self, hooks: CallerHooks, texts: Sequence[str]) -> Floats:
         """Return the unit vectors of texts; zeros for a text that the embedder cannot read.
 
@@ -105,7 +99,7 @@ class VectorSource:
         if self._cache is None or self._cache_kind is None:
             return None
         kept = SearchSnapshot.load(self._cache, f"snapshot/{self._cache_kind}/{precision}")
-        if kept is None:
+        if kept is None or "signs" not in kept.arrays:  # an older version has written it
             return None
         if self.dimensions is None:
             self._learn_dimensions(hooks)

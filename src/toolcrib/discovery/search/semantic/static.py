@@ -27,13 +27,6 @@ from toolcrib.errors import EmbeddingError
 
 _VOCABULARY, _TABLE, _SCALES = _FILES = ("vocab.txt", "table.npy", "scales.npy")
 _MAX_INT8 = 127
-_MIN_LEADING_SHARE = 0.4
-"""The share of the squared length in the first quarter of the rows from which on `leading` is used.
-
-At this share in the rows, sums of rows have more than half of theirs in that quarter.
-"""
-_SAMPLE_STEP = 16
-"""`leading` is decided by every n-th row of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +81,6 @@ class StaticEmbedder:
     def dimensions(self) -> int:
         """The length of a vector."""
         return int(self._load_once().table.shape[1])
-
-    @cached_property
-    def leading(self) -> int | None:
-        """A quarter of the dimensions, if these have most of a vector's length; else None."""
-        model = self._load_once()
-        some = model.table[::_SAMPLE_STEP].astype(np.float32) * model.scales[::_SAMPLE_STEP, None]
-        quarter = self.dimensions // 4
-        share = float((some[:, :quarter] ** 2).sum() / max(float((some**2).sum()), 1e-12))
-        return quarter if quarter and share >= _MIN_LEADING_SHARE else None
 
     def encode(self, texts: Sequence[str], /) -> NDArray[np.float32]:
         """Return a row of unit length for each text."""

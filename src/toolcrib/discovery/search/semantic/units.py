@@ -68,4 +68,6 @@ def _to_array(output: object) -> NDArray[Any]:
         with np.errstate(all="ignore"):
             return np.asarray(output, np.float64)
     except (TypeError, ValueError) as error:
-        raise EmbeddingError(f"it gave {type(output).__name__} where an array of numbers is due") from error
+        raise EmbeddingError(
+            f"it gave {type(output).__name__} where an array of numbers is expected"
+        ) from error

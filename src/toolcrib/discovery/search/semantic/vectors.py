@@ -6,9 +6,12 @@ dot product stays below 2**24, up to which float32 represents every whole number
 their order does not matter: a cosine is the same to the last bit wherever the row is, on any number of cores
 and with any BLAS library. Equal vectors score equal, and results do not depend on the order of registration.
 
-The rows are converted to float32 a block at a time, since numpy has no fast product of int8. With `leading`,
-for embeddings whose first dimensions have most of the length (Matryoshka), an approximate search compares
-these first, and the full rows only of the nearest.
+The rows are converted to float32 a block at a time, since numpy has no fast product of int8. An approximate
+search of many rows first compares one bit for each dimension, which takes a tenth of the time, and the rows
+themselves only where these bits differ least. The bits are the signs of the row's Hadamard transform, for
+which it is padded with zeros to a power of two dimensions: the transform spreads the length of a vector over
+all of them, so that each sign says as much as any other. Of the 64 nearest, that finds 97 % or more for the
+256 dimensions of the table among 100,000 tools, and 99.9 % for the 640 of MiniLM among 6,000.
 
 Measured with numpy 2.4 on two Xeon cores, one query against 100,000 vectors of 256 and 384 dimensions:
 
@@ -35,6 +38,7 @@ from numpy.typing import NDArray
 Precision: TypeAlias = Literal["int8", "int16"]
 Floats: TypeAlias = NDArray[np.float32]
 Slots: TypeAlias = NDArray[np.intp]
+Signs: TypeAlias = NDArray[np.uint64]
 
 _MAX_EXACT_FLOAT = 2.0**24
 """float32 represents every whole number up to this one."""
@@ -46,10 +50,17 @@ _BLOCK = 2**18
 """The number of values converted to float32 at a time: small enough for a core's cache, and for BLAS to start
 no threads."""
 _MIN_COUNT = 64
-_OVERSAMPLING = 8
-"""Rows compared in full, for each one wanted, after an approximate search by leading dimensions."""
-_MIN_RATIO = 16
-"""The least ratio of rows to wanted ones at which the leading dimensions are compared first."""
+_OVERSAMPLING = 16
+"""Rows compared in full, for each one wanted, after the signs of all were compared."""
+_MAX_RATIO = 64
+"""The greatest ratio of all rows to those compared in full: the more rows, the more have similar signs."""
+_MIN_RATIO = 64
+"""The least ratio of rows to wanted ones at which signs are compared first."""
+_SIGN_BLOCK = 2**14
+"""The number of rows whose signs are compared at a time: small enough for a core's cache."""
+_TRANSFORMED_BLOCK = 2**9
+"""The number of rows that are transformed at a time, in the same cache."""
+_WORD = 64
 _GROWTH = 1.5
 _MIN_CAPACITY = 64
 
@@ -62,6 +73,8 @@ class Packed:
     """Whole numbers, of shape (vectors, dimensions)."""
     inverse_lengths: Floats
     """1 / length of each row; 0 for a row of zeros."""
+    signs: Signs
+    """The signs of each row's Hadamard transform, of shape (vectors, words of 64 bits)."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -72,11 +85,12 @@ class Packed:
         return cls(
             np.concatenate([part.rows for part in parts]),
             np.concatenate([part.inverse_lengths for part in parts]),
+            np.concatenate([part.signs for part in parts]),
         )
 
     def take(self, positions: Slots) -> "Packed":
         """Return the vectors at these positions, in this order."""
-        return Packed(self.rows[positions], self.inverse_lengths[positions])
+        return Packed(self.rows[positions], self.inverse_lengths[positions], self.signs[positions])
 
 
 class VectorTable:
@@ -88,19 +102,10 @@ class VectorTable:
     [0.0, 1.0]
     """
 
-    def __init__(self, dimensions: int, *, precision: Precision = "int8", leading: int | None = None) -> None:
-        """Make a table of vectors.
-
-        Args:
-            dimensions: the length of a vector.
-            precision: the type of the stored numbers.
-            leading: the number of first dimensions that have most of a vector's length, if there are such;
-                an approximate search of many vectors compares these first.
-        """
+    def __init__(self, dimensions: int, *, precision: Precision = "int8") -> None:
+        """Make a table of vectors with so many dimensions, stored as numbers of this type."""
         self.dimensions = dimensions
         self.precision = precision
-        self._leading_rows: NDArray[Any] = np.zeros((0, leading or 0), precision)
-        """A copy of the leading dimensions of each row, contiguous in memory."""
         root = float(np.sqrt(dimensions))
         self._row_scale = _MAX_INT8 if precision == "int8" else _INT16_ROW_LENGTH
         longest_row = _MAX_INT8 * root if precision == "int8" else _INT16_ROW_LENGTH + root / 2
@@ -111,6 +116,8 @@ class VectorTable:
         """
         self._rows: NDArray[Any] = np.zeros((0, dimensions), precision)
         self._inverse_lengths = np.zeros(0, np.float32)
+        self._signs: Signs = np.zeros((_sign_words(dimensions), 0), np.uint64)
+        """The signs of each row in a column, since numpy compares one word of all rows at a time."""
         self._used = np.zeros(0, np.bool_)
         self._size = 0
         self._count = 0
@@ -122,9 +129,7 @@ class VectorTable:
     @property
     def nbytes(self) -> int:
         """The memory of the table, in bytes."""
-        return (
-            self._rows.nbytes + self._leading_rows.nbytes + self._inverse_lengths.nbytes + self._used.nbytes
-        )
+        return self._rows.nbytes + self._signs.nbytes + self._inverse_lengths.nbytes + self._used.nbytes
 
     def slots(self) -> Slots:
         """Return the slots in use, sorted."""
@@ -136,11 +141,11 @@ class VectorTable:
         whole = np.abs(exact).max(axis=1) if self.precision == "int8" else np.linalg.norm(exact, axis=1)
         scale = np.divide(self._row_scale, whole, out=np.zeros_like(whole), where=whole > 0)
         rows = np.rint(exact * scale[:, None])
-        return Packed(rows.astype(self.precision), _invert(np.linalg.norm(rows, axis=1)))
+        return Packed(rows.astype(self.precision), _invert(np.linalg.norm(rows, axis=1)), _find_signs(rows))
 
     def copy_rows(self, slots: Slots) -> Packed:
         """Return a copy of the vectors in some slots."""
-        return Packed(self._rows[slots], self._inverse_lengths[slots])
+        return Packed(self._rows[slots], self._inverse_lengths[slots], self._signs.T[slots])
 
     def add(self, packed: Packed) -> Slots:
         """Put vectors into free slots, and return the slots."""
@@ -153,8 +158,8 @@ class VectorTable:
     def replace(self, slots: Slots, packed: Packed) -> None:
         """Replace the vectors in some slots."""
         self._rows[slots] = packed.rows
-        self._leading_rows[slots] = packed.rows[:, : self._leading_rows.shape[1]]
         self._inverse_lengths[slots] = packed.inverse_lengths
+        self._signs[:, slots] = packed.signs.T
 
     def remove(self, slots: Slots) -> None:
         """Free slots; each must be in use."""
@@ -171,7 +176,7 @@ class VectorTable:
         """
         if slots is None and self._count < self._size:
             slots = self.slots()
-        return self._compute_cosines(self._rows, query, slots)
+        return self._compute_cosines(query, slots)
 
     def nearest(
         self, query: NDArray[Any], count: int, slots: Slots | None = None, *, approximate: bool = False
@@ -179,18 +184,14 @@ class VectorTable:
         """Return the `count` slots with the highest cosines, and these cosines, in no order.
 
         Slots that tie with the last one are returned too, for the caller to choose. With `approximate` a few
-        may be missing: only rows whose leading dimensions are near are compared in full.
+        may be missing: only rows with nearly the signs of the query are compared in full.
         """
-        if (
-            approximate
-            and slots is None
-            and self._leading_rows.shape[1]
-            and self._size > _MIN_RATIO * max(count, _MIN_COUNT)
-        ):
-            slots = self._preselect(query, _OVERSAMPLING * max(count, _MIN_COUNT))
+        wanted = max(count, _MIN_COUNT)
+        if approximate and slots is None and self._count > _MIN_RATIO * wanted:
+            slots = self._preselect(query, max(_OVERSAMPLING * wanted, self._count // _MAX_RATIO))
         is_every_slot = slots is None and self._count == self._size
         found = self.slots() if slots is None else slots
-        cosines = self._compute_cosines(self._rows, query, None if is_every_slot else found)
+        cosines = self._compute_cosines(query, None if is_every_slot else found)
         if count >= len(found):
             return found, cosines
         least = np.partition(cosines, len(found) - count)[len(found) - count]
@@ -198,35 +199,51 @@ class VectorTable:
         return found[kept], cosines[kept]
 
     def _preselect(self, query: NDArray[Any], count: int) -> Slots:
-        """Return about `count` slots whose leading dimensions are nearest to the query's, sorted."""
-        cosines = self._compute_cosines(self._leading_rows, query[..., : self._leading_rows.shape[1]], None)
-        cosines[~self._used[: self._size]] = -np.inf
-        least = np.partition(cosines, len(cosines) - count)[len(cosines) - count]
-        return np.flatnonzero((cosines >= least) & self._used[: self._size])
+        """Return about `count` slots whose signs differ least from the query's, sorted."""
+        # As cosines are combined: of the parts of a question, the nearest counts.
+        whole, *parts = (self._count_differences(signs) for signs in _find_signs(self._scale_query(query)))
+        apart = whole + reduce(np.minimum, parts) if parts else whole
+        apart[~self._used[: self._size]] = _UNUSED
+        most = np.partition(apart, count)[count]
+        return np.flatnonzero((apart <= most) & self._used[: self._size])
 
-    def _compute_cosines(self, rows: NDArray[Any], query: NDArray[Any], slots: Slots | None) -> Floats:
-        """Return the cosines of a query to the rows in some slots, or in all up to the last one used."""
+    def _count_differences(self, signs: Signs) -> NDArray[np.int32]:
+        """Return how many signs of each slot differ from these, for all up to the last one used."""
+        apart = np.zeros(self._size, np.int32)
+        for start in range(0, self._size, _SIGN_BLOCK):
+            part = slice(start, min(start + _SIGN_BLOCK, self._size))
+            for word, words in zip(signs, self._signs, strict=True):
+                apart[part] += np.bitwise_count(words[part] ^ word)
+        return apart
+
+    def _scale_query(self, query: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the rows of a query as whole numbers."""
         exact = np.asarray(np.atleast_2d(query), np.float64)
         length = np.linalg.norm(exact, axis=1, keepdims=True)
         scale = np.divide(self._query_length, length, out=np.zeros_like(length), where=length > 0)
-        whole = np.rint(exact * scale)
-        found: Floats = self._products(rows, whole.astype(np.float32), slots)
+        rounded: NDArray[np.float64] = np.rint(exact * scale)
+        return rounded
+
+    def _compute_cosines(self, query: NDArray[Any], slots: Slots | None) -> Floats:
+        """Return the cosines of a query to the rows in some slots, or in all up to the last one used."""
+        whole = self._scale_query(query)
+        found: Floats = self._products(whole.astype(np.float32), slots)
         found *= _invert(np.linalg.norm(whole, axis=1))[:, None]
         found *= self._inverse_lengths[: self._size] if slots is None else self._inverse_lengths[slots]
         np.clip(found, -1, 1, out=found)
         first: Floats = found[0]
         return first if len(found) == 1 else np.add(first, reduce(np.maximum, found[1:])) / np.float32(2)
 
-    def _products(self, table: NDArray[Any], whole: Floats, slots: Slots | None) -> Floats:
+    def _products(self, whole: Floats, slots: Slots | None) -> Floats:
         """Return the dot products of each row of a query and the rows in some slots, or in all slots."""
         # One row of the query at a time: for a matrix product BLAS wakes its threads, which go on spinning.
         count = self._size if slots is None else len(slots)
-        step = max(1, _BLOCK // table.shape[1])
+        step = max(1, _BLOCK // self.dimensions)
         products = np.empty((len(whole), count), np.float32)
-        block = np.empty((min(step, count), table.shape[1]), np.float32)
+        block = np.empty((min(step, count), self.dimensions), np.float32)
         for start in range(0, count, step):
             part = slice(start, min(start + step, count))
-            rows = table[part] if slots is None else table[slots[part]]
+            rows = self._rows[part] if slots is None else self._rows[slots[part]]
             floats = block[: len(rows)]
             np.copyto(floats, rows)
             for row, found in zip(whole, products, strict=True):
@@ -248,16 +265,45 @@ class VectorTable:
     def _resize(self, capacity: int) -> None:
         rows = np.zeros((capacity, self.dimensions), self.precision)
         rows[: self._size] = self._rows[: self._size]
-        heads = np.zeros((capacity, self._leading_rows.shape[1]), self.precision)
-        heads[: self._size] = self._leading_rows[: self._size]
+        signs = np.zeros((len(self._signs), capacity), np.uint64)
+        signs[:, : self._size] = self._signs[:, : self._size]
         shares = np.zeros(capacity, np.float32)
         shares[: self._size] = self._inverse_lengths[: self._size]
         live = np.zeros(capacity, np.bool_)
         live[: self._size] = self._used[: self._size]
-        self._rows, self._leading_rows, self._inverse_lengths, self._used = rows, heads, shares, live
+        self._rows, self._signs, self._inverse_lengths, self._used = rows, signs, shares, live
 
 
 _NO_SLOTS: Slots = np.zeros(0, np.intp)
+_UNUSED = np.iinfo(np.int32).max
+"""Differences of a slot that is not in use: more than any other has."""
+
+
+def _sign_words(dimensions: int) -> int:
+    """Return the number of words for the signs of a vector; its transform has a power of two of them."""
+    return max(_WORD, 1 << (dimensions - 1).bit_length()) // _WORD
+
+
+def _find_signs(rows: NDArray[np.float64]) -> Signs:
+    """Return the signs of the Hadamard transform of each row of whole numbers, as bits.
+
+    Sums of whole numbers are exact, so the signs of a row are the same on any machine.
+    """
+    count, dimensions = rows.shape
+    words = _sign_words(dimensions)
+    signs = np.empty((count, words), np.uint64)
+    for start in range(0, count, _TRANSFORMED_BLOCK):
+        part = rows[start : start + _TRANSFORMED_BLOCK]
+        found = np.zeros((words * _WORD, len(part)), np.float32)
+        found[:dimensions] = part.T
+        half = 1
+        while half < words * _WORD:
+            pairs = found.reshape(-1, 2, half, len(part))
+            found = np.stack((pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]), axis=1)
+            half *= 2
+        positive = np.ascontiguousarray(found.reshape(-1, len(part)).T > 0)
+        signs[start : start + len(part)] = np.packbits(positive, axis=1).view(np.uint64)
+    return signs
 
 
 def _invert(lengths: NDArray[np.float64]) -> Floats:
