@@ -65,28 +65,28 @@ INTRO = """\
 CONTRIBUTING.md; do not edit it by hand. -->
 """
 MEANING = """\
-What the columns mean, in tools:
+The columns, counted in tools:
 
-- **accepted**: the share of all tools whose converted input schema keeps the provider's rules
-  (`toolcrib.adapter.rules`) and, for a strict target, is sent as strict. No provider was called: the rules
-  are as we read them, and ours is made to keep them.
-- **lenient**: the same if `$schema`, `title` and `default` may stand anywhere, over which sources disagree.
+- **accepted**: the share of all tools whose converted input schema follows the provider's rules
+  (`toolcrib.adapter.rules`) and, for a strict target, is sent as strict. No provider was
+  called: the rules are as we read them, and our converter is written to follow them.
+- **lenient**: the same if `$schema`, `title` and `default` may appear anywhere, on which sources disagree.
 - **raised**: the converter raised an exception, on purpose or not.
-- **mutated**: the schema that was passed in is not what it was.
-- **refuses**: arguments that the original schema takes do not fit the converted one. Ours are first put in
-  its terms by `encode_args`, and come back from there. The others have no such thing: theirs are passed as
-  they are and, if that fails, once more with null for what is missing, if the original takes that too.
+- **mutated**: the schema that was passed in was changed.
+- **refuses**: arguments that the original schema accepts do not fit the converted one. Ours are first
+  translated by `encode_args`, and translated back later. The others have no equivalent: arguments are
+  passed as they are and, if that fails, again with null for what is missing, if the original accepts that.
 - **untold**: a keyword of the original is neither kept, in the same or an equivalent form, nor named in the
   description in its place, nor reported: by our warnings at its path, by others' Python warnings or log.
   `$schema`, `$id`, `$comment`, `title`, `discriminator`, `default: null`, `x-` keys and open
   `additionalProperties` do not count.
-- **silently lossy**: either of the two.
+- **silently lossy**: *refuses*, *untold* or both.
 """
 TIMES = """\
-Ours makes the payload with its way back, from a record that was read before, or from the MCP definition,
-which it then reads and checks too; pydantic-ai's is the schema alone, which its own record holds ready, and
-stops early at what it refuses. Of its two, it takes the private one for OpenAI's models, which the ratio is
-to, and the public one for those that were fine-tuned."""
+Ours builds the payload and its decoder, from a record that was read before or from the MCP
+definition, which it then also reads and checks; pydantic-ai converts only the schema, which its own
+record already holds, and stops early at what it refuses. Of its two transformers, it uses the private
+one for OpenAI's models, to which the ratio refers, and the public one for fine-tuned models."""
 
 
 @dataclass(slots=True)
@@ -388,9 +388,9 @@ def verdict(tally: Tally, found: Law) -> str:
     """Return the verdict on our own conversion, with its faults by name."""
     total = found.same + found.null + len(found.broken)
     told = (
-        f"Ours there and back: {(total - len(found.broken)) / total:.2%} of {total:,} generated arguments, "
-        f"{found.null:,} of them but for a null that came back as absent, of which we warn. "
-        f"Untold keywords where `title`, `$schema` and the like count too: {tally.noise:,}."
+        f"Round trip, ours: {(total - len(found.broken)) / total:.2%} of {total:,} generated arguments, "
+        f"{found.null:,} of them except that a null came back as absent, which we warn about. "
+        f"Untold keywords if `title`, `$schema` and the like are counted too: {tally.noise:,}."
     )
     lines = [told, ""]
     lines += [f"- refuses {name}: {reason[:300]}" for name, reason in tally.refuses.items()]
@@ -422,7 +422,7 @@ def main() -> None:
         INTRO.rstrip(),
         f"{len(cases):,} tools of real MCP servers, {made}. {named}.",
         MEANING.rstrip(),
-        f"MCP to MCP, ours: {identity(cases) / len(cases):.1%} are the same.",
+        f"MCP to MCP, ours: {identity(cases) / len(cases):.1%} of tools are unchanged.",
         *(family(target, cases) for target in FAMILIES),
         f"## Time\n\n{timed} {TIMES}",
         table(("converter", "ms, all", "µs, median tool", "ratio"), times),

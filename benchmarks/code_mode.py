@@ -87,52 +87,52 @@ INTRO = """\
 <!-- Made by `.venv/bin/python benchmarks/code_mode.py --write`; do not edit it by hand. -->
 """
 MEANING = """\
-Milliseconds by the clock, all processes of a run included: the median of the rounds in which the contenders
-take turns ({rounds} of them where nothing else is said), and the best of them. A ratio is the median of those
-of the rounds, to the contender in the first row of its table, with the range of their middle half. Before its
-turn a contender waits until its processes are idle, so that a sandbox which is started ahead of its run has
-been started.
+Wall-clock milliseconds, including all processes of a run: the median of the rounds in
+which the contenders take turns ({rounds} of them unless stated otherwise), and the best
+of them. A ratio is relative to the contender in the first row of its table: the median
+over the rounds, with the interquartile range. Before its turn, a contender waits until
+its processes are idle, so that sandboxes that are started in advance are ready.
 """
 WHO = """\
-- **engine** is `pydantic_monty` itself: a session is checked out for each run, and one piece of code fed to
-  it. *Checked* is with its type check on, against toolcrib's stubs of the tools that the code mentions.
+- **engine** is `pydantic_monty` itself: a session is checked out for each run and is fed one piece of
+  code. *Checked* has its type check enabled, against toolcrib's stubs of the tools that the code mentions.
 - **toolcrib** is `Runtime.execute`: stubs of the tools that the code mentions, type check, sandbox, and every
-  call by way of policy, validation, deadline and audit. `monty` is a fresh session of that engine, whose
+  call through policy, validation, deadline and audit. `monty` is a fresh session of that engine, whose
   worker is kept, within bubblewrap and seccomp; `process` is a fresh CPython for each run, within bubblewrap,
-  seccomp and rlimits, as a user without rights; `docker` and `gvisor` are a fresh container for each run,
-  and `wasm` a fresh process with wasmtime and CPython in it. Types are checked in a session that is kept for
-  that; code that can call no tool is not checked.
+  seccomp and rlimits, as an unprivileged user; `docker` and `gvisor` are a fresh container for each run,
+  and `wasm` a fresh process with wasmtime and CPython in it. Types are checked in a
+  session that is kept for this purpose; code that can call no tool is not checked.
 - **fastmcp** checks no types, and starts and ends a worker of the engine for each run. *Client* is its tool
   `execute` through its client in memory; *provider* is its `MontySandboxProvider` alone, with plain functions
   for tools. Its limit of 50 calls is lifted.
 - **harness** is the tool `run_code` of pydantic-ai-harness, its toolset called without an agent or a model.
   *Restarted* has a fresh, checked session for each run; *same session* keeps what earlier runs left behind,
-  and checks the first of them alone. Its limit of 1,000 exchanges in a session is raised.
+  and type-checks only the first of them. Its limit of 1,000 exchanges in a session is raised.
 """
 COLD = """\
-From making a runtime (a pool, a server, a toolset) to the value of its first run, in a process that has done
-the same before: {rounds} rounds.
+From creating a runtime (a pool, a server, a toolset) to the value of its
+first run, in a process that has done the same before: {rounds} rounds.
 """
 CALLS = """\
-The round trip of a call of a local coroutine: code makes {many} calls, one after the other, and the time from
-when the first comes to the tool until the last does is divided by their number. {rounds} rounds.
+The round trip of a call to a local coroutine: code makes {many} calls, one after the other, and the time
+between the arrival of the first and of the last at the tool is divided by their number. {rounds} rounds.
 """
 DURABLE_SAID = """\
-The same by way of `Crib.execute` in `monty`, where each call is written down before and after it, signed, in
-a SQLite file (WAL, `synchronous = NORMAL`, which survives the death of the process). Code that reads the
-clock is dumped at each call as well, other code every 50 ms. {rounds} rounds.
+The same through `Crib.execute` in `monty`, where a signed record is written before and after each call,
+to a SQLite file (WAL, `synchronous = NORMAL`, which survives the death of the process). The state of
+code that reads the clock is also saved at each call, that of other code every 50 ms. {rounds} rounds.
 """
 AT_ONCE_SAID = """\
 Tools that each take {pause:.0f} ms, called with `asyncio.gather`; {rounds} rounds.
 """
 MEMORY = """\
-The processes below this one while one piece of code waits for a tool, those that stand ready for later runs
-among them: how many, the largest, and all of them, each at its peak (`VmHWM`, where a page that several
-share counts for each). Those of containers are below their engine, and not counted.
+The descendants of this process while one piece of code waits for a tool, including those kept ready for
+later runs: their number, the largest, and all of them, each at its peak (`VmHWM`, where a page that
+several share counts for each). Processes in containers are descendants of the engine, and are not counted.
 """
 SUSTAINED_SAID = """\
-Runs that call one tool and follow each other without a pause, {lanes} at once: sandboxes that serve one run
-have to be started meanwhile. {rounds} rounds.
+Runs that call one tool and follow each other without a pause, {lanes} at once:
+sandboxes that serve only one run have to be started in the meantime. {rounds} rounds.
 """
 
 

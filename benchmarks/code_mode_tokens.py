@@ -33,17 +33,17 @@ EXECUTE = {
 SAID = """\
 > {question}
 
-Over {orders} orders on {pages} pages, answered twice, with the same local tools and the same answer: by calls
-whose results a model reads, those that need not wait for each other in one turn; and by this code:
+Answered twice over {orders} orders on {pages} pages, with the same local tools and the same
+answer: by calls whose results a model reads, with independent calls in one turn; and by this code:
 """
 COUNTED = """\
-In tokens, where a token is taken to be four characters. Everything was run, and what came of it is counted;
-no model was asked. Counted are the definitions of these two tools and of no others (for the calls JSON
-schemas of what they take; for the code stubs, which also say what they give, and the tool that takes the
-code), the question, the calls or the code, the results as compact JSON, and the answer. Not counted are a
-system prompt, thinking, what providers put around each part, and that they ask less for what they have read
-before. A model whose first code is wrong needs a turn more; and where there is one call to make, or all that
-comes of the calls has to be read, code saves nothing.
+In tokens, assuming four characters per token. Everything was run, and its output is counted; no
+model was called. The counts include the definitions of only these two tools (for the calls, JSON
+schemas of their arguments; for the code, stubs, which also give their result types, and the tool
+that takes the code), the question, the calls or the code, the results as compact JSON, and the
+answer. They do not include a system prompt, thinking, what providers add around each part, or
+their lower prices for cached input. A model whose first code is wrong needs one more turn; and if
+there is only one call to make, or all results of the calls have to be read, code saves nothing.
 """
 PAGES = 5
 ON_PAGE = 20
@@ -188,14 +188,14 @@ def tokens_part(calls: Talk, code: Talk) -> str:
     """Return the part of the page about it."""
     rows = [
         ("turns of the model", calls.turns, code.turns),
-        ("calls of tools", calls.calls, code.calls),
+        ("tool calls", calls.calls, code.calls),
         ("definitions of the tools", calls.definitions, code.definitions),
         ("written by the model", calls.written, code.written),
-        ("results that it gets to read", calls.results, code.results),
-        ("what stands before it in the end", calls.context, code.context),
+        ("results that it reads", calls.results, code.results),
+        ("context at the end", calls.context, code.context),
         ("read in all turns together", calls.read, code.read),
     ]
-    lines = ["|  | by calls of tools | by one piece of code | ratio |", "| --- | --: | --: | --: |"]
+    lines = ["| | by tool calls | by one piece of code | ratio |", "| --- | --: | --: | --: |"]
     lines += [f"| {said} | {one:,} | {other:,} | {one / other:.1f} |" for said, one, other in rows]
     return "\n\n".join(
         [

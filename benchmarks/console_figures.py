@@ -150,8 +150,8 @@ async def measure() -> str:
             "until the overview is shown on this machine, with an empty cache",
             "not measured" if shown is None else f"{shown[0]:.0f} ms",
         ),
-        ("the same again", "not measured" if shown is None else f"{shown[1]:.0f} ms"),
-        (f"CPU time of a local call of {call:.0f} µs that is remembered", f"{(ratio - 1) * 100:+.0f} %"),
+        ("the same, the second time", "not measured" if shown is None else f"{shown[1]:.0f} ms"),
+        (f"CPU time that recording adds to a local call of {call:.0f} µs", f"{(ratio - 1) * 100:+.0f} %"),
         (f"memory of {KEPT:,} remembered calls, with the payloads that are kept", f"{memory:.0f} MB"),
         ("CPU time to list the newest 500 of them", f"{listing:.1f} ms"),
     ]

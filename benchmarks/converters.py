@@ -124,10 +124,10 @@ def pydantic_ai(transformer: Any, *, strict: bool | None = None) -> Callable[[Js
 
 UNCHANGED = Converter("none: the schema as it is", unchanged)
 REQUIRES = "makes every property required, as its docstring says, and none nullable"
-REFUSES = "refuses on purpose, and says why, what it cannot convert: that counts as raised"
-GUARDED = "what `OpenAIProvider` takes for OpenAI's own models; as the one above"
-DECIDES = "strict only where nothing need be rewritten, by choice, and otherwise plain"
-CLOSES = "closes every object, maps included, since the API takes no open ones"
+REFUSES = "refuses on purpose what it cannot convert, and says why; this counts as raised"
+GUARDED = "what `OpenAIProvider` uses for OpenAI's own models; otherwise like the one above"
+DECIDES = "by design strict only if nothing needs to be rewritten, and otherwise plain"
+CLOSES = "closes every object, maps included, since the API accepts no open ones"
 
 FAMILIES: dict[str, list[Converter]] = {
     "openai-strict": [
@@ -168,7 +168,7 @@ FAMILIES: dict[str, list[Converter]] = {
         Converter(
             "pydantic-ai `AnthropicJsonSchemaTransformer(strict=True)`",
             pydantic_ai(AnthropicJsonSchemaTransformer, strict=True),
-            "ends in `transform_schema`; closes maps with a Python warning, which counts as told",
+            "ends in `transform_schema`; closes maps with a Python warning, which counts as reported",
         ),
         UNCHANGED,
     ],
@@ -188,7 +188,7 @@ FAMILIES: dict[str, list[Converter]] = {
         Converter(
             "pydantic-ai `GoogleOpenAPISchemaTransformer`",
             pydantic_ai(GoogleOpenAPISchemaTransformer),
-            f"drops `additionalProperties` by choice, since Gemini mishandles it; {REFUSES}",
+            f"drops `additionalProperties` by design, since Gemini mishandles it; {REFUSES}",
         ),
         UNCHANGED,
     ],

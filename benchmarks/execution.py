@@ -50,9 +50,9 @@ INTRO = """\
 """
 MEANING = """\
 CPU time of the calling process, in µs per call: the median of {rounds} rounds in which the contenders take
-turns. A ratio is the median of those of the rounds, to the contender in the first row of its table, with the
-range of their middle half. Servers over stdio and HTTP run in processes of their own and are not
-counted. Arguments and results are validated by everybody.
+turns. A ratio is relative to the contender in the first row of its table: the median over the rounds,
+with the interquartile range. Servers over stdio and HTTP run in processes of their own and are not
+counted. All contenders validate arguments and results.
 """
 
 

@@ -50,19 +50,19 @@ INTRO = """\
 """
 MEANING = """\
 One tool, `add`, on a server made with the MCP SDK. `direct` calls it over HTTP; the others call it through a
-gateway that reaches it over HTTP or stdio: ours with `expose = "all"` as the tool itself, and with
-`expose = "meta"` by `run_tool`. The client is that of the SDK, over HTTP.
-The contenders take turns call by call, in random order, and a ratio is the median of those of
-{rounds} rounds of {calls} calls each, to the direct calls of the same round, with the range of their
-middle half. A gateway to HTTP is two hops, and one to stdio spares the HTTP of the server, which is most of a
-direct call. CPU and memory are those of the gateway's own process, in the row `direct` those of the server.
-CPU is given for interleaved calls, with cold caches and background work between them, where the bar is
-{cpu_bar:g} ms for each of ours, and for calls back to back. Calls per second are limited by the one process
-that the clients are in.
+gateway that reaches it over HTTP or stdio: ours with `expose = "all"` as the tool itself,
+and with `expose = "meta"` through `run_tool`. The client is the SDK's, over HTTP.
+The contenders take turns call by call, in random order, and a ratio is relative to the direct
+calls of the same round: the median of {rounds} rounds of {calls} calls each, with the
+interquartile range. A gateway to HTTP means two hops; one to stdio avoids the server's HTTP,
+which is most of the cost of a direct call. CPU and memory are those of the gateway's own process,
+and in the row `direct` the server's. CPU is given for interleaved calls, with cold caches and
+background work between them, where the bar is {cpu_bar:g} ms for each of our gateways, and for
+back-to-back calls. Calls per second are limited by the single process that runs all clients.
 """
 GUARDS = """\
 The same gateway with the JWT of a login, {rules} rules of which the last allows the call, and an audit whose
-lines are chained and signed. Latency is of the same rounds as of the one without.
+lines are chained and signed. Latencies with and without them are from the same rounds.
 """
 
 
@@ -122,14 +122,14 @@ def protected_pairs(contenders: list[Measured]) -> list[tuple[Measured, Measured
 def start_table(found: list[Started], count: int) -> str:
     """Return the table of first answers."""
     asked = list(found[0].answers)
-    head = ("", "listens after", *(f"first {name}" for name in asked), "servers running then", "MB")
+    head = ("", "listens after", *(f"first {name}" for name in asked), "servers running by then", "MB")
     rows = []
     for each in found:
         times = (show_time(each.answers[name]) if name in each.answers else "" for name in asked)
         rows.append((each.name, show_time(each.up), *times, str(each.started), f"{each.rss:.0f}"))
     said = (
-        "After its process was started, from a catalogue that an earlier one has kept. The bar is a first "
-        f"list within {show_time(FIRST_LIST)} of the question. fastmcp has to start every server to list "
+        "Times since the process was started, with a catalogue kept by an earlier one. The bar is a first "
+        f"list within {show_time(FIRST_LIST)} of the request. fastmcp has to start every server to list "
         "tools."
     )
     return f"## {count} stdio servers\n\n{said}\n\n{table(head, rows)}"
@@ -163,7 +163,7 @@ def fault_table() -> str:
         ]
     if run.returncode:
         raise SystemExit(run.stdout[-3000:])
-    return f"## Faults\n\n{table(('what is wrong, and what clients see', 'measured'), sorted(set(rows)))}"
+    return f"## Faults\n\n{table(('fault, and what clients see', 'measured'), sorted(set(rows)))}"
 
 
 def verdicts(found: dict[str, list[Measured]], first: Started) -> list[str]:

@@ -27,7 +27,7 @@ import matplotlib as mpl
 from gateway_targets import LAUNCH, ROOT, SUPPORT
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from search_plot import OURS, SETTINGS, THEIRS
+from search_plot import OURS, SETTINGS, THEIRS, save
 
 TRAFFIC = Path(__file__).with_name("soak_traffic.py")
 SCRIPTED = ROOT / "tests" / "execution" / "mcp" / "scripted.py"
@@ -104,7 +104,7 @@ def faults(result: Result) -> list[str]:
     if min(result.ends("zombies")):
         found.append("children are left as zombies")
     if result.failed:
-        found.append(f"{result.failed} calls ended otherwise than they should: " + "\n  ".join(result.shown))
+        found.append(f"{result.failed} calls did not end as they should: " + "\n  ".join(result.shown))
     if "Traceback" in result.log:
         found.append("the log has a traceback: " + result.log[result.log.index("Traceback") :][:3000])
     if not result.is_ready:
@@ -297,7 +297,7 @@ def show(each: Sample) -> None:
 def table(result: Result) -> str:
     """Return the table of a run for the documentation."""
     minutes = round(result.samples[-1].at)
-    rows = [("", "begin of the last half", "end", "highest"), ("---", "--:", "--:", "--:")]
+    rows = [("", "start of the last half", "end", "highest"), ("---", "--:", "--:", "--:")]
     for name in ("memory", "descriptors", "children", "threads", "zombies"):
         values = (*result.ends(name), max(getattr(each, name) for each in result.samples))
         rows.append((name, *(f"{value:.0f}{' MB' * (name == 'memory')}" for value in values)))
@@ -305,11 +305,11 @@ def table(result: Result) -> str:
     done, (kills, reloads) = sum(result.outcomes.values()), result.disturbances.values()
     machine = f"{os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[0]:.0f}"
     sentences = (
-        f"{minutes} minutes: {done:,} acts of clients, {kills} servers killed, {reloads} reloads.",
-        f"Calls that ended otherwise than they should: {result.failed}.",
-        f"The slowest answer of `/health`, asked ten times a second, took {max(pauses):.0f} ms,",
-        f"the slowest within {EVERY:g} s took {statistics.median(pauses):.0f} ms in the median.",
-        f"The log has {len(result.log) / 1024:.0f} KiB.",
+        f"{minutes} minutes: {done:,} client actions, {kills} servers killed, {reloads} reloads.",
+        f"Calls that did not end as they should: {result.failed}.",
+        f"The slowest answer from `/health`, polled ten times a second, took {max(pauses):.0f} ms;",
+        f"the slowest in each {EVERY:g} s took a median of {statistics.median(pauses):.0f} ms.",
+        f"The log is {len(result.log) / 1024:.0f} KiB long.",
         f"Python {platform.python_version()}, {machine}.",
     )
     text = textwrap.fill(" ".join(sentences), 120)
@@ -334,10 +334,7 @@ def draw(samples: tuple[Sample, ...], file: Path) -> None:
             axes.grid(visible=True, color="#88888844", linewidth=0.6)
             axes.patch.set_alpha(0)
         axes.set_xlabel("minutes")
-        figure.patch.set_alpha(0)
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    text = file.read_text(encoding="utf-8")
-    file.write_text("".join(f"{line.rstrip()}\n" for line in text.splitlines()), encoding="utf-8")
+        save(figure, file)
 
 
 def main() -> int:

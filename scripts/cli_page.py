@@ -18,33 +18,33 @@ SHARED = ("config", "json", "demo", "debug", "toolset", "no_daemon", "help")
 BEGINNING = """\
 # Command line
 
-`pip install 'toolcrib[cli]'` brings the command `toolcrib`. This page is written from the command itself;
-`toolcrib VERB --help` says the same.
+`pip install 'toolcrib[cli]'` installs the command `toolcrib`. This page is generated from the command itself;
+`toolcrib VERB --help` shows the same.
 
 {verbs}## For every verb
 
 {options}
 
-They stand before the verb or after it. `--toolset` and `--no-daemon` are for the verbs that look at tools.
-Without `--config` it is `toolcrib.toml`, else `mcp.json` or `.mcp.json` in this folder, else `toolcrib.toml`
-or `mcp.json` of the user. State, such as the catalogue, is kept in `$TOOLCRIB_HOME`, or else in the user's
-data folder; where that variable is set, the configuration of the user is there too.
+They can be given before or after the verb. `--toolset` and `--no-daemon` are for verbs that work with tools.
+`--config` defaults to `toolcrib.toml`, else `mcp.json` or `.mcp.json` in this folder, else the user's
+`toolcrib.toml` or `mcp.json`. State, such as the catalogue, is kept in `$TOOLCRIB_HOME`, or else in the
+user's data folder; if that variable is set, the configuration of the user is there too.
 
-`run`, `describe`, `chain`, `code` and the like start the servers whose tools they name, and no others; an id
-`github:create_issue` names its server. A search or a list asks those of which nothing is kept.
+`run`, `describe`, `chain`, `code` and the like start the servers whose tools they name, and no others; the id
+`github:create_issue` names its server. `search` and `list` start only servers whose tools are not stored yet.
 
-Where a gateway runs with the same configuration ([`up`](#up), or `serve --transport http`), it runs `search`,
+If a gateway runs with the same configuration ([`up`](#up), or `serve --transport http`), it runs `search`,
 `list`, `describe`, `run`, `chain`, `code`, `resume`, `saved`, `resources`, `read`, `prompts`, `prompt`,
 `convert`, `stubs` and `status` for the command, which then starts no server and loads next to nothing.
-Validation, policy, deadline and audit of calls are the same. It is found by a socket that
-only its user can open, in `$TOOLCRIB_HOME/run`, else `$XDG_RUNTIME_DIR/toolcrib`, and must have the same
-version and the same configuration: its path, its text, and the environment variables that the text names.
-Otherwise, and with `--no-daemon` or `--debug`, the command starts servers itself. `Crib` and `SyncCrib`
-always do.
+Validation, policy, deadline and audit of calls are the same. The gateway is found by a socket that
+only its user can open, in `$TOOLCRIB_HOME/run`, else `$XDG_RUNTIME_DIR/toolcrib`; it must have the
+version and the configuration of the command: its path, its text, and the environment variables that the text
+names. Otherwise, and with `--no-daemon` or `--debug`, the command starts servers itself. `Crib` and
+`SyncCrib` always do.
 
-On a terminal there are colours and tables as wide as it is; `NO_COLOR` is heeded. In a pipe the same is
-plain aligned text, a row to a line. Notes, progress and errors go to standard error. With `--json` standard
-output holds exactly one JSON document, also when something failed:
+On a terminal, the output has colours, and tables are as wide as the terminal; `NO_COLOR` is respected. In a
+pipe it is plain aligned text, one row per line. Notes, progress and errors go to standard error. With
+`--json`, standard output holds exactly one JSON document, even if something failed:
 
 ```json
 {{
@@ -61,14 +61,14 @@ output holds exactly one JSON document, also when something failed:
 
 {exits}
 
-A file of arguments, steps or code that cannot be read is wrong input, and so is a `--config` that is not
-there. A tool may be named by its id, or by its name alone where one tool alone has it.
+A file of arguments, steps or code that cannot be read is wrong input, and so is a `--config` that does not
+exist. A tool may be named by its id, or by its name alone if only one tool has that name.
 
-`search`, `list`, `convert`, `stubs` and `lint` answer although servers are missing: those that are starting,
-have failed, or did not answer the last time are told on standard error, and in JSON as
-`"absent": [{{"name": "github", "state": "failed", "reason": "...", "kept": false}}]`, where `kept` says that
-their tools are there as they were last seen. A chain exits as the step that failed would. `--debug` shows the
-traceback of an error, and what is logged.
+`search`, `list`, `convert`, `stubs` and `lint` answer even if servers are missing: those that are starting,
+have failed, or did not answer the last time are reported on standard error, and in JSON as
+`"absent": [{{"name": "github", "state": "failed", "reason": "...", "kept": false}}]`, where `kept` says if
+their tools are listed as they were last seen. A chain exits with the code of the step that failed. `--debug`
+shows the traceback of an error, and what is logged.
 """
 
 

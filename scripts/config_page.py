@@ -57,10 +57,10 @@ A configuration is a `toolcrib.toml`, or the `mcpServers` JSON of any client
 The command reads the file that `--config FILE` names. Without that option, it looks for `toolcrib.toml`,
 `mcp.json` and `.mcp.json` in the current folder, then for `toolcrib.toml` and `mcp.json` of the user.
 Programs in a configuration are started, so a file in the current folder that others could have written is
-refused unless `--config` names it: a file of another user (except root), a file that others may write, or a
-file in a folder that everybody may write.
+refused unless `--config` names it: a file of another user (except root), a file that others can edit, or a
+file in a folder that everybody can write to.
 
-Paths are relative to the file, which may have 4 MiB. A server runs in the folder of the file unless it has
+Paths are relative to the file (at most 4 MiB). A server runs in the folder of the file unless it has
 a `cwd`. An unknown key is refused, with a suggestion. `${{NAME}}` and `${{NAME:-default}}` stand for
 environment variables where a table says so, and everywhere in a server. The gateway reads the file again
 when it changes.
@@ -113,7 +113,7 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("Code mode", "[code]", CodeSettings),
     ("A PostgreSQL database", "[postgres]", PostgresSettings),
     ("Durable runs", "[runs]", RunSettings),
-    ("Where durable runs are done", "[engine]", EngineSettings),
+    ("Where durable runs are executed", "[engine]", EngineSettings),
     ("Limits of code", "[code.limits]", Limits),
     ("Cache", "[cache]", CacheSettings),
     ("Retries", "[retry]", RetrySettings),
@@ -123,6 +123,8 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("Console", "[console]", ConsoleSettings),
     ("Approvals outside the console", "[console.webhook]", WebhookSettings),
 )
+EXPLICIT = 2
+"""The priority that pydantic gives an alias that a field declares itself."""
 WORDS = {
     AwareDatetime: "date and time",
     Any: "value",
@@ -199,7 +201,9 @@ def table(record: type[Record]) -> str:
         if missing := records_in(field.annotation) - {each for _, _, each in SECTIONS}:
             raise SystemExit(f"{record.__name__}.{name} has no section: {missing}")
         text = texts[name].replace("|", "\\|")
-        lines.append(f"| `{name}` | {kind(field.annotation)} | {default(field)} | {text} |")
+        # An alias of its own, not one that is the name in camel case.
+        key = field.alias if field.alias_priority == EXPLICIT else name
+        lines.append(f"| `{key}` | {kind(field.annotation)} | {default(field)} | {text} |")
     return "\n".join(lines) + "\n"
 
 

@@ -29,7 +29,7 @@ from toolcrib.trust.drift import DriftChange
 PAGE = Path(__file__).parent.parent / "docs" / "real-drift.md"
 START = "<!-- drift -->\n"
 END = "<!-- /drift -->\n"
-HEAD = ["server", "versions", "tools", "class", "what changed", "as a person would say"]
+HEAD = ["server", "versions", "tools", "class", "what changed", "a person's verdict"]
 SECONDS = 120
 MAX_NAMED = 3
 
@@ -101,8 +101,8 @@ EVERYTHING = ("npm", "@modelcontextprotocol/server-everything")
 GIT = ("pypi", "mcp-server-git")
 TIME = ("pypi", "mcp-server-time")
 FETCH = ("pypi", "mcp-server-fetch")
-NEW = "a tool more takes nothing away"
-HINTS = "it promises more than before, and its arguments stay"
+NEW = "an additional tool takes nothing away"
+HINTS = "it promises more than before, and its arguments are unchanged"
 
 PAIRS: tuple[Pair, ...] = (
     Pair(
@@ -112,7 +112,7 @@ PAIRS: tuple[Pair, ...] = (
         "2026.8.31",
         (
             Said(
-                "major", "it now calls itself destructive, so a rule has to ask where it did not", "move_file"
+                "major", "it now calls itself destructive, so a rule must ask where it did not", "move_file"
             ),
             Said("major", "files other than pictures and sounds come in another form", "read_media_file"),
             Said("minor", HINTS, "*"),
@@ -126,8 +126,8 @@ PAIRS: tuple[Pair, ...] = (
         (
             Said(
                 "major",
-                "a client that checks refuses an argument too many now; "
-                "minor for those who send what is declared",
+                "a validating client now refuses an extra argument; "
+                "minor for those who send only declared arguments",
                 "*",
             ),
         ),
@@ -137,13 +137,13 @@ PAIRS: tuple[Pair, ...] = (
         *THINKING,
         "0.6.2",
         "2025.12.18",
-        (Said("minor", "it says what it returns; a bound of 2^53 - 1 for a count of thoughts is none", "*"),),
+        (Said("minor", "it says what it returns; a count of thoughts never reaches 2^53 - 1", "*"),),
     ),
     Pair(
         *THINKING,
         "2025.12.18",
         "2026.8.31",
-        (Said("minor", "texts are taken beside true and false, and it promises more", "*"),),
+        (Said("minor", "text is accepted as well as true and false, and it promises more", "*"),),
     ),
     Pair(*EVERYTHING, "2025.4.8", "2025.9.25", (Said("minor", NEW, "*"),)),
     Pair(
@@ -153,7 +153,7 @@ PAIRS: tuple[Pair, ...] = (
         (
             Said(
                 "major",
-                "gone, or called otherwise",
+                "gone, or renamed",
                 "add annotatedMessage getResourceLinks getResourceReference getTinyImage "
                 "longRunningOperation printEnv sampleLLM structuredContent",
             ),
@@ -166,7 +166,7 @@ PAIRS: tuple[Pair, ...] = (
         "0.6.2",
         "2025.7.1",
         (
-            Said("minor", "one optional argument more", "git_diff_staged git_diff_unstaged"),
+            Said("minor", "one more optional argument", "git_diff_staged git_diff_unstaged"),
             Said("minor", NEW, "*"),
         ),
     ),
@@ -176,7 +176,7 @@ PAIRS: tuple[Pair, ...] = (
         "2026.1.14",
         (
             Said("major", "gone", "git_init"),
-            Said("minor", "two optional arguments more", "git_log"),
+            Said("minor", "two more optional arguments", "git_log"),
         ),
     ),
     Pair(
@@ -200,7 +200,7 @@ PAIRS: tuple[Pair, ...] = (
         (
             Said(
                 "major",
-                "each tool is called otherwise: `_` for `-`",
+                "each tool is renamed, with `_` instead of `-`",
                 "append-insight create-table describe-table list-tables read-query write-query",
             ),
             Said("minor", "the same tools under their new names", "*"),
@@ -224,10 +224,10 @@ PAIRS: tuple[Pair, ...] = (
         "0.0.70",
         (
             Said("major", "gone", "browser_install"),
-            Said("major", "one argument has gone, and another has to be given", "browser_console_messages"),
+            Said("major", "one argument is gone, and another is required", "browser_console_messages"),
             Said(
                 "major",
-                "a client that checks refuses a call without the new arguments, although they have defaults",
+                "a validating client refuses a call without the new arguments, although they have defaults",
                 "browser_network_requests browser_take_screenshot",
             ),
             Said(
@@ -254,11 +254,11 @@ def _short(change: DriftChange) -> str:
     where = ".".join(each for each in place if each not in {"", "properties", "items"})
     match change.kind:
         case "words":
-            return f"`{where}` is worded otherwise"
+            return f"`{where}` is worded differently"
         case "renamed":
-            return "it is called otherwise now"
+            return "it has been renamed"
         case "added" if "was called" in change.message:
-            return "it was called otherwise"
+            return "it had another name"
         case "input-narrowed" | "input-widened" | "output-widened" if where:
             return f"`{where}`: {change.message}"
     return change.message.partition(";")[0]
@@ -338,7 +338,7 @@ def main() -> None:
         print("not as a person says:", *row.cells(), sep="\n  ")
     tools = sum(len(row.drifts) for row in rows)
     agreed = f"{len(rows) - len(others)} of {len(rows)} rows"
-    summary = f"{len(PAIRS)} pairs, {tools} tools that differ; the class is a person's in {agreed}."
+    summary = f"{len(PAIRS)} pairs, {tools} tools that differ; the class matches the person's in {agreed}."
     print(summary)
     if not options.check:
         lines = [HEAD, ["---"] * len(HEAD), *(row.cells() for row in rows)]

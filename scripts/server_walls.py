@@ -79,10 +79,10 @@ def outcome() -> str:
     if not out:
         return "All calls succeeded behind both walls."
     names = " and ".join(f"`{each.name}`" for each in out)
-    hosts = " and ".join(f"`{host}`" for each in out for host in each.network)
+    hosts = " or ".join(f"`{host}`" for each in out for host in each.network)
     return (
         f"All calls succeeded behind both walls, except that {names} only started and listed their tools: "
-        f"the machine of this run could not reach {hosts}, so their calls have not been tried."
+        f"the machine used for this run could not reach {hosts}, so their calls have not been tried."
     )
 
 

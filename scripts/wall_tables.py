@@ -34,36 +34,36 @@ HEAD = """# What the walls hold
 
 <!-- Made by `.venv/bin/python scripts/wall_tables.py`; do not edit it by hand. -->
 
-Every attack and every program on this page was run by its script. The tests run
-the same definitions, and fail where a backend does anything else than this page says.
+The script that writes this page ran every attack and every program on it. The tests run
+the same definitions, and fail if a backend does anything other than what this page says.
 
 ## Attacks
 
-{attacks} pieces of code that mean harm, and how each ends. After each of them the host goes on, the next run
-in the same sandbox works, nothing that was planted in the host's environment and files is found in anything
-that came back, nobody has reached the host's sockets, and the memory of host and guests has stayed bounded.
-That an attempt failed is no proof that every other one does.
+{attacks} pieces of malicious code, and how each ends. After each of them the host keeps running,
+the next run in the same sandbox works, nothing that was planted in the host's environment and files
+appears in anything that came back, the host's sockets were not reached, and the memory of host and
+guests has stayed bounded. That one attempt failed does not prove that every other one does.
 
-- **limit `...`**: a `LimitExceededError` of that limit. Where several ways are named, it depends on the
-  machine, its load and its Python which is met first.
-- **violation**: a `SandboxViolationError`; the guest broke the protocol, or died of the attempt.
+- **limit `...`**: a `LimitExceededError` of that limit. Where several outcomes
+  are named, the machine, its load and its Python decide which comes first.
+- **violation**: a `SandboxViolationError`; the guest broke the protocol, or died in the attempt.
 - the name of an **exception**: a `CodeError` that says so, which the code could have caught.
 - **not in the language**: a `CodeError`, because there is nothing of the kind in that sandbox's Python.
 - **refused**: the code saw each of its attempts fail, and went on.
-- other words: the code ended well, and this is what it had.
-- **-**: not tried. `unsafe` has no walls: only what the host keeps by itself is tried there.
+- other words: the code ended normally, and this is its result.
+- **-**: not tried. `unsafe` has no walls: only what the host itself enforces is tried there.
 
-Monty speaks to the host in its engine's own way, over a pipe that code has no name for: there is no
-descriptor to forge a message on, and so each of those ends where it first looks for one. In `wasm` messages
-are printed, each after a mark, which the forged ones have too.
+Monty talks to the host in its engine's own protocol, over a pipe that code cannot name: there
+is no descriptor to forge a message on, so each of these attacks ends where it first looks for
+one. In `wasm`, messages are printed, each after a marker, which the forged ones have too.
 """
 LANGUAGE = """
 ## Language
 
-{programs} small programs as models write them, each with the value that it must give. `process`, `docker`,
-`gvisor` and `unsafe` are CPython and run all of them, `wasm` is CPython without a system and runs {wasm}, and
-`monty` runs {monty}. **Not in the language** is, on `monty`, a `CodeError` with `unsupported` set, and no
-tool had been called: with `language_fallback` all of them run.
+{programs} small programs of the kind that models write, each with the value that it must return.
+`process`, `docker`, `gvisor` and `unsafe` are CPython and run all of them, `wasm` is CPython without a
+system and runs {wasm}, and `monty` runs {monty}. **Not in the language** means, on `monty`, a
+`CodeError` with `unsupported` set before any tool was called: with `language_fallback` all of them run.
 
 """
 
